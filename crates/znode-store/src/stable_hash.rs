@@ -2,7 +2,7 @@
 //! of it, and requests are recognised by it. It chains XXH3, whose result is fixed for good
 //! (<https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>): what came before is the seed of what
 //! comes. It is no defence against somebody who looks for collisions, and it says nothing about what is
-//! hashed; see [`crate::tree`] and [`crate::remembered`] for that.
+//! hashed; see [`crate::tree`] and [`crate::sessions::request_cache`] for that.
 
 use core::fmt;
 use core::hash::BuildHasher;

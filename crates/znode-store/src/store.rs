@@ -4,16 +4,16 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::access::Access;
-use crate::command::Silence;
-use crate::ids::{Data, Password, SessionId, Zxid};
-use crate::limits::Limits;
-use crate::lock::LockTable;
-use crate::path::{MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, ZPath};
-use crate::remembered::Remembered;
-use crate::reply::Refusal;
+use crate::locks::table::LockTable;
+use crate::model::command::Silence;
+use crate::model::ids::{Data, Password, SessionId, Zxid};
+use crate::model::limits::Limits;
+use crate::model::path::{MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, ZPath};
+use crate::model::reply::Refusal;
+use crate::model::stat::Stat;
+use crate::sessions::request_cache::Remembered;
 use crate::sessions::{SessionFate, SessionView, Sessions};
 use crate::stable_hash;
-use crate::stat::Stat;
 use crate::tree::{NodeIndex, Tree};
 
 /// How many znodes [`Store::to_sweep`] names at once: they become one command, which must stay small beside the others

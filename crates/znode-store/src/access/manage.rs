@@ -4,14 +4,14 @@ use alloc::format;
 use alloc::sync::Arc;
 
 use crate::access::table::Access;
-use crate::access::{
-    AccessChange, AccessCommand, MAX_CERTIFICATE_BYTES, MAX_CERTIFICATES, MAX_DESCRIPTION_BYTES,
-    MAX_GRANTS_PER_ROLE, MAX_ROLE_BYTES, MAX_ROLES, MAX_TOKENS, NewToken, PathGrant, Principal, RoleName,
-    Token,
-};
+use crate::access::{MAX_CERTIFICATE_BYTES, MAX_CERTIFICATES, MAX_ROLES, MAX_TOKENS};
 use crate::apply::Context;
-use crate::event::Event;
-use crate::reply::{AccessRefusal, Limited, Outcome, Refusal, Reply};
+use crate::model::access::command::{AccessChange, AccessCommand, NewToken};
+use crate::model::access::principal::Principal;
+use crate::model::access::role::{MAX_GRANTS_PER_ROLE, MAX_ROLE_BYTES, PathGrant, RoleName};
+use crate::model::access::token::{MAX_DESCRIPTION_BYTES, Token};
+use crate::model::event::Event;
+use crate::model::reply::{AccessRefusal, Limited, Outcome, Refusal, Reply};
 use crate::store::Store;
 
 impl Store {
@@ -184,11 +184,11 @@ fn room(count: usize, limit: usize, what: Limited) -> Result<(), Refusal> {
     }
 }
 
-pub(super) fn check_description(text: &str) -> Result<(), Refusal> {
+pub(crate) fn check_description(text: &str) -> Result<(), Refusal> {
     check_length("a description", text, MAX_DESCRIPTION_BYTES)
 }
 
-pub(super) fn check_certificate(text: &str) -> Result<(), Refusal> {
+pub(crate) fn check_certificate(text: &str) -> Result<(), Refusal> {
     if text.is_empty() {
         return Err(AccessRefusal::BadText("the subject of a certificate is empty".into()).into());
     }
@@ -204,7 +204,7 @@ fn check_length(what: &str, text: &str, limit: usize) -> Result<(), Refusal> {
     }
 }
 
-pub(super) fn check_grants(grants: &[PathGrant]) -> Result<(), Refusal> {
+pub(crate) fn check_grants(grants: &[PathGrant]) -> Result<(), Refusal> {
     let bytes: usize = grants.iter().map(|grant| grant.prefix.as_str().len()).sum();
     if grants.len() > MAX_GRANTS_PER_ROLE {
         let count = grants.len();
@@ -237,8 +237,9 @@ impl From<AccessRefusal> for Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::{Right, Rights, TokenHash, TokenId};
-    use crate::path::ZPath;
+    use crate::model::access::right::{Right, Rights};
+    use crate::model::access::token::{TokenHash, TokenId};
+    use crate::model::path::ZPath;
     use alloc::string::ToString;
     use alloc::vec::Vec;
 

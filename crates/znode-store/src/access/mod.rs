@@ -1,4 +1,4 @@
-//! Who may do what: tokens, roles and certificates, and what each command needs. ZooKeeper's lists ([`crate::acl`]) say
+//! Who may do what: tokens, roles and certificates, and what each command needs. ZooKeeper's lists ([`crate::model::acl`]) say
 //! what the makers of a znode allow; this says what the operators of the cluster do. Both have to allow.
 //!
 //! | word | meaning |
@@ -17,32 +17,13 @@
 //! when a request was taken in may be revoked by the time it is carried out. Grants only add, so who may do something at
 //! a path may do it at everything below.
 
-mod check;
-mod command;
-mod contended;
-mod kept;
+mod access_snapshot;
 mod manage;
-mod needs;
-mod pages;
-mod principal;
-mod right;
-mod role;
-mod session;
-mod show;
-mod sight;
-mod table;
-mod token;
-mod view;
+pub(crate) mod needs;
+pub(crate) mod table;
+mod visibility;
 
-pub use command::{AccessChange, AccessCommand, NewToken};
-pub(crate) use kept::AccessRecord;
-pub use pages::{EphemeralPage, GraphCursor, LockPage, MAX_LOOKED_AT, SessionPage};
-pub use principal::Principal;
-pub use right::{Right, Rights, UnknownRight};
-pub use role::{
-    BadRoleName, MAX_GRANTS_PER_ROLE, MAX_ROLE_BYTES, MAX_ROLE_NAME_BYTES, PathGrant, RoleName, RoleView,
-};
-pub use sight::Sight;
+pub(crate) use access_snapshot::AccessRecord;
 pub(crate) use table::Access;
 pub use table::{MAX_CERTIFICATE_BYTES, MAX_CERTIFICATES, MAX_ROLES, MAX_TOKENS};
-pub use token::{BadTokenId, MAX_DESCRIPTION_BYTES, Token, TokenHash, TokenId, TokenView};
+pub use visibility::Sight;

@@ -3,14 +3,15 @@
 
 use alloc::vec::Vec;
 
-use crate::access::{AccessCommand, Right, Rights};
-use crate::command::{Command, CreateMode, LockCommand, Op, Step};
-use crate::ids::SessionId;
-use crate::path::{CreatePath, LockName, ZPath};
+use crate::model::access::command::AccessCommand;
+use crate::model::access::right::{Right, Rights};
+use crate::model::command::{Command, CreateMode, LockCommand, Op, Step};
+use crate::model::ids::SessionId;
+use crate::model::path::{CreatePath, LockName, ZPath};
 
 /// Something that has to be so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Need<'c> {
+pub(crate) enum Need<'c> {
     /// Nothing but to be let in.
     Admission,
     /// To be the cluster itself.
@@ -44,19 +45,19 @@ pub(super) enum Need<'c> {
 
 /// A node that is to be created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Creation<'c> {
-    pub(super) path: &'c CreatePath,
-    pub(super) mode: CreateMode,
+pub(crate) struct Creation<'c> {
+    pub(crate) path: &'c CreatePath,
+    pub(crate) mode: CreateMode,
     /// Whether it has no data and keeps nobody out.
-    pub(super) is_plain: bool,
+    pub(crate) is_plain: bool,
     /// Whether it keeps nobody out, nor do its parents.
-    pub(super) is_open: bool,
-    pub(super) parents: bool,
+    pub(crate) is_open: bool,
+    pub(crate) parents: bool,
 }
 
 /// What carrying a command out needs, all of it. A transaction needs as many things as it has operations, in their order.
 /// What a step in turn needs is asked when its turn has come.
-pub(super) fn rights_needed(command: &Command) -> Vec<Need<'_>> {
+pub(crate) fn rights_needed(command: &Command) -> Vec<Need<'_>> {
     match command {
         Command::OpenSession { .. } => Vec::from([Need::Admission]),
         Command::CloseSession { session } => Vec::from([Need::Session(*session)]),
@@ -77,7 +78,7 @@ pub(super) fn rights_needed(command: &Command) -> Vec<Need<'_>> {
 }
 
 /// The same for a step in turn, which is the session's own doing.
-pub(super) fn rights_needed_in_turn(step: &Step) -> Vec<Need<'_>> {
+pub(crate) fn rights_needed_in_turn(step: &Step) -> Vec<Need<'_>> {
     match step {
         Step::Write(op) => Vec::from([needed_by_op(op)]),
         Step::Multi(ops) => ops.iter().map(needed_by_op).collect(),

@@ -4,12 +4,15 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::access::kept::AccessRecord;
-use crate::access::role::is_within;
-use crate::access::{PathGrant, Principal, Right, Rights, RoleName, Token, TokenId};
-use crate::acl::{Identities, Identity};
-use crate::path::ZPath;
-use crate::reply::{Refusal, Unproven};
+use crate::access::access_snapshot::AccessRecord;
+use crate::model::access::principal::Principal;
+use crate::model::access::right::{Right, Rights};
+use crate::model::access::role::is_within;
+use crate::model::access::role::{PathGrant, RoleName};
+use crate::model::access::token::{Token, TokenId};
+use crate::model::acl::{Identities, Identity};
+use crate::model::path::ZPath;
+use crate::model::reply::{Refusal, Unproven};
 use crate::stable_hash;
 
 /// The most tokens, expired ones included until they are swept. At some 400 bytes each they are in memory, and looked at for each digest.
@@ -27,13 +30,13 @@ pub const MAX_CERTIFICATE_BYTES: usize = 1024;
 /// Who may do what, all of it. Shared with a snapshot that is being drawn.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Access {
-    pub(super) secured: bool,
-    pub(super) tokens: BTreeMap<TokenId, Token>,
+    pub(crate) secured: bool,
+    pub(crate) tokens: BTreeMap<TokenId, Token>,
     /// Without `admin`.
-    pub(super) roles: BTreeMap<RoleName, Vec<PathGrant>>,
-    pub(super) certificates: BTreeMap<Arc<str>, RoleName>,
+    pub(crate) roles: BTreeMap<RoleName, Vec<PathGrant>>,
+    pub(crate) certificates: BTreeMap<Arc<str>, RoleName>,
     /// The rule of [`super::AccessCommand::EndWaitsWithRights`] is set.
-    pub(super) waits_end_with_rights: bool,
+    pub(crate) waits_end_with_rights: bool,
 }
 
 impl Access {
@@ -48,7 +51,7 @@ impl Access {
     /// What a caller has by all that it has proven. Refused is whoever shows a token that does not count (also if a
     /// certificate beside it does: it is not what its owner thinks it is), and whoever has proven nothing where such
     /// callers are not let in.
-    pub(super) fn passport(&self, caller: &Identities, now_ms: u64) -> Result<Passport<'_>, Refusal> {
+    pub(crate) fn passport(&self, caller: &Identities, now_ms: u64) -> Result<Passport<'_>, Refusal> {
         let mut passport = Passport {
             is_internal: false,
             has_all: false,
@@ -132,9 +135,9 @@ impl Access {
 }
 
 /// What a caller may do, as of one position.
-pub(super) struct Passport<'s> {
+pub(crate) struct Passport<'s> {
     /// It is the cluster itself.
-    pub(super) is_internal: bool,
+    pub(crate) is_internal: bool,
     /// It has every right everywhere.
     has_all: bool,
     grants: Vec<&'s Vec<PathGrant>>,
@@ -144,22 +147,22 @@ pub(super) struct Passport<'s> {
 
 impl Passport<'_> {
     /// Whether the caller has a right at a path.
-    pub(super) fn may(&self, right: Right, path: &ZPath) -> bool {
+    pub(crate) fn may(&self, right: Right, path: &ZPath) -> bool {
         self.has_all || self.all_grants().any(|grant| grant.allows(right, path))
     }
 
     /// Whether it has one of these.
-    pub(super) fn may_any(&self, rights: Rights, path: &ZPath) -> bool {
+    pub(crate) fn may_any(&self, rights: Rights, path: &ZPath) -> bool {
         rights.iter().any(|right| self.may(right, path))
     }
 
     /// Whether it has a right at a path, or somewhere below it.
-    pub(super) fn may_around(&self, right: Right, path: &ZPath) -> bool {
+    pub(crate) fn may_around(&self, right: Right, path: &ZPath) -> bool {
         let below = |grant: &PathGrant| grant.rights.contains(right) && is_within(&grant.prefix, path);
         self.may(right, path) || self.all_grants().any(below)
     }
 
-    pub(super) fn require(&self, right: Right, path: &ZPath) -> Result<(), Refusal> {
+    pub(crate) fn require(&self, right: Right, path: &ZPath) -> Result<(), Refusal> {
         match self.may(right, path) {
             true => Ok(()),
             false => Err(self.refusal(right, path)),
@@ -167,7 +170,7 @@ impl Passport<'_> {
     }
 
     /// What somebody who lacks a right is told: to prove something first, or that it does not suffice.
-    pub(super) fn refusal(&self, right: Right, path: &ZPath) -> Refusal {
+    pub(crate) fn refusal(&self, right: Right, path: &ZPath) -> Refusal {
         match self.unproven {
             Some(unproven) => Refusal::Unauthenticated(unproven),
             None => Refusal::Forbidden {
@@ -178,7 +181,7 @@ impl Passport<'_> {
     }
 
     /// What it may, as it was granted; `None`: everything.
-    pub(super) fn listed(&self) -> Option<Vec<PathGrant>> {
+    pub(crate) fn listed(&self) -> Option<Vec<PathGrant>> {
         (!self.has_all).then(|| self.all_grants().cloned().collect())
     }
 
@@ -187,12 +190,12 @@ impl Passport<'_> {
     }
 
     /// Whether it may do what concerns everybody.
-    pub(super) fn administers_all(&self) -> bool {
+    pub(crate) fn administers_all(&self) -> bool {
         self.may(Right::Administer, &ZPath::root())
     }
 
     /// Whether it may use what is a principal's.
-    pub(super) fn may_be(&self, owner: &Principal, caller: &Identities) -> bool {
+    pub(crate) fn may_be(&self, owner: &Principal, caller: &Identities) -> bool {
         owner.is(caller) || self.administers_all()
     }
 }

@@ -1,7 +1,8 @@
 //! Sessions: who is there, what ephemeral nodes they own, and who has left lately. When a session has to
 //! end is not decided here: the store does not know the time, a command tells it.
 
-mod alike;
+mod interning;
+pub(crate) mod request_cache;
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -11,21 +12,23 @@ use core::ops::Bound;
 
 use serde::{Deserialize, Serialize};
 
-use self::alike::Alike;
-use crate::access::Principal;
+use crate::apply::write::lock_of_child;
 use crate::apply::{Context, Rules};
-use crate::command::{Silence, Turn};
-use crate::event::{ContenderEnd, Event};
-use crate::ids::{Password, SessionId, Zxid};
-use crate::lock::Standing;
-use crate::path::{SHORT_PATH_BYTES, ZPath};
-use crate::planted::{self, Bug};
-use crate::remembered::{Kept, Remembered};
-use crate::reply::Refusal;
-use crate::stable_hash::{self, Table};
+use crate::model::access::principal::Principal;
+use crate::model::command::{Silence, Turn};
+use crate::model::event::{ContenderEnd, Event};
+use crate::model::ids::{Password, SessionId, Zxid};
+use crate::model::path::{SHORT_PATH_BYTES, ZPath};
+use crate::model::reply::Refusal;
+use crate::planted;
+use crate::planted::Bug;
+use crate::read::locks::Standing;
+use crate::sessions::interning::Alike;
+use crate::sessions::request_cache::{Kept, Remembered};
+use crate::stable_hash;
+use crate::stable_hash::Table;
 use crate::store::Store;
 use crate::tree::{Damage, NodeIndex};
-use crate::write::lock_of_child;
 
 /// How many ended sessions are remembered, so that their clients learn that they have ended and not that
 /// they never were. At 16 bytes each; older ones become unknown, which tells a client no less to start anew.

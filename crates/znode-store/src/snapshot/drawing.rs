@@ -6,11 +6,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::access::Access;
-use crate::command::Silence;
-use crate::ids::{SessionId, Zxid};
-use crate::limits::Limits;
-use crate::lock::KeptState;
-use crate::remembered::{Kept, Remembered};
+use crate::locks::table::KeptState;
+use crate::model::command::Silence;
+use crate::model::ids::{SessionId, Zxid};
+use crate::model::limits::Limits;
+use crate::sessions::request_cache::{Kept, Remembered};
 use crate::sessions::{Ending, SessionRecord};
 use crate::snapshot::{FORMAT, OLDEST_FORMAT, Part, SnapshotPart};
 use crate::store::Store;

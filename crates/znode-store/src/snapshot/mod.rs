@@ -22,11 +22,11 @@ pub(crate) use restore::NEVER_COUNTED;
 pub use restore::{Restorer, SnapshotError};
 
 use crate::access::AccessRecord;
-use crate::command::Silence;
-use crate::ids::{SessionId, Zxid};
-use crate::limits::Limits;
-use crate::lock::KeptState;
-use crate::remembered::Kept;
+use crate::locks::table::KeptState;
+use crate::model::command::Silence;
+use crate::model::ids::{SessionId, Zxid};
+use crate::model::limits::Limits;
+use crate::sessions::request_cache::Kept;
 use crate::sessions::{Ending, SessionRecord};
 use crate::tree::{NodeIndex, ZnodeRecord};
 

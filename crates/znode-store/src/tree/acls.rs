@@ -4,8 +4,9 @@
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
-use crate::acl::Acl;
-use crate::stable_hash::{self, Table};
+use crate::model::acl::Acl;
+use crate::stable_hash;
+use crate::stable_hash::Table;
 
 /// Which list a node has. Numbers are reused, and differ between replicas. None is 0, so that an empty place for a node
 /// takes no more memory than a node.

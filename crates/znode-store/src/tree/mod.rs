@@ -1,14 +1,15 @@
 //! The tree of znodes: look-ups and the three ways to change it. Every change here is legal already; what
-//! may be refused is refused in [`crate::write`]. It emits no events and knows neither sessions nor locks.
+//! may be refused is refused in [`crate::apply::write`]. It emits no events and knows neither sessions nor locks.
 
 mod acls;
 mod children;
+mod mirrored;
 mod node;
 mod order;
 mod places;
+pub(crate) mod quota;
 mod rebuild;
 mod record;
-mod restate;
 mod slab;
 mod undo;
 
@@ -18,19 +19,19 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 pub(crate) use acls::Acls;
+pub(crate) use mirrored::Restated;
 pub(crate) use node::{Family, Node, NodeIndex};
 use node::{FamilyFacts, PathHash};
 pub(crate) use rebuild::{Damage, Rebuild};
 pub(crate) use record::ZnodeRecord;
-pub(crate) use restate::Restated;
 pub(crate) use slab::Slab;
 use undo::{OwnFacts, Undo};
 
-use crate::acl::Acl;
-use crate::ids::{Data, Zxid};
-use crate::path::ZPath;
+use crate::model::acl::Acl;
+use crate::model::ids::{Data, Zxid};
+use crate::model::path::ZPath;
+use crate::model::stat::Kind;
 use crate::snapshot::Drawing;
-use crate::stat::Kind;
 
 /// The parts of `/zookeeper` that are there from the beginning, with the right to them.
 const SPECIAL: [(NodeIndex, NodeIndex, &str); 3] = [

@@ -6,10 +6,10 @@ use alloc::boxed::Box;
 use ecow::EcoString;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{Data, SessionId, Zxid};
-use crate::path::SHORT_PATH_BYTES;
+use crate::model::ids::{Data, SessionId, Zxid};
+use crate::model::path::SHORT_PATH_BYTES;
+use crate::model::stat::{EphemeralOwner, Kind, Stat};
 use crate::stable_hash;
-use crate::stat::{EphemeralOwner, Kind, Stat};
 use crate::tree::acls::AclIndex;
 use crate::tree::children::Children;
 

@@ -6,9 +6,9 @@ use alloc::boxed::Box;
 use ecow::EcoString;
 use serde::{Deserialize, Serialize};
 
-use crate::acl::Acl;
-use crate::ids::{Data, Zxid, bytes_alone};
-use crate::stat::EphemeralOwner;
+use crate::model::acl::Acl;
+use crate::model::ids::{Data, Zxid, bytes_alone};
+use crate::model::stat::EphemeralOwner;
 use crate::tree::Damage;
 use crate::tree::acls::Acls;
 use crate::tree::node::{Family, FamilyFacts, Node, NodeIndex};

@@ -4,12 +4,12 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::acl::Acl;
-use crate::ids::{Data, SessionId, Zxid};
-use crate::path::ZPath;
+use crate::model::acl::Acl;
+use crate::model::ids::{Data, SessionId, Zxid};
+use crate::model::path::ZPath;
 use crate::tree::Tree;
+use crate::tree::mirrored::AllFacts;
 use crate::tree::node::{FamilyFacts, Node, NodeIndex};
-use crate::tree::restate::AllFacts;
 
 /// How to take one change back.
 pub(crate) enum Undo {

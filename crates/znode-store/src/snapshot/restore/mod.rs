@@ -4,13 +4,14 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::lock::KeptState;
-use crate::planted::{self, Bug};
+use crate::apply::write::lock_of_child;
+use crate::locks::table::KeptState;
+use crate::planted;
+use crate::planted::Bug;
 use crate::sessions::{Session, SessionFate};
 use crate::snapshot::{FORMAT, OLDEST_FORMAT, Part, SnapshotPart};
 use crate::store::Store;
 use crate::tree::{Damage, Rebuild};
-use crate::write::lock_of_child;
 
 /// What counts commands, or what they brought about, never gets so far. A counter that did could not go on.
 pub(crate) const NEVER_COUNTED: u64 = 1 << 63;

@@ -4,11 +4,11 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use super::*;
-use crate::ids::{Data, Password, RequestId, SessionId, Zxid};
-use crate::path::{LockName, ZPath};
-use crate::remembered::Kept;
-use crate::reply::{Place, Reply};
+use crate::model::ids::{Data, Password, RequestId, SessionId, Zxid};
+use crate::model::path::{LockName, ZPath};
+use crate::model::reply::{Place, Reply};
+use crate::sessions::request_cache::Kept;
+use crate::snapshot::restore::*;
 use crate::tree::{NodeIndex, ZnodeRecord};
 use crate::{Command, EntryContext, Op, Request};
 
@@ -117,7 +117,7 @@ fn counters_of_children_that_could_not_go_on() {
 
 #[test]
 fn a_special_znode_that_could_be_swept() {
-    let ttl = crate::stat::Kind::Ttl(1);
+    let ttl = crate::model::stat::Kind::Ttl(1);
     for special in [NodeIndex::SYSTEM, NodeIndex::QUOTA, NodeIndex::CONFIG] {
         refused_znode(
             special.0 as usize,

@@ -2,13 +2,13 @@
 
 use alloc::format;
 
-use super::*;
-use crate::acl::Acl;
-use crate::command::{Command, CreateMode, Op, Request};
-use crate::ids::Data;
-use crate::path::CreatePath;
-use crate::path::MAX_LONG_PATHS_BYTES;
+use crate::model::acl::Acl;
+use crate::model::command::{Command, CreateMode, Op, Request};
+use crate::model::ids::Data;
+use crate::model::path::CreatePath;
+use crate::model::path::MAX_LONG_PATHS_BYTES;
 use crate::snapshot::Restorer;
+use crate::tree::rebuild::*;
 use crate::{EntryContext, Identities, Limited, Outcome, Refusal, Reply, Store};
 
 /// The records of a tree with `/a/b/c` below the root, whose places are 4, 5 and 6.

@@ -1,0 +1,77 @@
+//! What a snapshot keeps of who may do what, and how it is believed.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::access::manage::{check_certificate, check_description, check_grants};
+use crate::access::table::{Access, MAX_CERTIFICATES, MAX_ROLES, MAX_TOKENS};
+use crate::model::access::role::{PathGrant, RoleName};
+use crate::model::access::token::Token;
+use crate::tree::Damage;
+
+/// A piece of the tables.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum AccessRecord {
+    /// The state is secured. Comes first, or the others do not come at all.
+    Secured,
+    Role {
+        role: RoleName,
+        grants: Vec<PathGrant>,
+    },
+    Token(Token),
+    Certificate {
+        certificate: Arc<str>,
+        role: RoleName,
+    },
+    /// The rule of [`crate::AccessCommand::EndWaitsWithRights`]. From format 7 on.
+    WaitsEndWithRights,
+}
+
+impl Access {
+    /// Takes in what a snapshot has kept of it. What no command could have made is refused.
+    pub(crate) fn restore(&mut self, record: AccessRecord) -> Result<(), Damage> {
+        let has_no_role = |role: &RoleName| !role.is_admin() && !self.roles.contains_key(role);
+        let is_bad = match &record {
+            AccessRecord::Secured => self.secured,
+            _ if !self.secured => true,
+            AccessRecord::Role { role, grants } => {
+                role.is_admin()
+                    || self.roles.contains_key(role)
+                    || self.roles.len() >= MAX_ROLES
+                    || check_grants(grants).is_err()
+            }
+            AccessRecord::Token(token) => {
+                self.tokens.contains_key(&token.id)
+                    || self.tokens.len() >= MAX_TOKENS
+                    || has_no_role(&token.role)
+                    || check_description(&token.description).is_err()
+            }
+            AccessRecord::Certificate { certificate, role } => {
+                self.certificates.contains_key(certificate)
+                    || self.certificates.len() >= MAX_CERTIFICATES
+                    || has_no_role(role)
+                    || check_certificate(certificate).is_err()
+            }
+            AccessRecord::WaitsEndWithRights => self.waits_end_with_rights,
+        };
+        if is_bad {
+            return Err("who may do what in it cannot be");
+        }
+        match record {
+            AccessRecord::Secured => self.secured = true,
+            AccessRecord::Role { role, grants } => {
+                self.roles.insert(role, grants);
+            }
+            AccessRecord::Token(token) => {
+                self.tokens.insert(token.id, token);
+            }
+            AccessRecord::Certificate { certificate, role } => {
+                self.certificates.insert(certificate, role);
+            }
+            AccessRecord::WaitsEndWithRights => self.waits_end_with_rights = true,
+        }
+        Ok(())
+    }
+}

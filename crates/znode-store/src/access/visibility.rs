@@ -1,0 +1,43 @@
+//! Whether a caller may see what happens at a path: for those who tell of events.
+
+use crate::access::table::Access;
+use crate::model::access::right::Right;
+use crate::model::acl::{Acl, Identities, Perms};
+use crate::model::path::ZPath;
+use crate::store::Store;
+
+/// What the policies allow as of one position. Cheap to copy.
+#[derive(Clone, Copy)]
+pub struct Sight<'s> {
+    /// `None`: the state is open.
+    access: Option<(&'s Access, u64)>,
+}
+
+impl Store {
+    /// What the policies allow now.
+    pub fn sight(&self) -> Sight<'_> {
+        let access = self.access.is_secured().then_some((&*self.access, self.time_ms));
+        Sight { access }
+    }
+}
+
+impl Sight<'_> {
+    /// Everybody may see everything, as in an open state.
+    pub fn open() -> Self {
+        Self { access: None }
+    }
+
+    /// Whether the policies let a caller have a right at a path.
+    pub fn may(&self, caller: &Identities, right: Right, path: &ZPath) -> bool {
+        self.access.is_none_or(|(access, now_ms)| {
+            access
+                .passport(caller, now_ms)
+                .is_ok_and(|passport| passport.may(right, path))
+        })
+    }
+
+    /// Whether the policies and the znode's own list let a caller read it.
+    pub fn sees(&self, caller: &Identities, path: &ZPath, acl: &Acl) -> bool {
+        acl.allows(Perms::READ, caller) && self.may(caller, Right::Read, path)
+    }
+}

@@ -1,0 +1,274 @@
+//! Whether a caller has what a command needs. It is asked before anything is changed, for all of a command at once: what
+//! the earlier operations of a transaction would change cannot give a right to the later ones.
+
+use alloc::vec::Vec;
+
+use crate::access::needs::{Creation, Need, rights_needed, rights_needed_in_turn};
+use crate::access::table::Passport;
+use crate::apply::tree_queries::{Contended, is_of_locks, is_reserved};
+use crate::apply::{Context, Rules};
+use crate::model::access::right::{Right, Rights};
+use crate::model::command::{Command, CreateMode, Step};
+use crate::model::ids::SessionId;
+use crate::model::path::{LockName, ZPath};
+use crate::model::reply::{Outcome, Party, Refusal};
+use crate::store::Store;
+
+const LOCK_OR_WRITE: Rights = Rights::of([Right::Lock, Right::Write]);
+
+impl Store {
+    /// Refuses a command of a caller that is not let in, that uses somebody else's session, or that has not the rights.
+    /// (Of a step in turn the rights are asked for later, see [`Store::authorise_step`].)
+    pub(crate) fn admit(
+        &mut self,
+        cx: &Context<'_>,
+        session: Option<SessionId>,
+        command: &Command,
+    ) -> Result<(), Refusal> {
+        let passport = self.access.passport(cx.caller, cx.now_ms)?;
+        // In turn speaks nobody but the connection that has the session.
+        let is_its_connection = matches!(command, Command::InTurn { .. });
+        let may_claim = is_its_connection || cx.rules == Rules::Former;
+        if let Some(session) = session {
+            self.sessions.require(session)?;
+            let is_asked_below =
+                matches!(command, Command::Reconnect { session: own, .. } if *own == session);
+            if !is_asked_below {
+                match may_claim {
+                    true => self.may_go_on(&passport, session, cx.caller)?,
+                    false => self.may_use(&passport, session, cx.caller)?,
+                }
+                // It is a sign of life, whatever becomes of it.
+                self.sessions.hear(session, cx.zxid)?;
+            }
+        }
+        if !matches!(command, Command::InTurn { .. }) {
+            self.authorise(cx, session, command)?;
+        }
+        if let Some(session) = session.filter(|_| may_claim) {
+            self.claim(session, cx.caller);
+        }
+        Ok(())
+    }
+
+    /// Refuses a command whose caller has not the rights that it needs.
+    fn authorise(
+        &self,
+        cx: &Context<'_>,
+        session: Option<SessionId>,
+        command: &Command,
+    ) -> Result<(), Refusal> {
+        let is_transaction = matches!(command, Command::Multi(_));
+        self.meets_all(cx, session, rights_needed(command), is_transaction)
+    }
+
+    /// Likewise a step whose turn has come. A turn is over also if its step is refused.
+    pub(crate) fn authorise_step(
+        &self,
+        cx: &Context<'_>,
+        session: Option<SessionId>,
+        step: &Step,
+    ) -> Result<(), Refusal> {
+        let is_transaction = matches!(step, Step::Multi(_));
+        self.meets_all(cx, session, rights_needed_in_turn(step), is_transaction)
+    }
+
+    fn meets_all(
+        &self,
+        cx: &Context<'_>,
+        session: Option<SessionId>,
+        needs: Vec<Need<'_>>,
+        is_transaction: bool,
+    ) -> Result<(), Refusal> {
+        let passport = self.access.passport(cx.caller, cx.now_ms)?;
+        let asked = Asked {
+            store: self,
+            passport,
+            session,
+            cx,
+        };
+        for (index, need) in (0..).zip(needs) {
+            asked.meets(need).map_err(|refusal| match is_transaction {
+                true => Refusal::Multi {
+                    index,
+                    refusal: refusal.into(),
+                },
+                false => refusal,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Takes out of an answer what the caller may not see: others' locks and sessions.
+    pub(crate) fn conceal(&self, cx: &Context<'_>, outcome: Outcome) -> Outcome {
+        let passport = match &outcome {
+            Err(Refusal::WouldDeadlock { .. } | Refusal::NoLock(_) | Refusal::NotHolder { .. }) => {
+                self.access.passport(cx.caller, cx.now_ms)?
+            }
+            _ => return outcome,
+        };
+        let knows = |lock: &LockName| passport.may_any(Rights::ALL, lock.znode());
+        match outcome {
+            Err(Refusal::WouldDeadlock { lock, cycle }) => {
+                let parties = cycle.len();
+                let shown = |party: &Party| {
+                    let may_see = |lock: &LockName| passport.may(Right::Read, lock.znode());
+                    may_see(&party.has) && may_see(&party.awaits)
+                };
+                let mut cycle: Vec<Party> = cycle.into_iter().filter(shown).collect();
+                // One that is left alone would seem to wait for itself.
+                if parties > 1 && cycle.len() == 1 {
+                    cycle.clear();
+                }
+                Err(Refusal::WouldDeadlock { lock, cycle })
+            }
+            // Whether a lock exists is not for those to know who have no business with it.
+            Err(Refusal::NoLock(lock) | Refusal::NotHolder { lock, .. }) if !knows(&lock) => {
+                Err(passport.refusal(Right::Lock, lock.znode()))
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+/// Who asks, on behalf of which session.
+struct Asked<'a> {
+    store: &'a Store,
+    passport: Passport<'a>,
+    session: Option<SessionId>,
+    cx: &'a Context<'a>,
+}
+
+impl Asked<'_> {
+    fn meets(&self, need: Need<'_>) -> Result<(), Refusal> {
+        let Self {
+            store,
+            passport,
+            session,
+            cx,
+        } = self;
+        match need {
+            Need::Admission => Ok(()),
+            Need::Internal if passport.is_internal => Ok(()),
+            Need::Internal => Err(Refusal::Internal),
+            Need::AdministerAll => passport.require(Right::Administer, &ZPath::root()),
+            Need::Of(right, path) => passport.require(right, path),
+            Need::AnyOf(rights, path) => self.require_any(rights, path),
+            Need::Session(of) => match cx.rules {
+                Rules::Former => store.may_go_on(passport, of, cx.caller),
+                Rules::Current => store.may_use(passport, of, cx.caller),
+            },
+            Need::Reconnect(of) => store.may_reconnect(passport, of, cx.caller),
+            Need::Create(creation) => self.create(&creation),
+            Need::Change(path) => match store.contended(path, *session) {
+                Some(Contended { is_own: true, .. }) => self.require_any(LOCK_OR_WRITE, path),
+                _ => self.write(path),
+            },
+            Need::Delete(path) => self.delete(path),
+            Need::DeleteAll(path) => {
+                self.delete(path)?;
+                match store.has_contenders_of_others(path, *session) {
+                    true => passport.require(Right::Break, path),
+                    false => Ok(()),
+                }
+            }
+            Need::ChangeAcl(path) => {
+                let is_own = !passport.may(Right::Administer, path) && store.is_own_ephemeral(path, *session);
+                match is_own {
+                    true if lock_of(path).is_some() => self.require_any(LOCK_OR_WRITE, path),
+                    true => passport.require(Right::Write, path),
+                    false => passport.require(Right::Administer, path),
+                }
+            }
+            Need::Contender(lock, holder) => match store.is_own_contender(lock, holder, *session) {
+                true => Ok(()),
+                false => passport.require(Right::Lock, lock.znode()),
+            },
+            Need::SomeContender(holders) => {
+                let mut met = holders
+                    .iter()
+                    .map(|(lock, holder)| self.meets(Need::Contender(lock, holder)));
+                match met.next() {
+                    // It names none, which is refused for that.
+                    None | Some(Ok(())) => Ok(()),
+                    Some(Err(refusal)) => met.find(Result::is_ok).unwrap_or(Err(refusal)),
+                }
+            }
+        }
+    }
+
+    fn require_any(&self, rights: Rights, path: &ZPath) -> Result<(), Refusal> {
+        let first = rights.iter().next().expect("one of some rights is asked for");
+        match self.passport.may_any(rights, path) {
+            true => Ok(()),
+            false => Err(self.passport.refusal(first, path)),
+        }
+    }
+
+    /// To write; what is the cluster's own: to administer.
+    fn write(&self, path: &ZPath) -> Result<(), Refusal> {
+        let right = match is_reserved(path) {
+            true => Right::Administer,
+            false => Right::Write,
+        };
+        self.passport.require(right, path)
+    }
+
+    fn delete(&self, path: &ZPath) -> Result<(), Refusal> {
+        match self.store.contended(path, self.session) {
+            Some(Contended { is_own: true, .. }) => self.require_any(LOCK_OR_WRITE, path),
+            // The lock, or the place in its queue, would be taken from somebody.
+            Some(Contended { lock, is_own: false }) => self.passport.require(Right::Break, lock.znode()),
+            None => self.write(path),
+        }
+    }
+
+    /// The path that counts is the one that will be created. That of a sequential node is not known, and so it is all that
+    /// is below its parent.
+    fn create(&self, creation: &Creation<'_>) -> Result<(), Refusal> {
+        let Creation {
+            path,
+            mode,
+            is_plain,
+            is_open,
+            parents,
+        } = *creation;
+        let named = match mode.is_sequential() {
+            true => None,
+            false => path.parent.join(&path.name).ok(),
+        };
+        let at = named.as_ref().unwrap_or(&path.parent);
+        if self.takes_a_lock(creation) || self.makes_way_for_a_lock(at, mode, is_plain) {
+            return Ok(());
+        }
+        let missing = match parents {
+            true => self.store.first_missing(&path.parent),
+            false => None,
+        };
+        debug_assert!(is_open || !is_plain, "what is plain is open");
+        missing.iter().try_for_each(|missing| self.write(missing))?;
+        self.write(at)
+    }
+
+    /// A contender, as clients of ZooKeeper create it. Like any acquire it brings what is missing on the way; but with a list
+    /// that keeps others out it could bring a lock that is nobody else's.
+    fn takes_a_lock(&self, creation: &Creation<'_>) -> bool {
+        let parent = &creation.path.parent;
+        creation.mode.is_ephemeral()
+            && LockName::of_parent(parent).is_some()
+            && (creation.is_open || !creation.parents)
+            && self.passport.may(Right::Lock, parent)
+    }
+
+    /// The znode of a lock, and those above it, as clients of ZooKeeper create them before their contenders.
+    fn makes_way_for_a_lock(&self, at: &ZPath, mode: CreateMode, is_plain: bool) -> bool {
+        is_plain
+            && matches!(mode, CreateMode::Persistent | CreateMode::Container)
+            && is_of_locks(at)
+            && self.passport.may_around(Right::Lock, at)
+    }
+}
+
+fn lock_of(path: &ZPath) -> Option<LockName> {
+    crate::apply::write::lock_of_child(path)
+}

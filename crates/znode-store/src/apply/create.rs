@@ -1,0 +1,271 @@
+//! Creations: where a znode would come, who may create it there, what it is called, and what else has to be created.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::apply::Context;
+use crate::locks;
+use crate::model::acl::{Acl, Perms};
+use crate::model::command::{CreateMode, MAX_TTL_MS};
+use crate::model::digits::{SEQUENCE_DIGITS, push_sequence};
+use crate::model::ids::{Data, SessionId};
+use crate::model::path::{CreatePath, MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, SHORT_PATH_DEPTH, ZPath};
+use crate::model::reply::{Limited, Outcome, Refusal, Reply};
+use crate::model::stat::Kind;
+use crate::store::Store;
+use crate::tree::NodeIndex;
+use crate::tree::quota::Growth;
+
+/// The last sequence number that has ten digits. Clients compare numbers as text, so an eleventh digit
+/// would put the newest contender before the oldest.
+pub const MAX_SEQUENCE: u64 = 9_999_999_999;
+
+/// Where a node is to be created.
+pub(crate) struct Place<'p> {
+    /// The parent that it is to have.
+    parent: &'p ZPath,
+    /// The deepest ancestor that exists.
+    pub(crate) ancestor: NodeIndex,
+    /// The lengths of the paths of the ancestors that do not, from above. (All these paths of a deep place would be much
+    /// longer than what was asked.)
+    missing: Vec<usize>,
+}
+
+impl Place<'_> {
+    /// Whether the parent exists.
+    pub(crate) fn has_parent(&self) -> bool {
+        self.missing.is_empty()
+    }
+
+    /// The number of ancestors that do not exist.
+    pub(crate) fn count_missing(&self) -> i64 {
+        self.missing.len() as i64
+    }
+
+    /// The paths of the ancestors that do not exist, from above.
+    pub(crate) fn missing(&self) -> impl Iterator<Item = ZPath> {
+        let path = |&end: &usize| ZPath::from_checked(self.parent.as_str()[..end].into());
+        self.missing.iter().map(path)
+    }
+
+    /// The bytes of those of these paths that are long.
+    fn long_bytes(&self) -> usize {
+        // The last one is the longest.
+        if self.missing.is_empty() || self.parent.is_short() {
+            return 0;
+        }
+        let depths = self.parent.depth() - self.missing.len() + 1..;
+        let paths = self.missing.iter().zip(depths);
+        let long = paths.filter(|&(&bytes, depth)| bytes > SHORT_PATH_BYTES || depth > SHORT_PATH_DEPTH);
+        long.map(|(bytes, _)| bytes).sum()
+    }
+}
+
+impl Store {
+    /// Creates a znode, or refuses and changes nothing.
+    #[expect(clippy::too_many_arguments, reason = "each is a part of what is asked")]
+    pub(crate) fn create(
+        &mut self,
+        cx: &mut Context<'_>,
+        session: Option<SessionId>,
+        path: &CreatePath,
+        data: Data,
+        acl: &Acl,
+        mode: CreateMode,
+        parents: bool,
+    ) -> Outcome {
+        self.check_size(&data)?;
+        let kind = match (mode, session) {
+            (CreateMode::Persistent | CreateMode::PersistentSequential, _) => Kind::Persistent,
+            (CreateMode::Container, _) => Kind::Container,
+            (CreateMode::Ttl { ttl_ms } | CreateMode::TtlSequential { ttl_ms }, _) => match ttl_ms {
+                1..=MAX_TTL_MS => Kind::Ttl(ttl_ms),
+                _ => return Err(Refusal::BadTtl(ttl_ms)),
+            },
+            (CreateMode::Ephemeral | CreateMode::EphemeralSequential, Some(session)) => {
+                Kind::Ephemeral(session)
+            }
+            (CreateMode::Ephemeral | CreateMode::EphemeralSequential, None) => {
+                return Err(Refusal::SessionRequired);
+            }
+        };
+        let acl = acl.as_set_by(cx.caller)?;
+        if path.parent.is_root() && path.name.is_empty() && !mode.is_sequential() {
+            return Err(Refusal::NodeExists(ZPath::root()));
+        }
+        let place = self.place_below(&path.parent);
+        if !place.has_parent() && !parents {
+            return Err(Refusal::NoNode(path.parent.clone()));
+        }
+        self.may_create_at(cx, &place, &acl)?;
+        let parent = place.has_parent().then_some(place.ancestor);
+        let parent_path = &path.parent;
+        let path = if mode.is_sequential() {
+            let sequence = self.next_sequence(parent, parent_path)?;
+            let mut name = String::with_capacity(path.name.len() + SEQUENCE_DIGITS);
+            name.push_str(&path.name);
+            push_sequence(&mut name, sequence);
+            path.parent.join(&name)
+        } else {
+            path.parent.join(&path.name)
+        };
+        let path = path.map_err(|bad| Refusal::BadPath(bad.to_string()))?;
+        if mode.is_ephemeral() && locks::is_reserved(&path) {
+            return Err(locks::written_by_locks_alone(&path));
+        }
+        if parent.is_some_and(|parent| self.tree.child(parent, path.name()).is_some()) {
+            return Err(Refusal::NodeExists(path));
+        }
+        self.may_have_children(&place)?;
+        cx.add_long_paths(place.long_bytes(), parent_path)?;
+        if let Kind::Ephemeral(session) = kind {
+            self.may_own_more(session, &path)?;
+        }
+        self.check_quotas_of_creation(&place, &path, &data)?;
+        let parent = self.create_missing(cx, place, &acl);
+        let index = self.add_child(cx, parent, parent_path, &path, kind, data, &acl);
+        let stat = self.tree.node(index).stat();
+        Ok(Reply::Created { path, stat })
+    }
+
+    /// Refuses a creation below `place` to whoever has not the right to it, or would not have it at the parents that
+    /// would be created with the list `acl`.
+    pub(crate) fn may_create_at(
+        &self,
+        cx: &Context<'_>,
+        place: &Place<'_>,
+        acl: &Acl,
+    ) -> Result<(), Refusal> {
+        let list = self.tree.acl(place.ancestor);
+        if !list.allows(Perms::CREATE, cx.caller) {
+            return Err(Refusal::NoAuth(self.tree.path(place.ancestor)));
+        }
+        match place.has_parent() {
+            true => Ok(()),
+            false => acl.require(Perms::CREATE, cx.caller, place.parent),
+        }
+    }
+
+    /// Refuses a creation below an ephemeral node, and below one that has as many children as it may.
+    pub(crate) fn may_have_children(&self, place: &Place<'_>) -> Result<(), Refusal> {
+        let node = self.tree.node(place.ancestor);
+        let path = || self.tree.path(place.ancestor);
+        if node.session().is_some() {
+            return Err(Refusal::NoChildrenForEphemerals(path()));
+        }
+        if node.num_children() >= self.limits.children as usize {
+            return Err(Refusal::LimitReached {
+                what: Limited::Children(path()),
+                limit: self.limits.children,
+            });
+        }
+        Ok(())
+    }
+
+    /// Refuses another ephemeral node to a session that has as many as it may. All of them are removed in one command
+    /// when the session ends, so it may have fewer of them before it has one at a long path: as many as could have
+    /// paths of that length within [`MAX_LONG_PATHS_BYTES`].
+    pub(crate) fn may_own_more(&self, session: SessionId, path: &ZPath) -> Result<(), Refusal> {
+        let owner = self.sessions.get(session).expect("its request was let in");
+        let limit = match path.as_str().len() {
+            ..=SHORT_PATH_BYTES => self.limits.ephemerals,
+            bytes => self.limits.ephemerals.min((MAX_LONG_PATHS_BYTES / bytes) as u32),
+        };
+        if owner.ephemerals.len() >= limit as usize {
+            return Err(Refusal::LimitReached {
+                what: Limited::Ephemerals(session),
+                limit,
+            });
+        }
+        Ok(())
+    }
+
+    /// Refuses what would pass a hard quota.
+    pub(crate) fn check_quotas_of_creation(
+        &self,
+        place: &Place<'_>,
+        path: &ZPath,
+        data: &Data,
+    ) -> Result<(), Refusal> {
+        // Parents that are missing count as well; they are counted where the node itself is.
+        let growth = Growth {
+            count: 1 + place.count_missing(),
+            bytes: data.len() as i64,
+        };
+        self.check_quota(path, growth)
+    }
+
+    /// The number that the next sequential child gets; `parent` is `None` if it does not exist yet.
+    pub(crate) fn next_sequence(&self, parent: Option<NodeIndex>, path: &ZPath) -> Result<u64, Refusal> {
+        match parent.map_or(0, |parent| self.tree.node(parent).creations()) {
+            sequence if sequence > MAX_SEQUENCE => Err(Refusal::SequenceExhausted(path.clone())),
+            sequence => Ok(sequence),
+        }
+    }
+
+    /// Looks where children of `parent` would come.
+    pub(crate) fn place_below<'p>(&self, parent: &'p ZPath) -> Place<'p> {
+        let mut ancestor = NodeIndex::ROOT;
+        let mut missing = Vec::new();
+        let mut end = 0;
+        for name in parent.components() {
+            end += 1 + name.len();
+            match self.tree.child(ancestor, name) {
+                Some(child) if missing.is_empty() => ancestor = child,
+                _ => missing.push(end),
+            }
+        }
+        Place {
+            parent,
+            ancestor,
+            missing,
+        }
+    }
+
+    /// Creates what is missing, as containers with the list `acl`, and returns the last of them.
+    pub(crate) fn create_missing(&mut self, cx: &mut Context<'_>, place: Place<'_>, acl: &Acl) -> NodeIndex {
+        place.missing().fold(place.ancestor, |parent, path| {
+            self.add_node(cx, parent, &path, Kind::Container, Data::empty(), acl)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Command, EntryContext, Op, Request};
+
+    use super::*;
+
+    fn sequential(store: &mut Store) -> Outcome {
+        let op = Op::Create {
+            path: CreatePath::parse("/q/n", true).expect("it is a path"),
+            data: Data::empty(),
+            acl: Acl::open(),
+            mode: CreateMode::PersistentSequential,
+            parents: true,
+        };
+        let entry = EntryContext { time_ms: 0, term: 1 };
+        let request = Request::anonymous(Command::Write(op));
+        store.apply(&entry, request, &mut Vec::new()).outcome
+    }
+
+    #[test]
+    fn sequence_numbers_end_with_ten_digits_and_never_become_negative() {
+        let mut store = Store::new();
+        sequential(&mut store).expect("the first one");
+        let parent = ZPath::parse("/q").expect("it is a path");
+        let index = store.tree.find(&parent).expect("it was created");
+        for (creations, name) in [
+            (i32::MAX as u64, "/q/n2147483647"),
+            (i32::MAX as u64 + 1, "/q/n2147483648"),
+            (MAX_SEQUENCE, "/q/n9999999999"),
+        ] {
+            store.tree.pretend_creations(index, creations);
+            match sequential(&mut store) {
+                Ok(Reply::Created { path, .. }) => assert_eq!(path.as_str(), name),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(sequential(&mut store), Err(Refusal::SequenceExhausted(parent)));
+    }
+}

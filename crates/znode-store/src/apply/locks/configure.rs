@@ -1,0 +1,160 @@
+//! What holds for a lock whoever holds it: a semaphore's limit, draining, and for how long a lock is closed.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::apply::Context;
+use crate::locks::state::{MAX_CONFIGURED_LOCKS, Terms};
+use crate::model::acl::{Acl, Perms};
+use crate::model::command::LockMode;
+use crate::model::event::{ContenderEnd, Event};
+use crate::model::ids::Zxid;
+use crate::model::path::{LockName, ZPath};
+use crate::model::reply::{Limited, Outcome, Refusal, Reply};
+use crate::store::Store;
+use crate::tree::quota::Growth;
+
+/// A lock that is closed for a while after an unclean loss.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClosedLock {
+    /// Which.
+    pub lock: LockName,
+    /// The position of the loss.
+    pub at: Zxid,
+    /// For how long, in milliseconds.
+    pub delay_ms: u32,
+    /// How much of that has passed at least, as leaders have counted.
+    pub passed_ms: u32,
+}
+
+/// Whether nothing is set, at most taken back.
+pub(crate) fn lifts(limit: Option<Option<u32>>, draining: Option<bool>) -> bool {
+    matches!((limit, draining), (None | Some(None), None | Some(false)))
+}
+
+impl Store {
+    /// Sets a lock's terms. They stay when the lock is not in use, and until they are set otherwise.
+    pub(crate) fn configure(
+        &mut self,
+        cx: &mut Context<'_>,
+        lock: LockName,
+        limit: Option<Option<u32>>,
+        draining: Option<bool>,
+    ) -> Outcome {
+        let terms = self.locks.terms(&lock);
+        let in_use = self.locks.queue(&lock).and_then(|queue| queue.mode(terms));
+        match (limit, in_use) {
+            (Some(Some(0)), _) => {
+                return Err(Refusal::BadWish("the limit of a semaphore is at least 1".into()));
+            }
+            (None, _) | (Some(_), None) | (Some(Some(_)), Some(LockMode::Semaphore { .. })) => {}
+            // It would be as many limits as there are holders that named one.
+            (Some(None), Some(in_use)) | (Some(Some(_)), Some(in_use)) => {
+                return Err(Refusal::ModeConflict { lock, in_use });
+            }
+        }
+        // Of a lock that does not exist nothing has to be lifted, so that a full disk never hinders it.
+        let lifts = lifts(limit, draining);
+        if lifts && self.tree.find(lock.znode()).is_none() {
+            return Ok(Reply::Configured);
+        }
+        self.may_configure(cx, &lock)?;
+        if lifts && self.locks.state(&lock).is_none() {
+            return Ok(Reply::Configured);
+        }
+        if self.locks.state(&lock).is_none() && self.locks.states_len() >= MAX_CONFIGURED_LOCKS {
+            return Err(Refusal::LimitReached {
+                what: Limited::ConfiguredLocks,
+                limit: MAX_CONFIGURED_LOCKS as u32,
+            });
+        }
+        self.locks.change_state(&lock, |state| {
+            state.limit = limit.unwrap_or(state.limit);
+            state.draining = draining.unwrap_or(state.draining);
+        });
+        if let Some(Some(limit)) = limit {
+            self.send_away_those_who_want_more(cx, &lock, limit);
+        }
+        Ok(Reply::Configured)
+    }
+
+    /// Refuses whoever may not write the lock's znode, and creates it where it is missing.
+    fn may_configure(&mut self, cx: &mut Context<'_>, lock: &LockName) -> Result<(), Refusal> {
+        if let Some(znode) = self.tree.find(lock.znode()) {
+            let acl = self.tree.acl(znode);
+            return acl.require(Perms::WRITE, cx.caller, lock.znode());
+        }
+        let acl = Acl::open();
+        let place = self.place_below(lock.znode());
+        self.may_create_at(cx, &place, &acl)?;
+        self.may_have_children(&place)?;
+        let growth = Growth {
+            count: place.count_missing(),
+            bytes: 0,
+        };
+        self.check_quota(lock.znode(), growth)?;
+        self.create_missing(cx, place, &acl);
+        Ok(())
+    }
+
+    /// Nobody loses permits. But who waits for more than there are would wait for ever, and everybody behind.
+    fn send_away_those_who_want_more(&mut self, cx: &mut Context<'_>, lock: &LockName, limit: u32) {
+        let waiters = self
+            .locks
+            .queue(lock)
+            .into_iter()
+            .flat_map(|queue| queue.waiters());
+        let never = waiters.filter(|waiter| waiter.claim.permits > limit);
+        let never: Vec<String> = never.map(|waiter| String::from(&*waiter.name)).collect();
+        for holder in never {
+            let found = self.contender(lock, &holder).expect("it was just listed");
+            let how = ContenderEnd::NeverGrantable { limit };
+            self.remove_contender(cx, &found, how);
+        }
+    }
+
+    /// Notes how much of the time has passed for which locks are closed, and opens those whose time is over.
+    pub(crate) fn count_delays(
+        &mut self,
+        cx: &mut Context<'_>,
+        locks: Vec<(LockName, Zxid, u32)>,
+        term: u64,
+    ) -> Outcome {
+        if term != cx.term {
+            return Err(Refusal::StaleLeader);
+        }
+        let mut opened = 0;
+        for (lock, at, passed_ms) in locks {
+            let closed = self.locks.state(&lock).and_then(|state| state.closed);
+            let Some(mut closed) = closed.filter(|closed| closed.at == at) else {
+                continue;
+            };
+            closed.passed_ms = closed.passed_ms.max(passed_ms);
+            let is_over = closed.passed_ms >= closed.delay_ms;
+            self.locks
+                .change_state(&lock, |state| state.closed = (!is_over).then_some(closed));
+            if is_over {
+                cx.events.push(Event::LockOpened(lock));
+                opened += 1;
+            }
+        }
+        Ok(Reply::Opened(opened))
+    }
+
+    /// The locks that are closed for a while after an unclean loss. The leader counts the time and proposes to open them.
+    pub fn closed_locks(&self) -> Vec<ClosedLock> {
+        self.locks.closed().collect()
+    }
+
+    /// Whether the znode is a lock's that is not to be forgotten: an operator has set something, or it is closed.
+    pub(crate) fn is_configured(&self, path: &ZPath) -> bool {
+        self.locks.states_len() > 0
+            && LockName::of_parent(path).is_some_and(|lock| self.locks.state(&lock).is_some())
+    }
+
+    /// A semaphore's limit that is in force, or the mode that the lock is used in.
+    pub(crate) fn mode_in_force(&self, lock: &LockName, terms: Terms) -> Option<LockMode> {
+        let in_use = self.locks.queue(lock).and_then(|queue| queue.mode(terms));
+        in_use.or(terms.limit.map(|limit| LockMode::Semaphore { limit }))
+    }
+}

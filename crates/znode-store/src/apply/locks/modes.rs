@@ -1,0 +1,331 @@
+//! Holders that change their mode without letting go: downgrade, and upgrade of the one who is upgradeable.
+//!
+//! The token of a downgraded holder stays: it conflicts with fewer than before. An upgraded one needs a new token, for
+//! those who shared the lock with it may have larger ones than its own and are now shut out. The new token is the position
+//! of the upgrade's grant. It may be larger than the positions of those who wait, so that these get a new token as well
+//! when they are let in: that is the floor in `state.rs`.
+
+use alloc::sync::Arc;
+
+use crate::apply::Context;
+use crate::apply::locks::acquire::names;
+use crate::apply::locks::resolve::Found;
+use crate::locks::contender::{Attempt, Upgrade};
+use crate::locks::deadlock::Ask;
+use crate::locks::queue::{Queue, Rank};
+use crate::model::command::{AttemptId, Downgraded, HolderId, LockMode, WithdrawCause};
+use crate::model::event::{ContenderEnd, Event, Hold};
+use crate::model::ids::{RequestId, SessionId};
+use crate::model::path::LockName;
+use crate::model::reply::{ModeStep, Outcome, Party, Refusal, Reply};
+use crate::store::Store;
+
+impl Store {
+    /// Goes on with fewer rights. Whom that lets in is let in at the end of the command.
+    pub(crate) fn downgrade(
+        &mut self,
+        cx: &mut Context<'_>,
+        session: SessionId,
+        lock: LockName,
+        holder: HolderId,
+        to: Downgraded,
+    ) -> Outcome {
+        let mut found = self.own_holder(session, lock, holder)?;
+        let mode = match to {
+            Downgraded::Shared => LockMode::Shared,
+            Downgraded::Upgradeable => LockMode::Upgradeable,
+        };
+        match (found.claim.mode, mode) {
+            // It was downgraded before.
+            (now, then) if now == then => return Ok(Reply::Granted(found.grant())),
+            (LockMode::Exclusive, _) | (LockMode::Upgradeable, LockMode::Shared) => {}
+            (LockMode::Shared | LockMode::Upgradeable | LockMode::Semaphore { .. }, _) => {
+                return Err(wrong_mode(&found, ModeStep::Downgraded));
+            }
+        }
+        self.end_upgrade(cx, &mut found);
+        self.set_mode(cx, &mut found, mode);
+        Ok(Reply::Granted(found.grant()))
+    }
+
+    /// Becomes the only holder, or waits until the others are gone.
+    pub(crate) fn upgrade(
+        &mut self,
+        cx: &mut Context<'_>,
+        session: SessionId,
+        lock: LockName,
+        holder: HolderId,
+        attempt: &Attempt,
+        wait: bool,
+    ) -> Outcome {
+        let mut found = self.own_holder(session, lock, holder)?;
+        match found.claim.mode {
+            // It was upgraded before.
+            LockMode::Exclusive => return Ok(Reply::Granted(found.grant())),
+            // Two of those who share the lock could ask, and each would wait for the other.
+            LockMode::Shared => return Err(waits_for_itself(&found)),
+            LockMode::Semaphore { .. } => return Err(wrong_mode(&found, ModeStep::Upgraded)),
+            LockMode::Upgradeable => {}
+        }
+        let lock = found.lock.clone();
+        let record = found.record_mut().expect("only ours are upgradeable");
+        let upgrade = |done| {
+            Some(Upgrade {
+                attempt: attempt.clone(),
+                since_ms: cx.now_ms,
+                done,
+            })
+        };
+        if self.may_be_alone(&lock) {
+            record.upgrade = upgrade(true);
+            self.finish_upgrade(cx, &mut found);
+            return Ok(Reply::Granted(found.grant()));
+        }
+        if !wait {
+            let queue = self.locks.queue(&lock).expect("its contender was found");
+            let others = queue
+                .holders()
+                .filter(|holder| holder.position() != found.position());
+            let holders = names(others);
+            return Err(Refusal::LockBusy { lock, holders });
+        }
+        let scope = found.scope();
+        if let Some(scope) = &scope {
+            self.refuse_deadlock(scope.clone(), &Ask::Upgrade(&lock, found.position()))?;
+        }
+        let record = found.record_mut().expect("only ours are upgradeable");
+        record.upgrade = upgrade(false);
+        self.locks
+            .change(&lock, found.position(), |contender| contender.upgrading = true);
+        self.locks.change_state(&lock, |state| state.upgrading = true);
+        if let Some(scope) = scope {
+            self.locks.waits(scope, &lock, found.position());
+        }
+        self.rewrite(cx, &mut found);
+        Ok(self.upgrade_reply(&found))
+    }
+
+    /// An `upgrade` was sent again; `first` is what is remembered of it.
+    pub(crate) fn repeat_upgrade(
+        &mut self,
+        cx: &mut Context<'_>,
+        session: SessionId,
+        request_id: &RequestId,
+        lock: &LockName,
+        attempt: AttemptId,
+        first: Outcome,
+    ) -> Outcome {
+        let holder = match &first {
+            Ok(Reply::Queued(place)) => &place.holder,
+            Ok(Reply::Granted(grant)) => &grant.holder,
+            _ => return first,
+        };
+        let found = self
+            .contender(lock, holder)
+            .filter(|found| found.session == session);
+        let Some(mut found) = found else {
+            return first;
+        };
+        let record = found.record_mut();
+        if !record.is_some_and(|record| record.replace(request_id, attempt)) {
+            return first;
+        }
+        self.rewrite(cx, &mut found);
+        Ok(self.upgrade_reply(&found))
+    }
+
+    /// Called at the end of a command for each lock that it touched: the others may be gone.
+    pub(crate) fn settle_upgrade(&mut self, cx: &mut Context<'_>, lock: &LockName) {
+        let upgrading = self.locks.queue(lock).and_then(Queue::upgrading);
+        let Some(holder) = upgrading.map(|upgrading| upgrading.name.clone()) else {
+            return;
+        };
+        if !self.may_be_alone(lock) {
+            return;
+        }
+        let mut found = self.contender(lock, &holder).expect("it is in the queue");
+        let may_lock = !self.has_lost_right(found.session, lock, true, cx.now_ms);
+        let record = found.record_mut().expect("only ours are upgraded");
+        let upgrade = record.upgrade.as_mut().expect("the queue knows of it");
+        upgrade.done = may_lock;
+        let request_id = upgrade.attempt.request_id.clone();
+        match may_lock {
+            true => self.finish_upgrade(cx, &mut found),
+            // The contender holds the lock as before.
+            false => {
+                self.end_upgrade(cx, &mut found);
+                self.rewrite(cx, &mut found);
+            }
+        }
+        if let Some(request_id) = request_id {
+            let answer = match may_lock {
+                true => Ok(Reply::Granted(found.grant())),
+                false => Err(Refusal::no_right_to_lock(lock)),
+            };
+            self.correct_queued(found.session, &request_id, lock, &holder, answer);
+        }
+    }
+
+    /// Ends a call of `upgrade`, or takes back what it was granted. The contender holds the lock as before.
+    pub(crate) fn withdraw_upgrade(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut found: Found,
+        cause: WithdrawCause,
+    ) -> Reply {
+        let record = found.record.as_ref().expect("it knows the call");
+        let upgrade = record.upgrade.clone().expect("it knows the call");
+        if upgrade.done && cause == WithdrawCause::TimedOut {
+            return Reply::Granted(found.grant());
+        }
+        self.end_upgrade(cx, &mut found);
+        if upgrade.done {
+            self.set_mode(cx, &mut found, LockMode::Upgradeable);
+        } else {
+            self.rewrite(cx, &mut found);
+        }
+        if let Some(request_id) = upgrade.attempt.request_id {
+            let answer = match cause {
+                WithdrawCause::TimedOut => Some(Err(Refusal::LockTimeout(found.lock.clone()))),
+                WithdrawCause::Abandoned => None,
+            };
+            self.correct_memory(found.session, &request_id, found.holder(), answer);
+        }
+        Reply::Withdrawn
+    }
+
+    /// What a call of `upgrade` is answered.
+    fn upgrade_reply(&self, found: &Found) -> Reply {
+        let record = found.record.as_ref().expect("only ours are upgraded");
+        if !record.is_upgrading() {
+            return Reply::Granted(found.grant());
+        }
+        let queue = self.locks.queue(&found.lock).expect("its contender was found");
+        let others = u32::try_from(queue.holding() - 1).unwrap_or(u32::MAX);
+        Reply::Queued(found.place(others))
+    }
+
+    /// The contender by which a session holds a lock.
+    pub(crate) fn own_holder(
+        &self,
+        session: SessionId,
+        lock: LockName,
+        holder: HolderId,
+    ) -> Result<Found, Refusal> {
+        if self.tree.find(lock.znode()).is_none() {
+            return Err(Refusal::NoLock(lock));
+        }
+        let found = self.contender(&lock, &holder);
+        let is_own =
+            |found: &Found| found.session == session && found.rank == Rank::Holds && found.record.is_some();
+        found.filter(is_own).ok_or(Refusal::NotHolder { lock, holder })
+    }
+
+    /// Whether a holder could have the lock alone now. (That it is drained does not matter: nobody is let in.)
+    fn may_be_alone(&self, lock: &LockName) -> bool {
+        let queue = self.locks.queue(lock);
+        queue.is_some_and(|queue| queue.holding() == 1) && !self.locks.terms(lock).closed
+    }
+
+    fn finish_upgrade(&mut self, cx: &mut Context<'_>, found: &mut Found) {
+        let token = cx.zxid;
+        let hold = self.hold_of(found);
+        cx.events.push(Event::HoldEnded {
+            hold,
+            how: ContenderEnd::Upgraded,
+            by: None,
+        });
+        self.waits_for_others_no_more(found);
+        found.token = token;
+        if let Some(record) = found.record_mut() {
+            record.token = Some(token);
+        }
+        self.locks
+            .change(&found.lock, found.position(), |contender| contender.token = token);
+        self.locks.change_state(&found.lock, |state| state.floor = token);
+        if let Some(record) = found.record_mut() {
+            record.granted_ms = Some(cx.now_ms);
+        }
+        self.set_mode(cx, found, LockMode::Exclusive);
+        let hold = self.hold_of(found);
+        cx.events.push(Event::HoldBegan(hold));
+    }
+
+    /// What there is to say about a holder as it is now.
+    fn hold_of(&self, found: &Found) -> Arc<Hold> {
+        let queue = self.locks.queue(&found.lock).expect("its contender was found");
+        let place = queue.place(found.position()).expect("it is in the queue");
+        let contender = queue.get(place).expect("it was just found");
+        let record = found.record.as_deref();
+        let since_ms = record.and_then(|record| record.granted_ms);
+        self.hold(&found.lock, contender, record, since_ms)
+    }
+
+    /// Forgets the last upgrade, and that it waits.
+    fn end_upgrade(&mut self, cx: &mut Context<'_>, found: &mut Found) {
+        let record = found.record_mut().expect("only ours are upgraded");
+        let Some(upgrade) = record.upgrade.take() else {
+            return;
+        };
+        self.waits_for_others_no_more(found);
+        if !upgrade.done {
+            cx.events.push(Event::UpgradeWithdrawn {
+                session: found.session,
+                lock: found.lock.clone(),
+                holder: found.holder().into(),
+            });
+        }
+    }
+
+    fn waits_for_others_no_more(&mut self, found: &Found) {
+        let lock = &found.lock;
+        if self.locks.state(lock).is_some_and(|state| state.upgrading) {
+            if let Some(scope) = found.scope() {
+                self.locks.waits_no_more(&scope, lock, found.position());
+            }
+            self.locks
+                .change(lock, found.position(), |contender| contender.upgrading = false);
+            self.locks.change_state(lock, |state| state.upgrading = false);
+        }
+    }
+
+    fn set_mode(&mut self, cx: &mut Context<'_>, found: &mut Found, mode: LockMode) {
+        found.claim.mode = mode;
+        if let Some(record) = found.record_mut() {
+            record.claim.mode = mode;
+        }
+        self.locks.change(&found.lock, found.position(), |contender| {
+            contender.claim.mode = mode
+        });
+        self.rewrite(cx, found);
+        cx.events.push(Event::ModeChanged {
+            session: found.session,
+            grant: found.grant(),
+        });
+    }
+}
+
+/// The refusal of a step that the holder's mode does not allow.
+fn wrong_mode(found: &Found, what: ModeStep) -> Refusal {
+    Refusal::WrongMode {
+        lock: found.lock.clone(),
+        holder: found.holder().into(),
+        mode: found.claim.mode,
+        what,
+    }
+}
+
+/// The refusal of a wish for more by somebody who shares the lock.
+pub(crate) fn waits_for_itself(found: &Found) -> Refusal {
+    let lock = &found.lock;
+    let owner = found.record.as_ref().map(|record| record.owner.clone());
+    Refusal::WouldDeadlock {
+        lock: lock.clone(),
+        cycle: alloc::vec![Party {
+            session: found.session,
+            owner: owner.unwrap_or_default(),
+            has: lock.clone(),
+            awaits: lock.clone(),
+        }],
+    }
+}

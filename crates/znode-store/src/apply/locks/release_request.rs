@@ -1,0 +1,122 @@
+//! Asking holders to give a lock up. It is a request: what comes of it is up to them, and an operator who cannot wait
+//! breaks the lock.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::apply::Context;
+use crate::apply::locks::acquire::{MAX_ADDRESS_BYTES, MAX_REASON_BYTES};
+use crate::locks::contender::Revocation;
+use crate::locks::queue::Rank;
+use crate::model::acl::Perms;
+use crate::model::command::HolderId;
+use crate::model::event::Event;
+use crate::model::ids::SessionId;
+use crate::model::path::LockName;
+use crate::model::reply::{Outcome, Refusal, Reply};
+use crate::store::Store;
+
+impl Store {
+    /// Asks one holder, or all of them. Whoever comes later is not concerned.
+    pub(crate) fn revoke(
+        &mut self,
+        cx: &mut Context<'_>,
+        lock: LockName,
+        holder: Option<HolderId>,
+        by: Arc<str>,
+        reason: Arc<str>,
+    ) -> Outcome {
+        let Some(znode) = self.tree.find(lock.znode()) else {
+            return Err(Refusal::NoLock(lock));
+        };
+        let acl = self.tree.acl(znode);
+        acl.require(Perms::WRITE, cx.caller, lock.znode())?;
+        check_text("reason", &reason, MAX_REASON_BYTES)?;
+        check_text("by", &by, MAX_ADDRESS_BYTES)?;
+        let asked: Vec<String> = match holder {
+            Some(holder) => {
+                let found = self.contender(&lock, &holder);
+                if !found.is_some_and(|found| found.rank == Rank::Holds) {
+                    return Err(Refusal::NotHolder { lock, holder });
+                }
+                alloc::vec![holder]
+            }
+            None => {
+                let queue = self.locks.queue(&lock);
+                let holders = queue.into_iter().flat_map(|queue| queue.holders());
+                holders.map(|holder| holder.name.to_string()).collect()
+            }
+        };
+        for holder in &asked {
+            let mut found = self.contender(&lock, holder).expect("it was just found");
+            if let Some(record) = found.record_mut() {
+                record.revoke = Some(Revocation {
+                    by: by.clone(),
+                    reason: reason.clone(),
+                    requested_ms: cx.now_ms,
+                    answer: None,
+                });
+                self.rewrite(cx, &mut found);
+                self.locks.note_asked(found.session, &lock, holder, true);
+            }
+            cx.events.push(Event::RevokeRequested {
+                session: found.session,
+                lock: lock.clone(),
+                holder: holder.clone(),
+                by: by.clone(),
+                reason: reason.clone(),
+            });
+        }
+        Ok(Reply::RevokeRequested(asked.len() as u32))
+    }
+
+    /// Notes what a holder says to it.
+    pub(crate) fn answer_revoke(
+        &mut self,
+        cx: &mut Context<'_>,
+        session: SessionId,
+        lock: LockName,
+        holder: HolderId,
+        answer: Arc<str>,
+    ) -> Outcome {
+        check_text("answer", &answer, MAX_REASON_BYTES)?;
+        let mut found = self.own_holder(session, lock, holder)?;
+        let revoke = found.record_mut().and_then(|record| record.revoke.as_mut());
+        let Some(revoke) = revoke else {
+            return Err(Refusal::BadWish(
+                "nobody asked this holder to give the lock up".into(),
+            ));
+        };
+        revoke.answer = Some(answer.clone());
+        self.rewrite(cx, &mut found);
+        let (lock, holder) = (found.lock.clone(), found.holder().to_string());
+        self.locks.note_asked(session, &lock, &holder, false);
+        cx.events.push(Event::RevokeAnswered {
+            session,
+            lock,
+            holder,
+            answer,
+        });
+        Ok(Reply::RevokeAnswered)
+    }
+
+    /// What a session's holders are asked to give up and have not answered: the lock, the contender, the request.
+    pub fn revocations(&self, session: SessionId) -> Vec<(LockName, HolderId, Revocation)> {
+        let asked = self.locks.asked(session).filter_map(|(lock, holder)| {
+            let revoke = self.contender(lock, holder)?.record?.revoke.clone()?;
+            Some((lock.clone(), String::from(holder), revoke))
+        });
+        asked.collect()
+    }
+}
+
+fn check_text(what: &str, text: &str, limit: usize) -> Result<(), Refusal> {
+    match text.len() {
+        length if length > limit => Err(Refusal::BadWish(
+            format!("{length} bytes of {what} are more than the {limit} allowed").into(),
+        )),
+        _ => Ok(()),
+    }
+}

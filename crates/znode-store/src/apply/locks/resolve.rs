@@ -1,0 +1,133 @@
+//! A contender looked up by the name that its caller knows it by: everything about it in one value.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+
+use crate::locks::contender::{Claim, Record};
+use crate::locks::queue::{Position, Rank};
+use crate::locks::table::Scope;
+use crate::model::ids::{SessionId, Zxid};
+use crate::model::path::{LockName, ZPath};
+use crate::model::reply::{Grant, Place, Reply};
+use crate::store::Store;
+use crate::tree::NodeIndex;
+
+/// A contender that lives.
+pub(crate) struct Found {
+    pub lock: LockName,
+    /// Its znode.
+    pub index: NodeIndex,
+    pub path: ZPath,
+    pub session: SessionId,
+    pub czxid: Zxid,
+    /// The fencing token of its grant.
+    pub token: Zxid,
+    /// Its sequence number.
+    pub number: u64,
+    pub claim: Claim,
+    pub holds: u32,
+    /// `None` if it is another client's.
+    pub record: Option<Arc<Record>>,
+    pub rank: Rank,
+}
+
+impl Found {
+    /// What clients call it.
+    pub fn holder(&self) -> &str {
+        self.path.name()
+    }
+
+    /// Its record, to be changed and then written.
+    pub fn record_mut(&mut self) -> Option<&mut Record> {
+        self.record.as_mut().map(Arc::make_mut)
+    }
+
+    /// Where it stands.
+    pub fn position(&self) -> Position<'_> {
+        (self.czxid, self.number, self.path.name())
+    }
+
+    /// Whose waits its waits are. `None` if that cannot be told from others.
+    pub fn scope(&self) -> Option<Scope> {
+        let party = self.record.as_ref()?.party()?;
+        Some((self.session, party.clone()))
+    }
+
+    /// What proves that it holds the lock.
+    pub fn grant(&self) -> Grant {
+        Grant {
+            lock: self.lock.clone(),
+            holder: String::from(self.holder()),
+            mode: self.claim.mode,
+            fencing_token: self.token,
+            holds: self.holds,
+            permits: self.claim.permits,
+        }
+    }
+
+    /// Its place in the queue.
+    pub fn place(&self, ahead: u32) -> Place {
+        Place {
+            lock: self.lock.clone(),
+            holder: String::from(self.holder()),
+            ahead,
+        }
+    }
+
+    /// What a call of `acquire` is answered that it stands for.
+    pub fn reply(&self) -> Reply {
+        match self.rank {
+            Rank::Holds => Reply::Granted(self.grant()),
+            Rank::Waits { ahead } => Reply::Queued(self.place(ahead)),
+        }
+    }
+}
+
+impl Store {
+    /// The contender of a lock by its name; `None` if there is none (any more).
+    pub(crate) fn contender(&self, lock: &LockName, holder: &str) -> Option<Found> {
+        let queue = self.locks.queue(lock)?;
+        let index = self.tree.child(self.tree.find(lock.znode())?, holder)?;
+        let node = self.tree.node(index);
+        let session = node.session()?;
+        let facts = self.locks.facts(holder, &node.data)?;
+        let path = match self.locks.path(lock, holder, &node.data) {
+            Some(path) => path.clone(),
+            None => lock.znode().join_checked(holder).ok()?,
+        };
+        let rank = queue
+            .rank((node.czxid, facts.number, holder))
+            .expect("every contender is in its lock's queue");
+        Some(Found {
+            lock: lock.clone(),
+            index,
+            path,
+            session,
+            czxid: node.czxid,
+            token: facts
+                .record
+                .as_ref()
+                .and_then(|record| record.token)
+                .unwrap_or(node.czxid),
+            number: facts.number,
+            claim: facts.claim,
+            holds: facts.holds(),
+            record: facts.record,
+            rank,
+        })
+    }
+
+    /// Whether a session holds a lock by the contender with this token.
+    pub(crate) fn holds(&self, session: SessionId, lock: &LockName, token: Zxid) -> bool {
+        let Some(queue) = self.locks.queue(lock) else {
+            return false;
+        };
+        let mut holders = queue.holders();
+        let named = holders.find(|holder| holder.session == session && holder.token == token);
+        // Earlier in the same transaction it may have been deleted, which the queue learns of at the end.
+        named.is_some_and(|named| {
+            let found = self.contender(lock, &named.name);
+            found.is_some_and(|found| found.czxid == named.czxid)
+        })
+    }
+}

@@ -1,0 +1,397 @@
+//! The one decision over commands: what is refused, what is answered from memory, what is done by whom.
+
+mod authorize;
+pub(crate) mod create;
+pub(crate) mod locks;
+pub(crate) mod mirror;
+mod session_use;
+mod tree_queries;
+pub(crate) mod write;
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::apply::write::ContenderChange;
+use crate::model::access::principal::Principal;
+use crate::model::acl::Identities;
+use crate::model::command::{Command, LockCommand, Op, Request, Silence, Step};
+use crate::model::event::Event;
+use crate::model::ids::{RequestId, SessionId, Zxid};
+use crate::model::reply::{Applied, Limited, Outcome, Refusal, Reply};
+use crate::planted;
+use crate::planted::Bug;
+use crate::sessions::request_cache;
+use crate::sessions::request_cache::{MemoryKey, Record, Remembered};
+use crate::sessions::{Session, SessionFate};
+use crate::store::Store;
+
+/// What the log entry tells of all commands in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryContext {
+    /// The proposing leader's clock, in milliseconds since 1970.
+    pub time_ms: u64,
+    /// The term of the entry.
+    pub term: u64,
+}
+
+/// Which meaning commands have whose meaning this release changed. A command's log entry names its rules, so all replicas apply it by the
+/// same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rules {
+    /// The meaning in former releases: a session ends in one command.
+    Former,
+    /// This release's: what ends a large session is spread over entries.
+    Current,
+}
+
+/// How many ephemeral znodes of ended sessions the commands of one log entry remove. While they are removed a node does nothing else: that
+/// many take about 5 ms.
+pub const MAX_REMOVED_AT_ONCE: usize = 500;
+
+/// What is left of the work that the commands of one log entry may cause beside what each of them names.
+#[derive(Debug)]
+pub struct EntryWork {
+    removals: usize,
+}
+
+impl Default for EntryWork {
+    /// Of an entry whose first command comes next.
+    fn default() -> Self {
+        Self {
+            removals: MAX_REMOVED_AT_ONCE,
+        }
+    }
+}
+
+/// What is the same throughout one command.
+pub(crate) struct Context<'e> {
+    /// The command's position.
+    pub(crate) zxid: Zxid,
+    /// The command's time.
+    pub(crate) now_ms: u64,
+    /// The term of its entry.
+    pub(crate) term: u64,
+    /// Which meaning it has.
+    pub(crate) rules: Rules,
+    /// How many ephemeral znodes of ended sessions its entry may still remove.
+    pub(crate) removals_left: &'e mut usize,
+    /// What its caller has proven to be.
+    pub(crate) caller: &'e Identities,
+    /// What happened so far, the last command's events included if the caller left them there.
+    pub(crate) events: &'e mut Vec<Event>,
+    /// The bytes of the long paths that the command creates or removes beside those that it names.
+    pub(crate) long_paths_bytes: usize,
+    /// In a transaction: changes that the lock table learns of when nothing can fail any more.
+    pub(crate) held_back: Option<Vec<ContenderChange>>,
+}
+
+impl Store {
+    /// Applies the one command of an entry by the current rules: [`Store::apply_by`].
+    pub fn apply(&mut self, entry: &EntryContext, request: Request, events: &mut Vec<Event>) -> Applied {
+        self.apply_by(Rules::Current, entry, &mut EntryWork::default(), request, events)
+    }
+
+    /// Applies one command: the only way to change the state, and the same on every replica.
+    ///
+    /// Events are appended in the order in which things happened.
+    pub fn apply_by(
+        &mut self,
+        rules: Rules,
+        entry: &EntryContext,
+        work: &mut EntryWork,
+        mut request: Request,
+        events: &mut Vec<Event>,
+    ) -> Applied {
+        self.zxid.0 += 1;
+        // A new leader's clock may be behind its predecessor's.
+        self.time_ms = self.time_ms.max(entry.time_ms);
+        let caller = core::mem::take(&mut request.caller);
+        let cx = &mut Context {
+            zxid: self.zxid,
+            now_ms: self.time_ms,
+            term: entry.term,
+            rules,
+            removals_left: &mut work.removals,
+            caller: &caller,
+            events,
+            long_paths_bytes: 0,
+            held_back: None,
+        };
+        // In an open state nothing else is to be decided.
+        let outcome = match self.access.is_secured() {
+            false => self.answer(cx, request),
+            true => self.answer_if_allowed(cx, request),
+        };
+        self.settle_locks(cx);
+        Applied {
+            zxid: cx.zxid,
+            outcome,
+        }
+    }
+
+    /// Carries a request out, or answers it from memory, if its caller may ask for that, and tells what the caller may know.
+    fn answer_if_allowed(&mut self, cx: &mut Context<'_>, request: Request) -> Outcome {
+        self.admit(cx, request.session, &request.command)?;
+        let outcome = self.answer(cx, request);
+        self.conceal(cx, outcome)
+    }
+
+    /// Carries a request out, unless its session is gone or it was carried out before.
+    fn answer(&mut self, cx: &mut Context<'_>, request: Request) -> Outcome {
+        let Request {
+            session,
+            request_id,
+            caller: _,
+            command,
+        } = request;
+        if let Some(session) = session {
+            self.sessions.hear(session, cx.zxid)?;
+        }
+        let Some(request_id) = request_id.filter(|_| !planted::is(Bug::Repeated)) else {
+            return self.carry_out(cx, session, None, command);
+        };
+        let fingerprint = request_cache::fingerprint(&command);
+        let key = self.memory_key(session, cx.caller, &request_id);
+        if let Some(record) = self.remembered_of(session, cx.caller, &request_id) {
+            if record.fingerprint != fingerprint {
+                return Err(Refusal::RequestIdReused);
+            }
+            let first = record.outcome.clone();
+            match (session, &command) {
+                // A caller that was lost stands in the queue again, or holds what it was granted.
+                (Some(session), Command::Lock(LockCommand::Acquire { wish, attempt, .. })) => {
+                    return self.repeat_acquire(cx, session, &request_id, wish, *attempt, first);
+                }
+                (Some(session), Command::Lock(LockCommand::Upgrade { lock, attempt, .. })) => {
+                    return self.repeat_upgrade(cx, session, &request_id, lock, *attempt, first);
+                }
+                (Some(session), Command::Lock(LockCommand::AcquireMany { attempt, .. })) => {
+                    return self.repeat_acquire_many(cx, session, &request_id, *attempt, first);
+                }
+                // Its client counts the timeout of the session that it learns of from this time's sending on.
+                (None, Command::OpenSession { .. }) => {
+                    if let Ok(Reply::SessionOpened { session, .. }) = &first
+                        && self.sessions.fate(*session) == SessionFate::Live
+                    {
+                        self.sessions.hear(*session, cx.zxid)?;
+                    }
+                    return first;
+                }
+                _ => return first,
+            }
+        }
+        let outcome = self.carry_out(cx, session, Some(&request_id), command);
+        if request_cache::is_memorable(&outcome)
+            && let Some(memory) = self.memory_of(session)
+        {
+            memory.insert(key, fingerprint, outcome.clone(), cx.rules);
+        }
+        outcome
+    }
+
+    /// What is remembered under a request id.
+    pub(crate) fn remembered_of(
+        &self,
+        session: Option<SessionId>,
+        caller: &Identities,
+        id: &RequestId,
+    ) -> Option<&Record> {
+        let key = self.memory_key(session, caller, id);
+        match session {
+            Some(session) => self.sessions.get(session)?.remembered.get(&key),
+            None => self.remembered.get(&key),
+        }
+    }
+
+    /// Under what an outcome is remembered. What came without a session is remembered for all together, and then another
+    /// principal's request is another one, whatever it calls itself.
+    fn memory_key(&self, session: Option<SessionId>, caller: &Identities, id: &RequestId) -> MemoryKey {
+        match session {
+            None if self.access.is_secured() => MemoryKey::of_principal(&Principal::of(caller), id),
+            _ => id.into(),
+        }
+    }
+
+    /// The memory that a request's outcome belongs to; `None` if its session has just ended.
+    pub(crate) fn memory_of(&mut self, session: Option<SessionId>) -> Option<&mut Remembered> {
+        match session {
+            Some(session) => Some(Arc::make_mut(&mut self.sessions.get_mut(session)?.remembered)),
+            None => Some(Arc::make_mut(&mut self.remembered)),
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        cx: &mut Context<'_>,
+        session: Option<SessionId>,
+        request_id: Option<&RequestId>,
+        command: Command,
+    ) -> Outcome {
+        match command {
+            // A client arrives. Its id must not be one that an older client may still speak for, and must
+            // fit where a znode notes its owner.
+            Command::OpenSession {
+                session,
+                password,
+                timeout_ms,
+                name,
+                address,
+            } => {
+                if !session.is_legal() || self.sessions.fate(session) != SessionFate::Unknown {
+                    return Err(Refusal::SessionIdTaken(session));
+                }
+                if self.sessions.len() >= self.limits.sessions as usize {
+                    return Err(Refusal::LimitReached {
+                        what: Limited::Sessions,
+                        limit: self.limits.sessions,
+                    });
+                }
+                let remembered = self.sessions.nothing_remembered();
+                self.sessions.insert(
+                    session,
+                    Session::new(
+                        password,
+                        timeout_ms,
+                        name,
+                        address,
+                        Principal::of(cx.caller),
+                        cx.now_ms,
+                        cx.zxid,
+                        remembered,
+                    ),
+                );
+                self.note_certificate(session, cx.caller);
+                cx.events.push(Event::SessionOpened(session));
+                Ok(Reply::SessionOpened { session, timeout_ms })
+            }
+            // A client leaves.
+            Command::CloseSession { session } => {
+                self.sessions.require(session)?;
+                self.end_session(cx, session, false);
+                Ok(Reply::SessionClosed)
+            }
+            // Clients were not heard of. Only the leader of this very term can know that: the entry of a
+            // deposed one may be committed by its successor, which has given the sessions new time.
+            // What a session asked for after the leader had found it silent may be answered already, and its client counts on
+            // another timeout since then.
+            Command::ExpireSessions {
+                sessions,
+                term,
+                as_of,
+            } => {
+                if term != cx.term && !planted::is(Bug::UnprovenLeader) {
+                    return Err(Refusal::StaleLeader);
+                }
+                let mut expired = 0;
+                for session in sessions {
+                    match self.sessions.get(session) {
+                        // Only this is left of it: its ephemeral znodes.
+                        Some(state) if state.ending.is_some() => self.end_session(cx, session, true),
+                        Some(state) if state.heard_at <= as_of => {
+                            self.end_session(cx, session, true);
+                            expired += 1;
+                        }
+                        _ => {}
+                    }
+                }
+                Ok(Reply::SessionsExpired(expired))
+            }
+            Command::Write(op) => self.write(cx, session, op),
+            Command::Multi(ops) => self.multi(cx, session, ops),
+            // The leader tidies up. What has children again, or is gone, is none of its business.
+            Command::Sweep(paths) => {
+                let swept = paths.iter().filter(|path| self.sweep(cx, path)).count();
+                Ok(Reply::Swept(swept as u32))
+            }
+            // The leader was configured with other limits than the one before it.
+            Command::SetLimits(limits) => {
+                self.limits = limits;
+                Ok(Reply::LimitsSet)
+            }
+            Command::Lock(command) => self.lock_command(cx, session, request_id, command),
+            // A client has lost its connection, and goes on.
+            Command::Reconnect { session, password } => {
+                let timeout_ms = self.sessions.reconnect(session, password, cx.zxid)?;
+                cx.events.push(Event::SessionReconnected {
+                    session,
+                    since: cx.zxid,
+                });
+                Ok(Reply::Reconnected { timeout_ms })
+            }
+            // What was sent before may have been lost with a leader, and come later: then this is not its turn. The turn is
+            // over also if the step is refused.
+            Command::InTurn { turn, step } => {
+                let session = session.ok_or(Refusal::SessionRequired)?;
+                self.sessions.take_turn(session, turn)?;
+                if self.access.is_secured() {
+                    self.authorise_step(cx, Some(session), &step)?;
+                }
+                let command = match step {
+                    Step::Write(op) => return self.write(cx, Some(session), op),
+                    Step::Multi(ops) => return self.multi(cx, Some(session), ops),
+                    Step::CloseSession => Command::CloseSession { session },
+                };
+                self.carry_out(cx, Some(session), None, command)
+            }
+            Command::Access(command) => self.access_command(cx, command),
+            Command::Mirror(steps) => self.mirror(cx, steps),
+            // Only the leader of this very term knows what it has confirmed. What a session asks for after the leader had
+            // looked takes it off the record for good, wherever the two stand in the log.
+            Command::RecordSilence {
+                sessions,
+                term,
+                as_of,
+            } => {
+                if term != cx.term {
+                    return Err(Refusal::StaleLeader);
+                }
+                let mut recorded = 0;
+                for (session, ms) in sessions {
+                    if let Some(state) = self.sessions.get_mut(session)
+                        && state.heard_at <= as_of
+                    {
+                        state.silence = Some(Silence { at: cx.zxid, ms });
+                        recorded += 1;
+                    }
+                }
+                Ok(Reply::SilenceRecorded(recorded))
+            }
+            Command::NoteHeartbeats { sessions, term } => {
+                if term != cx.term {
+                    return Err(Refusal::StaleLeader);
+                }
+                let live = sessions
+                    .into_iter()
+                    .filter(|session| self.sessions.hear(*session, cx.zxid).is_ok());
+                Ok(Reply::HeartbeatsNoted(live.count() as u32))
+            }
+        }
+    }
+
+    /// Carries out all operations or none.
+    fn multi(&mut self, cx: &mut Context<'_>, session: Option<SessionId>, ops: Vec<Op>) -> Outcome {
+        let events_before = cx.events.len();
+        self.tree.begin();
+        cx.held_back = Some(Vec::new());
+        let mut replies = Vec::with_capacity(ops.len());
+        for (index, op) in ops.into_iter().enumerate() {
+            match self.write(cx, session, op) {
+                Ok(reply) => replies.push(reply),
+                Err(refusal) => {
+                    cx.events.truncate(events_before);
+                    cx.held_back = None;
+                    self.roll_back();
+                    return Err(Refusal::Multi {
+                        index: index as u32,
+                        refusal: refusal.into(),
+                    });
+                }
+            }
+        }
+        self.tree.commit();
+        for change in cx.held_back.take().into_iter().flatten() {
+            self.tell_locks(cx, change);
+        }
+        Ok(Reply::Multi(replies))
+    }
+}

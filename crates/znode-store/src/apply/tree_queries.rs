@@ -1,0 +1,76 @@
+//! What the tree says that decides which right is needed: whose contender a node is, what is missing, what is reserved.
+
+use crate::apply::write::lock_of_child;
+use crate::model::ids::SessionId;
+use crate::model::path::{LOCK_ROOT, LockName, ZPath};
+use crate::store::Store;
+use crate::tree::NodeIndex;
+
+/// What lies below it is the cluster's own: quotas above all, which are set upon those who may write.
+const RESERVED: &str = "/zookeeper";
+
+/// Whether a node is the cluster's own.
+pub(crate) fn is_reserved(path: &ZPath) -> bool {
+    let rest = path.as_str().strip_prefix(RESERVED);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether a node is a lock's, or above one.
+pub(crate) fn is_of_locks(path: &ZPath) -> bool {
+    path.as_str() == LOCK_ROOT || LockName::of_parent(path).is_some()
+}
+
+/// Whose contender a node is.
+pub(crate) struct Contended {
+    pub(crate) lock: LockName,
+    pub(crate) is_own: bool,
+}
+
+impl Store {
+    /// The lock that the node at `path` is a contender of, and whether it is the session's; `None` if it is none.
+    pub(crate) fn contended(&self, path: &ZPath, session: Option<SessionId>) -> Option<Contended> {
+        let lock = lock_of_child(path)?;
+        let owner = self.tree.node(self.tree.find(path)?).session()?;
+        Some(Contended {
+            lock,
+            is_own: session == Some(owner),
+        })
+    }
+
+    /// Whether an ephemeral node is the session's.
+    pub(crate) fn is_own_ephemeral(&self, path: &ZPath, session: Option<SessionId>) -> bool {
+        let index = self.tree.find(path);
+        let owner = index.and_then(|index| self.tree.node(index).session());
+        owner.is_some() && owner == session
+    }
+
+    /// Whether others than the session have contenders in a lock at `path`, or below it.
+    pub(crate) fn has_contenders_of_others(&self, path: &ZPath, session: Option<SessionId>) -> bool {
+        let of_others = |queue: &crate::locks::queue::Queue| {
+            let mut all = queue.holders().chain(queue.waiters());
+            all.any(|contender| session != Some(contender.session))
+        };
+        if path.as_str() == LOCK_ROOT || path.is_root() {
+            return self.locks.page("", None).any(|(_, queue)| of_others(queue));
+        }
+        let Some(lock) = LockName::of_parent(path) else {
+            return false;
+        };
+        let below = alloc::format!("{}/", lock.as_str());
+        self.locks.queue(&lock).is_some_and(of_others)
+            || self.locks.page(&below, None).any(|(_, queue)| of_others(queue))
+    }
+
+    /// The first of the nodes on the way to `path`, itself included, that does not exist.
+    pub(crate) fn first_missing(&self, path: &ZPath) -> Option<ZPath> {
+        self.place_below(path).missing().next()
+    }
+
+    /// Whether the session has the contender `holder` of a lock.
+    pub(crate) fn is_own_contender(&self, lock: &LockName, holder: &str, session: Option<SessionId>) -> bool {
+        let lock = self.tree.find(lock.znode());
+        let index: Option<NodeIndex> = lock.and_then(|lock| self.tree.child(lock, holder));
+        let owner = index.and_then(|index| self.tree.node(index).session());
+        owner.is_some() && owner == session
+    }
+}

@@ -1,0 +1,273 @@
+//! Who waits for whom: would a call that waits wait for itself, by way of others?
+//!
+//! The parties are scopes: a session, or one of its threads or tasks that gives an owner of its own. A scope that waits
+//! in a queue waits for those ahead of it that it cannot pass; a cycle of such waits would never end, so the call that
+//! would close it is refused. A party that waits for its own other call in the same lock is left alone: that is what a
+//! second call that is not reentrant does, until its time is over.
+//!
+//! What is found is a deadlock for sure. Two kinds are not found, and wait until their time is over: those over contenders
+//! that do not tell threads apart (other clients', and calls that neither enter again nor name an owner), and those where
+//! several holders of a semaphore block somebody only together.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::locks::contender::Claim;
+use crate::locks::queue::{Contender, Position, Queue};
+use crate::locks::table::{LockTable, Scope};
+use crate::model::ids::SessionId;
+use crate::model::path::LockName;
+use crate::model::reply::{Party, Refusal};
+use crate::store::Store;
+
+/// How many contenders one search looks at. It is made while everybody waits for the entry, and this many take about a
+/// tenth of a millisecond. Beyond it the call just waits.
+pub const MAX_DEADLOCK_STEPS: usize = 1_000;
+
+/// How many contenders [`Store::wait_graph`] looks at for each wait: nothing is applied meanwhile, and most of those who
+/// share a lock stand behind thousands for whom they do not wait.
+const MAX_GRAPH_STEPS: usize = 64;
+
+/// How many parties a refusal names. A longer cycle is refused all the same.
+pub const MAX_NAMED_PARTIES: usize = 16;
+
+/// How many waits [`Store::wait_graph`] tells at once.
+pub const MAX_GRAPH_WAITS: usize = 10_000;
+
+/// How many of those somebody waits for [`Store::wait_graph`] names.
+pub const MAX_NAMED_BLOCKERS: usize = 16;
+
+/// What somebody would wait for.
+pub(crate) enum Ask<'a> {
+    /// To get in at the end of a queue.
+    Enter(&'a LockName, Claim),
+    /// To be the only holder.
+    Upgrade(&'a LockName, Position<'a>),
+}
+
+/// A party that was found, and how.
+struct Step {
+    scope: Scope,
+    /// Who waits for it: a place in the list of steps, none for those that the caller itself would wait for.
+    by: Option<usize>,
+    /// The lock in which it is waited for.
+    has: LockName,
+}
+
+impl Store {
+    /// Refuses what would close a cycle of waits. Costs nothing if the scope has no other place anywhere.
+    pub(crate) fn refuse_deadlock(&self, scope: Scope, ask: &Ask<'_>) -> Result<(), Refusal> {
+        if !self.locks.knows(&scope) {
+            return Ok(());
+        }
+        match self.locks.cycle(&scope, ask) {
+            Some(cycle) => Err(Refusal::WouldDeadlock {
+                lock: cycle[0].awaits.clone(),
+                cycle,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Who waits for whom, over the locks whose names begin with `prefix`: at most [`MAX_GRAPH_WAITS`] of all waits, and
+    /// whether these are all.
+    pub fn wait_graph(&self, prefix: &str) -> (Vec<WaitView>, bool) {
+        let mut waits = Vec::new();
+        for (lock, queue) in self.locks.page(prefix, None) {
+            let room = MAX_GRAPH_WAITS - waits.len();
+            if self.waits_of(lock, queue, 0, room, &mut waits).is_some() {
+                return (waits, false);
+            }
+        }
+        (waits, true)
+    }
+
+    /// Tells of up to `most` of those who wait for a lock, after the first `passed` of them. Returns how many were told if there are others.
+    pub(crate) fn waits_of(
+        &self,
+        lock: &LockName,
+        queue: &Queue,
+        passed: usize,
+        most: usize,
+        waits: &mut Vec<WaitView>,
+    ) -> Option<usize> {
+        let terms = self.locks.terms(lock);
+        let upgrading = queue.upgrading().into_iter();
+        for (told, waiter) in queue.waiters().chain(upgrading).skip(passed).enumerate() {
+            if told == most {
+                return Some(told);
+            }
+            let mut looks = awaited_by(queue, waiter, terms);
+            let near = looks.by_ref().take(MAX_GRAPH_STEPS).flatten();
+            let mut named: Vec<_> = near.take(MAX_NAMED_BLOCKERS + 1).collect();
+            let more = named.len() > MAX_NAMED_BLOCKERS || looks.next().is_some();
+            named.truncate(MAX_NAMED_BLOCKERS);
+            let place = |contender: &Contender| queue.place(contender.position());
+            waits.push(WaitView {
+                lock: lock.clone(),
+                waiter: party(waiter, !waiter.upgrading),
+                more,
+                waits_for: named
+                    .into_iter()
+                    .map(|other| party(other, place(other) >= Some(queue.holding())))
+                    .collect(),
+            });
+        }
+        None
+    }
+}
+
+/// Somebody who waits, and for whom.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitView {
+    /// In which lock.
+    pub lock: LockName,
+    /// Who waits: in the queue, or as a holder that wants to be the only one.
+    pub waiter: PartyView,
+    /// Those ahead that it cannot pass, the first [`MAX_NAMED_BLOCKERS`] of them. Nobody if the lock is drained or closed.
+    pub waits_for: Vec<PartyView>,
+    /// Whether there are more of them, or may be: those far ahead are not looked at.
+    pub more: bool,
+}
+
+/// One who waits or is waited for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartyView {
+    /// Whose it is.
+    pub session: SessionId,
+    /// Its scope within the session; empty for clients that speak ZooKeeper.
+    pub owner: Arc<str>,
+    /// Its contender.
+    pub holder: Arc<str>,
+    /// Whether it stands in the queue; else it holds the lock.
+    pub waits: bool,
+}
+
+fn party(contender: &Contender, waits: bool) -> PartyView {
+    PartyView {
+        session: contender.session,
+        owner: contender.owner.clone().unwrap_or_default(),
+        holder: contender.name.clone(),
+        waits,
+    }
+}
+
+/// Whom somebody waits for who stands in a queue or upgrades.
+fn awaited_by<'q>(
+    queue: &'q Queue,
+    waiter: &'q Contender,
+    terms: super::state::Terms,
+) -> Box<dyn Iterator<Item = Option<&'q Contender>> + 'q> {
+    if waiter.upgrading {
+        let others = queue.holders().filter(|other| other.name != waiter.name);
+        return Box::new(others.map(Some));
+    }
+    let at = queue
+        .place(waiter.position())
+        .expect("the waiter stands in the queue");
+    Box::new(queue.blockers(at, waiter.claim, terms))
+}
+
+impl LockTable {
+    /// The cycle that would be closed if a scope waited there.
+    fn cycle(&self, scope: &Scope, ask: &Ask<'_>) -> Option<Vec<Party>> {
+        let mut seen = BTreeSet::from([scope.clone()]);
+        let mut steps: Vec<Step> = Vec::new();
+        let mut budget = MAX_DEADLOCK_STEPS;
+        let (lock, blockers): (_, Box<dyn Iterator<Item = Option<&Contender>>>) = match *ask {
+            Ask::Enter(lock, claim) => {
+                let queue = self.queue(lock)?;
+                let blockers = queue.blockers(queue.len(), claim, self.terms(lock));
+                (lock, Box::new(blockers))
+            }
+            Ask::Upgrade(lock, position) => {
+                let holders = self.queue(lock)?.holders();
+                (
+                    lock,
+                    Box::new(
+                        holders
+                            .filter(move |other| other.position() != position)
+                            .map(Some),
+                    ),
+                )
+            }
+        };
+        for look in blockers {
+            budget = budget.checked_sub(1)?;
+            let Some(blocker) = look else { continue };
+            // Whoever waits for its own other call waits until its time is over, with or without others between them.
+            if blocker.session == scope.0 && blocker.owner.as_ref() == Some(&scope.1) {
+                return None;
+            }
+            note(&mut seen, &mut steps, blocker, None, lock);
+        }
+        let mut at = 0;
+        while at < steps.len() {
+            let waiting = steps[at].scope.clone();
+            for (lock, position) in self.waits_of(&waiting) {
+                let queue = self.queue(lock).expect("who waits stands in a queue");
+                let place = queue.place(position).expect("who waits stands in a queue");
+                let waiter = queue.get(place).expect("it was just found");
+                for look in awaited_by(queue, waiter, self.terms(lock)) {
+                    budget = budget.checked_sub(1)?;
+                    let Some(blocker) = look else { continue };
+                    let Some(owner) = &blocker.owner else { continue };
+                    if blocker.session == scope.0 && *owner == scope.1 {
+                        return Some(parties(scope, &steps, at, lock));
+                    }
+                    note(&mut seen, &mut steps, blocker, Some(at), lock);
+                }
+            }
+            at += 1;
+        }
+        None
+    }
+}
+
+/// Adds a party that is waited for, unless it was found before.
+fn note(
+    seen: &mut BTreeSet<Scope>,
+    steps: &mut Vec<Step>,
+    blocker: &Contender,
+    by: Option<usize>,
+    lock: &LockName,
+) {
+    let Some(owner) = &blocker.owner else {
+        return;
+    };
+    let scope = (blocker.session, owner.clone());
+    if seen.insert(scope.clone()) {
+        steps.push(Step {
+            scope,
+            by,
+            has: lock.clone(),
+        });
+    }
+}
+
+/// The cycle whose last party is the step `last`, which waits in the lock `closing` for the caller.
+fn parties(caller: &Scope, steps: &[Step], last: usize, closing: &LockName) -> Vec<Party> {
+    let mut backwards = Vec::new();
+    let (mut at, mut awaits) = (Some(last), closing);
+    while let Some(step) = at.map(|at| &steps[at]) {
+        let (session, owner) = step.scope.clone();
+        backwards.push(Party {
+            session,
+            owner,
+            has: step.has.clone(),
+            awaits: awaits.clone(),
+        });
+        (at, awaits) = (step.by, &step.has);
+    }
+    backwards.push(Party {
+        session: caller.0,
+        owner: caller.1.clone(),
+        has: closing.clone(),
+        awaits: awaits.clone(),
+    });
+    backwards.reverse();
+    backwards.truncate(MAX_NAMED_PARTIES);
+    backwards
+}

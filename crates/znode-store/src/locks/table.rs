@@ -1,0 +1,468 @@
+//! All locks that are in use, by name, and what holds for some of them beside their queues (`state.rs`). The queues
+//! follow from the tree and are rebuilt by a restore: the table learns of every contender that comes or goes, whoever made
+//! it. The states follow from nothing, and are in snapshots.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::borrow::Borrow;
+use core::ops::Bound;
+
+use crate::apply::locks::configure::ClosedLock;
+use crate::locks::contender::{Facts, Record};
+use crate::locks::json;
+use crate::locks::memo::Memo;
+use crate::locks::queue::{Contender, Position, Queue};
+use crate::locks::state::{Closed, LockState, Terms};
+use crate::model::ids::{Data, SessionId, Zxid};
+use crate::model::path::{LockName, ZPath};
+use crate::read::locks::LockCounts;
+use crate::stable_hash;
+use crate::stable_hash::Table;
+use crate::tree::Damage;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct LockTable {
+    /// Locks without contenders are not in it.
+    queues: BTreeMap<ByName, Queue>,
+    /// How many stand in all queues, and how many of them hold their lock: for those who watch over a node, at no cost.
+    contenders: usize,
+    holding: usize,
+    /// Locks whose waiters may have got a chance in this command, in no order, some perhaps twice.
+    touched: Vec<LockName>,
+    /// Locks that have a state of their own. Few of all.
+    states: BTreeMap<ByName, LockState>,
+    /// What was written lately about contenders.
+    memo: Memo,
+    /// The record that was written last: a place to write the next one.
+    text: String,
+    /// How many contenders a scope has. Other clients' are not counted.
+    scopes: Table<Scope, u32>,
+    /// Where scopes wait: in a queue, or for an upgrade.
+    waits: BTreeMap<Scope, BTreeSet<Wait>>,
+    /// Holders that are asked to give their lock up and have not answered, by session.
+    asked: BTreeMap<SessionId, BTreeSet<(LockName, Arc<str>)>>,
+    /// For the bug [`LeakedPermits`](crate::planted::Bug::LeakedPermits): how many of each lock.
+    #[cfg(feature = "planted")]
+    leaked: BTreeMap<LockName, u64>,
+}
+
+/// A list of touched locks with more places is given back to the allocator: the command that needed them was a rare one.
+const MAX_KEPT_LIST: usize = 64;
+
+/// Who can wait for whom: a session, or one of its threads or tasks.
+pub(crate) type Scope = (SessionId, Arc<str>);
+
+/// A place where a scope waits.
+type Wait = (LockName, (Zxid, u64, Arc<str>));
+
+/// A state in a snapshot, and how many hold the lock: with such a state that does not follow from the queue.
+pub(crate) type KeptState = (LockName, LockState, u32);
+
+/// A lock's name as a key that is found by its text.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct ByName(LockName);
+
+impl Borrow<str> for ByName {
+    fn borrow(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl LockTable {
+    /// An ephemeral node came to be below a lock's znode: by a lock command, by a ZooKeeper client, or by a
+    /// restore. Most such nodes are contenders; it holds nothing before the end of the command.
+    pub(crate) fn contender_created(
+        &mut self,
+        lock: &LockName,
+        name: &str,
+        data: &Data,
+        session: SessionId,
+        czxid: Zxid,
+    ) {
+        let Some(facts) = self.memo.facts(name, data) else {
+            return;
+        };
+        self.touched.push(lock.clone());
+        let record = facts.record.as_deref();
+        let owner = record.and_then(super::contender::Record::party).cloned();
+        if let Some(owner) = &owner {
+            *self.scopes.entry((session, owner.clone())).or_insert(0) += 1;
+        }
+        let name: Arc<str> = name.into();
+        if record.is_some_and(|record| {
+            record
+                .revoke
+                .as_ref()
+                .is_some_and(|revoke| revoke.answer.is_none())
+        }) {
+            self.asked
+                .entry(session)
+                .or_default()
+                .insert((lock.clone(), name.clone()));
+        }
+        let contender = Contender {
+            czxid,
+            number: facts.number,
+            name,
+            session,
+            claim: facts.claim,
+            reentrant: record.is_some_and(|record| record.reentrant),
+            token: record.and_then(|record| record.token).unwrap_or(czxid),
+            upgrading: record.is_some_and(super::contender::Record::is_upgrading),
+            owner,
+        };
+        let queue = self.queues.entry(ByName(lock.clone())).or_default();
+        #[cfg(feature = "planted")]
+        if queue.is_empty()
+            && let Some(leaked) = self.leaked.get(lock)
+        {
+            queue.leak(*leaked);
+        }
+        queue.insert(contender);
+        self.contenders += 1;
+    }
+
+    /// What a znode below a lock says about its contender.
+    pub(crate) fn facts(&self, name: &str, data: &Data) -> Option<Facts> {
+        self.memo.facts(name, data)
+    }
+
+    /// The path of a contender whose data was written lately.
+    pub(crate) fn path(&self, lock: &LockName, name: &str, data: &Data) -> Option<&ZPath> {
+        self.memo.path(lock, name, data)
+    }
+
+    /// The data of the contender `path` with this sequence number, which says what `record` does.
+    pub(crate) fn write(&mut self, path: &ZPath, number: u64, record: &Arc<Record>) -> Data {
+        self.text.clear();
+        json::write(record, &mut self.text);
+        let data = Data::from(self.text.as_str());
+        self.memo.keep(&data, path, number, record);
+        data
+    }
+
+    /// See `leaked`.
+    #[cfg(feature = "planted")]
+    pub(crate) fn leak(&mut self, lock: &LockName, permits: u32) {
+        let permits = u64::from(permits);
+        *self.leaked.entry(lock.clone()).or_default() += permits;
+        if let Some(queue) = self.queues.get_mut(lock.as_str()) {
+            queue.leak(permits);
+        }
+    }
+
+    /// Takes out a contender that is gone; returns it if it held the lock.
+    pub(crate) fn remove(&mut self, lock: &LockName, position: Position<'_>) -> Option<Box<Contender>> {
+        let queue = self
+            .queues
+            .get_mut(lock.as_str())
+            .expect("a lock with contenders is in the table");
+        let (contender, held) = queue
+            .remove(position)
+            .expect("every contender is in its lock's queue");
+        if queue.is_empty() {
+            self.queues.remove(lock.as_str());
+        }
+        self.contenders -= 1;
+        self.holding -= usize::from(held);
+        // A lock whose last contender is gone may have a state that ends with it.
+        if self.queues.contains_key(lock.as_str()) || self.state(lock).is_some() {
+            self.touched.push(lock.clone());
+        }
+        if !self.asked.is_empty() {
+            self.note_asked(contender.session, lock, position.2, false);
+        }
+        if let Some(owner) = &contender.owner {
+            let scope = (contender.session, owner.clone());
+            match self.scopes.get_mut(&scope) {
+                Some(1) => drop(self.scopes.remove(&scope)),
+                Some(count) => *count -= 1,
+                None => unreachable!("every contender's scope is counted"),
+            }
+            self.waits_no_more(&scope, lock, position);
+        }
+        held.then_some(contender)
+    }
+
+    /// From now on a scope waits there.
+    pub(crate) fn waits(&mut self, scope: Scope, lock: &LockName, (czxid, number, name): Position<'_>) {
+        let wait = (lock.clone(), (czxid, number, name.into()));
+        self.waits.entry(scope).or_default().insert(wait);
+    }
+
+    /// It waits there no more, if it did.
+    pub(crate) fn waits_no_more(&mut self, scope: &Scope, lock: &LockName, position: Position<'_>) {
+        // Nearly nobody waits anywhere.
+        if self.waits.is_empty() {
+            return;
+        }
+        if let Some(waits) = self.waits.get_mut(scope) {
+            let (czxid, number, name) = position;
+            waits.remove(&(lock.clone(), (czxid, number, name.into())));
+            if waits.is_empty() {
+                self.waits.remove(scope);
+            }
+        }
+    }
+
+    /// Where a scope waits.
+    pub(crate) fn waits_of(&self, scope: &Scope) -> impl Iterator<Item = (&LockName, Position<'_>)> {
+        let waits = self.waits.get(scope).into_iter().flatten();
+        waits.map(|(lock, (czxid, number, name))| (lock, (*czxid, *number, &**name)))
+    }
+
+    /// Whether a scope holds a lock or waits for one.
+    pub(crate) fn knows(&self, scope: &Scope) -> bool {
+        self.scopes.contains_key(scope)
+    }
+
+    /// Notes that a holder is asked to give its lock up, or has answered, or is gone.
+    pub(crate) fn note_asked(&mut self, session: SessionId, lock: &LockName, name: &str, asked: bool) {
+        let of_session = self.asked.entry(session).or_default();
+        let key = (lock.clone(), name.into());
+        if asked {
+            of_session.insert(key);
+        } else {
+            of_session.remove(&key);
+        }
+        if of_session.is_empty() {
+            self.asked.remove(&session);
+        }
+    }
+
+    /// The holders of a session that are asked to give their locks up and have not answered.
+    pub(crate) fn asked(&self, session: SessionId) -> impl Iterator<Item = (&LockName, &str)> {
+        let asked = self.asked.get(&session).into_iter().flatten();
+        asked.map(|(lock, name)| (lock, &**name))
+    }
+
+    /// Takes the locks whose waiters may have got a chance, by name.
+    pub(crate) fn take_touched(&mut self) -> Vec<LockName> {
+        let mut touched = core::mem::take(&mut self.touched);
+        if touched.len() > 1 {
+            touched.sort_unstable();
+            touched.dedup();
+        }
+        touched
+    }
+
+    /// Takes the list back that was taken, which is empty now: the next command needs no other one.
+    pub(crate) fn give_back(&mut self, list: Vec<LockName>) {
+        debug_assert!(list.is_empty());
+        if self.touched.capacity() == 0 && list.capacity() <= MAX_KEPT_LIST {
+            self.touched = list;
+        }
+    }
+
+    /// Returns the waiter that [`LockTable::promote`] would grant the lock to.
+    pub(crate) fn next(&self, lock: &LockName) -> Option<&Contender> {
+        self.queue(lock)?.next(self.terms(lock))
+    }
+
+    /// Grants the lock to the next waiter, if its turn has come.
+    pub(crate) fn promote(&mut self, lock: &LockName) -> Option<Contender> {
+        let terms = self.terms(lock);
+        let newcomer = self.queues.get_mut(lock.as_str())?.promote(terms)?.clone();
+        self.holding += 1;
+        if let Some(owner) = &newcomer.owner {
+            self.waits_no_more(&(newcomer.session, owner.clone()), lock, newcomer.position());
+        }
+        Some(newcomer)
+    }
+
+    /// Changes what the queue knows of a contender; its record is changed by the caller.
+    pub(crate) fn change(
+        &mut self,
+        lock: &LockName,
+        position: Position<'_>,
+        change: impl FnOnce(&mut Contender),
+    ) {
+        let queue = self
+            .queues
+            .get_mut(lock.as_str())
+            .expect("a lock with contenders is in the table");
+        queue.change(position, change);
+        self.touched.push(lock.clone());
+    }
+
+    /// What holds for a lock beside its queue; `None` for most.
+    pub(crate) fn state(&self, lock: &LockName) -> Option<&LockState> {
+        match self.states.is_empty() {
+            true => None,
+            false => self.states.get(lock.as_str()),
+        }
+    }
+
+    /// How many locks have contenders.
+    pub(crate) fn in_use(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// How many locks have a state.
+    pub(crate) fn states_len(&self) -> usize {
+        self.states.len()
+    }
+
+    /// What of it decides who is let in.
+    pub(crate) fn terms(&self, lock: &LockName) -> Terms {
+        self.state(lock).map(LockState::terms).unwrap_or_default()
+    }
+
+    /// Changes it.
+    pub(crate) fn change_state(&mut self, lock: &LockName, change: impl FnOnce(&mut LockState)) {
+        let mut state = self.states.remove(lock.as_str()).unwrap_or_default();
+        change(&mut state);
+        if state != LockState::default() {
+            self.states.insert(ByName(lock.clone()), state);
+        }
+        self.touched.push(lock.clone());
+    }
+
+    /// The locks that are closed for a while.
+    pub(crate) fn closed(&self) -> impl Iterator<Item = ClosedLock> {
+        self.states.iter().filter_map(|(ByName(lock), state)| {
+            let closed = state.closed?;
+            Some(ClosedLock {
+                lock: lock.clone(),
+                at: closed.at,
+                delay_ms: closed.delay_ms,
+                passed_ms: closed.passed_ms,
+            })
+        })
+    }
+
+    /// Returns the states, as they go into a snapshot. While sessions are `ending`, also those of locks whose next waiter has not been granted
+    /// the lock because its session has ended: there the holders do not follow from the queue.
+    pub(crate) fn kept_states(&self, ending: bool) -> Vec<KeptState> {
+        let holding = |queue: &Queue| u32::try_from(queue.holding()).expect("contenders are few");
+        let states = self.states.iter().map(|(ByName(lock), state)| {
+            let holding = self.queue(lock).map_or(0, holding);
+            (lock.clone(), state.clone(), holding)
+        });
+        let withheld = self.queues.iter().filter_map(|(ByName(lock), queue)| {
+            let is_withheld =
+                !self.states.contains_key(lock.as_str()) && queue.next(Terms::default()).is_some();
+            is_withheld.then(|| (lock.clone(), LockState::default(), holding(queue)))
+        });
+        match ending {
+            true => states.chain(withheld).collect(),
+            false => states.collect(),
+        }
+    }
+
+    /// The states' share of the digest.
+    pub(crate) fn digest(&self, ending: bool) -> u64 {
+        let states = self.kept_states(ending);
+        match states.is_empty() {
+            true => 0,
+            false => stable_hash::of(&states),
+        }
+    }
+
+    /// After a restore, when all contenders were announced. Who holds a lock that has no state of its own was the rule's
+    /// decision then and is it now.
+    pub(crate) fn restored(&mut self, kept: Vec<KeptState>, newest: Zxid) -> Result<(), Damage> {
+        self.touched = Vec::new();
+        let mut resumed = BTreeSet::new();
+        for (lock, state, holding) in kept {
+            let is_wrong = |closed: Closed| closed.at > newest || closed.passed_ms >= closed.delay_ms;
+            let queue = self.queues.get_mut(lock.as_str());
+            let holds = match queue {
+                Some(queue) => queue.resume(holding as usize),
+                None => holding == 0,
+            };
+            let is_withheld = || {
+                let queue = self.queues.get(lock.as_str());
+                queue.is_some_and(|queue| queue.next(Terms::default()).is_some())
+            };
+            let is_none = state == LockState::default() && !is_withheld();
+            if is_none || state.floor > newest || state.closed.is_some_and(is_wrong) {
+                return Err("the state of a lock in it is none");
+            }
+            if !holds || !resumed.insert(lock.clone()) {
+                return Err("who holds a lock in it cannot be");
+            }
+            if state != LockState::default() {
+                self.states.insert(ByName(lock), state);
+            }
+        }
+        for (ByName(lock), queue) in &mut self.queues {
+            if !resumed.contains(lock) {
+                while queue.promote(Terms::default()).is_some() {}
+            }
+            let upgrading = self
+                .states
+                .get(lock.as_str())
+                .is_some_and(|state| state.upgrading);
+            if queue.upgrading().is_some() != upgrading || queue.waiters().any(|waiter| waiter.upgrading) {
+                return Err("an upgrade in it cannot be");
+            }
+            for contender in queue.waiters().chain(queue.upgrading()) {
+                if let Some(owner) = &contender.owner {
+                    let scope = (contender.session, owner.clone());
+                    let position = (contender.czxid, contender.number, contender.name.clone());
+                    self.waits
+                        .entry(scope)
+                        .or_default()
+                        .insert((lock.clone(), position));
+                }
+            }
+        }
+        self.holding = self.queues.values().map(Queue::holding).sum();
+        let orphan = |(ByName(lock), state): (&ByName, &LockState)| {
+            state.upgrading && !self.queues.contains_key(lock.as_str())
+        };
+        match self.states.iter().any(orphan) {
+            true => Err("an upgrade in it cannot be"),
+            false => Ok(()),
+        }
+    }
+
+    /// How many there are of what.
+    pub(crate) fn counts(&self) -> LockCounts {
+        LockCounts {
+            locks: self.queues.len(),
+            holders: self.holding,
+            waiters: self.contenders - self.holding,
+        }
+    }
+
+    /// The queue of a lock; `None` if it has no contenders.
+    pub(crate) fn queue(&self, lock: &LockName) -> Option<&Queue> {
+        self.queues.get(lock.as_str())
+    }
+
+    /// Locks in use whose names begin with `prefix` and come no earlier than `first`, by name.
+    pub(crate) fn page_from<'t>(
+        &'t self,
+        prefix: &'t str,
+        first: &str,
+    ) -> impl Iterator<Item = (&'t LockName, &'t Queue)> {
+        let first = Bound::Included(first.max(prefix));
+        self.queues
+            .range::<str, _>((first, Bound::Unbounded))
+            .map(|(ByName(lock), queue)| (lock, queue))
+            .take_while(move |(lock, _)| lock.as_str().starts_with(prefix))
+    }
+
+    /// Locks in use whose names begin with `prefix` and come after `after`, by name.
+    pub(crate) fn page<'t>(
+        &'t self,
+        prefix: &'t str,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = (&'t LockName, &'t Queue)> {
+        // Neither needs to be a legal name: "orders/" is a sensible prefix. So they are compared as texts.
+        let first = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        self.queues
+            .range::<str, _>((first, Bound::Unbounded))
+            .map(|(ByName(lock), queue)| (lock, queue))
+            .take_while(move |(lock, _)| lock.as_str().starts_with(prefix))
+    }
+}

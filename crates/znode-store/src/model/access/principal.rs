@@ -1,0 +1,79 @@
+//! Whose something is. What a caller has proven may be several things; one of them is who it is.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::access::token::TokenId;
+use crate::model::acl::{Identities, Identity};
+
+/// Who opened a session, or asked for something.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Principal {
+    /// Somebody who had proven nothing.
+    #[default]
+    Nobody,
+    /// Whoever has the token.
+    Token(TokenId),
+    /// Whoever has the certificate's key.
+    Certificate(Arc<str>),
+    /// The operator, on the node itself, or the cluster's own doing.
+    Operator,
+}
+
+impl Principal {
+    /// Who a caller is: its token counts before its certificate, and the first of several.
+    pub fn of(caller: &Identities) -> Self {
+        let mut found = Self::Nobody;
+        for identity in caller.iter() {
+            match identity {
+                Identity::Super | Identity::Internal => return Self::Operator,
+                Identity::Token(id) if !matches!(found, Self::Token(_)) => found = Self::Token(*id),
+                Identity::X509(text) if found == Self::Nobody => found = Self::Certificate(text.clone()),
+                Identity::Token(_) | Identity::X509(_) | Identity::Ip(_) | Identity::Digest(_) => {}
+            }
+        }
+        found
+    }
+
+    /// Whether a caller is it. (An address, and a password of ZooKeeper's `digest`, make nobody somebody.)
+    pub fn is(&self, caller: &Identities) -> bool {
+        match self {
+            Self::Nobody => Self::of(caller) == Self::Nobody,
+            Self::Token(id) => caller.iter().any(|identity| *identity == Identity::Token(*id)),
+            Self::Certificate(text) => caller
+                .iter()
+                .any(|identity| matches!(identity, Identity::X509(shown) if shown == text)),
+            Self::Operator => Self::of(caller) == Self::Operator,
+        }
+    }
+
+    /// A text that no other principal has.
+    pub(crate) fn append_to(&self, text: &mut String) {
+        match self {
+            Self::Nobody => text.push_str("nobody"),
+            Self::Token(id) => {
+                text.push_str("token:");
+                id.append_to(text);
+            }
+            Self::Certificate(subject) => {
+                text.push_str("certificate:");
+                text.push_str(subject);
+            }
+            Self::Operator => text.push_str("operator"),
+        }
+    }
+}
+
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nobody => f.write_str("nobody"),
+            Self::Token(id) => write!(f, "token {id}"),
+            Self::Certificate(text) => write!(f, "certificate {text:?}"),
+            Self::Operator => f.write_str("the operator"),
+        }
+    }
+}

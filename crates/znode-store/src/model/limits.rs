@@ -1,0 +1,33 @@
+//! How much there may be of what. The limits are part of the state, for a request must be refused on all replicas or on
+//! none, whatever the configuration of each node says; the leader sees to it that they are what it was configured with.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::ids::MAX_DATA_BYTES;
+
+/// Limits that users may want to differ. What is beyond a limit when it is set stays; only more is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Limits {
+    /// The most data of one znode in bytes; more than [`MAX_DATA_BYTES`] is not meant to travel.
+    pub data_bytes: u32,
+    /// The most children of one znode.
+    pub children: u32,
+    /// The most ephemeral nodes of one session. All of them go in one command when it ends.
+    pub ephemerals: u32,
+    /// The most sessions.
+    pub sessions: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            data_bytes: MAX_DATA_BYTES as u32,
+            // At some 250 bytes each a quarter of a gigabyte, and a list that no client asks for at once.
+            children: 1_000_000,
+            // Deleting so many in one command holds the others up for some 40 ms.
+            ephemerals: 100_000,
+            // With what is remembered of their requests, up to 40 kilobytes each.
+            sessions: 100_000,
+        }
+    }
+}

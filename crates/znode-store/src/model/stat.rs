@@ -1,0 +1,124 @@
+//! What ZooKeeper tells about a znode beside its data.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::command::MAX_TTL_MS;
+use crate::model::ids::{SessionId, Zxid};
+
+/// ZooKeeper's `Stat`, field by field
+/// (<https://zookeeper.apache.org/doc/current/zookeeperProgrammers.html#sc_zkStatStructure>).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stat {
+    /// The zxid of the change that created the node.
+    pub czxid: Zxid,
+    /// The zxid of the last change of its data.
+    pub mzxid: Zxid,
+    /// The zxid of the last creation or deletion of a child; at first the node's own czxid.
+    pub pzxid: Zxid,
+    /// When it was created, in milliseconds since 1970 by the leader's clock.
+    pub ctime_ms: u64,
+    /// When its data was last changed, likewise.
+    pub mtime_ms: u64,
+    /// How often the data was changed.
+    pub version: i32,
+    /// How often the set of its children was changed: by one at each creation and each deletion.
+    pub cversion: i32,
+    /// How often the ACL was changed.
+    pub aversion: i32,
+    /// What decides when the node goes.
+    pub ephemeral_owner: EphemeralOwner,
+    /// Bytes of data.
+    pub data_length: u32,
+    /// Children.
+    pub num_children: u32,
+}
+
+/// ZooKeeper's `ephemeralOwner`: the kind of a node in eight bytes.
+///
+/// | value | node |
+/// |---|---|
+/// | 0 | persistent |
+/// | highest bit clear | ephemeral, of the session with this id |
+/// | highest bit alone | container |
+/// | high byte 0xff | TTL node; the low five bytes are its TTL in milliseconds |
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EphemeralOwner(u64);
+
+const CONTAINER: u64 = 1 << 63;
+const TTL: u64 = 0xff << 56;
+
+/// What decides when a node goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// When it is deleted.
+    Persistent,
+    /// When it is swept after its last child has gone.
+    Container,
+    /// When it is swept, so many milliseconds after its data was replaced.
+    Ttl(u64),
+    /// When its session ends.
+    Ephemeral(SessionId),
+}
+
+impl EphemeralOwner {
+    /// The session of an ephemeral node.
+    pub fn session(self) -> Option<SessionId> {
+        match self.kind() {
+            Kind::Ephemeral(session) => Some(session),
+            Kind::Persistent | Kind::Container | Kind::Ttl(_) => None,
+        }
+    }
+
+    /// The time to live of a TTL node, in milliseconds.
+    pub fn ttl_ms(self) -> Option<u64> {
+        match self.kind() {
+            Kind::Ttl(ttl_ms) => Some(ttl_ms),
+            Kind::Persistent | Kind::Container | Kind::Ephemeral(_) => None,
+        }
+    }
+
+    /// Whether the node is a container.
+    pub fn is_container(self) -> bool {
+        self.kind() == Kind::Container
+    }
+
+    /// The value in ZooKeeper's protocol.
+    pub fn to_wire(self) -> i64 {
+        self.0 as i64
+    }
+
+    /// The owner with that value in ZooKeeper's protocol; `None` if no node of this store can have it.
+    pub fn from_wire(value: i64) -> Option<Self> {
+        let owner = Self(value as u64);
+        owner.is_legal().then_some(owner)
+    }
+
+    pub(crate) fn kind(self) -> Kind {
+        match self.0 {
+            0 => Kind::Persistent,
+            CONTAINER => Kind::Container,
+            value if value >= TTL => Kind::Ttl(value & MAX_TTL_MS),
+            session => Kind::Ephemeral(SessionId(session)),
+        }
+    }
+
+    /// Whether it is a value that a node can have.
+    pub(crate) fn is_legal(self) -> bool {
+        match self.kind() {
+            Kind::Persistent | Kind::Container => true,
+            Kind::Ttl(ttl_ms) => ttl_ms > 0 && self.0 == TTL | ttl_ms,
+            Kind::Ephemeral(session) => session.is_legal(),
+        }
+    }
+}
+
+impl From<Kind> for EphemeralOwner {
+    fn from(kind: Kind) -> Self {
+        Self(match kind {
+            Kind::Persistent => 0,
+            Kind::Container => CONTAINER,
+            Kind::Ttl(ttl_ms) => TTL | ttl_ms,
+            Kind::Ephemeral(session) => session.0,
+        })
+    }
+}

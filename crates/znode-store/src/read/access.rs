@@ -1,0 +1,212 @@
+//! What a caller may see of sessions, locks, and of who may do what. Where it has no right, it is told so; of what is
+//! listed it sees what it may.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::access::table::Passport;
+use crate::locks::deadlock::{MAX_GRAPH_WAITS, WaitView};
+use crate::model::access::principal::Principal;
+use crate::model::access::right::Right;
+use crate::model::access::role::{PathGrant, RoleName, RoleView};
+use crate::model::access::token::{Token, TokenHash, TokenId, TokenView};
+use crate::model::acl::{Acl, Perms};
+use crate::model::ids::SessionId;
+use crate::model::path::{LockName, ZPath};
+use crate::model::reply::Refusal;
+use crate::read::View;
+use crate::read::locks::LockView;
+use crate::sessions::SessionView;
+use crate::store::Store;
+
+impl Store {
+    /// Whether it counts who may do what.
+    pub fn is_secured(&self) -> bool {
+        self.access.is_secured()
+    }
+
+    /// The hash that the secret of a token must have; `None` if there is no such token, or its time is over. For the front
+    /// end that is shown a secret: compare in constant time, and give the caller [`crate::Identity::Token`].
+    pub fn token_hash(&self, token: TokenId) -> Option<TokenHash> {
+        let token = self.access.tokens.get(&token)?;
+        (!token.is_expired(self.time_ms)).then_some(token.hash)
+    }
+
+    /// A token with its hash, also one whose time is over: for the front end that tells whoever has its secret what is wrong
+    /// with it. Time goes on while the state stands still, so ask a clock as well.
+    pub fn token(&self, token: TokenId) -> Option<&Token> {
+        self.access.tokens.get(&token)
+    }
+}
+
+impl View<'_> {
+    /// What the policies give the caller; `None` where they do not count.
+    pub(crate) fn passport(&self) -> Result<Option<Passport<'_>>, Refusal> {
+        match self.store.access.is_secured() {
+            true => (self.store.access.passport(self.caller, self.store.time_ms)).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Refuses a caller that is not let in at all.
+    pub fn admission(&self) -> Result<(), Refusal> {
+        self.passport().map(|_| ())
+    }
+
+    /// Who the caller is, and the role that it has by that. (The role `anonymous` is everybody's beside.)
+    pub fn principal(&self) -> (Principal, Option<RoleName>) {
+        let principal = Principal::of(self.caller);
+        let access = &self.store.access;
+        let role = match &principal {
+            Principal::Token(id) => access.tokens.get(id).map(|token| token.role.clone()),
+            Principal::Certificate(text) => access.certificates.get(text).cloned(),
+            Principal::Nobody | Principal::Operator => None,
+        };
+        (principal, role)
+    }
+
+    /// All that the policies allow the caller: of its role, and what everybody may. `None` if that is everything, as in a state
+    /// that is not secured.
+    pub fn grants(&self) -> Result<Option<Vec<PathGrant>>, Refusal> {
+        Ok(self.passport()?.and_then(|passport| passport.listed()))
+    }
+
+    /// Refuses what the policies do not allow the caller at a path.
+    pub fn may(&self, right: Right, path: &ZPath) -> Result<(), Refusal> {
+        match self.passport()? {
+            Some(passport) => passport.require(right, path),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a watch on what the caller may not see. Ask before one is armed, whether something is there or not.
+    pub fn watch(&self, path: &ZPath) -> Result<(), Refusal> {
+        self.may(Right::Read, path)
+    }
+
+    /// Refuses the use of somebody else's session: its heartbeats, its events, what it holds. A session that does not
+    /// live is nobody's.
+    pub fn may_use(&self, session: SessionId) -> Result<(), Refusal> {
+        match self.passport()? {
+            Some(passport) => self.store.may_use(&passport, session, self.caller),
+            None => Ok(()),
+        }
+    }
+
+    /// The sessions that the caller may use, by id.
+    pub fn sessions(&self) -> Result<Vec<SessionView>, Refusal> {
+        let passport = self.passport()?;
+        let is_shown = |view: &SessionView| match &passport {
+            Some(passport) => passport.may_be(&view.owner, self.caller),
+            None => true,
+        };
+        let mut sessions = self.store.sessions();
+        sessions.retain(is_shown);
+        Ok(sessions)
+    }
+
+    /// The same for the connection that has the session. If it is nobody's, it becomes the connection's own as soon as that asks for a
+    /// change with something proven.
+    pub fn may_go_on(&self, session: SessionId) -> Result<(), Refusal> {
+        match self.passport()? {
+            Some(passport) => self.store.may_go_on(&passport, session, self.caller),
+            None => Ok(()),
+        }
+    }
+
+    /// A session, for those who may use it.
+    pub fn session(&self, session: SessionId) -> Result<SessionView, Refusal> {
+        self.may_use(session)?;
+        self.store.sessions.require(session)?;
+        Ok(self.store.session(session).expect("it lives"))
+    }
+
+    /// A lock with those who hold it and wait for it, for those who may read its znode.
+    pub fn lock(&self, lock: &LockName) -> Result<LockView, Refusal> {
+        self.lock_within(lock, usize::MAX)
+    }
+
+    /// The same with at most so many of those who hold it, and of those who wait.
+    pub fn lock_within(&self, lock: &LockName, most: usize) -> Result<LockView, Refusal> {
+        let no_lock = |refusal| match refusal {
+            Refusal::NoNode(_) => Refusal::NoLock(lock.clone()),
+            refusal => refusal,
+        };
+        self.require_readable(lock.znode()).map_err(no_lock)?;
+        self.store
+            .lock_within(lock, most)
+            .ok_or_else(|| Refusal::NoLock(lock.clone()))
+    }
+
+    /// Refuses the history of a lock to whoever may not read the lock. Its znode may be gone; then the list of the next one
+    /// above it counts, for the lock itself has none any more.
+    pub fn lock_history(&self, lock: &LockName) -> Result<(), Refusal> {
+        self.may(Right::Read, lock.znode())?;
+        let place = self.store.place_below(lock.znode());
+        let acl = self.store.tree.acl(place.ancestor);
+        acl.require(Perms::READ, self.caller, &self.store.tree.path(place.ancestor))
+    }
+
+    /// Who waits for whom in the locks whose names begin with `prefix`: those waits of which the caller may see the lock.
+    /// And whether that is all that there is to see.
+    pub fn wait_graph(&self, prefix: &str) -> Result<(Vec<WaitView>, bool), Refusal> {
+        let (mut waits, mut from) = self.wait_graph_part(prefix, None)?;
+        while let Some(cursor) = &from
+            && waits.len() < MAX_GRAPH_WAITS
+        {
+            let (more, next) = self.wait_graph_part(prefix, Some(cursor))?;
+            waits.extend(more);
+            from = next;
+        }
+        let complete = from.is_none() && waits.len() <= MAX_GRAPH_WAITS;
+        waits.truncate(MAX_GRAPH_WAITS);
+        Ok((waits, complete))
+    }
+
+    /// Of some paths those that the policies let the caller know of: what it may read, or has in a lock that it may take.
+    pub(crate) fn known(&self, paths: Vec<ZPath>) -> Result<Vec<ZPath>, Refusal> {
+        let Some(passport) = self.passport()? else {
+            return Ok(paths);
+        };
+        let is_known = |path: &ZPath| passport.may(Right::Read, path) || passport.may(Right::Lock, path);
+        Ok(paths.into_iter().filter(is_known).collect())
+    }
+
+    /// All tokens, by id; also those whose time is over and that nobody has swept yet. Needs the right to administer at `/`,
+    /// like the next ones.
+    pub fn tokens(&self) -> Result<Vec<TokenView>, Refusal> {
+        self.may(Right::Administer, &ZPath::root())?;
+        let tokens = self.store.access.tokens.values();
+        Ok(tokens.map(|token| token.view()).collect())
+    }
+
+    /// All roles but the one that cannot be changed, by name.
+    pub fn roles(&self) -> Result<Vec<RoleView>, Refusal> {
+        self.may(Right::Administer, &ZPath::root())?;
+        let roles = self.store.access.roles.iter();
+        let view = |(role, grants): (&RoleName, &Vec<_>)| RoleView {
+            role: role.clone(),
+            grants: grants.clone(),
+        };
+        Ok(roles.map(view).collect())
+    }
+
+    /// All certificates that have a role, with it.
+    pub fn certificates(&self) -> Result<Vec<(Arc<str>, RoleName)>, Refusal> {
+        self.may(Right::Administer, &ZPath::root())?;
+        let certificates = self.store.access.certificates.iter();
+        Ok(certificates
+            .map(|(certificate, role)| (certificate.clone(), role.clone()))
+            .collect())
+    }
+
+    /// Whether the caller may read a znode, by the policies and by the znode's list.
+    fn require_readable(&self, path: &ZPath) -> Result<(), Refusal> {
+        self.find(path, Perms::READ).map(|_| ())
+    }
+
+    /// Whether an access control list may be shown with the hashes of passwords in it: to whoever may change it.
+    pub(crate) fn may_change(&self, acl: &Acl, path: &ZPath) -> bool {
+        acl.allows(Perms::ADMIN, self.caller) && self.may(Right::Administer, path).is_ok()
+    }
+}

@@ -1,0 +1,352 @@
+//! Locks as people and front ends see them. Reads only; what is not in the queue is read from the contenders'
+//! znodes, so a view costs a little for each contender in it.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::apply::write::lock_of_child;
+use crate::locks::contender::{Record, Revocation};
+use crate::locks::queue::{Contender, Queue, Rank};
+use crate::model::command::{AttemptId, HolderId, LockMode};
+use crate::model::event::Hold;
+use crate::model::ids::{SessionId, Zxid};
+use crate::model::path::{LockName, ZPath};
+use crate::model::reply::{Grant, Place};
+use crate::store::Store;
+use crate::tree::NodeIndex;
+
+/// A lock and everybody who has to do with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockView {
+    /// Its name.
+    pub lock: LockName,
+    /// How it is in use; `None` while it has no contenders.
+    pub mode: Option<LockMode>,
+    /// The semaphore's limit that an operator has set; it stays while the lock is not in use.
+    pub limit: Option<u32>,
+    /// Whether nobody is let in, nor into the queue.
+    pub draining: bool,
+    /// Whether, and since when, it is closed for a while.
+    pub closed: Option<ClosedView>,
+    /// Those who hold it, in order of arrival.
+    pub holders: Vec<ContenderView>,
+    /// Those who wait, in order of arrival.
+    pub queue: Vec<ContenderView>,
+}
+
+/// A lock that lets nobody in, because the session of a holder expired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClosedView {
+    /// Since when, in milliseconds since 1970.
+    pub since_ms: u64,
+    /// For how long.
+    pub delay_ms: u32,
+    /// How much of that has passed at least, as leaders tell each second.
+    pub passed_ms: u32,
+}
+
+/// A holder, or somebody who waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContenderView {
+    /// The name of its znode.
+    pub holder: HolderId,
+    /// Whose it is.
+    pub session: SessionId,
+    /// The scope of re-entrancy within the session.
+    pub owner: Arc<str>,
+    /// What its client wrote for people.
+    pub note: Arc<str>,
+    /// Where its client called from; empty for clients that speak ZooKeeper.
+    pub address: Arc<str>,
+    /// How it wants (or holds) the lock.
+    pub mode: LockMode,
+    /// Permits of a semaphore, else 1.
+    pub permits: u32,
+    /// How often its owner has entered (or, in the queue, would have).
+    pub holds: u32,
+    /// The fencing token that it has, or will have if nobody upgrades meanwhile.
+    pub fencing_token: Zxid,
+    /// Since when it holds, or waits, in milliseconds since 1970. When a contender of a ZooKeeper client was let in
+    /// is not known; for those it is the time of their creation.
+    pub since_ms: u64,
+    /// How long the lock stays closed if its session expires while it holds.
+    pub lock_delay_ms: u32,
+    /// Since when it waits to be the only holder.
+    pub upgrading_since_ms: Option<u64>,
+    /// The last request to give the lock up.
+    pub revoke: Option<Revocation>,
+}
+
+/// A lock in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockSummary {
+    /// Its name.
+    pub lock: LockName,
+    /// How it is in use.
+    pub mode: Option<LockMode>,
+    /// How many hold it.
+    pub holders: u32,
+    /// How many wait.
+    pub waiters: u32,
+}
+
+/// How many there are of what.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LockCounts {
+    /// Locks that have contenders.
+    pub locks: usize,
+    /// Contenders that hold one.
+    pub holders: usize,
+    /// Those that wait.
+    pub waiters: usize,
+}
+
+/// Where a contender stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Standing {
+    /// It holds the lock.
+    Holds(Grant),
+    /// It stands in the queue.
+    Waits(Place),
+    /// It holds the lock, and waits to be the only one.
+    Upgrades(Grant),
+}
+
+impl Store {
+    /// A lock with its holders and its queue; `None` if its znode does not exist.
+    pub fn lock(&self, lock: &LockName) -> Option<LockView> {
+        self.lock_within(lock, usize::MAX)
+    }
+
+    /// The same with at most so many of the holders, and of the queue.
+    pub fn lock_within(&self, lock: &LockName, most: usize) -> Option<LockView> {
+        let index = self.tree.find(lock.znode())?;
+        let terms = self.locks.terms(lock);
+        let closed = self.locks.state(lock).and_then(|state| state.closed);
+        let queue = self.locks.queue(lock);
+        let waiters = queue.into_iter().flat_map(Queue::waiters);
+        Some(LockView {
+            lock: lock.clone(),
+            mode: queue.and_then(|queue| queue.mode(terms)),
+            limit: terms.limit,
+            draining: terms.draining,
+            closed: closed.map(|closed| ClosedView {
+                since_ms: closed.at_ms,
+                delay_ms: closed.delay_ms,
+                passed_ms: closed.passed_ms,
+            }),
+            holders: queue
+                .into_iter()
+                .flat_map(Queue::holders)
+                .take(most)
+                .map(|holder| self.contender_view(index, holder, true))
+                .collect(),
+            queue: waiters
+                .take(most)
+                .map(|waiter| self.contender_view(index, waiter, false))
+                .collect(),
+        })
+    }
+
+    /// Those who hold a lock, in order of arrival, as [`Event::HoldBegan`](crate::Event::HoldBegan) tells it; but since
+    /// when a ZooKeeper client's contender holds is not known.
+    pub fn holds_of(&self, lock: &LockName) -> Vec<Arc<Hold>> {
+        self.first_holds_of(lock, usize::MAX)
+    }
+
+    /// The first `count` of them.
+    pub fn first_holds_of(&self, lock: &LockName, count: usize) -> Vec<Arc<Hold>> {
+        let Some(index) = self.tree.find(lock.znode()) else {
+            return Vec::new();
+        };
+        let holders = self.locks.queue(lock).into_iter().flat_map(Queue::holders);
+        let holders = holders.take(count);
+        let hold = |holder: &Contender| {
+            let node = self.tree.child(index, &holder.name);
+            let node = self.tree.node(node.expect("every contender has a znode"));
+            let facts = self.locks.facts(&node.name, &node.data);
+            let record = facts.and_then(|facts| facts.record);
+            let since_ms = record.as_ref().and_then(|record| record.granted_ms);
+            self.hold(lock, holder, record.as_deref(), since_ms)
+        };
+        holders.map(hold).collect()
+    }
+
+    /// Whether a contender holds a lock, by its name and its token.
+    pub fn is_held_by(&self, lock: &LockName, token: Zxid, holder: &str) -> bool {
+        let mut holders = self.locks.queue(lock).into_iter().flat_map(Queue::holders);
+        holders.any(|known| known.token == token && *known.name == *holder)
+    }
+
+    /// Up to `count` of the locks that are in use (have contenders), by name: those whose names begin with `prefix`
+    /// and come after `after`.
+    pub fn locks(&self, prefix: &str, after: Option<&str>, count: usize) -> Vec<LockSummary> {
+        let page = self.locks.page(prefix, after).take(count);
+        page.map(|(lock, queue)| self.summary_of(lock, queue)).collect()
+    }
+
+    /// One of them; `None` if the lock is not in use.
+    pub fn lock_summary(&self, lock: &LockName) -> Option<LockSummary> {
+        self.locks.queue(lock).map(|queue| self.summary_of(lock, queue))
+    }
+
+    pub(crate) fn summary_of(&self, lock: &LockName, queue: &Queue) -> LockSummary {
+        LockSummary {
+            lock: lock.clone(),
+            mode: queue.mode(self.locks.terms(lock)),
+            holders: count_u32(queue.holding()),
+            waiters: count_u32(queue.len() - queue.holding()),
+        }
+    }
+
+    /// How many locks are in use.
+    pub fn lock_count(&self) -> usize {
+        self.locks.in_use()
+    }
+
+    /// How many locks are in use, and by how many. Costs nothing.
+    pub fn lock_counts(&self) -> LockCounts {
+        self.locks.counts()
+    }
+
+    /// The same for up to `count` of the locks whose names begin with `prefix` and come after `after`; with the last of them, if
+    /// there may be more. It looks at each of them, and copies none.
+    pub fn lock_counts_below(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        count: usize,
+    ) -> (LockCounts, Option<LockName>) {
+        let mut counts = LockCounts::default();
+        let mut last = None;
+        for (lock, queue) in self.locks.page(prefix, after).take(count) {
+            counts.locks += 1;
+            counts.holders += queue.holding();
+            counts.waiters += queue.len() - queue.holding();
+            last = Some(lock);
+        }
+        let last = last.filter(|_| counts.locks == count).cloned();
+        (counts, last)
+    }
+
+    /// When a contender came, in milliseconds since 1970: how long it has waited, for whoever sees it let in.
+    pub fn contender_came_ms(&self, lock: &LockName, holder: &str) -> Option<u64> {
+        let lock = self.tree.find(lock.znode())?;
+        let node = self.tree.child(lock, holder)?;
+        Some(self.tree.node(node).ctime_ms)
+    }
+
+    /// Where the contender `holder` of a lock stands; `None` if there is none of that name.
+    pub fn standing(&self, lock: &LockName, holder: &str) -> Option<Standing> {
+        let found = self.contender(lock, holder)?;
+        Some(match found.rank {
+            Rank::Holds if found.record.as_deref().is_some_and(Record::is_upgrading) => {
+                Standing::Upgrades(found.grant())
+            }
+            Rank::Holds => Standing::Holds(found.grant()),
+            Rank::Waits { ahead } => Standing::Waits(found.place(ahead)),
+        })
+    }
+
+    /// The contenders of a session in the order in which they came: the lock, the contender, whether it holds.
+    pub fn contenders_of(&self, session: SessionId) -> Vec<(LockName, HolderId, bool)> {
+        self.first_contenders_of(session, usize::MAX).0
+    }
+
+    /// The same of the first `most` of its ephemeral znodes, or fewer if their paths are long; and whether these are all.
+    pub fn first_contenders_of(
+        &self,
+        session: SessionId,
+        most: usize,
+    ) -> (Vec<(LockName, HolderId, bool)>, bool) {
+        let Some(state) = self.sessions.get(session) else {
+            return (Vec::new(), true);
+        };
+        let (oldest, _) = self.oldest_ephemerals(state, most);
+        let is_all = oldest.len() == state.ephemerals.len();
+        let standing = |(_, path, _): (Zxid, ZPath, NodeIndex)| {
+            let lock = lock_of_child(&path)?;
+            let found = self.contender(&lock, path.name())?;
+            Some((lock, path.name().into(), found.rank == Rank::Holds))
+        };
+        (oldest.into_iter().filter_map(standing).collect(), is_all)
+    }
+
+    /// Whether a holder of the lock has this fencing token.
+    pub fn is_held_with(&self, lock: &LockName, token: Zxid) -> bool {
+        let mut holders = self.locks.queue(lock).into_iter().flat_map(Queue::holders);
+        holders.any(|holder| holder.token == token)
+    }
+
+    /// The contender that stands for a call of `acquire` or `upgrade`; `None` if none does (any more). For whoever made the call
+    /// and did not learn what came of it.
+    pub fn holder_of_attempt(
+        &self,
+        session: SessionId,
+        lock: &LockName,
+        attempt: AttemptId,
+    ) -> Option<HolderId> {
+        let queue = self.locks.queue(lock)?;
+        let mut own = queue
+            .holders()
+            .chain(queue.waiters())
+            .filter(|contender| contender.session == session);
+        own.find_map(|contender| {
+            let found = self.contender(lock, &contender.name)?;
+            let record = found.record?;
+            let is_its = record.knows(attempt) || record.upgrades_by(attempt);
+            is_its.then(|| String::from(&*contender.name))
+        })
+    }
+
+    fn contender_view(&self, lock: NodeIndex, contender: &Contender, holds: bool) -> ContenderView {
+        let index = self
+            .tree
+            .child(lock, &contender.name)
+            .expect("every contender has a znode");
+        let node = self.tree.node(index);
+        let facts = self
+            .locks
+            .facts(&node.name, &node.data)
+            .expect("a contender's name does not change");
+        let holder = String::from(&*contender.name);
+        let (holds_count, since_ms) = (facts.holds(), facts.since_ms(holds).unwrap_or(node.ctime_ms));
+        let record = facts.record;
+        let upgrading_since_ms = record
+            .as_ref()
+            .and_then(|record| record.upgrade.as_ref())
+            .filter(|upgrade| !upgrade.done)
+            .map(|upgrade| upgrade.since_ms);
+        let (owner, note, address, lock_delay_ms, revoke) = match &record {
+            Some(record) => (
+                record.owner.clone(),
+                record.note.clone(),
+                record.address.clone(),
+                record.lock_delay_ms,
+                record.revoke.clone(),
+            ),
+            None => ("".into(), "".into(), "".into(), 0, None),
+        };
+        ContenderView {
+            holder,
+            session: contender.session,
+            owner,
+            note,
+            address,
+            mode: contender.claim.mode,
+            permits: contender.claim.permits,
+            holds: holds_count,
+            fencing_token: contender.token,
+            since_ms,
+            lock_delay_ms,
+            upgrading_since_ms,
+            revoke,
+        }
+    }
+}
+
+/// No lock has four billion contenders: each is a znode, and those are fewer.
+fn count_u32(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

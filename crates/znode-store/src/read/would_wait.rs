@@ -1,0 +1,35 @@
+//! What a call of `acquire` can expect before it is carried out: for whoever decides when that is. Nothing here refuses anything or
+//! changes it.
+
+use crate::apply::locks::acquire::claim_of;
+use crate::model::command::{Command, LockCommand, LockMode, Request};
+use crate::store::Store;
+
+impl Store {
+    /// Behind how many who wait `request` would wait, were it carried out now. `None`: it would not wait, because it is let in, or
+    /// refused at once, or is no `acquire` that stands in one queue.
+    ///
+    /// The answer is meant for the state at this moment, and errs towards `None`.
+    pub fn would_wait_behind(&self, request: &Request) -> Option<usize> {
+        let Command::Lock(LockCommand::Acquire { wish, wait: true, .. }) = &request.command else {
+            return None;
+        };
+        // It is answered what it was answered before.
+        if let Some(id) = &request.request_id
+            && self.remembered_of(request.session, &request.caller, id).is_some()
+        {
+            return None;
+        }
+        // A lock that is shut while nobody is there is too rare to be looked for.
+        let queue = self.locks.queue(&wish.lock)?;
+        if self.joins(request.session, wish) {
+            return None;
+        }
+        let terms = self.locks.terms(&wish.lock);
+        let mut claim = claim_of(wish);
+        if claim.mode == (LockMode::Semaphore { limit: 0 }) {
+            claim.mode = queue.mode(terms)?;
+        }
+        (!queue.lets_in(claim, terms)).then(|| queue.len() - queue.holding())
+    }
+}

@@ -1,0 +1,134 @@
+//! How the state of a backup becomes the first state of a new cluster: its position moves forward, and its sessions
+//! end, or are kept and have their whole timeout again. How far it has to move is not decided here: the store does not know how old the backup is.
+
+use alloc::vec::Vec;
+
+use crate::apply::{EntryContext, EntryWork, Rules};
+use crate::model::command::{Command, Request};
+use crate::model::ids::Zxid;
+use crate::model::reply::Reply;
+use crate::sessions::SessionView;
+use crate::store::Store;
+
+/// No state is moved beyond this position. Positions are JSON numbers and so stay below 2⁵³; the other half of them is
+/// left for commands: 140 years of a million in every second.
+pub const LAST_MOVED_POSITION: Zxid = Zxid(1 << 52);
+
+/// A position cannot be moved so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "position {from} cannot be moved forward by {by}: no state is moved beyond position {LAST_MOVED_POSITION}"
+)]
+pub struct TooFar {
+    /// Where the state stands.
+    pub from: Zxid,
+    /// How far it should have been moved.
+    pub by: u64,
+}
+
+impl Store {
+    /// Moves the position forward without a command. What comes next gets a position, and so a fencing token, that is
+    /// larger than any of those passed over. Nothing in the tree changes.
+    ///
+    /// Only for a state that nobody serves: watchers and clients of a running one would miss what they cannot miss.
+    pub fn move_position(&mut self, by: u64) -> Result<Zxid, TooFar> {
+        let from = self.zxid();
+        let to = from.0.checked_add(by).filter(|to| *to <= LAST_MOVED_POSITION.0);
+        self.zxid = Zxid(to.ok_or(TooFar { from, by })?);
+        Ok(self.zxid)
+    }
+
+    /// Takes all sessions off the record of silence, so that each has its whole timeout from when the new cluster begins: the time
+    /// until then is nobody's silence.
+    ///
+    /// Only for a state that nobody serves: its replicas would differ.
+    pub fn forget_silences(&mut self) {
+        self.sessions.forget_silences();
+    }
+
+    /// Ends all sessions in one command, as if none had been heard of, and returns how many there were. None of those
+    /// who waited in a queue is let in meanwhile. If there are more than [`crate::MAX_ENDED_SESSIONS`], those that were
+    /// opened last are remembered.
+    ///
+    /// Only for a state that nobody serves: nobody is told.
+    pub fn end_all_sessions(&mut self) -> u32 {
+        let mut sessions = self.sessions();
+        let ending: Vec<_> = self.sessions.ending().collect();
+        if sessions.is_empty() && ending.is_empty() {
+            return 0;
+        }
+        sessions.sort_unstable_by_key(|view: &SessionView| (view.opened_at_ms, view.session));
+        // The command's own entry: of a term that no leader has, at the time of the command before.
+        let entry = EntryContext { time_ms: 0, term: 0 };
+        let command = Command::ExpireSessions {
+            sessions: ending
+                .into_iter()
+                .chain(sessions.iter().map(|view| view.session))
+                .collect(),
+            term: entry.term,
+            as_of: self.zxid,
+        };
+        // In one go, however many znodes they have: nobody waits.
+        let (work, request) = (&mut EntryWork::default(), Request::internal(command));
+        match self
+            .apply_by(Rules::Former, &entry, work, request, &mut Vec::new())
+            .outcome
+        {
+            Ok(Reply::SessionsExpired(ended)) => ended,
+            other => unreachable!("sessions that live are ended in the entry's own term, not {other:?}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ids::{Password, SessionId};
+
+    #[test]
+    fn kept_sessions_are_on_no_record_of_silence() {
+        let (mut store, session) = (Store::new(), SessionId(7));
+        let entry = EntryContext { time_ms: 1, term: 1 };
+        let apply = |store: &mut Store, command| {
+            let applied = store.apply(&entry, Request::internal(command), &mut Vec::new());
+            assert!(applied.outcome.is_ok(), "{:?}", applied.outcome);
+        };
+        let open = Command::OpenSession {
+            session,
+            password: Password([0; 16]),
+            timeout_ms: 10_000,
+            name: "test".into(),
+            address: "here".into(),
+        };
+        apply(&mut store, open.clone());
+        let mut fresh = Store::new();
+        apply(&mut fresh, open);
+        let as_of = store.zxid();
+        let record = Command::RecordSilence {
+            sessions: alloc::vec![(session, 6_000)],
+            term: 1,
+            as_of,
+        };
+        apply(&mut store, record);
+        assert!(store.silence(session).is_some());
+        store.forget_silences();
+        assert_eq!(store.silence(session), None);
+        assert_eq!(store.sessions(), fresh.sessions());
+    }
+
+    #[test]
+    fn a_position_is_moved_up_to_the_last_one_and_not_beyond() {
+        let mut store = Store::new();
+        assert_eq!(store.move_position(0), Ok(Zxid(0)));
+        assert_eq!(store.move_position(5), Ok(Zxid(5)));
+        assert_eq!(
+            store.move_position(LAST_MOVED_POSITION.0 - 5),
+            Ok(LAST_MOVED_POSITION)
+        );
+        for by in [1, u64::MAX] {
+            let from = LAST_MOVED_POSITION;
+            assert_eq!(store.move_position(by), Err(TooFar { from, by }));
+        }
+        assert_eq!(store.zxid(), LAST_MOVED_POSITION);
+    }
+}

@@ -1,0 +1,160 @@
+//! Nodes as they are in another tree: made or changed with all their facts, where ordinary changes set some of them and derive
+//! the others.
+
+use crate::model::acl::Acl;
+use crate::model::ids::{Data, Zxid};
+use crate::model::path::ZPath;
+use crate::model::stat::{EphemeralOwner, Kind};
+use crate::tree::node::{FamilyFacts, Node, NodeIndex, PathHash};
+use crate::tree::undo::{OwnFacts, Undo};
+use crate::tree::{SPECIAL, Tree};
+
+/// What a node is to be like.
+pub(crate) struct Restated {
+    pub(crate) kind: Kind,
+    pub(crate) data: Data,
+    pub(crate) acl: Acl,
+    pub(crate) version: i32,
+    pub(crate) aversion: i32,
+    pub(crate) ctime_ms: u64,
+    pub(crate) mtime_ms: u64,
+    pub(crate) creations: u64,
+}
+
+/// What of a node [`Tree::restate`] changes.
+pub(crate) struct AllFacts {
+    own: OwnFacts,
+    ctime_ms: u64,
+    owner: EphemeralOwner,
+    family: FamilyFacts,
+}
+
+impl Tree {
+    /// Adds a child that is not there yet. `path` is the child's. Its parent's counter is not moved by it, for that has, or
+    /// will get, the value that it has in the other tree; but there are never more children than were created.
+    pub(crate) fn insert_restated(
+        &mut self,
+        parent: NodeIndex,
+        path: &ZPath,
+        facts: Restated,
+        zxid: Zxid,
+        now_ms: u64,
+    ) -> NodeIndex {
+        self.before_change(parent);
+        let before = self.slab[parent].family_facts();
+        let children = self.counted_children(parent) + 1;
+        let acl = self.acls.take(&facts.acl);
+        let mut node = Node::new(path.name(), parent, facts.kind, facts.data, acl, zxid, now_ms);
+        (node.version, node.aversion) = (facts.version, facts.aversion);
+        (node.ctime_ms, node.mtime_ms) = (facts.ctime_ms, facts.mtime_ms);
+        if facts.creations > 0 {
+            let mut family = node.take_family();
+            (family.facts.creations, family.facts.emptied_at_ms) = (facts.creations, now_ms);
+            node.family = Some(family);
+        }
+        let index = self.attach(node, path, |facts| {
+            facts.pzxid = zxid;
+            facts.creations = facts.creations.max(children);
+        });
+        self.remember(|| Undo::Inserted {
+            index,
+            path: path.clone(),
+            parent: before,
+        });
+        index
+    }
+
+    /// Changes a node into what it is to be, but for children that are there and were never created there. `path` is its own.
+    pub(crate) fn restate(
+        &mut self,
+        index: NodeIndex,
+        path: &ZPath,
+        facts: Restated,
+        zxid: Zxid,
+        now_ms: u64,
+    ) {
+        self.before_change(index);
+        let node = &self.slab[index];
+        let before = self.all_facts(index);
+        let is_written = node.data != facts.data || node.version != facts.version;
+        let mut family = before.family;
+        let creations = facts.creations.max(self.counted_children(index));
+        if family.creations != creations || before.owner != EphemeralOwner::from(facts.kind) {
+            (family.creations, family.emptied_at_ms) = (creations, now_ms);
+        }
+        let after = AllFacts {
+            own: OwnFacts {
+                data: facts.data,
+                mzxid: if is_written { zxid } else { node.mzxid },
+                mtime_ms: facts.mtime_ms,
+                version: facts.version,
+                acl: facts.acl,
+                aversion: facts.aversion,
+            },
+            ctime_ms: facts.ctime_ms,
+            owner: facts.kind.into(),
+            family,
+        };
+        self.remember(|| Undo::Restated {
+            index,
+            path: path.clone(),
+            before: before.into(),
+        });
+        self.replace_facts(index, path, after);
+    }
+
+    /// How many of its children were created: those that are there from the beginning were not.
+    fn counted_children(&self, index: NodeIndex) -> u64 {
+        let special = SPECIAL.iter().filter(|special| special.1 == index).count();
+        (self.slab[index].num_children() - special) as u64
+    }
+
+    fn all_facts(&self, index: NodeIndex) -> AllFacts {
+        let node = &self.slab[index];
+        AllFacts {
+            own: OwnFacts {
+                data: node.data.clone(),
+                mzxid: node.mzxid,
+                mtime_ms: node.mtime_ms,
+                version: node.version,
+                acl: self.acls.get(node.acl).clone(),
+                aversion: node.aversion,
+            },
+            ctime_ms: node.ctime_ms,
+            owner: node.owner,
+            family: node.family_facts(),
+        }
+    }
+
+    /// Replaces all of a node's facts, with all that follows from them kept true.
+    pub(crate) fn replace_facts(&mut self, index: NodeIndex, path: &ZPath, facts: AllFacts) {
+        let hash = PathHash::of(path.as_str());
+        let AllFacts {
+            own,
+            ctime_ms,
+            owner,
+            family,
+        } = facts;
+        let (before, after) = (self.slab[index].acl, self.acls.take(&own.acl));
+        self.remove_own_share(index, hash);
+        self.digest = self.digest.wrapping_sub(self.slab[index].family_digest(hash));
+        let node = &mut self.slab[index];
+        node.data = own.data;
+        node.mzxid = own.mzxid;
+        node.mtime_ms = own.mtime_ms;
+        node.version = own.version;
+        node.acl = after;
+        node.aversion = own.aversion;
+        node.ctime_ms = ctime_ms;
+        node.owner = owner;
+        // A node that never had a child has no family, and its facts say so.
+        if node.family.is_some() || family.creations > 0 {
+            let mut kept = node.take_family();
+            kept.facts = family;
+            node.family = Some(kept);
+        }
+        self.digest = self.digest.wrapping_add(self.slab[index].family_digest(hash));
+        self.add_own_share(index, hash);
+        self.acls.give_back(before);
+    }
+}
