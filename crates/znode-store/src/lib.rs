@@ -143,24 +143,22 @@ mod read;
 mod restore_as_new_cluster;
 mod snapshot;
 
-pub use access::{MAX_CERTIFICATE_BYTES, MAX_CERTIFICATES, MAX_ROLES, MAX_TOKENS, Sight};
-pub use apply::create::MAX_SEQUENCE;
+pub use access::table::{MAX_CERTIFICATE_BYTES, MAX_CERTIFICATES, MAX_ROLES, MAX_TOKENS};
+pub use access::visibility::Sight;
 pub use apply::locks::acquire::{
     MAX_ADDRESS_BYTES, MAX_CONTENDERS, MAX_HOLDS, MAX_NAMED_HOLDERS, MAX_NOTE_BYTES, MAX_OWNER_BYTES,
     MAX_REASON_BYTES,
 };
-pub use apply::locks::configure::ClosedLock;
 pub use apply::locks::many::MAX_LOCKS_AT_ONCE;
-pub use apply::mirror::{MAX_MIRRORED, MirrorStep, Mirrored, MirroredKind, Shown};
-pub use apply::{EntryContext, EntryWork, MAX_REMOVED_AT_ONCE, Rules};
+pub use apply::mirror::Shown;
+pub use apply::{EntryWork, MAX_REMOVED_AT_ONCE};
 pub use fault_injection::planted;
-pub use locks::contender::{Claim, MAX_RELEASED, Revocation};
-pub use locks::deadlock::{
-    MAX_DEADLOCK_STEPS, MAX_GRAPH_WAITS, MAX_NAMED_BLOCKERS, MAX_NAMED_PARTIES, PartyView, WaitView,
-};
-pub use locks::lock_of_contender;
+pub use locks::contender::MAX_RELEASED;
+pub use locks::deadlock::{MAX_DEADLOCK_STEPS, MAX_GRAPH_WAITS, MAX_NAMED_BLOCKERS, MAX_NAMED_PARTIES};
+pub use locks::name::lock_of_contender;
 pub use locks::rule::{holders as holders_by_rule, holders_after as holders_by_rule_after};
 pub use locks::state::{MAX_CONFIGURED_LOCKS, MAX_LOCK_DELAY_MS};
+pub use locks::view::*;
 pub use model::access::command::*;
 pub use model::access::principal::*;
 pub use model::access::right::*;
@@ -168,18 +166,25 @@ pub use model::access::role::*;
 pub use model::access::token::*;
 pub use model::acl::*;
 pub use model::command::*;
+pub use model::data::*;
+pub use model::digits::MAX_SEQUENCE;
+pub use model::entry::*;
 pub use model::event::*;
+pub use model::identity::*;
 pub use model::ids::*;
 pub use model::limits::Limits;
+pub use model::lock::*;
+pub use model::mirrored::*;
 pub use model::path::*;
+pub use model::refusal::*;
 pub use model::reply::*;
+pub use model::session::*;
 pub use model::stat::*;
 pub use read::growth::MAX_REPLACED_BYTES;
-pub use read::locks::{ClosedView, ContenderView, LockCounts, LockSummary, LockView, Standing};
 pub use read::pages::{EphemeralPage, GraphCursor, LockPage, MAX_LOOKED_AT, SessionPage};
 pub use read::{Page, View};
 pub use restore_as_new_cluster::{LAST_MOVED_POSITION, TooFar};
+pub use sessions::MAX_ENDED_SESSIONS;
 pub use sessions::request_cache::{MAX_REMEMBERED_REQUESTS, MAX_SESSIONLESS_REQUESTS};
-pub use sessions::{MAX_ENDED_SESSIONS, SessionFate, SessionView};
 pub use snapshot::{Restorer, SnapshotError, SnapshotPart};
 pub use store::{DIGEST_VERSION, MAX_SWEPT, Store};

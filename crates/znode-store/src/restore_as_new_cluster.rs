@@ -3,11 +3,12 @@
 
 use alloc::vec::Vec;
 
-use crate::apply::{EntryContext, EntryWork, Rules};
+use crate::apply::EntryWork;
 use crate::model::command::{Command, Request};
+use crate::model::entry::{EntryContext, Rules};
 use crate::model::ids::Zxid;
 use crate::model::reply::Reply;
-use crate::sessions::SessionView;
+use crate::model::session::SessionView;
 use crate::store::Store;
 
 /// No state is moved beyond this position. Positions are JSON numbers and so stay below 2⁵³; the other half of them is

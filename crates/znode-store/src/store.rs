@@ -3,18 +3,21 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::access::Access;
+use crate::access::table::Access;
 use crate::locks::table::LockTable;
-use crate::model::command::Silence;
-use crate::model::ids::{Data, Password, SessionId, Zxid};
+use crate::model::data::Data;
+use crate::model::ids::{Password, SessionId, Zxid};
 use crate::model::limits::Limits;
 use crate::model::path::{MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, ZPath};
-use crate::model::reply::Refusal;
+use crate::model::refusal::Refusal;
+use crate::model::session::Silence;
+use crate::model::session::{SessionFate, SessionView};
 use crate::model::stat::Stat;
+use crate::sessions::Sessions;
 use crate::sessions::request_cache::Remembered;
-use crate::sessions::{SessionFate, SessionView, Sessions};
 use crate::stable_hash;
-use crate::tree::{NodeIndex, Tree};
+use crate::tree::Tree;
+use crate::tree::index::NodeIndex;
 
 /// How many znodes [`Store::to_sweep`] names at once: they become one command, which must stay small beside the others
 /// in its log entry. The rest is named the next time.

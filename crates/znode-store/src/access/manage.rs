@@ -4,14 +4,15 @@ use alloc::format;
 use alloc::sync::Arc;
 
 use crate::access::table::Access;
-use crate::access::{MAX_CERTIFICATE_BYTES, MAX_CERTIFICATES, MAX_ROLES, MAX_TOKENS};
+use crate::access::table::{MAX_CERTIFICATE_BYTES, MAX_CERTIFICATES, MAX_ROLES, MAX_TOKENS};
 use crate::apply::Context;
 use crate::model::access::command::{AccessChange, AccessCommand, NewToken};
 use crate::model::access::principal::Principal;
 use crate::model::access::role::{MAX_GRANTS_PER_ROLE, MAX_ROLE_BYTES, PathGrant, RoleName};
 use crate::model::access::token::{MAX_DESCRIPTION_BYTES, Token};
 use crate::model::event::Event;
-use crate::model::reply::{AccessRefusal, Limited, Outcome, Refusal, Reply};
+use crate::model::refusal::{AccessRefusal, Limited, Refusal};
+use crate::model::reply::{Outcome, Reply};
 use crate::store::Store;
 
 impl Store {
@@ -225,12 +226,6 @@ pub(crate) fn check_grants(grants: &[PathGrant]) -> Result<(), Refusal> {
 
 fn bad(what: alloc::string::String) -> Refusal {
     AccessRefusal::BadText(what.into()).into()
-}
-
-impl From<AccessRefusal> for Refusal {
-    fn from(refusal: AccessRefusal) -> Self {
-        Self::Access(refusal)
-    }
 }
 
 /// What the tables hold, for tests of the bounds.

@@ -17,13 +17,8 @@
 //! when a request was taken in may be revoked by the time it is carried out. Grants only add, so who may do something at
 //! a path may do it at everything below.
 
-mod access_snapshot;
+pub(crate) mod access_snapshot;
 mod manage;
 pub(crate) mod needs;
 pub(crate) mod table;
-mod visibility;
-
-pub(crate) use access_snapshot::AccessRecord;
-pub(crate) use table::Access;
-pub use table::{MAX_CERTIFICATE_BYTES, MAX_CERTIFICATES, MAX_ROLES, MAX_TOKENS};
-pub use visibility::Sight;
+pub(crate) mod visibility;

@@ -5,8 +5,9 @@ use alloc::vec::Vec;
 
 use crate::model::access::command::AccessCommand;
 use crate::model::access::right::{Right, Rights};
-use crate::model::command::{Command, CreateMode, LockCommand, Op, Step};
+use crate::model::command::{Command, CreateMode, Op, Step};
 use crate::model::ids::SessionId;
+use crate::model::lock::LockCommand;
 use crate::model::path::{CreatePath, LockName, ZPath};
 
 /// Something that has to be so.

@@ -7,12 +7,11 @@ use alloc::vec::Vec;
 use crate::access::access_snapshot::AccessRecord;
 use crate::model::access::principal::Principal;
 use crate::model::access::right::{Right, Rights};
-use crate::model::access::role::is_within;
-use crate::model::access::role::{PathGrant, RoleName};
+use crate::model::access::role::{PathGrant, RoleName, is_within};
 use crate::model::access::token::{Token, TokenId};
-use crate::model::acl::{Identities, Identity};
+use crate::model::identity::{Identities, Identity};
 use crate::model::path::ZPath;
-use crate::model::reply::{Refusal, Unproven};
+use crate::model::refusal::{Refusal, Unproven};
 use crate::stable_hash;
 
 /// The most tokens, expired ones included until they are swept. At some 400 bytes each they are in memory, and looked at for each digest.

@@ -2,7 +2,8 @@
 
 use crate::access::table::Access;
 use crate::model::access::right::Right;
-use crate::model::acl::{Acl, Identities, Perms};
+use crate::model::acl::{Acl, Perms};
+use crate::model::identity::Identities;
 use crate::model::path::ZPath;
 use crate::store::Store;
 

@@ -5,13 +5,15 @@ use alloc::vec::Vec;
 
 use crate::access::needs::{Creation, Need, rights_needed, rights_needed_in_turn};
 use crate::access::table::Passport;
+use crate::apply::Context;
 use crate::apply::tree_queries::{Contended, is_of_locks, is_reserved};
-use crate::apply::{Context, Rules};
 use crate::model::access::right::{Right, Rights};
 use crate::model::command::{Command, CreateMode, Step};
+use crate::model::entry::Rules;
 use crate::model::ids::SessionId;
 use crate::model::path::{LockName, ZPath};
-use crate::model::reply::{Outcome, Party, Refusal};
+use crate::model::refusal::{Party, Refusal};
+use crate::model::reply::Outcome;
 use crate::store::Store;
 
 const LOCK_OR_WRITE: Rights = Rights::of([Right::Lock, Right::Write]);
@@ -175,7 +177,7 @@ impl Asked<'_> {
             Need::ChangeAcl(path) => {
                 let is_own = !passport.may(Right::Administer, path) && store.is_own_ephemeral(path, *session);
                 match is_own {
-                    true if lock_of(path).is_some() => self.require_any(LOCK_OR_WRITE, path),
+                    true if LockName::of_contender(path).is_some() => self.require_any(LOCK_OR_WRITE, path),
                     true => passport.require(Right::Write, path),
                     false => passport.require(Right::Administer, path),
                 }
@@ -267,8 +269,4 @@ impl Asked<'_> {
             && is_of_locks(at)
             && self.passport.may_around(Right::Lock, at)
     }
-}
-
-fn lock_of(path: &ZPath) -> Option<LockName> {
-    crate::apply::write::lock_of_child(path)
 }

@@ -4,21 +4,19 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::apply::Context;
-use crate::locks;
+use crate::locks::name;
 use crate::model::acl::{Acl, Perms};
-use crate::model::command::{CreateMode, MAX_TTL_MS};
-use crate::model::digits::{SEQUENCE_DIGITS, push_sequence};
-use crate::model::ids::{Data, SessionId};
+use crate::model::command::CreateMode;
+use crate::model::data::Data;
+use crate::model::digits::{MAX_SEQUENCE, SEQUENCE_DIGITS, push_sequence};
+use crate::model::ids::SessionId;
 use crate::model::path::{CreatePath, MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, SHORT_PATH_DEPTH, ZPath};
-use crate::model::reply::{Limited, Outcome, Refusal, Reply};
-use crate::model::stat::Kind;
+use crate::model::refusal::{Limited, Refusal};
+use crate::model::reply::{Outcome, Reply};
+use crate::model::stat::{Kind, MAX_TTL_MS};
 use crate::store::Store;
-use crate::tree::NodeIndex;
+use crate::tree::index::NodeIndex;
 use crate::tree::quota::Growth;
-
-/// The last sequence number that has ten digits. Clients compare numbers as text, so an eleventh digit
-/// would put the newest contender before the oldest.
-pub const MAX_SEQUENCE: u64 = 9_999_999_999;
 
 /// Where a node is to be created.
 pub(crate) struct Place<'p> {
@@ -110,8 +108,8 @@ impl Store {
             path.parent.join(&path.name)
         };
         let path = path.map_err(|bad| Refusal::BadPath(bad.to_string()))?;
-        if mode.is_ephemeral() && locks::is_reserved(&path) {
-            return Err(locks::written_by_locks_alone(&path));
+        if mode.is_ephemeral() && name::is_reserved(&path) {
+            return Err(name::written_by_locks_alone(&path));
         }
         if parent.is_some_and(|parent| self.tree.child(parent, path.name()).is_some()) {
             return Err(Refusal::NodeExists(path));

@@ -13,36 +13,20 @@ use alloc::vec::Vec;
 
 use crate::apply::write::ContenderChange;
 use crate::model::access::principal::Principal;
-use crate::model::acl::Identities;
-use crate::model::command::{Command, LockCommand, Op, Request, Silence, Step};
+use crate::model::command::{Command, Op, Request, Step};
+use crate::model::entry::{EntryContext, Rules};
 use crate::model::event::Event;
+use crate::model::identity::Identities;
 use crate::model::ids::{RequestId, SessionId, Zxid};
-use crate::model::reply::{Applied, Limited, Outcome, Refusal, Reply};
+use crate::model::lock::LockCommand;
+use crate::model::refusal::{Limited, Refusal};
+use crate::model::reply::{Applied, Outcome, Reply};
+use crate::model::session::{SessionFate, Silence};
 use crate::planted;
 use crate::planted::Bug;
-use crate::sessions::request_cache;
 use crate::sessions::request_cache::{MemoryKey, Record, Remembered};
-use crate::sessions::{Session, SessionFate};
+use crate::sessions::{Session, request_cache};
 use crate::store::Store;
-
-/// What the log entry tells of all commands in it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EntryContext {
-    /// The proposing leader's clock, in milliseconds since 1970.
-    pub time_ms: u64,
-    /// The term of the entry.
-    pub term: u64,
-}
-
-/// Which meaning commands have whose meaning this release changed. A command's log entry names its rules, so all replicas apply it by the
-/// same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rules {
-    /// The meaning in former releases: a session ends in one command.
-    Former,
-    /// This release's: what ends a large session is spread over entries.
-    Current,
-}
 
 /// How many ephemeral znodes of ended sessions the commands of one log entry remove. While they are removed a node does nothing else: that
 /// many take about 5 ms.

@@ -3,10 +3,10 @@
 use crate::access::table::Passport;
 use crate::model::access::principal::Principal;
 use crate::model::access::right::{Right, Rights};
-use crate::model::acl::{Identities, Identity};
+use crate::model::identity::{Identities, Identity};
 use crate::model::ids::SessionId;
 use crate::model::path::LockName;
-use crate::model::reply::Refusal;
+use crate::model::refusal::Refusal;
 use crate::planted;
 use crate::planted::Bug;
 use crate::store::Store;
@@ -92,7 +92,7 @@ impl Store {
         let Some(state) = self.sessions.get(session) else {
             return false;
         };
-        let owner = Identities::of_owner(&state.owner, state.certificate.as_ref());
+        let owner = state.owner.identities(state.certificate.as_ref());
         let needed = match is_ours {
             true => Rights::of([Right::Lock]),
             false => Rights::of([Right::Lock, Right::Write]),

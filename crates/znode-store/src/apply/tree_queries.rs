@@ -1,10 +1,9 @@
 //! What the tree says that decides which right is needed: whose contender a node is, what is missing, what is reserved.
 
-use crate::apply::write::lock_of_child;
 use crate::model::ids::SessionId;
 use crate::model::path::{LOCK_ROOT, LockName, ZPath};
 use crate::store::Store;
-use crate::tree::NodeIndex;
+use crate::tree::index::NodeIndex;
 
 /// What lies below it is the cluster's own: quotas above all, which are set upon those who may write.
 const RESERVED: &str = "/zookeeper";
@@ -29,7 +28,7 @@ pub(crate) struct Contended {
 impl Store {
     /// The lock that the node at `path` is a contender of, and whether it is the session's; `None` if it is none.
     pub(crate) fn contended(&self, path: &ZPath, session: Option<SessionId>) -> Option<Contended> {
-        let lock = lock_of_child(path)?;
+        let lock = LockName::of_contender(path)?;
         let owner = self.tree.node(self.tree.find(path)?).session()?;
         Some(Contended {
             lock,

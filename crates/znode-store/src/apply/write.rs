@@ -6,18 +6,21 @@ use alloc::vec::Vec;
 
 use crate::apply::Context;
 use crate::apply::locks::grant_waiters::EndedContender;
-use crate::locks;
+use crate::locks::name;
 use crate::model::acl::{Acl, Perms};
 use crate::model::command::Op;
+use crate::model::data::Data;
 use crate::model::event::{ContenderEnd, Event, ZnodeEvent, ZnodeEventKind};
-use crate::model::ids::{Data, SessionId};
+use crate::model::ids::SessionId;
 use crate::model::path::{LockName, MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, SHORT_PATH_DEPTH, ZPath};
-use crate::model::reply::{Limited, Outcome, Refusal, Reply};
+use crate::model::refusal::{Limited, Refusal};
+use crate::model::reply::{Outcome, Reply};
 use crate::model::stat::Kind;
 use crate::planted;
 use crate::store::Store;
+use crate::tree::Restated;
+use crate::tree::index::NodeIndex;
 use crate::tree::quota::Growth;
-use crate::tree::{NodeIndex, Restated};
 
 /// What the lock table learns of an ephemeral node below a lock's znode.
 pub(crate) enum ContenderChange {
@@ -64,7 +67,7 @@ impl Store {
                 let index = self.require_node(&path)?;
                 self.tree.acl(index).require(Perms::WRITE, cx.caller, &path)?;
                 let node = self.tree.node(index);
-                let is_contender = node.session().is_some() && locks::is_reserved(&path);
+                let is_contender = node.session().is_some() && name::is_reserved(&path);
                 let growth = Growth {
                     count: 0,
                     bytes: data.len() as i64 - node.data.len() as i64,
@@ -72,7 +75,7 @@ impl Store {
                 self.check_quota(&path, growth)?;
                 self.expect_version(index, &path, version)?;
                 if is_contender {
-                    return Err(locks::written_by_locks_alone(&path));
+                    return Err(name::written_by_locks_alone(&path));
                 }
                 self.replace_data(cx, index, &path, data);
                 Ok(Reply::Set(self.tree.node(index).stat()))
@@ -214,7 +217,7 @@ impl Store {
     ) -> NodeIndex {
         let contender = match kind {
             Kind::Ephemeral(session) => {
-                lock_of_contender_below(parent_path, path).map(|lock| ContenderChange::Created {
+                LockName::of_contender_below(parent_path, path).map(|lock| ContenderChange::Created {
                     lock,
                     node: path.clone(),
                     data: data.clone(),
@@ -336,7 +339,7 @@ impl Store {
                 }
                 None => assert!(planted::leaves_orphans(), "ephemeral nodes have live owners"),
             }
-            if let Some(lock) = lock_of_contender_below(parent_path, path) {
+            if let Some(lock) = LockName::of_contender_below(parent_path, path) {
                 self.tell_locks(
                     cx,
                     ContenderChange::Removed(EndedContender {
@@ -438,23 +441,6 @@ impl Context<'_> {
             path: path.clone(),
             acl,
         }));
-    }
-}
-
-/// The lock that the node at `path` would be a contender of.
-pub(crate) fn lock_of_child(path: &ZPath) -> Option<LockName> {
-    if !path.as_str().starts_with(crate::model::path::LOCK_ROOT) {
-        return None;
-    }
-    lock_of_contender_below(&path.parent()?, path)
-}
-
-/// The same for whoever has the path of the parent at hand. A contender is at a short path, since what is remembered and
-/// told of contenders is bounded in number only.
-fn lock_of_contender_below(parent: &ZPath, path: &ZPath) -> Option<LockName> {
-    match path.is_short() {
-        true => LockName::of_parent(parent),
-        false => None,
     }
 }
 

@@ -13,19 +13,8 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::locks::name::{Kind, recognise};
-use crate::model::command::{AttemptId, LockMode, LockWish};
-#[cfg(test)]
-use crate::model::ids::Data;
 use crate::model::ids::{RequestId, Zxid};
-
-/// What a contender wants: all that the rule has to know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Claim {
-    /// How.
-    pub mode: LockMode,
-    /// Permits of a semaphore, between 1 and its limit; else 1.
-    pub permits: u32,
-}
+use crate::model::lock::{AttemptId, Claim, LockMode, LockWish, Revocation, told_apart};
 
 /// What a znode below a lock says about its contender.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,20 +71,6 @@ pub(crate) struct Upgrade {
     pub since_ms: u64,
     /// Whether it was granted.
     pub done: bool,
-}
-
-/// A request to give a lock up.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Revocation {
-    /// Who asks.
-    pub by: Arc<str>,
-    /// Why.
-    pub reason: Arc<str>,
-    /// When it was asked, in milliseconds since 1970.
-    pub requested_ms: u64,
-    /// What the holder said to it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub answer: Option<Arc<str>>,
 }
 
 /// How many released calls a contender remembers while it holds. They matter only until their callers have got
@@ -296,14 +271,6 @@ impl Record {
         u32::try_from(self.attempts.len()).unwrap_or(u32::MAX).max(1)
     }
 
-    /// The data of the znode.
-    #[cfg(test)]
-    pub fn to_data(&self) -> Data {
-        let mut text = String::new();
-        super::json::write(self, &mut text);
-        text.as_str().into()
-    }
-
     /// The same as a library writes it, which is the specification.
     #[cfg(test)]
     pub fn to_json(&self) -> String {
@@ -375,26 +342,10 @@ impl Record {
     }
 }
 
-/// The scope of a call within its session, if it can be told from others. Whoever neither enters again nor names an owner
-/// may be any thread of its client, and one that waits says nothing about the others.
-fn told_apart(owner: &Arc<str>, reentrant: bool) -> Option<&Arc<str>> {
-    (reentrant || !owner.is_empty()).then_some(owner)
-}
-
-impl LockWish {
-    /// The scope that waits for others and is waited for.
-    pub(crate) fn party(&self) -> Option<&Arc<str>> {
-        told_apart(&self.owner, self.may_reenter())
-    }
-
-    /// Permits are not a place that one could be in twice: every lease is a contender of its own.
-    pub(crate) fn may_reenter(&self) -> bool {
-        self.reentrant && !matches!(self.mode, LockMode::Semaphore { .. })
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use crate::locks::json;
+
     use alloc::format;
     use alloc::vec;
 
@@ -466,7 +417,7 @@ mod tests {
                 }),
                 ..record(mode, permits)
             };
-            let facts = Facts::read(&name(mode), record.to_data().as_bytes()).unwrap();
+            let facts = Facts::read(&name(mode), json::data(&record).as_bytes()).unwrap();
             assert_eq!(
                 facts,
                 Facts {
@@ -484,11 +435,10 @@ mod tests {
         assert_eq!(
             format!(
                 "{:?}",
-                Record {
+                json::data(&Record {
                     attempts: vec![],
                     ..record(LockMode::Exclusive, 1)
-                }
-                .to_data()
+                })
             ),
             format!(
                 "{:?}",
@@ -529,16 +479,16 @@ mod tests {
     #[test]
     fn data_that_contradicts_the_name_is_foreign() {
         for alone in [LockMode::Exclusive, LockMode::Upgradeable] {
-            let data = record(alone, 1).to_data();
+            let data = json::data(&record(alone, 1));
             foreign(&name(LockMode::Shared), data.as_bytes(), LockMode::Shared);
         }
-        let lease = record(LockMode::Semaphore { limit: 3 }, 2).to_data();
+        let lease = json::data(&record(LockMode::Semaphore { limit: 3 }, 2));
         foreign(&name(LockMode::Shared), lease.as_bytes(), LockMode::Shared);
         // Curator's own name with our data in it: the data is not ours to write, so not ours to read.
         let curator = "_c_7c1e1b2a-5c8f-4f5e-9a53-0d2f6a3c9f11-lock-0000000003";
         foreign(
             curator,
-            record(LockMode::Exclusive, 1).to_data().as_bytes(),
+            json::data(&record(LockMode::Exclusive, 1)).as_bytes(),
             LockMode::Exclusive,
         );
     }
@@ -559,7 +509,7 @@ mod tests {
                 upgrade,
                 ..record(mode, 1)
             };
-            foreign(&name(mode), record.to_data().as_bytes(), LockMode::Exclusive);
+            foreign(&name(mode), json::data(&record).as_bytes(), LockMode::Exclusive);
         }
     }
 
@@ -569,7 +519,7 @@ mod tests {
         record.released = core::mem::take(&mut record.attempts);
         foreign(
             &name(LockMode::Exclusive),
-            record.to_data().as_bytes(),
+            json::data(&record).as_bytes(),
             LockMode::Exclusive,
         );
     }
@@ -580,7 +530,7 @@ mod tests {
             let mode = LockMode::Semaphore { limit };
             foreign(
                 &name(mode),
-                record(mode, permits).to_data().as_bytes(),
+                json::data(&record(mode, permits)).as_bytes(),
                 LockMode::Exclusive,
             );
         }

@@ -11,15 +11,14 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::locks::contender::Claim;
 use crate::locks::queue::{Contender, Position, Queue};
 use crate::locks::table::{LockTable, Scope};
-use crate::model::ids::SessionId;
+use crate::locks::view::{PartyView, WaitView};
+use crate::model::lock::Claim;
 use crate::model::path::LockName;
-use crate::model::reply::{Party, Refusal};
+use crate::model::refusal::{Party, Refusal};
 use crate::store::Store;
 
 /// How many contenders one search looks at. It is made while everybody waits for the entry, and this many take about a
@@ -117,32 +116,6 @@ impl Store {
         }
         None
     }
-}
-
-/// Somebody who waits, and for whom.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WaitView {
-    /// In which lock.
-    pub lock: LockName,
-    /// Who waits: in the queue, or as a holder that wants to be the only one.
-    pub waiter: PartyView,
-    /// Those ahead that it cannot pass, the first [`MAX_NAMED_BLOCKERS`] of them. Nobody if the lock is drained or closed.
-    pub waits_for: Vec<PartyView>,
-    /// Whether there are more of them, or may be: those far ahead are not looked at.
-    pub more: bool,
-}
-
-/// One who waits or is waited for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PartyView {
-    /// Whose it is.
-    pub session: SessionId,
-    /// Its scope within the session; empty for clients that speak ZooKeeper.
-    pub owner: Arc<str>,
-    /// Its contender.
-    pub holder: Arc<str>,
-    /// Whether it stands in the queue; else it holds the lock.
-    pub waits: bool,
 }
 
 fn party(contender: &Contender, waits: bool) -> PartyView {

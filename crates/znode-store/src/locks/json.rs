@@ -7,7 +7,15 @@ use alloc::string::String;
 use serde::Serialize;
 
 use crate::locks::contender::{Attempt, Record};
-use crate::model::command::LockMode;
+use crate::model::lock::LockMode;
+
+/// Returns the data of a contender's znode.
+#[cfg(test)]
+pub(crate) fn data(record: &Record) -> crate::model::data::Data {
+    let mut text = String::new();
+    write(record, &mut text);
+    text.as_str().into()
+}
 
 /// Appends a record.
 pub(crate) fn write(record: &Record, to: &mut String) {
@@ -114,9 +122,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::locks::contender::{Claim, Revocation, Upgrade};
-    use crate::model::command::AttemptId;
+    use crate::locks::contender::Upgrade;
     use crate::model::ids::{RequestId, Zxid};
+    use crate::model::lock::AttemptId;
+    use crate::model::lock::{Claim, Revocation};
 
     /// Of all characters, and often of those that JSON escapes.
     fn any_text() -> impl Strategy<Value = Arc<str>> {

@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::locks::contender::{Facts, Record};
-use crate::model::ids::Data;
+use crate::model::data::Data;
 use crate::model::path::{LockName, ZPath};
 
 /// How many records are kept at most: more than there are calls under way. Each costs about half a kilobyte.
@@ -82,10 +82,12 @@ fn slot_of(data: &Data) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use crate::locks::json;
+
     use super::*;
     use crate::locks::contender::Attempt;
     use crate::locks::name::make;
-    use crate::model::command::{AttemptId, LockMode, LockWish};
+    use crate::model::lock::{AttemptId, LockMode, LockWish};
 
     fn contender() -> ZPath {
         let name = make(5, LockMode::Exclusive, Default::default(), 7);
@@ -113,11 +115,11 @@ mod tests {
         let path = contender();
         let mut memo = Memo::default();
         let written = record("written");
-        let data = written.to_data();
+        let data = json::data(&written);
         memo.keep(&data, &path, 7, &written);
         assert!(memo.kept(&data.clone()).is_some());
-        assert!(memo.kept(&written.to_data()).is_none());
-        for data in [&data, &written.to_data(), &Data::empty()] {
+        assert!(memo.kept(&json::data(&written)).is_none());
+        for data in [&data, &json::data(&written), &Data::empty()] {
             for name in [path.name(), "lock-0000000008", "no contender"] {
                 assert_eq!(memo.facts(name, data), Facts::read(name, data.as_bytes()));
             }
@@ -126,14 +128,14 @@ mod tests {
         assert_eq!(memo.path(&lock, path.name(), &data), Some(&path));
         assert_eq!(memo.path(&other, path.name(), &data), None);
         assert_eq!(memo.path(&lock, &path.name()[1..], &data), None);
-        assert_eq!(memo.path(&lock, path.name(), &written.to_data()), None);
+        assert_eq!(memo.path(&lock, path.name(), &json::data(&written)), None);
     }
 
     #[test]
     fn it_keeps_no_more_than_it_has_slots_for() {
         let mut memo = Memo::default();
         let written = record("x");
-        let all: Vec<Data> = (0..2 * SLOTS).map(|_| written.to_data()).collect();
+        let all: Vec<Data> = (0..2 * SLOTS).map(|_| json::data(&written)).collect();
         for data in &all {
             memo.keep(data, &contender(), 7, &written);
         }

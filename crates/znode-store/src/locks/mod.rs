@@ -35,29 +35,4 @@ pub(crate) mod queue;
 pub(crate) mod rule;
 pub(crate) mod state;
 pub(crate) mod table;
-
-use alloc::format;
-
-use crate::apply::write::lock_of_child;
-use crate::model::path::{LockName, ZPath};
-use crate::model::reply::Refusal;
-
-/// Whether an ephemeral node at `path` would pass for a contender that the lock protocol made. Nobody else creates
-/// such nodes or writes to them: their data says how many permits they hold and which calls they stand for, and who
-/// could forge that could hold more than there is. Anybody may delete them, which ends the contender.
-pub(crate) fn is_reserved(path: &ZPath) -> bool {
-    lock_of_child(path).is_some() && name::recognise(path.name()).is_some_and(|name| name.ours)
-}
-
-/// The lock that a node at `path` is a contender of, if it is ephemeral: by its place and its name.
-pub fn lock_of_contender(path: &ZPath) -> Option<LockName> {
-    name::recognise(path.name())?;
-    lock_of_child(path)
-}
-
-/// The refusal of what [`is_reserved`] forbids.
-pub(crate) fn written_by_locks_alone(path: &ZPath) -> Refusal {
-    Refusal::BadPath(format!(
-        "{path} would be a contender that only the lock protocol creates and writes"
-    ))
-}
+pub(crate) mod view;

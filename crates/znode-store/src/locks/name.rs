@@ -14,10 +14,13 @@
 //! | kazoo                    | `<hex>__lock__<10 digits>`, `…__rlock__…` | exclusive, shared |
 //! | anybody else             | `…<10 digits>`                        | exclusive |
 
+use alloc::format;
 use alloc::string::String;
 
-use crate::model::command::{ContenderNames, LockMode};
 use crate::model::digits::{GUID_DIGITS, SEQUENCE_DIGITS, push_guid, push_sequence};
+use crate::model::lock::{ContenderNames, LockMode};
+use crate::model::path::{LockName, ZPath};
+use crate::model::refusal::Refusal;
 
 /// What a contender's name says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,6 +129,26 @@ fn is_ours(stem: &str, kind: Kind) -> bool {
             .fold(true, |hex, b| hex & matches!(b, b'0'..=b'9' | b'a'..=b'f'))
     };
     is_hex(guid) && all.into_iter().any(|names| kind.marker(names) == marker)
+}
+
+/// Whether an ephemeral node at `path` would pass for a contender that the lock protocol made. Nobody else creates
+/// such nodes or writes to them: their data says how many permits they hold and which calls they stand for, and who
+/// could forge that could hold more than there is. Anybody may delete them, which ends the contender.
+pub(crate) fn is_reserved(path: &ZPath) -> bool {
+    LockName::of_contender(path).is_some() && recognise(path.name()).is_some_and(|name| name.ours)
+}
+
+/// The lock that a node at `path` is a contender of, if it is ephemeral: by its place and its name.
+pub fn lock_of_contender(path: &ZPath) -> Option<LockName> {
+    recognise(path.name())?;
+    LockName::of_contender(path)
+}
+
+/// The refusal of what [`is_reserved`] forbids.
+pub(crate) fn written_by_locks_alone(path: &ZPath) -> Refusal {
+    Refusal::BadPath(format!(
+        "{path} would be a contender that only the lock protocol creates and writes"
+    ))
 }
 
 #[cfg(test)]

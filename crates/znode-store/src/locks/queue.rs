@@ -6,10 +6,10 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use core::cmp::Ordering;
 
-use crate::locks::contender::Claim;
 use crate::locks::state::Terms;
-use crate::model::command::LockMode;
 use crate::model::ids::{SessionId, Zxid};
+use crate::model::lock::Claim;
+use crate::model::lock::LockMode;
 use crate::planted;
 use crate::planted::Bug;
 

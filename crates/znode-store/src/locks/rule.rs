@@ -1,8 +1,8 @@
 //! The lock rule, as short as it can be said: the specification of who holds a lock. It looks at the whole list
 //! every time; `queue.rs` comes to the same result step by step, and a property test holds the two together.
 
-use crate::locks::contender::Claim;
-use crate::model::command::LockMode;
+use crate::model::lock::Claim;
+use crate::model::lock::LockMode;
 
 /// How many contenders, from the front of the list, hold a lock that has no terms of its own: the longest prefix that
 /// is compatible.

@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::command::LockMode;
 use crate::model::ids::Zxid;
+use crate::model::lock::LockMode;
 
 /// The longest lock-delay in milliseconds. It holds up everybody who waits, so it is for what is on its way when a client
 /// dies, not for its repair.
@@ -80,4 +80,9 @@ impl Terms {
             LockMode::Exclusive | LockMode::Shared | LockMode::Upgradeable => mode,
         }
     }
+}
+
+/// Whether nothing is set, at most taken back.
+pub(crate) fn lifts(limit: Option<Option<u32>>, draining: Option<bool>) -> bool {
+    matches!((limit, draining), (None | Some(None), None | Some(false)))
 }

@@ -12,7 +12,7 @@ pub(crate) const GUID_DIGITS: usize = 32;
 /// Appends a sequence number: ten digits, with zeros in front.
 pub(crate) fn push_sequence(text: &mut String, number: u64) {
     debug_assert!(
-        number <= crate::apply::create::MAX_SEQUENCE,
+        number <= crate::model::digits::MAX_SEQUENCE,
         "{number} has too many digits"
     );
     let mut digits = [b'0'; SEQUENCE_DIGITS];
@@ -39,6 +39,10 @@ fn as_text(digits: &[u8]) -> &str {
     core::str::from_utf8(digits).expect("digits are ASCII")
 }
 
+/// The last sequence number that has ten digits. Clients compare numbers as text, so an eleventh digit
+/// would put the newest contender before the oldest.
+pub const MAX_SEQUENCE: u64 = 9_999_999_999;
+
 #[cfg(test)]
 mod tests {
     use alloc::format;
@@ -50,7 +54,7 @@ mod tests {
     proptest! {
         #[test]
         fn they_are_what_the_formatter_writes(
-            number in 0..=crate::apply::create::MAX_SEQUENCE,
+            number in 0..=crate::model::digits::MAX_SEQUENCE,
             guid: u128,
             small: u8,
         ) {

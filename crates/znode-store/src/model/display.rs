@@ -3,20 +3,23 @@
 
 use core::fmt::{self, Display, Formatter, Write as _};
 
-use crate::apply::mirror::{MirrorStep, Mirrored, MirroredKind};
 use crate::model::access::principal::Principal;
 use crate::model::acl::{Acl, AclEntry, Perms};
-use crate::model::command::{
-    AttemptId, Command, ContenderNames, CreateMode, Downgraded, HolderId, LockCommand, LockMode, LockWish,
-    Op, Request, Silence, Step, Turn, WithdrawCause,
-};
+use crate::model::command::{Command, CreateMode, Op, Request, Step};
+use crate::model::data::Data;
 use crate::model::event::{ContenderEnd, Event, Hold, ZnodeEvent, ZnodeEventKind};
-use crate::model::ids::{Data, RequestId};
+use crate::model::ids::RequestId;
 use crate::model::limits::Limits;
+use crate::model::lock::{
+    AttemptId, ContenderNames, Downgraded, HolderId, LockCommand, LockMode, LockWish, WithdrawCause,
+};
+use crate::model::mirrored::{MirrorStep, Mirrored, MirroredKind};
 use crate::model::path::LockName;
-use crate::model::reply::{Applied, Grant, Limited, ModeStep, Place, QuotaKind, Reply};
+use crate::model::refusal::{Limited, ModeStep, QuotaKind};
+use crate::model::reply::{Applied, Grant, Place, Reply};
+use crate::model::session::{SessionFate, SessionView};
+use crate::model::session::{Silence, Turn};
 use crate::model::stat::{Kind, Stat};
-use crate::sessions::{SessionFate, SessionView};
 
 /// Values with a comma between them.
 struct List<'a, T>(&'a [T]);

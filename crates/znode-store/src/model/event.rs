@@ -5,10 +5,11 @@ use alloc::sync::Arc;
 
 use crate::model::access::command::AccessChange;
 use crate::model::acl::Acl;
-use crate::model::command::{HolderId, LockMode};
 use crate::model::ids::{SessionId, Zxid};
+use crate::model::lock::{HolderId, LockMode};
 use crate::model::path::{LockName, ZPath};
-use crate::model::reply::{Grant, QuotaKind};
+use crate::model::refusal::QuotaKind;
+use crate::model::reply::Grant;
 
 /// One thing that a command changed.
 #[derive(Debug, Clone, PartialEq, Eq)]

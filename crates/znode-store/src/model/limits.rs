@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::ids::MAX_DATA_BYTES;
+use crate::model::data::MAX_DATA_BYTES;
 
 /// Limits that users may want to differ. What is beyond a limit when it is set stays; only more is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -8,26 +8,28 @@ use core::fmt;
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, Error, IntoDeserializer, Visitor};
 use serde::{Deserialize, forward_to_deserialize_any};
 
-use crate::model::reply::{Refusal, Reply};
-
 /// The variant that holds others of its type.
 const NESTING: &str = "Multi";
 
-/// The refusal within a transaction's.
-pub(crate) fn refusal<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Box<Refusal>, D::Error> {
-    Ok(Box::new(Refusal::deserialize(Flat(deserializer))?))
+/// Decodes a boxed enumeration that is not a transaction's.
+pub(crate) fn boxed<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Box<T>, D::Error> {
+    Ok(Box::new(T::deserialize(Flat(deserializer))?))
 }
 
-/// The replies within a transaction's.
-pub(crate) fn replies<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Reply>, D::Error> {
-    struct Within(Reply);
-    impl<'de> Deserialize<'de> for Within {
+/// Decodes a list of enumerations none of which is a transaction's.
+pub(crate) fn list<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    struct Element<T>(T);
+    impl<'de, T: Deserialize<'de>> Deserialize<'de> for Element<T> {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            Reply::deserialize(Flat(deserializer)).map(Self)
+            T::deserialize(Flat(deserializer)).map(Self)
         }
     }
-    let replies: Vec<Within> = Vec::deserialize(deserializer)?;
-    Ok(replies.into_iter().map(|Within(reply)| reply).collect())
+    let elements: Vec<Element<T>> = Vec::deserialize(deserializer)?;
+    Ok(elements.into_iter().map(|Element(element)| element).collect())
 }
 
 /// Decodes an enumeration, but not its variant [`NESTING`]. It stands before the real deserializer, the visitor and the
@@ -130,6 +132,8 @@ impl Visitor<'_> for Index {
 
 #[cfg(test)]
 mod tests {
+    use crate::model::refusal::Refusal;
+    use crate::model::reply::Reply;
     use alloc::string::ToString;
     use alloc::vec;
 

@@ -3,12 +3,13 @@
 
 use alloc::borrow::Cow;
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::apply::mirror::{MirrorStep, Mirrored};
 use crate::model::acl::Acl;
 use crate::model::command::{CreateMode, Op};
-use crate::model::ids::{Data, Zxid, bytes_alone};
+use crate::model::data::{Data, bytes_alone};
+use crate::model::ids::Zxid;
+use crate::model::mirrored::{MirrorStep, Mirrored};
 use crate::model::path::{CreatePath, LockName, ZPath};
 
 /// An [`Op`].
@@ -79,8 +80,6 @@ pub(crate) enum WrittenStep<'a> {
 pub(crate) struct Bytes<'a>(#[serde(with = "cow_bytes_alone")] Cow<'a, Data>);
 
 mod cow_bytes_alone {
-    use serde::Deserializer;
-
     use super::*;
 
     pub(crate) fn serialize<S: Serializer>(data: &Data, serializer: S) -> Result<S::Ok, S::Error> {
@@ -252,6 +251,18 @@ impl From<WrittenStep<'_>> for MirrorStep {
 impl Serialize for Op {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         WrittenOp::from(self).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Op {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        WrittenOp::deserialize(deserializer).map(Self::from)
+    }
+}
+
+impl<'de> Deserialize<'de> for MirrorStep {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        WrittenStep::deserialize(deserializer).map(Self::from)
     }
 }
 

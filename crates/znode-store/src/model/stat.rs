@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::command::MAX_TTL_MS;
 use crate::model::ids::{SessionId, Zxid};
 
 /// ZooKeeper's `Stat`, field by field
@@ -122,3 +121,6 @@ impl From<Kind> for EphemeralOwner {
         })
     }
 }
+
+/// The longest TTL in milliseconds, some 34 years: it shares eight bytes with the kind of the node, as in ZooKeeper.
+pub const MAX_TTL_MS: u64 = 0x00ff_ffff_ffff;

@@ -5,7 +5,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::access::table::Passport;
-use crate::locks::deadlock::{MAX_GRAPH_WAITS, WaitView};
+use crate::locks::deadlock::MAX_GRAPH_WAITS;
+use crate::locks::view::LockView;
+use crate::locks::view::WaitView;
 use crate::model::access::principal::Principal;
 use crate::model::access::right::Right;
 use crate::model::access::role::{PathGrant, RoleName, RoleView};
@@ -13,10 +15,9 @@ use crate::model::access::token::{Token, TokenHash, TokenId, TokenView};
 use crate::model::acl::{Acl, Perms};
 use crate::model::ids::SessionId;
 use crate::model::path::{LockName, ZPath};
-use crate::model::reply::Refusal;
+use crate::model::refusal::Refusal;
+use crate::model::session::SessionView;
 use crate::read::View;
-use crate::read::locks::LockView;
-use crate::sessions::SessionView;
 use crate::store::Store;
 
 impl Store {

@@ -1,12 +1,14 @@
 //! Whether carrying out a request may make the state larger: what a cluster whose disks are nearly full still takes.
 //! Nothing here knows of disks or refuses anything; [`crate::apply`] does not ask.
 
-use crate::apply::locks::configure::lifts;
-use crate::apply::mirror::MirrorStep;
+use crate::locks::state::lifts;
 use crate::model::access::command::AccessCommand;
-use crate::model::acl::{Acl, Identities};
-use crate::model::command::{Command, LockCommand, LockWish, Op, Request, Step};
+use crate::model::acl::Acl;
+use crate::model::command::{Command, Op, Request, Step};
+use crate::model::identity::Identities;
 use crate::model::ids::SessionId;
+use crate::model::lock::{LockCommand, LockWish};
+use crate::model::mirrored::MirrorStep;
 use crate::store::Store;
 
 /// Data up to this size may replace what is at least as large; more is taken for growth although the state does not

@@ -11,13 +11,15 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::model::access::right::Right;
-use crate::model::acl::{Acl, Identities, Perms};
-use crate::model::ids::{Data, SessionId};
+use crate::model::acl::{Acl, Perms};
+use crate::model::data::Data;
+use crate::model::identity::Identities;
+use crate::model::ids::SessionId;
 use crate::model::path::ZPath;
-use crate::model::reply::Refusal;
+use crate::model::refusal::Refusal;
 use crate::model::stat::Stat;
 use crate::store::Store;
-use crate::tree::NodeIndex;
+use crate::tree::index::NodeIndex;
 
 /// How many bytes the names on a page of children have together, unless it is one.
 const MAX_PAGE_NAME_BYTES: usize = 4 * 1024 * 1024;

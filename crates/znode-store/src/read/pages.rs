@@ -8,17 +8,18 @@ use alloc::vec::Vec;
 use core::ops::Bound;
 
 use crate::access::table::Passport;
-use crate::locks::deadlock::WaitView;
+use crate::locks::view::LockSummary;
+use crate::locks::view::WaitView;
 use crate::model::access::principal::Principal;
 use crate::model::access::right::Right;
-use crate::model::acl::{Identity, Perms};
+use crate::model::acl::Perms;
+use crate::model::identity::Identity;
 use crate::model::ids::{SessionId, Zxid};
 use crate::model::path::{LOCK_ROOT, LockName, ZPath};
-use crate::model::reply::Refusal;
+use crate::model::refusal::Refusal;
+use crate::model::session::SessionView;
 use crate::read::View;
-use crate::read::locks::LockSummary;
-use crate::sessions::SessionView;
-use crate::tree::NodeIndex;
+use crate::tree::index::NodeIndex;
 
 /// How many locks, sessions or ephemeral znodes are looked at for one page. So many take 1 to 3 ms.
 pub const MAX_LOOKED_AT: usize = 2_000;

@@ -2,7 +2,8 @@
 //! changes it.
 
 use crate::apply::locks::acquire::claim_of;
-use crate::model::command::{Command, LockCommand, LockMode, Request};
+use crate::model::command::{Command, Request};
+use crate::model::lock::{LockCommand, LockMode};
 use crate::store::Store;
 
 impl Store {

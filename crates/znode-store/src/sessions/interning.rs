@@ -41,7 +41,7 @@ impl Alike {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apply::Rules;
+    use crate::model::entry::Rules;
     use crate::model::ids::{Password, SessionId, Zxid};
     use crate::sessions::{Session, Sessions};
     use crate::stable_hash;

@@ -12,61 +12,28 @@ use core::ops::Bound;
 
 use serde::{Deserialize, Serialize};
 
-use crate::apply::write::lock_of_child;
-use crate::apply::{Context, Rules};
+use crate::apply::Context;
+use crate::locks::view::Standing;
 use crate::model::access::principal::Principal;
-use crate::model::command::{Silence, Turn};
+use crate::model::entry::Rules;
 use crate::model::event::{ContenderEnd, Event};
 use crate::model::ids::{Password, SessionId, Zxid};
+use crate::model::path::LockName;
 use crate::model::path::{SHORT_PATH_BYTES, ZPath};
-use crate::model::reply::Refusal;
-use crate::planted;
+use crate::model::refusal::Refusal;
+use crate::model::session::{SessionFate, SessionView, Silence, Turn};
 use crate::planted::Bug;
-use crate::read::locks::Standing;
 use crate::sessions::interning::Alike;
 use crate::sessions::request_cache::{Kept, Remembered};
-use crate::stable_hash;
 use crate::stable_hash::Table;
 use crate::store::Store;
-use crate::tree::{Damage, NodeIndex};
+use crate::tree::Damage;
+use crate::tree::index::NodeIndex;
+use crate::{planted, stable_hash};
 
 /// How many ended sessions are remembered, so that their clients learn that they have ended and not that
 /// they never were. At 16 bytes each; older ones become unknown, which tells a client no less to start anew.
 pub const MAX_ENDED_SESSIONS: usize = 10_000;
-
-/// A live session, for people and front ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionView {
-    /// Its id.
-    pub session: SessionId,
-    /// After so long without a heartbeat the leader ends it.
-    pub timeout_ms: u32,
-    /// What its client called it.
-    pub name: Arc<str>,
-    /// Where its client called from.
-    pub address: Arc<str>,
-    /// When it was opened, in milliseconds since 1970.
-    pub opened_at_ms: u64,
-    /// How many ephemeral nodes it owns.
-    pub ephemerals: u32,
-    /// The position at which it was opened, or last reconnected.
-    pub connected_at: Zxid,
-    /// Whose it is.
-    pub owner: Principal,
-    /// Its silence, if that is on record.
-    pub silence: Option<Silence>,
-}
-
-/// What became of a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SessionFate {
-    /// It lives.
-    Live,
-    /// It has expired or was closed, lately.
-    Ended,
-    /// It ended long ago, or never was.
-    Unknown,
-}
 
 /// The end of a session whose ephemeral znodes are removed over several commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -532,14 +499,15 @@ impl Store {
     fn leave_orphans(&self, ephemerals: &mut Vec<(Zxid, ZPath, NodeIndex)>) {
         if planted::is(Bug::GrantToTheDead) {
             ephemerals.retain(|(_, path, _)| {
-                let standing = lock_of_child(path).and_then(|lock| self.standing(&lock, path.name()));
+                let standing =
+                    LockName::of_contender(path).and_then(|lock| self.standing(&lock, path.name()));
                 !matches!(standing, Some(Standing::Waits(_)))
             });
         }
         if planted::is(Bug::KeptEphemeral)
             && let Some(newest) = ephemerals
                 .iter()
-                .rposition(|(_, path, _)| lock_of_child(path).is_none())
+                .rposition(|(_, path, _)| LockName::of_contender(path).is_none())
         {
             ephemerals.remove(newest);
         }

@@ -10,12 +10,14 @@ use alloc::vec::Vec;
 use hashlink::LinkedHashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::access::MAX_CERTIFICATE_BYTES;
-use crate::apply::Rules;
+use crate::access::table::MAX_CERTIFICATE_BYTES;
 use crate::model::access::principal::Principal;
-use crate::model::command::{Command, LockCommand, LockWish};
+use crate::model::command::Command;
+use crate::model::entry::Rules;
 use crate::model::ids::{MAX_REQUEST_ID_BYTES, RequestId};
-use crate::model::reply::{Outcome, Refusal, Reply};
+use crate::model::lock::{LockCommand, LockWish};
+use crate::model::refusal::Refusal;
+use crate::model::reply::{Outcome, Reply};
 use crate::snapshot::NEVER_COUNTED;
 use crate::stable_hash;
 use crate::stable_hash::{FixedState, Table};

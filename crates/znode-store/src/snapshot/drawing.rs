@@ -5,16 +5,17 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::access::Access;
+use crate::access::table::Access;
 use crate::locks::table::KeptState;
-use crate::model::command::Silence;
 use crate::model::ids::{SessionId, Zxid};
 use crate::model::limits::Limits;
+use crate::model::session::Silence;
 use crate::sessions::request_cache::{Kept, Remembered};
 use crate::sessions::{Ending, SessionRecord};
 use crate::snapshot::{FORMAT, OLDEST_FORMAT, Part, SnapshotPart};
 use crate::store::Store;
-use crate::tree::{Acls, Node, NodeIndex, Tree, ZnodeRecord};
+use crate::tree::index::NodeIndex;
+use crate::tree::{Acls, Node, Tree, ZnodeRecord};
 
 /// A part ends when its data reaches this, however few znodes it holds: the largest ones have a mebibyte
 /// each, and a part is one allocation and one frame for whoever carries it.

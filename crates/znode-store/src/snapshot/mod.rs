@@ -21,14 +21,15 @@ pub(crate) use drawing::Drawing;
 pub(crate) use restore::NEVER_COUNTED;
 pub use restore::{Restorer, SnapshotError};
 
-use crate::access::AccessRecord;
+use crate::access::access_snapshot::AccessRecord;
 use crate::locks::table::KeptState;
-use crate::model::command::Silence;
 use crate::model::ids::{SessionId, Zxid};
 use crate::model::limits::Limits;
+use crate::model::session::Silence;
 use crate::sessions::request_cache::Kept;
 use crate::sessions::{Ending, SessionRecord};
-use crate::tree::{NodeIndex, ZnodeRecord};
+use crate::tree::ZnodeRecord;
+use crate::tree::index::NodeIndex;
 
 /// The layout of the parts. Counted up whenever an older build could not read them.
 const FORMAT: u32 = 7;

@@ -8,7 +8,7 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use crate::stable_hash;
-use crate::tree::node::NodeIndex;
+use crate::tree::index::NodeIndex;
 use crate::tree::order::Order;
 
 /// So many children are compared one by one: most parents have few, and a table costs more than that.

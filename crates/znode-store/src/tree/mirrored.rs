@@ -2,11 +2,14 @@
 //! the others.
 
 use crate::model::acl::Acl;
-use crate::model::ids::{Data, Zxid};
+use crate::model::data::Data;
+use crate::model::ids::Zxid;
 use crate::model::path::ZPath;
 use crate::model::stat::{EphemeralOwner, Kind};
-use crate::tree::node::{FamilyFacts, Node, NodeIndex, PathHash};
-use crate::tree::undo::{OwnFacts, Undo};
+use crate::tree::facts::{AllFacts, OwnFacts};
+use crate::tree::index::NodeIndex;
+use crate::tree::node::{Node, PathHash};
+use crate::tree::undo::Undo;
 use crate::tree::{SPECIAL, Tree};
 
 /// What a node is to be like.
@@ -19,14 +22,6 @@ pub(crate) struct Restated {
     pub(crate) ctime_ms: u64,
     pub(crate) mtime_ms: u64,
     pub(crate) creations: u64,
-}
-
-/// What of a node [`Tree::restate`] changes.
-pub(crate) struct AllFacts {
-    own: OwnFacts,
-    ctime_ms: u64,
-    owner: EphemeralOwner,
-    family: FamilyFacts,
 }
 
 impl Tree {

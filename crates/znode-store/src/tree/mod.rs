@@ -3,6 +3,8 @@
 
 mod acls;
 mod children;
+mod facts;
+pub(crate) mod index;
 mod mirrored;
 mod node;
 mod order;
@@ -20,18 +22,21 @@ use alloc::vec::Vec;
 
 pub(crate) use acls::Acls;
 pub(crate) use mirrored::Restated;
-pub(crate) use node::{Family, Node, NodeIndex};
+pub(crate) use node::{Family, Node};
 use node::{FamilyFacts, PathHash};
 pub(crate) use rebuild::{Damage, Rebuild};
 pub(crate) use record::ZnodeRecord;
 pub(crate) use slab::Slab;
-use undo::{OwnFacts, Undo};
+use undo::Undo;
 
 use crate::model::acl::Acl;
-use crate::model::ids::{Data, Zxid};
+use crate::model::data::Data;
+use crate::model::ids::Zxid;
 use crate::model::path::ZPath;
 use crate::model::stat::Kind;
 use crate::snapshot::Drawing;
+use crate::tree::facts::OwnFacts;
+use crate::tree::index::NodeIndex;
 
 /// The parts of `/zookeeper` that are there from the beginning, with the right to them.
 const SPECIAL: [(NodeIndex, NodeIndex, &str); 3] = [

@@ -6,33 +6,14 @@ use alloc::boxed::Box;
 use ecow::EcoString;
 use serde::{Deserialize, Serialize};
 
-use crate::model::ids::{Data, SessionId, Zxid};
+use crate::model::data::Data;
+use crate::model::ids::{SessionId, Zxid};
 use crate::model::path::SHORT_PATH_BYTES;
 use crate::model::stat::{EphemeralOwner, Kind, Stat};
 use crate::stable_hash;
 use crate::tree::acls::AclIndex;
 use crate::tree::children::Children;
-
-/// Where a node lies in the slab. An index is reused after its node is gone, and it is different on
-/// another replica: nothing visible may depend on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) struct NodeIndex(pub(crate) u32);
-
-impl NodeIndex {
-    /// The root never moves. It is its own parent.
-    pub(crate) const ROOT: NodeIndex = NodeIndex(0);
-    /// `/zookeeper`. It and its first two children are there from the beginning, are never deleted, and never move.
-    pub(crate) const SYSTEM: NodeIndex = NodeIndex(1);
-    /// `/zookeeper/quota`.
-    pub(crate) const QUOTA: NodeIndex = NodeIndex(2);
-    /// `/zookeeper/config`.
-    pub(crate) const CONFIG: NodeIndex = NodeIndex(3);
-
-    /// Whether the node is one of those that are there from the beginning.
-    pub(crate) fn is_special(self) -> bool {
-        self <= Self::CONFIG
-    }
-}
+use crate::tree::index::NodeIndex;
 
 /// The hash of a node's path, which is computed once for several digests, and its length.
 ///

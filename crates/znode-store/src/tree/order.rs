@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use crate::tree::node::NodeIndex;
+use crate::tree::index::NodeIndex;
 
 /// The most children in one piece; a full one is split. Small enough to be moved in no time, large enough that the list
 /// of pieces stays short: two thousand for a million children.

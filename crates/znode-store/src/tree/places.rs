@@ -5,7 +5,7 @@
 use alloc::vec::Vec;
 
 use crate::stable_hash::Table;
-use crate::tree::node::NodeIndex;
+use crate::tree::index::NodeIndex;
 
 /// The list reaches so many times as far as there are nodes, and a bit: a tree that was once larger than it is has holes.
 const SPREAD: usize = 4;

@@ -13,12 +13,12 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use crate::apply::Context;
+use crate::model::data::Data;
 use crate::model::event::Event;
-use crate::model::ids::Data;
 use crate::model::path::ZPath;
-use crate::model::reply::{QuotaKind, Refusal};
+use crate::model::refusal::{QuotaKind, Refusal};
 use crate::store::Store;
-use crate::tree::NodeIndex;
+use crate::tree::index::NodeIndex;
 
 /// Where quotas are kept.
 const ROOT: &str = "/zookeeper/quota";

@@ -7,11 +7,13 @@ use ecow::EcoString;
 use serde::{Deserialize, Serialize};
 
 use crate::model::acl::Acl;
-use crate::model::ids::{Data, Zxid, bytes_alone};
+use crate::model::data::{Data, bytes_alone};
+use crate::model::ids::Zxid;
 use crate::model::stat::EphemeralOwner;
 use crate::tree::Damage;
 use crate::tree::acls::Acls;
-use crate::tree::node::{Family, FamilyFacts, Node, NodeIndex};
+use crate::tree::index::NodeIndex;
+use crate::tree::node::{Family, FamilyFacts, Node};
 
 /// See the module. A node is told from the others by its index at the time of the snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,7 +4,8 @@
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
-use crate::tree::node::{Node, NodeIndex};
+use crate::tree::index::NodeIndex;
+use crate::tree::node::Node;
 
 /// Nodes in one piece: about 100 KiB, which is allocated in an instant.
 const PIECE: usize = 1024;

@@ -5,11 +5,12 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::model::acl::Acl;
-use crate::model::ids::{Data, SessionId, Zxid};
+use crate::model::ids::{SessionId, Zxid};
 use crate::model::path::ZPath;
 use crate::tree::Tree;
-use crate::tree::mirrored::AllFacts;
-use crate::tree::node::{FamilyFacts, Node, NodeIndex};
+use crate::tree::facts::{AllFacts, OwnFacts};
+use crate::tree::index::NodeIndex;
+use crate::tree::node::{FamilyFacts, Node};
 
 /// How to take one change back.
 pub(crate) enum Undo {
@@ -35,16 +36,6 @@ pub(crate) enum Undo {
         path: ZPath,
         before: Box<AllFacts>,
     },
-}
-
-/// What of a node can be replaced.
-pub(crate) struct OwnFacts {
-    pub(crate) data: Data,
-    pub(crate) mzxid: Zxid,
-    pub(crate) mtime_ms: u64,
-    pub(crate) version: i32,
-    pub(crate) acl: Acl,
-    pub(crate) aversion: i32,
 }
 
 impl Tree {

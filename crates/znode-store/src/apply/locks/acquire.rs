@@ -9,22 +9,24 @@ use alloc::vec::Vec;
 use crate::apply::Context;
 use crate::apply::locks::modes::waits_for_itself;
 use crate::apply::locks::resolve::Found;
-use crate::locks::contender::{Attempt, Claim, Record};
+use crate::locks::contender::{Attempt, Record};
 use crate::locks::deadlock::Ask;
 use crate::locks::name;
 use crate::locks::queue::{Contender, Queue, Rank};
 use crate::locks::state::MAX_LOCK_DELAY_MS;
 use crate::model::acl::{Acl, Perms};
-use crate::model::command::{AttemptId, HolderId, LockCommand, LockMode, LockWish, WithdrawCause};
 use crate::model::event::{ContenderEnd, Event};
 use crate::model::ids::{RequestId, SessionId};
+use crate::model::lock::Claim;
+use crate::model::lock::{AttemptId, HolderId, LockCommand, LockMode, LockWish, WithdrawCause};
 use crate::model::path::{LockName, ZPath};
-use crate::model::reply::{Outcome, Refusal, Reply};
+use crate::model::refusal::Refusal;
+use crate::model::reply::{Outcome, Reply};
 use crate::model::stat::Kind;
 use crate::planted;
 use crate::planted::Bug;
 use crate::store::Store;
-use crate::tree::NodeIndex;
+use crate::tree::index::NodeIndex;
 
 /// How many contenders of its own making one lock may have: ten thousand that wait, and as many that hold. Each is a
 /// znode in memory, and every look at the queue shows them all.

@@ -4,33 +4,17 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::apply::Context;
-use crate::locks::state::{MAX_CONFIGURED_LOCKS, Terms};
+use crate::locks::state::{MAX_CONFIGURED_LOCKS, Terms, lifts};
+use crate::locks::view::ClosedLock;
 use crate::model::acl::{Acl, Perms};
-use crate::model::command::LockMode;
 use crate::model::event::{ContenderEnd, Event};
 use crate::model::ids::Zxid;
+use crate::model::lock::LockMode;
 use crate::model::path::{LockName, ZPath};
-use crate::model::reply::{Limited, Outcome, Refusal, Reply};
+use crate::model::refusal::{Limited, Refusal};
+use crate::model::reply::{Outcome, Reply};
 use crate::store::Store;
 use crate::tree::quota::Growth;
-
-/// A lock that is closed for a while after an unclean loss.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClosedLock {
-    /// Which.
-    pub lock: LockName,
-    /// The position of the loss.
-    pub at: Zxid,
-    /// For how long, in milliseconds.
-    pub delay_ms: u32,
-    /// How much of that has passed at least, as leaders have counted.
-    pub passed_ms: u32,
-}
-
-/// Whether nothing is set, at most taken back.
-pub(crate) fn lifts(limit: Option<Option<u32>>, draining: Option<bool>) -> bool {
-    matches!((limit, draining), (None | Some(None), None | Some(false)))
-}
 
 impl Store {
     /// Sets a lock's terms. They stay when the lock is not in use, and until they are set otherwise.

@@ -11,11 +11,12 @@ use crate::apply::locks::acquire::{Call, Entry, Plan};
 use crate::apply::locks::resolve::Found;
 use crate::locks::contender::{Attempt, Record};
 use crate::locks::queue::Rank;
-use crate::model::command::{AttemptId, HolderId, LockWish, WithdrawCause};
 use crate::model::event::ContenderEnd;
 use crate::model::ids::{RequestId, SessionId};
+use crate::model::lock::{AttemptId, HolderId, LockWish, WithdrawCause};
 use crate::model::path::LockName;
-use crate::model::reply::{Outcome, Refusal, Reply};
+use crate::model::refusal::Refusal;
+use crate::model::reply::{Outcome, Reply};
 use crate::store::Store;
 
 /// How many locks one call may name: all of them change in one go, which everybody waits for.

@@ -13,11 +13,12 @@ use crate::apply::locks::resolve::Found;
 use crate::locks::contender::{Attempt, Upgrade};
 use crate::locks::deadlock::Ask;
 use crate::locks::queue::{Queue, Rank};
-use crate::model::command::{AttemptId, Downgraded, HolderId, LockMode, WithdrawCause};
 use crate::model::event::{ContenderEnd, Event, Hold};
 use crate::model::ids::{RequestId, SessionId};
+use crate::model::lock::{AttemptId, Downgraded, HolderId, LockMode, WithdrawCause};
 use crate::model::path::LockName;
-use crate::model::reply::{ModeStep, Outcome, Party, Refusal, Reply};
+use crate::model::refusal::{ModeStep, Party, Refusal};
+use crate::model::reply::{Outcome, Reply};
 use crate::store::Store;
 
 impl Store {

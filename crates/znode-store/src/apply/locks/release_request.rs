@@ -8,14 +8,15 @@ use alloc::vec::Vec;
 
 use crate::apply::Context;
 use crate::apply::locks::acquire::{MAX_ADDRESS_BYTES, MAX_REASON_BYTES};
-use crate::locks::contender::Revocation;
 use crate::locks::queue::Rank;
 use crate::model::acl::Perms;
-use crate::model::command::HolderId;
 use crate::model::event::Event;
 use crate::model::ids::SessionId;
+use crate::model::lock::HolderId;
+use crate::model::lock::Revocation;
 use crate::model::path::LockName;
-use crate::model::reply::{Outcome, Refusal, Reply};
+use crate::model::refusal::Refusal;
+use crate::model::reply::{Outcome, Reply};
 use crate::store::Store;
 
 impl Store {

@@ -3,14 +3,15 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 
-use crate::locks::contender::{Claim, Record};
+use crate::locks::contender::Record;
 use crate::locks::queue::{Position, Rank};
 use crate::locks::table::Scope;
 use crate::model::ids::{SessionId, Zxid};
+use crate::model::lock::Claim;
 use crate::model::path::{LockName, ZPath};
 use crate::model::reply::{Grant, Place, Reply};
 use crate::store::Store;
-use crate::tree::NodeIndex;
+use crate::tree::index::NodeIndex;
 
 /// A contender that lives.
 pub(crate) struct Found {

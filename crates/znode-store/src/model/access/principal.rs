@@ -7,7 +7,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::model::access::token::TokenId;
-use crate::model::acl::{Identities, Identity};
+use crate::model::identity::{Identities, Identity};
 
 /// Who opened a session, or asked for something.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -48,6 +48,18 @@ impl Principal {
                 .any(|identity| matches!(identity, Identity::X509(shown) if shown == text)),
             Self::Operator => Self::of(caller) == Self::Operator,
         }
+    }
+
+    /// Returns the identities of a session's owner, with a certificate that it showed beside its token.
+    pub(crate) fn identities(&self, certificate: Option<&Arc<str>>) -> Identities {
+        let own = match self {
+            Self::Nobody => None,
+            Self::Token(id) => Some(Identity::Token(*id)),
+            Self::Certificate(subject) => Some(Identity::X509(subject.clone())),
+            Self::Operator => Some(Identity::Internal),
+        };
+        let certificate = certificate.map(|subject| Identity::X509(subject.clone()));
+        Identities::new(own.into_iter().chain(certificate))
     }
 
     /// A text that no other principal has.

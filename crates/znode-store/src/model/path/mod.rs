@@ -425,6 +425,23 @@ impl LockName {
         (name.len() <= MAX_LOCK_NAME_BYTES && path.is_short()).then(|| Self(path.clone()))
     }
 
+    /// Returns the lock that the znode at `path` would be a contender of.
+    pub(crate) fn of_contender(path: &ZPath) -> Option<Self> {
+        if !path.as_str().starts_with(LOCK_ROOT) {
+            return None;
+        }
+        Self::of_contender_below(&path.parent()?, path)
+    }
+
+    /// Does the same for a caller that has the path of the parent. A contender is at a short path: the memory of what is recorded and
+    /// reported of contenders is bounded by their number only.
+    pub(crate) fn of_contender_below(parent: &ZPath, path: &ZPath) -> Option<Self> {
+        match path.is_short() {
+            true => Self::of_parent(parent),
+            false => None,
+        }
+    }
+
     /// The name without [`LOCK_ROOT`].
     pub fn as_str(&self) -> &str {
         &self.0.as_str()[LOCK_ROOT.len() + 1..]

@@ -4,11 +4,12 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::apply::write::lock_of_child;
 use crate::locks::table::KeptState;
+use crate::model::path::LockName;
+use crate::model::session::SessionFate;
 use crate::planted;
 use crate::planted::Bug;
-use crate::sessions::{Session, SessionFate};
+use crate::sessions::Session;
 use crate::snapshot::{FORMAT, OLDEST_FORMAT, Part, SnapshotPart};
 use crate::store::Store;
 use crate::tree::{Damage, Rebuild};
@@ -200,7 +201,7 @@ impl Restorer {
                 None => return Err(SnapshotError::Damaged("an ephemeral znode in it has no session")),
             }
             if let Some(path) = path
-                && let Some(lock) = lock_of_child(&path)
+                && let Some(lock) = LockName::of_contender(&path)
             {
                 locks.contender_created(&lock, path.name(), &node.data, owner, node.czxid);
             }

@@ -4,12 +4,14 @@
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use crate::model::ids::{Data, Password, RequestId, SessionId, Zxid};
+use crate::model::data::Data;
+use crate::model::ids::{Password, RequestId, SessionId, Zxid};
 use crate::model::path::{LockName, ZPath};
 use crate::model::reply::{Place, Reply};
 use crate::sessions::request_cache::Kept;
 use crate::snapshot::restore::*;
-use crate::tree::{NodeIndex, ZnodeRecord};
+use crate::tree::ZnodeRecord;
+use crate::tree::index::NodeIndex;
 use crate::{Command, EntryContext, Op, Request};
 
 /// A state with a session, at position 1.

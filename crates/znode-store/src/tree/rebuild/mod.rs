@@ -5,14 +5,16 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::model::ids::{Data, Zxid};
+use crate::model::data::Data;
+use crate::model::ids::Zxid;
 use crate::model::path::{MAX_PATH_BYTES, SHORT_PATH_BYTES, ZPath, check_component};
 use crate::model::stat::Kind;
 use crate::planted;
 use crate::planted::Bug;
 use crate::snapshot::NEVER_COUNTED;
 use crate::stable_hash::Table;
-use crate::tree::node::{Family, NodeIndex, PathHash};
+use crate::tree::index::NodeIndex;
+use crate::tree::node::{Family, PathHash};
 use crate::tree::places::Places;
 use crate::tree::record::ZnodeRecord;
 use crate::tree::{Acls, SPECIAL, Slab, Tree};

@@ -4,7 +4,7 @@ use alloc::format;
 
 use crate::model::acl::Acl;
 use crate::model::command::{Command, CreateMode, Op, Request};
-use crate::model::ids::Data;
+use crate::model::data::Data;
 use crate::model::path::CreatePath;
 use crate::model::path::MAX_LONG_PATHS_BYTES;
 use crate::snapshot::Restorer;

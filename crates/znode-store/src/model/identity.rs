@@ -1,0 +1,73 @@
+//! Identities that a caller has proven: address, password, certificate, token.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::access::token::TokenId;
+
+/// Something that a caller has proven to be.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Identity {
+    /// It calls from this address. (An IPv4 address is given as one, also if it came in as a mapped IPv6 address.)
+    Ip(IpAddr),
+    /// It knows the password of `user:base64(sha1(user:password))`.
+    Digest(Arc<str>),
+    /// It has the key of the certificate with this subject.
+    X509(Arc<str>),
+    /// It is the operator, whom no list stops.
+    Super,
+    /// It knows the secret of this token. The front end has compared the hashes; whether the token still counts is decided
+    /// where the request is carried out.
+    Token(TokenId),
+    /// It is the cluster itself, which does what has to be done without being asked. Never to be had from a front end.
+    Internal,
+}
+
+/// All that a caller has proven to be, in the order in which it did. Cheap to clone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct Identities(Option<Arc<[Identity]>>);
+
+impl Identities {
+    /// Of a caller that has proven nothing: it has the rights of the whole world.
+    pub fn none() -> Self {
+        Self(None)
+    }
+
+    /// Of the cluster itself.
+    pub fn internal() -> Self {
+        Self::new([Identity::Internal])
+    }
+
+    /// Of a caller that has proven all of these; a repeated one counts once.
+    pub fn new(proven: impl IntoIterator<Item = Identity>) -> Self {
+        let mut identities: Vec<Identity> = Vec::new();
+        for identity in proven {
+            if !identities.contains(&identity) {
+                identities.push(identity);
+            }
+        }
+        Self((!identities.is_empty()).then(|| identities.into()))
+    }
+
+    /// Each of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Identity> {
+        self.0.iter().flat_map(|identities| identities.iter())
+    }
+
+    pub(crate) fn is_super(&self) -> bool {
+        self.iter().any(|identity| *identity == Identity::Super)
+    }
+
+    /// What `auth` stands for. An address proves nothing about who calls from it.
+    pub(crate) fn proven(&self) -> impl Iterator<Item = (&'static str, Arc<str>)> {
+        self.iter().filter_map(|identity| match identity {
+            Identity::Digest(id) => Some(("digest", id.clone())),
+            Identity::X509(id) => Some(("x509", id.clone())),
+            // Lists know neither tokens nor their roles: those are for whoever makes policies.
+            Identity::Ip(_) | Identity::Super | Identity::Token(_) | Identity::Internal => None,
+        })
+    }
+}
