@@ -143,7 +143,7 @@ mod read;
 mod restore_as_new_cluster;
 mod snapshot;
 
-pub use access::table::{MAX_CERTIFICATE_BYTES, MAX_CERTIFICATES, MAX_ROLES, MAX_TOKENS};
+pub use access::table::{MAX_CERTIFICATES, MAX_ROLES, MAX_TOKENS};
 pub use access::visibility::Sight;
 pub use apply::locks::acquire::{
     MAX_ADDRESS_BYTES, MAX_CONTENDERS, MAX_HOLDS, MAX_NAMED_HOLDERS, MAX_NOTE_BYTES, MAX_OWNER_BYTES,
@@ -186,5 +186,6 @@ pub use read::{Page, View};
 pub use restore_as_new_cluster::{LAST_MOVED_POSITION, TooFar};
 pub use sessions::MAX_ENDED_SESSIONS;
 pub use sessions::request_cache::{MAX_REMEMBERED_REQUESTS, MAX_SESSIONLESS_REQUESTS};
-pub use snapshot::{Restorer, SnapshotError, SnapshotPart};
+pub use snapshot::part::SnapshotPart;
+pub use snapshot::restore::{Restorer, SnapshotError};
 pub use store::{DIGEST_VERSION, MAX_SWEPT, Store};

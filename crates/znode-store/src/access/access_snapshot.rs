@@ -9,7 +9,7 @@ use crate::access::manage::{check_certificate, check_description, check_grants};
 use crate::access::table::{Access, MAX_CERTIFICATES, MAX_ROLES, MAX_TOKENS};
 use crate::model::access::role::{PathGrant, RoleName};
 use crate::model::access::token::Token;
-use crate::tree::Damage;
+use crate::model::damage::Damage;
 
 /// A piece of the tables.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -4,9 +4,10 @@ use alloc::format;
 use alloc::sync::Arc;
 
 use crate::access::table::Access;
-use crate::access::table::{MAX_CERTIFICATE_BYTES, MAX_CERTIFICATES, MAX_ROLES, MAX_TOKENS};
+use crate::access::table::{MAX_CERTIFICATES, MAX_ROLES, MAX_TOKENS};
 use crate::apply::Context;
 use crate::model::access::command::{AccessChange, AccessCommand, NewToken};
+use crate::model::access::principal::MAX_CERTIFICATE_BYTES;
 use crate::model::access::principal::Principal;
 use crate::model::access::role::{MAX_GRANTS_PER_ROLE, MAX_ROLE_BYTES, PathGrant, RoleName};
 use crate::model::access::token::{MAX_DESCRIPTION_BYTES, Token};

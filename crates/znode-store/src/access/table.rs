@@ -23,9 +23,6 @@ pub const MAX_ROLES: usize = 256;
 /// The most certificates that have a role.
 pub const MAX_CERTIFICATES: usize = 1_000;
 
-/// The longest subject of a certificate in bytes.
-pub const MAX_CERTIFICATE_BYTES: usize = 1024;
-
 /// Who may do what, all of it. Shared with a snapshot that is being drawn.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Access {

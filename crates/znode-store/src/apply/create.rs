@@ -1,63 +1,21 @@
 //! Creations: where a znode would come, who may create it there, what it is called, and what else has to be created.
 
 use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 
 use crate::apply::Context;
 use crate::locks::name;
-use crate::model::acl::{Acl, Perms};
+use crate::model::acl::Acl;
 use crate::model::command::CreateMode;
 use crate::model::data::Data;
-use crate::model::digits::{MAX_SEQUENCE, SEQUENCE_DIGITS, push_sequence};
+use crate::model::digits::{SEQUENCE_DIGITS, push_sequence};
 use crate::model::ids::SessionId;
-use crate::model::path::{CreatePath, MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, SHORT_PATH_DEPTH, ZPath};
+use crate::model::path::{CreatePath, MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, ZPath};
 use crate::model::refusal::{Limited, Refusal};
 use crate::model::reply::{Outcome, Reply};
 use crate::model::stat::{Kind, MAX_TTL_MS};
 use crate::store::Store;
 use crate::tree::index::NodeIndex;
-use crate::tree::quota::Growth;
-
-/// Where a node is to be created.
-pub(crate) struct Place<'p> {
-    /// The parent that it is to have.
-    parent: &'p ZPath,
-    /// The deepest ancestor that exists.
-    pub(crate) ancestor: NodeIndex,
-    /// The lengths of the paths of the ancestors that do not, from above. (All these paths of a deep place would be much
-    /// longer than what was asked.)
-    missing: Vec<usize>,
-}
-
-impl Place<'_> {
-    /// Whether the parent exists.
-    pub(crate) fn has_parent(&self) -> bool {
-        self.missing.is_empty()
-    }
-
-    /// The number of ancestors that do not exist.
-    pub(crate) fn count_missing(&self) -> i64 {
-        self.missing.len() as i64
-    }
-
-    /// The paths of the ancestors that do not exist, from above.
-    pub(crate) fn missing(&self) -> impl Iterator<Item = ZPath> {
-        let path = |&end: &usize| ZPath::from_checked(self.parent.as_str()[..end].into());
-        self.missing.iter().map(path)
-    }
-
-    /// The bytes of those of these paths that are long.
-    fn long_bytes(&self) -> usize {
-        // The last one is the longest.
-        if self.missing.is_empty() || self.parent.is_short() {
-            return 0;
-        }
-        let depths = self.parent.depth() - self.missing.len() + 1..;
-        let paths = self.missing.iter().zip(depths);
-        let long = paths.filter(|&(&bytes, depth)| bytes > SHORT_PATH_BYTES || depth > SHORT_PATH_DEPTH);
-        long.map(|(bytes, _)| bytes).sum()
-    }
-}
+use crate::tree::placement::Placement;
 
 impl Store {
     /// Creates a znode, or refuses and changes nothing.
@@ -91,15 +49,15 @@ impl Store {
         if path.parent.is_root() && path.name.is_empty() && !mode.is_sequential() {
             return Err(Refusal::NodeExists(ZPath::root()));
         }
-        let place = self.place_below(&path.parent);
+        let place = self.tree.place_below(&path.parent);
         if !place.has_parent() && !parents {
             return Err(Refusal::NoNode(path.parent.clone()));
         }
-        self.may_create_at(cx, &place, &acl)?;
+        self.tree.may_create_at(&place, &acl, cx.caller)?;
         let parent = place.has_parent().then_some(place.ancestor);
         let parent_path = &path.parent;
         let path = if mode.is_sequential() {
-            let sequence = self.next_sequence(parent, parent_path)?;
+            let sequence = self.tree.next_sequence(parent, parent_path)?;
             let mut name = String::with_capacity(path.name.len() + SEQUENCE_DIGITS);
             name.push_str(&path.name);
             push_sequence(&mut name, sequence);
@@ -114,50 +72,16 @@ impl Store {
         if parent.is_some_and(|parent| self.tree.child(parent, path.name()).is_some()) {
             return Err(Refusal::NodeExists(path));
         }
-        self.may_have_children(&place)?;
+        self.tree.may_have_children(&place, self.limits.children)?;
         cx.add_long_paths(place.long_bytes(), parent_path)?;
         if let Kind::Ephemeral(session) = kind {
             self.may_own_more(session, &path)?;
         }
-        self.check_quotas_of_creation(&place, &path, &data)?;
+        self.tree.check_quotas_of_creation(&place, &path, &data)?;
         let parent = self.create_missing(cx, place, &acl);
         let index = self.add_child(cx, parent, parent_path, &path, kind, data, &acl);
         let stat = self.tree.node(index).stat();
         Ok(Reply::Created { path, stat })
-    }
-
-    /// Refuses a creation below `place` to whoever has not the right to it, or would not have it at the parents that
-    /// would be created with the list `acl`.
-    pub(crate) fn may_create_at(
-        &self,
-        cx: &Context<'_>,
-        place: &Place<'_>,
-        acl: &Acl,
-    ) -> Result<(), Refusal> {
-        let list = self.tree.acl(place.ancestor);
-        if !list.allows(Perms::CREATE, cx.caller) {
-            return Err(Refusal::NoAuth(self.tree.path(place.ancestor)));
-        }
-        match place.has_parent() {
-            true => Ok(()),
-            false => acl.require(Perms::CREATE, cx.caller, place.parent),
-        }
-    }
-
-    /// Refuses a creation below an ephemeral node, and below one that has as many children as it may.
-    pub(crate) fn may_have_children(&self, place: &Place<'_>) -> Result<(), Refusal> {
-        let node = self.tree.node(place.ancestor);
-        let path = || self.tree.path(place.ancestor);
-        if node.session().is_some() {
-            return Err(Refusal::NoChildrenForEphemerals(path()));
-        }
-        if node.num_children() >= self.limits.children as usize {
-            return Err(Refusal::LimitReached {
-                what: Limited::Children(path()),
-                limit: self.limits.children,
-            });
-        }
-        Ok(())
     }
 
     /// Refuses another ephemeral node to a session that has as many as it may. All of them are removed in one command
@@ -178,50 +102,13 @@ impl Store {
         Ok(())
     }
 
-    /// Refuses what would pass a hard quota.
-    pub(crate) fn check_quotas_of_creation(
-        &self,
-        place: &Place<'_>,
-        path: &ZPath,
-        data: &Data,
-    ) -> Result<(), Refusal> {
-        // Parents that are missing count as well; they are counted where the node itself is.
-        let growth = Growth {
-            count: 1 + place.count_missing(),
-            bytes: data.len() as i64,
-        };
-        self.check_quota(path, growth)
-    }
-
-    /// The number that the next sequential child gets; `parent` is `None` if it does not exist yet.
-    pub(crate) fn next_sequence(&self, parent: Option<NodeIndex>, path: &ZPath) -> Result<u64, Refusal> {
-        match parent.map_or(0, |parent| self.tree.node(parent).creations()) {
-            sequence if sequence > MAX_SEQUENCE => Err(Refusal::SequenceExhausted(path.clone())),
-            sequence => Ok(sequence),
-        }
-    }
-
-    /// Looks where children of `parent` would come.
-    pub(crate) fn place_below<'p>(&self, parent: &'p ZPath) -> Place<'p> {
-        let mut ancestor = NodeIndex::ROOT;
-        let mut missing = Vec::new();
-        let mut end = 0;
-        for name in parent.components() {
-            end += 1 + name.len();
-            match self.tree.child(ancestor, name) {
-                Some(child) if missing.is_empty() => ancestor = child,
-                _ => missing.push(end),
-            }
-        }
-        Place {
-            parent,
-            ancestor,
-            missing,
-        }
-    }
-
     /// Creates what is missing, as containers with the list `acl`, and returns the last of them.
-    pub(crate) fn create_missing(&mut self, cx: &mut Context<'_>, place: Place<'_>, acl: &Acl) -> NodeIndex {
+    pub(crate) fn create_missing(
+        &mut self,
+        cx: &mut Context<'_>,
+        place: Placement<'_>,
+        acl: &Acl,
+    ) -> NodeIndex {
         place.missing().fold(place.ancestor, |parent, path| {
             self.add_node(cx, parent, &path, Kind::Container, Data::empty(), acl)
         })
@@ -230,6 +117,9 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
+    use crate::model::digits::MAX_SEQUENCE;
     use crate::{Command, EntryContext, Op, Request};
 
     use super::*;

@@ -93,12 +93,12 @@ impl Store {
         };
         let Some(index) = found else {
             let above = path.parent().expect("the root is always found");
-            let place = self.place_below(&above);
+            let place = self.tree.place_below(&above);
             if !place.has_parent() {
                 return Err(Refusal::NoNode(above));
             }
             self.require_of_mirror(cx, place.ancestor, &[Perms::CREATE], &above)?;
-            self.may_have_children(&place)?;
+            self.tree.may_have_children(&place, self.limits.children)?;
             self.add_restated(cx, place.ancestor, &path, restated);
             return Ok(());
         };
@@ -233,7 +233,7 @@ struct Siblings {
 
 impl<'s> Walk<'s> {
     fn new(store: &'s Store, below: &ZPath, after: Option<&ZPath>) -> Result<Self, Refusal> {
-        let top = store.require_node(below)?;
+        let top = store.tree.require(below)?;
         let mut walk = Self {
             store,
             top: after.is_none().then_some(top),

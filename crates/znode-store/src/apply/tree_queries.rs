@@ -62,7 +62,7 @@ impl Store {
 
     /// The first of the nodes on the way to `path`, itself included, that does not exist.
     pub(crate) fn first_missing(&self, path: &ZPath) -> Option<ZPath> {
-        self.place_below(path).missing().next()
+        self.tree.place_below(path).missing().next()
     }
 
     /// Whether the session has the contender `holder` of a lock.

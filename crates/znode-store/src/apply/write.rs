@@ -64,7 +64,7 @@ impl Store {
             }
             Op::Set { path, data, version } => {
                 self.check_size(&data)?;
-                let index = self.require_node(&path)?;
+                let index = self.tree.require(&path)?;
                 self.tree.acl(index).require(Perms::WRITE, cx.caller, &path)?;
                 let node = self.tree.node(index);
                 let is_contender = node.session().is_some() && name::is_reserved(&path);
@@ -72,7 +72,7 @@ impl Store {
                     count: 0,
                     bytes: data.len() as i64 - node.data.len() as i64,
                 };
-                self.check_quota(&path, growth)?;
+                self.tree.check_quota(&path, growth)?;
                 self.expect_version(index, &path, version)?;
                 if is_contender {
                     return Err(name::written_by_locks_alone(&path));
@@ -82,7 +82,7 @@ impl Store {
             }
             Op::SetAcl { path, acl, aversion } => {
                 let acl = acl.as_set_by(cx.caller)?;
-                let index = self.require_node(&path)?;
+                let index = self.tree.require(&path)?;
                 self.tree.acl(index).require(Perms::ADMIN, cx.caller, &path)?;
                 let actual = self.tree.node(index).aversion;
                 matches_version(&path, aversion, actual)?;
@@ -90,7 +90,7 @@ impl Store {
                 Ok(Reply::AclSet(self.tree.node(index).stat()))
             }
             Op::Check { path, version } => {
-                let index = self.require_node(&path)?;
+                let index = self.tree.require(&path)?;
                 self.tree.acl(index).require(Perms::READ, cx.caller, &path)?;
                 self.expect_version(index, &path, version)?;
                 Ok(Reply::Checked)
@@ -114,7 +114,7 @@ impl Store {
         if self.tree.find(path).is_some_and(NodeIndex::is_special) {
             return Err(Refusal::Undeletable(path.clone()));
         }
-        let index = self.require_node(&parent)?;
+        let index = self.tree.require(&parent)?;
         self.tree.acl(index).require(Perms::DELETE, cx.caller, &parent)?;
         Ok(index)
     }
@@ -241,9 +241,9 @@ impl Store {
             owner.ephemerals.insert((cx.zxid, index));
         }
         if parent_is_quota(path) {
-            self.begin_quota(index, path);
+            self.tree.begin_quota(index, path);
         }
-        self.use_quota(cx, path, growth);
+        self.tree.use_quota(path, growth, cx.events);
         cx.changed(ZnodeEventKind::Created, path, acl.clone());
         self.children_changed(cx, parent, parent_path);
         if let Some(change) = contender {
@@ -270,9 +270,9 @@ impl Store {
             .tree
             .insert_restated(parent, path, restated, cx.zxid, cx.now_ms);
         if parent_is_quota(path) {
-            self.begin_quota(index, path);
+            self.tree.begin_quota(index, path);
         }
-        self.use_quota(cx, path, growth);
+        self.tree.use_quota(path, growth, cx.events);
         cx.changed(ZnodeEventKind::Created, path, acl);
         self.children_changed(cx, parent, &parent_path);
     }
@@ -293,7 +293,7 @@ impl Store {
         };
         let acl = restated.acl.clone();
         self.tree.restate(index, path, restated, cx.zxid, cx.now_ms);
-        self.use_quota(cx, path, growth);
+        self.tree.use_quota(path, growth, cx.events);
         if is_written {
             cx.changed(ZnodeEventKind::DataChanged, path, acl);
         }
@@ -329,7 +329,7 @@ impl Store {
             count: -1,
             bytes: -(data.len() as i64),
         };
-        self.use_quota(cx, path, growth);
+        self.tree.use_quota(path, growth, cx.events);
         cx.changed(ZnodeEventKind::Deleted, path, acl);
         self.children_changed(cx, parent, parent_path);
         if let Some(session) = session {
@@ -362,7 +362,7 @@ impl Store {
             bytes: data.len() as i64 - self.tree.node(index).data.len() as i64,
         };
         self.tree.set_data(index, path, data, cx.zxid, cx.now_ms);
-        self.use_quota(cx, path, growth);
+        self.tree.use_quota(path, growth, cx.events);
         let acl = self.tree.acl(index).clone();
         cx.changed(ZnodeEventKind::DataChanged, path, acl);
     }

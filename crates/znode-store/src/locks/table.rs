@@ -17,12 +17,12 @@ use crate::locks::queue::{Contender, Position, Queue};
 use crate::locks::state::{Closed, LockState, Terms};
 use crate::locks::view::ClosedLock;
 use crate::locks::view::LockCounts;
+use crate::model::damage::Damage;
 use crate::model::data::Data;
 use crate::model::ids::{SessionId, Zxid};
 use crate::model::path::{LockName, ZPath};
 use crate::stable_hash;
 use crate::stable_hash::Table;
-use crate::tree::Damage;
 
 /// See the module.
 #[derive(Default)]

@@ -143,7 +143,7 @@ impl View<'_> {
     /// above it counts, for the lock itself has none any more.
     pub fn lock_history(&self, lock: &LockName) -> Result<(), Refusal> {
         self.may(Right::Read, lock.znode())?;
-        let place = self.store.place_below(lock.znode());
+        let place = self.store.tree.place_below(lock.znode());
         let acl = self.store.tree.acl(place.ancestor);
         acl.require(Perms::READ, self.caller, &self.store.tree.path(place.ancestor))
     }

@@ -142,7 +142,7 @@ impl View<'_> {
             true => {}
             false => self.may(Right::Read, path)?,
         }
-        let index = self.store.require_node(path)?;
+        let index = self.store.tree.require(path)?;
         self.store.tree.acl(index).require(perms, self.caller, path)?;
         Ok(index)
     }

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::apply::Context;
 use crate::locks::view::Standing;
 use crate::model::access::principal::Principal;
+use crate::model::damage::Damage;
 use crate::model::entry::Rules;
 use crate::model::event::{ContenderEnd, Event};
 use crate::model::ids::{Password, SessionId, Zxid};
@@ -27,7 +28,6 @@ use crate::sessions::interning::Alike;
 use crate::sessions::request_cache::{Kept, Remembered};
 use crate::stable_hash::Table;
 use crate::store::Store;
-use crate::tree::Damage;
 use crate::tree::index::NodeIndex;
 use crate::{planted, stable_hash};
 

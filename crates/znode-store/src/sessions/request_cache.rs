@@ -10,18 +10,18 @@ use alloc::vec::Vec;
 use hashlink::LinkedHashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::access::table::MAX_CERTIFICATE_BYTES;
+use crate::model::access::principal::MAX_CERTIFICATE_BYTES;
 use crate::model::access::principal::Principal;
 use crate::model::command::Command;
+use crate::model::damage::Damage;
+use crate::model::damage::NEVER_COUNTED;
 use crate::model::entry::Rules;
 use crate::model::ids::{MAX_REQUEST_ID_BYTES, RequestId};
 use crate::model::lock::{LockCommand, LockWish};
 use crate::model::refusal::Refusal;
 use crate::model::reply::{Outcome, Reply};
-use crate::snapshot::NEVER_COUNTED;
 use crate::stable_hash;
 use crate::stable_hash::{FixedState, Table};
-use crate::tree::Damage;
 
 /// How many outcomes a session has remembered, beside those of calls that wait in a queue. A client repeats
 /// what it has in flight, and more than this in flight for one session is not a client but a flood. Each one

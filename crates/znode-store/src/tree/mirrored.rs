@@ -8,7 +8,7 @@ use crate::model::path::ZPath;
 use crate::model::stat::{EphemeralOwner, Kind};
 use crate::tree::facts::{AllFacts, OwnFacts};
 use crate::tree::index::NodeIndex;
-use crate::tree::node::{Node, PathHash};
+use crate::tree::node::Node;
 use crate::tree::undo::Undo;
 use crate::tree::{SPECIAL, Tree};
 
@@ -119,37 +119,5 @@ impl Tree {
             owner: node.owner,
             family: node.family_facts(),
         }
-    }
-
-    /// Replaces all of a node's facts, with all that follows from them kept true.
-    pub(crate) fn replace_facts(&mut self, index: NodeIndex, path: &ZPath, facts: AllFacts) {
-        let hash = PathHash::of(path.as_str());
-        let AllFacts {
-            own,
-            ctime_ms,
-            owner,
-            family,
-        } = facts;
-        let (before, after) = (self.slab[index].acl, self.acls.take(&own.acl));
-        self.remove_own_share(index, hash);
-        self.digest = self.digest.wrapping_sub(self.slab[index].family_digest(hash));
-        let node = &mut self.slab[index];
-        node.data = own.data;
-        node.mzxid = own.mzxid;
-        node.mtime_ms = own.mtime_ms;
-        node.version = own.version;
-        node.acl = after;
-        node.aversion = own.aversion;
-        node.ctime_ms = ctime_ms;
-        node.owner = owner;
-        // A node that never had a child has no family, and its facts say so.
-        if node.family.is_some() || family.creations > 0 {
-            let mut kept = node.take_family();
-            kept.facts = family;
-            node.family = Some(kept);
-        }
-        self.digest = self.digest.wrapping_add(self.slab[index].family_digest(hash));
-        self.add_own_share(index, hash);
-        self.acls.give_back(before);
     }
 }

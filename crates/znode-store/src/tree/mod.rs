@@ -2,6 +2,7 @@
 //! may be refused is refused in [`crate::apply::write`]. It emits no events and knows neither sessions nor locks.
 
 mod acls;
+mod capture;
 mod children;
 mod facts;
 pub(crate) mod index;
@@ -9,6 +10,7 @@ mod mirrored;
 mod node;
 mod order;
 mod places;
+pub(crate) mod placement;
 pub(crate) mod quota;
 mod rebuild;
 mod record;
@@ -24,7 +26,7 @@ pub(crate) use acls::Acls;
 pub(crate) use mirrored::Restated;
 pub(crate) use node::{Family, Node};
 use node::{FamilyFacts, PathHash};
-pub(crate) use rebuild::{Damage, Rebuild};
+pub(crate) use rebuild::Rebuild;
 pub(crate) use record::ZnodeRecord;
 pub(crate) use slab::Slab;
 use undo::Undo;
@@ -33,9 +35,10 @@ use crate::model::acl::Acl;
 use crate::model::data::Data;
 use crate::model::ids::Zxid;
 use crate::model::path::ZPath;
+use crate::model::refusal::Refusal;
 use crate::model::stat::Kind;
-use crate::snapshot::Drawing;
-use crate::tree::facts::OwnFacts;
+use crate::tree::capture::Capture;
+use crate::tree::facts::{AllFacts, OwnFacts};
 use crate::tree::index::NodeIndex;
 
 /// The parts of `/zookeeper` that are there from the beginning, with the right to them.
@@ -61,8 +64,8 @@ pub(crate) struct Tree {
     expiring: BTreeSet<(u64, NodeIndex)>,
     /// How to take back what was changed since [`Tree::begin`].
     undo: Option<Vec<Undo>>,
-    /// The snapshot that is being drawn, which must get to know a node before it changes.
-    pub(crate) drawing: Option<Drawing>,
+    /// The capture for a snapshot, which copies a node before it changes.
+    capture: Option<Capture>,
 }
 
 impl Tree {
@@ -78,7 +81,7 @@ impl Tree {
             emptied: BTreeSet::new(),
             expiring: BTreeSet::new(),
             undo: None,
-            drawing: None,
+            capture: None,
         };
         let new = |path: &ZPath, parent| {
             let (kind, data) = (Kind::Persistent, Data::empty());
@@ -115,10 +118,6 @@ impl Tree {
     /// How many nodes have null as their data.
     pub(crate) fn nulls(&self) -> u64 {
         self.nulls
-    }
-
-    pub(crate) fn slab(&self) -> &Slab {
-        &self.slab
     }
 
     /// The node at `index`, which must live.
@@ -226,8 +225,9 @@ impl Tree {
         self.acls.get(self.slab[index].acl)
     }
 
-    pub(crate) fn acls(&self) -> &Acls {
-        &self.acls
+    /// Returns the node at `path`, or refuses.
+    pub(crate) fn require(&self, path: &ZPath) -> Result<NodeIndex, Refusal> {
+        self.find(path).ok_or_else(|| Refusal::NoNode(path.clone()))
     }
 
     /// How many nodes there are below a node.
@@ -358,6 +358,38 @@ impl Tree {
         self.add_own_share(index, hash);
     }
 
+    /// Replaces all of a node's facts, with all that follows from them kept true.
+    pub(crate) fn replace_facts(&mut self, index: NodeIndex, path: &ZPath, facts: AllFacts) {
+        let hash = PathHash::of(path.as_str());
+        let AllFacts {
+            own,
+            ctime_ms,
+            owner,
+            family,
+        } = facts;
+        let (before, after) = (self.slab[index].acl, self.acls.take(&own.acl));
+        self.remove_own_share(index, hash);
+        self.digest = self.digest.wrapping_sub(self.slab[index].family_digest(hash));
+        let node = &mut self.slab[index];
+        node.data = own.data;
+        node.mzxid = own.mzxid;
+        node.mtime_ms = own.mtime_ms;
+        node.version = own.version;
+        node.acl = after;
+        node.aversion = own.aversion;
+        node.ctime_ms = ctime_ms;
+        node.owner = owner;
+        // A node that never had a child has no family, and its facts say so.
+        if node.family.is_some() || family.creations > 0 {
+            let mut kept = node.take_family();
+            kept.facts = family;
+            node.family = Some(kept);
+        }
+        self.digest = self.digest.wrapping_add(self.slab[index].family_digest(hash));
+        self.add_own_share(index, hash);
+        self.acls.give_back(before);
+    }
+
     /// Puts a node into the tree, below the parent that it names, whose facts `change`.
     fn attach(&mut self, node: Node, path: &ZPath, change: impl FnOnce(&mut FamilyFacts)) -> NodeIndex {
         let (parent, hash) = (node.parent, PathHash::of(path.as_str()));
@@ -436,10 +468,10 @@ impl Tree {
         }
     }
 
-    /// Shows a node to the snapshot that is being drawn, before it changes.
+    /// Copies a node for the capture of a snapshot, before it changes.
     fn before_change(&mut self, index: NodeIndex) {
-        if let Some(drawing) = &mut self.drawing {
-            drawing.before_change(index, &self.slab[index], &self.acls);
+        if let Some(capture) = &mut self.capture {
+            capture.before_change(index, &self.slab[index], &self.acls);
         }
     }
 }

@@ -12,12 +12,11 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use crate::apply::Context;
 use crate::model::data::Data;
 use crate::model::event::Event;
 use crate::model::path::ZPath;
 use crate::model::refusal::{QuotaKind, Refusal};
-use crate::store::Store;
+use crate::tree::Tree;
 use crate::tree::index::NodeIndex;
 
 /// Where quotas are kept.
@@ -72,7 +71,7 @@ fn stats(count: i64, bytes: i64) -> Data {
     Data::from(&*format!("count={count},bytes={bytes}"))
 }
 
-impl Store {
+impl Tree {
     /// Refuses a change at `path` that would pass a hard limit.
     pub(crate) fn check_quota(&self, path: &ZPath, growth: Growth) -> Result<(), Refusal> {
         let Some((of, quota)) = self.quota_over(path) else {
@@ -101,14 +100,14 @@ impl Store {
     }
 
     /// Notes what a change at `path` added to what its quota counts, and tells of a soft limit that is passed by it.
-    pub(crate) fn use_quota(&mut self, cx: &mut Context<'_>, path: &ZPath, growth: Growth) {
+    pub(crate) fn use_quota(&mut self, path: &ZPath, growth: Growth, events: &mut Vec<Event>) {
         let Some((of, quota)) = self.quota_over(path) else {
             return;
         };
-        let Some(node) = self.tree.child(quota, STATS) else {
+        let Some(node) = self.child(quota, STATS) else {
             return;
         };
-        let used = Numbers::parse(&self.tree.node(node).data);
+        let used = Numbers::parse(&self.node(node).data);
         let (count, bytes) = (used.count.unwrap_or(NONE), used.bytes.unwrap_or(NONE));
         let (new_count, new_bytes) = (
             count.saturating_add(growth.count),
@@ -134,7 +133,7 @@ impl Store {
             // Where there is a hard limit, that is the limit.
             let soft = soft.filter(|soft| *soft > NONE && hard.is_none_or(|hard| hard <= NONE));
             if let Some(limit) = soft.filter(|limit| before <= *limit && after > *limit) {
-                cx.events.push(Event::SoftQuotaPassed {
+                events.push(Event::SoftQuotaPassed {
                     path: of.clone(),
                     what,
                     limit: limit as u64,
@@ -142,13 +141,12 @@ impl Store {
                 });
             }
         }
-        self.tree
-            .correct_data(node, &stats_path(&of), stats(new_count, new_bytes));
+        self.correct_data(node, &stats_path(&of), stats(new_count, new_bytes));
     }
 
     fn numbers(&self, quota: NodeIndex, name: &str) -> Option<Numbers> {
-        let node = self.tree.child(quota, name)?;
-        Some(Numbers::parse(&self.tree.node(node).data))
+        let node = self.child(quota, name)?;
+        Some(Numbers::parse(&self.node(node).data))
     }
 
     /// Fills in what is used, if the node at `path` was just created to say that.
@@ -163,29 +161,29 @@ impl Store {
             return;
         };
         let (mut count, mut bytes) = (0, 0);
-        let mut todo: Vec<_> = self.tree.find(&of).into_iter().collect();
+        let mut todo: Vec<_> = self.find(&of).into_iter().collect();
         while let Some(index) = todo.pop() {
             count += 1;
-            bytes += self.tree.node(index).data.len() as i64;
-            todo.extend(self.tree.children(index));
+            bytes += self.node(index).data.len() as i64;
+            todo.extend(self.children(index));
         }
-        self.tree.correct_data(node, path, stats(count, bytes));
+        self.correct_data(node, path, stats(count, bytes));
     }
 
     /// The nearest subtree around `path` that has a quota, and the node below which that is kept.
     fn quota_over(&self, path: &ZPath) -> Option<(ZPath, NodeIndex)> {
         // Hardly anybody has quotas, and everybody changes znodes.
-        if self.tree.node(NodeIndex::QUOTA).num_children() == 0 {
+        if self.node(NodeIndex::QUOTA).num_children() == 0 {
             return None;
         }
         let (mut at, mut end) = (NodeIndex::QUOTA, 0);
         let mut nearest = None;
         for name in path.components() {
-            let Some(next) = self.tree.child(at, name) else {
+            let Some(next) = self.child(at, name) else {
                 break;
             };
             (at, end) = (next, end + 1 + name.len());
-            if self.tree.child(at, LIMITS).is_some() {
+            if self.child(at, LIMITS).is_some() {
                 nearest = Some((end, at));
             }
         }

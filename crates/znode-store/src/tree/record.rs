@@ -7,10 +7,10 @@ use ecow::EcoString;
 use serde::{Deserialize, Serialize};
 
 use crate::model::acl::Acl;
+use crate::model::damage::Damage;
 use crate::model::data::{Data, bytes_alone};
 use crate::model::ids::Zxid;
 use crate::model::stat::EphemeralOwner;
-use crate::tree::Damage;
 use crate::tree::acls::Acls;
 use crate::tree::index::NodeIndex;
 use crate::tree::node::{Family, FamilyFacts, Node};

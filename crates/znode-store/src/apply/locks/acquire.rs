@@ -241,16 +241,16 @@ impl Store {
             ..
         } = call;
         let znode = wish.lock.znode();
-        let place = self.place_below(znode);
+        let place = self.tree.place_below(znode);
         let parent = place.has_parent().then_some(place.ancestor);
-        let number = self.next_sequence(parent, znode)?;
+        let number = self.tree.next_sequence(parent, znode)?;
         let path = wish
             .lock
             .contender(&name::make(guid, wish.mode, wish.names, number))
             .map_err(|bad| Refusal::BadPath(bad.to_string()))?;
         let acl = Acl::open();
-        self.may_create_at(cx, &place, &acl)?;
-        self.may_have_children(&place)?;
+        self.tree.may_create_at(&place, &acl, cx.caller)?;
+        self.tree.may_have_children(&place, self.limits.children)?;
         self.may_own_more(session, &path)?;
         let mut record = Record::new(&wish, attempt, cx.now_ms);
         let terms = self.locks.terms(&wish.lock);
@@ -260,7 +260,7 @@ impl Store {
         }
         let record = Arc::new(record);
         let data = self.locks.write(&path, number, &record);
-        self.check_quotas_of_creation(&place, &path, &data)?;
+        self.tree.check_quotas_of_creation(&place, &path, &data)?;
         let parent = self.create_missing(cx, place, &acl);
         let index = self.add_child(cx, parent, znode, &path, Kind::Ephemeral(session), data, &acl);
         Ok(Created {

@@ -69,14 +69,14 @@ impl Store {
             return acl.require(Perms::WRITE, cx.caller, lock.znode());
         }
         let acl = Acl::open();
-        let place = self.place_below(lock.znode());
-        self.may_create_at(cx, &place, &acl)?;
-        self.may_have_children(&place)?;
+        let place = self.tree.place_below(lock.znode());
+        self.tree.may_create_at(&place, &acl, cx.caller)?;
+        self.tree.may_have_children(&place, self.limits.children)?;
         let growth = Growth {
             count: place.count_missing(),
             bytes: 0,
         };
-        self.check_quota(lock.znode(), growth)?;
+        self.tree.check_quota(lock.znode(), growth)?;
         self.create_missing(cx, place, &acl);
         Ok(())
     }

@@ -14,6 +14,7 @@ use crate::locks::contender::{Attempt, Record};
 use crate::locks::queue::{Contender, Rank};
 use crate::locks::state::Closed;
 use crate::locks::table::KeptState;
+use crate::model::damage::Damage;
 use crate::model::data::Data;
 use crate::model::event::{ContenderEnd, Event, Hold};
 use crate::model::identity::{Identities, Identity};
@@ -26,7 +27,6 @@ use crate::planted;
 use crate::planted::Bug;
 use crate::sessions::request_cache::MemoryKey;
 use crate::store::Store;
-use crate::tree::Damage;
 
 /// An ephemeral node below a lock's znode that is gone.
 pub(crate) struct EndedContender {

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::model::access::token::TokenId;
 use crate::model::identity::{Identities, Identity};
 
+/// Maximum length of the subject of a certificate in bytes.
+pub const MAX_CERTIFICATE_BYTES: usize = 1024;
+
 /// Who opened a session, or asked for something.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Principal {

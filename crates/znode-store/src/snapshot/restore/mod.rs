@@ -5,17 +5,15 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::locks::table::KeptState;
+use crate::model::damage::{Damage, NEVER_COUNTED};
 use crate::model::path::LockName;
 use crate::model::session::SessionFate;
 use crate::planted;
 use crate::planted::Bug;
 use crate::sessions::Session;
-use crate::snapshot::{FORMAT, OLDEST_FORMAT, Part, SnapshotPart};
+use crate::snapshot::part::{FORMAT, OLDEST_FORMAT, Part, SnapshotPart};
 use crate::store::Store;
-use crate::tree::{Damage, Rebuild};
-
-/// What counts commands, or what they brought about, never gets so far. A counter that did could not go on.
-pub(crate) const NEVER_COUNTED: u64 = 1 << 63;
+use crate::tree::Rebuild;
 
 /// Why a snapshot cannot be restored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

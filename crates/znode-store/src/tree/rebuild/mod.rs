@@ -5,13 +5,13 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::model::damage::{Damage, NEVER_COUNTED};
 use crate::model::data::Data;
 use crate::model::ids::Zxid;
 use crate::model::path::{MAX_PATH_BYTES, SHORT_PATH_BYTES, ZPath, check_component};
 use crate::model::stat::Kind;
 use crate::planted;
 use crate::planted::Bug;
-use crate::snapshot::NEVER_COUNTED;
 use crate::stable_hash::Table;
 use crate::tree::index::NodeIndex;
 use crate::tree::node::{Family, PathHash};
@@ -30,9 +30,6 @@ pub(crate) struct Rebuild {
 
 /// Where an ephemeral node lies, and its path unless that is long.
 pub(crate) type Ephemeral = (Option<ZPath>, NodeIndex);
-
-/// What is wrong with the records.
-pub(crate) type Damage = &'static str;
 
 impl Rebuild {
     /// Takes one record of a tree that was as it was at `zxid`; the root's comes first.
@@ -101,7 +98,7 @@ impl Rebuild {
             emptied: Default::default(),
             expiring: Default::default(),
             undo: None,
-            drawing: None,
+            capture: None,
         };
         let mut ephemerals = Vec::new();
         let mut paths = Paths::default();

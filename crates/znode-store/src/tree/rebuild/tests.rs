@@ -7,7 +7,7 @@ use crate::model::command::{Command, CreateMode, Op, Request};
 use crate::model::data::Data;
 use crate::model::path::CreatePath;
 use crate::model::path::MAX_LONG_PATHS_BYTES;
-use crate::snapshot::Restorer;
+use crate::Restorer;
 use crate::tree::rebuild::*;
 use crate::{EntryContext, Identities, Limited, Outcome, Refusal, Reply, Store};
 
@@ -29,8 +29,8 @@ fn records() -> Vec<ZnodeRecord> {
             1,
         );
     }
-    let record = |index| ZnodeRecord::of(index, tree.node(index), tree.acls());
-    (0..tree.slab().slots()).map(NodeIndex).map(record).collect()
+    let record = |index| ZnodeRecord::of(index, tree.node(index), &tree.acls);
+    (0..tree.slab.slots()).map(NodeIndex).map(record).collect()
 }
 
 fn rebuilt(records: Vec<ZnodeRecord>) -> Result<Tree, Damage> {
@@ -97,8 +97,8 @@ fn chain<'n>(names: impl Iterator<Item = &'n str>) -> Tree {
 }
 
 fn records_of(tree: &Tree) -> Vec<ZnodeRecord> {
-    let record = |index| ZnodeRecord::of(index, tree.node(index), tree.acls());
-    (0..tree.slab().slots()).map(NodeIndex).map(record).collect()
+    let record = |index| ZnodeRecord::of(index, tree.node(index), &tree.acls);
+    (0..tree.slab.slots()).map(NodeIndex).map(record).collect()
 }
 
 /// Adds a child to the last one of these, which is as the one before but has no child.

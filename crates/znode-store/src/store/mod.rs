@@ -1,5 +1,6 @@
 //! The state and how it is read. Everything here is `&self`; changes come in by [`Store::apply`] alone.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -9,15 +10,14 @@ use crate::model::data::Data;
 use crate::model::ids::{Password, SessionId, Zxid};
 use crate::model::limits::Limits;
 use crate::model::path::{MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, ZPath};
-use crate::model::refusal::Refusal;
 use crate::model::session::Silence;
 use crate::model::session::{SessionFate, SessionView};
 use crate::model::stat::Stat;
 use crate::sessions::Sessions;
 use crate::sessions::request_cache::Remembered;
+use crate::snapshot::builder::SnapshotBuilder;
 use crate::stable_hash;
 use crate::tree::Tree;
-use crate::tree::index::NodeIndex;
 
 /// How many znodes [`Store::to_sweep`] names at once: they become one command, which must stay small beside the others
 /// in its log entry. The rest is named the next time.
@@ -43,6 +43,8 @@ pub struct Store {
     pub(crate) locks: LockTable,
     /// Who may do what. Shared with a snapshot that is being drawn.
     pub(crate) access: Arc<Access>,
+    /// The snapshot that is being taken, if any. It is no part of the state.
+    pub(crate) snapshot: Option<Box<SnapshotBuilder>>,
 }
 
 impl Default for Store {
@@ -63,6 +65,7 @@ impl Store {
             remembered: Arc::new(Remembered::sessionless()),
             locks: LockTable::default(),
             access: Arc::default(),
+            snapshot: None,
         }
     }
 
@@ -225,10 +228,5 @@ impl Store {
     /// The limits that hold.
     pub fn limits(&self) -> Limits {
         self.limits
-    }
-
-    /// The znode at `path`, which may not exist.
-    pub(crate) fn require_node(&self, path: &ZPath) -> Result<NodeIndex, Refusal> {
-        self.tree.find(path).ok_or_else(|| Refusal::NoNode(path.clone()))
     }
 }
