@@ -145,13 +145,7 @@ mod snapshot;
 
 pub use access::table::{MAX_CERTIFICATES, MAX_ROLES, MAX_TOKENS};
 pub use access::visibility::Sight;
-pub use apply::locks::acquire::{
-    MAX_ADDRESS_BYTES, MAX_CONTENDERS, MAX_HOLDS, MAX_NAMED_HOLDERS, MAX_NOTE_BYTES, MAX_OWNER_BYTES,
-    MAX_REASON_BYTES,
-};
-pub use apply::locks::many::MAX_LOCKS_AT_ONCE;
-pub use apply::mirror::Shown;
-pub use apply::{EntryWork, MAX_REMOVED_AT_ONCE};
+pub use apply::context::{EntryWork, MAX_REMOVED_AT_ONCE};
 pub use fault_injection::planted;
 pub use locks::contender::MAX_RELEASED;
 pub use locks::deadlock::{MAX_DEADLOCK_STEPS, MAX_GRAPH_WAITS, MAX_NAMED_BLOCKERS, MAX_NAMED_PARTIES};
@@ -181,6 +175,7 @@ pub use model::reply::*;
 pub use model::session::*;
 pub use model::stat::*;
 pub use read::growth::MAX_REPLACED_BYTES;
+pub use read::mirror_page::Shown;
 pub use read::pages::{EphemeralPage, GraphCursor, LockPage, MAX_LOOKED_AT, SessionPage};
 pub use read::{Page, View};
 pub use restore_as_new_cluster::{LAST_MOVED_POSITION, TooFar};

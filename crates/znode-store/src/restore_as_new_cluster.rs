@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use crate::apply::EntryWork;
+use crate::apply::context::EntryWork;
 use crate::model::command::{Command, Request};
 use crate::model::entry::{EntryContext, Rules};
 use crate::model::ids::Zxid;

@@ -10,6 +10,7 @@ use crate::access::table::{Access, MAX_CERTIFICATES, MAX_ROLES, MAX_TOKENS};
 use crate::model::access::role::{PathGrant, RoleName};
 use crate::model::access::token::Token;
 use crate::model::damage::Damage;
+use crate::stable_hash;
 
 /// A piece of the tables.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -73,5 +74,38 @@ impl Access {
             AccessRecord::WaitsEndWithRights => self.waits_end_with_rights = true,
         }
         Ok(())
+    }
+
+    /// All of it, as it goes into a snapshot and the digest: roles before those who have them.
+    pub(crate) fn records(&self) -> impl Iterator<Item = AccessRecord> + '_ {
+        let secured = self.secured.then_some(AccessRecord::Secured);
+        let roles = self.roles.iter().map(|(role, grants)| AccessRecord::Role {
+            role: role.clone(),
+            grants: grants.clone(),
+        });
+        let tokens = self.tokens.values().cloned().map(AccessRecord::Token);
+        let certificates = self
+            .certificates
+            .iter()
+            .map(|(certificate, role)| AccessRecord::Certificate {
+                certificate: certificate.clone(),
+                role: role.clone(),
+            });
+        let rule = self
+            .waits_end_with_rights
+            .then_some(AccessRecord::WaitsEndWithRights);
+        secured
+            .into_iter()
+            .chain(roles)
+            .chain(tokens)
+            .chain(certificates)
+            .chain(rule)
+    }
+
+    /// The tables' share of the digest.
+    pub(crate) fn digest(&self) -> u64 {
+        self.records().fold(0, |sum, record| {
+            stable_hash::of_words([sum, stable_hash::of(&record)])
+        })
     }
 }

@@ -1,40 +1,18 @@
 //! Carries out the changes of who may do what. Whether they may be asked for was decided before.
 
 use alloc::format;
-use alloc::sync::Arc;
 
-use crate::access::table::Access;
-use crate::access::table::{MAX_CERTIFICATES, MAX_ROLES, MAX_TOKENS};
-use crate::apply::Context;
-use crate::model::access::command::{AccessChange, AccessCommand, NewToken};
-use crate::model::access::principal::MAX_CERTIFICATE_BYTES;
-use crate::model::access::principal::Principal;
+use crate::access::table::{Access, MAX_CERTIFICATES, MAX_ROLES, MAX_TOKENS};
+use crate::model::access::command::{AccessCommand, NewToken};
+use crate::model::access::principal::{MAX_CERTIFICATE_BYTES, Principal};
 use crate::model::access::role::{MAX_GRANTS_PER_ROLE, MAX_ROLE_BYTES, PathGrant, RoleName};
 use crate::model::access::token::{MAX_DESCRIPTION_BYTES, Token};
-use crate::model::event::Event;
 use crate::model::refusal::{AccessRefusal, Limited, Refusal};
 use crate::model::reply::{Outcome, Reply};
-use crate::store::Store;
-
-impl Store {
-    /// Changes who may do what, or refuses and changes nothing but that tokens whose time is over are gone.
-    pub(crate) fn access_command(&mut self, cx: &mut Context<'_>, command: AccessCommand) -> Outcome {
-        let access = Arc::make_mut(&mut self.access);
-        access.sweep(cx.now_ms);
-        let by = Principal::of(cx.caller);
-        let reply = access.carry_out(&command, &by, cx.now_ms)?;
-        // It sets a rule of the state and changes nobody's rights, so there is no event.
-        if command == AccessCommand::EndWaitsWithRights {
-            return Ok(reply);
-        }
-        let change = AccessChange { by, command };
-        cx.events.push(Event::AccessChanged(change.into()));
-        Ok(reply)
-    }
-}
 
 impl Access {
-    fn carry_out(&mut self, command: &AccessCommand, by: &Principal, now_ms: u64) -> Outcome {
+    /// Executes a command of the access policies.
+    pub(crate) fn execute(&mut self, command: &AccessCommand, by: &Principal, now_ms: u64) -> Outcome {
         match command {
             // An operator secures the cluster. In an open state nobody else is who it says.
             AccessCommand::Secure { .. } if self.secured => Err(AccessRefusal::AlreadySecured.into()),
@@ -164,7 +142,7 @@ impl Access {
     }
 
     /// Forgets tokens whose time is over. Until then they are refused like those that were never made.
-    fn sweep(&mut self, now_ms: u64) {
+    pub(crate) fn sweep(&mut self, now_ms: u64) {
         self.tokens.retain(|_, token| !token.is_expired(now_ms));
     }
 
@@ -248,14 +226,14 @@ mod tests {
             anonymous: None,
         };
         assert_eq!(
-            access.carry_out(&secure, &Principal::Operator, 0),
+            access.execute(&secure, &Principal::Operator, 0),
             Ok(Reply::Secured)
         );
         access
     }
 
     fn ask(access: &mut Access, command: AccessCommand) -> Outcome {
-        access.carry_out(&command, &Principal::Operator, 0)
+        access.execute(&command, &Principal::Operator, 0)
     }
 
     fn full(what: Limited, limit: usize) -> Outcome {

@@ -20,5 +20,6 @@
 pub(crate) mod access_snapshot;
 mod manage;
 pub(crate) mod needs;
+pub(crate) mod session_use;
 pub(crate) mod table;
 pub(crate) mod visibility;

@@ -4,7 +4,6 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::access::access_snapshot::AccessRecord;
 use crate::model::access::principal::Principal;
 use crate::model::access::right::{Right, Rights};
 use crate::model::access::role::{PathGrant, RoleName, is_within};
@@ -12,7 +11,6 @@ use crate::model::access::token::{Token, TokenId};
 use crate::model::identity::{Identities, Identity};
 use crate::model::path::ZPath;
 use crate::model::refusal::{Refusal, Unproven};
-use crate::stable_hash;
 
 /// The most tokens, expired ones included until they are swept. At some 400 bytes each they are in memory, and looked at for each digest.
 pub const MAX_TOKENS: usize = 10_000;
@@ -94,39 +92,6 @@ impl Access {
         if let Some(grants) = self.roles.get(role) {
             passport.grants.push(grants);
         }
-    }
-
-    /// All of it, as it goes into a snapshot and the digest: roles before those who have them.
-    pub(crate) fn records(&self) -> impl Iterator<Item = AccessRecord> + '_ {
-        let secured = self.secured.then_some(AccessRecord::Secured);
-        let roles = self.roles.iter().map(|(role, grants)| AccessRecord::Role {
-            role: role.clone(),
-            grants: grants.clone(),
-        });
-        let tokens = self.tokens.values().cloned().map(AccessRecord::Token);
-        let certificates = self
-            .certificates
-            .iter()
-            .map(|(certificate, role)| AccessRecord::Certificate {
-                certificate: certificate.clone(),
-                role: role.clone(),
-            });
-        let rule = self
-            .waits_end_with_rights
-            .then_some(AccessRecord::WaitsEndWithRights);
-        secured
-            .into_iter()
-            .chain(roles)
-            .chain(tokens)
-            .chain(certificates)
-            .chain(rule)
-    }
-
-    /// The tables' share of the digest.
-    pub(crate) fn digest(&self) -> u64 {
-        self.records().fold(0, |sum, record| {
-            stable_hash::of_words([sum, stable_hash::of(&record)])
-        })
     }
 }
 

@@ -5,7 +5,6 @@ use crate::model::access::right::Right;
 use crate::model::acl::{Acl, Perms};
 use crate::model::identity::Identities;
 use crate::model::path::ZPath;
-use crate::store::Store;
 
 /// What the policies allow as of one position. Cheap to copy.
 #[derive(Clone, Copy)]
@@ -14,11 +13,12 @@ pub struct Sight<'s> {
     access: Option<(&'s Access, u64)>,
 }
 
-impl Store {
-    /// What the policies allow now.
-    pub fn sight(&self) -> Sight<'_> {
-        let access = self.access.is_secured().then_some((&*self.access, self.time_ms));
-        Sight { access }
+impl<'s> Sight<'s> {
+    /// Returns what the policies allow at a time.
+    pub(crate) fn of(access: &'s Access, now_ms: u64) -> Self {
+        Self {
+            access: access.is_secured().then_some((access, now_ms)),
+        }
     }
 }
 

@@ -4,12 +4,15 @@
 use alloc::vec::Vec;
 
 use crate::access::needs::{Creation, Need, rights_needed, rights_needed_in_turn};
+use crate::access::session_use::may_claim;
 use crate::access::table::Passport;
-use crate::apply::Context;
+use crate::apply::context::Context;
 use crate::apply::tree_queries::{Contended, is_of_locks, is_reserved};
+use crate::model::access::principal::Principal;
 use crate::model::access::right::{Right, Rights};
 use crate::model::command::{Command, CreateMode, Step};
 use crate::model::entry::Rules;
+use crate::model::identity::Identities;
 use crate::model::ids::SessionId;
 use crate::model::path::{LockName, ZPath};
 use crate::model::refusal::{Party, Refusal};
@@ -30,15 +33,15 @@ impl Store {
         let passport = self.access.passport(cx.caller, cx.now_ms)?;
         // In turn speaks nobody but the connection that has the session.
         let is_its_connection = matches!(command, Command::InTurn { .. });
-        let may_claim = is_its_connection || cx.rules == Rules::Former;
+        let is_claimable = is_its_connection || cx.rules == Rules::Former;
         if let Some(session) = session {
             self.sessions.require(session)?;
             let is_asked_below =
                 matches!(command, Command::Reconnect { session: own, .. } if *own == session);
             if !is_asked_below {
-                match may_claim {
-                    true => self.may_go_on(&passport, session, cx.caller)?,
-                    false => self.may_use(&passport, session, cx.caller)?,
+                match is_claimable {
+                    true => passport.may_go_on(self.sessions.owned(session), cx.caller)?,
+                    false => passport.may_use(self.sessions.owned(session), cx.caller)?,
                 }
                 // It is a sign of life, whatever becomes of it.
                 self.sessions.hear(session, cx.zxid)?;
@@ -47,8 +50,12 @@ impl Store {
         if !matches!(command, Command::InTurn { .. }) {
             self.authorise(cx, session, command)?;
         }
-        if let Some(session) = session.filter(|_| may_claim) {
-            self.claim(session, cx.caller);
+        if let Some(session) = session.filter(|_| is_claimable) {
+            let owned = self.sessions.owned(session);
+            if owned.owner.is_some_and(|owner| may_claim(owner, cx.caller)) {
+                self.sessions.change_owner(session, Principal::of(cx.caller));
+                self.record_certificate(session, cx.caller);
+            }
         }
         Ok(())
     }
@@ -131,6 +138,13 @@ impl Store {
             outcome => outcome,
         }
     }
+
+    /// Records the certificate that the owner of a session showed beside its token, if grants depend on rights.
+    pub(crate) fn record_certificate(&mut self, session: SessionId, caller: &Identities) {
+        if self.access.waits_end_with_rights() {
+            self.sessions.record_certificate(session, caller);
+        }
+    }
 }
 
 /// Who asks, on behalf of which session.
@@ -157,10 +171,10 @@ impl Asked<'_> {
             Need::Of(right, path) => passport.require(right, path),
             Need::AnyOf(rights, path) => self.require_any(rights, path),
             Need::Session(of) => match cx.rules {
-                Rules::Former => store.may_go_on(passport, of, cx.caller),
-                Rules::Current => store.may_use(passport, of, cx.caller),
+                Rules::Former => passport.may_go_on(store.sessions.owned(of), cx.caller),
+                Rules::Current => passport.may_use(store.sessions.owned(of), cx.caller),
             },
-            Need::Reconnect(of) => store.may_reconnect(passport, of, cx.caller),
+            Need::Reconnect(of) => passport.may_reconnect(store.sessions.owned(of), cx.caller),
             Need::Create(creation) => self.create(&creation),
             Need::Change(path) => match store.contended(path, *session) {
                 Some(Contended { is_own: true, .. }) => self.require_any(LOCK_OR_WRITE, path),

@@ -2,20 +2,18 @@
 
 use alloc::string::{String, ToString};
 
-use crate::apply::Context;
+use crate::apply::context::Context;
 use crate::locks::name;
 use crate::model::acl::Acl;
 use crate::model::command::CreateMode;
 use crate::model::data::Data;
 use crate::model::digits::{SEQUENCE_DIGITS, push_sequence};
 use crate::model::ids::SessionId;
-use crate::model::path::{CreatePath, MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, ZPath};
-use crate::model::refusal::{Limited, Refusal};
+use crate::model::path::{CreatePath, ZPath};
+use crate::model::refusal::Refusal;
 use crate::model::reply::{Outcome, Reply};
 use crate::model::stat::{Kind, MAX_TTL_MS};
 use crate::store::Store;
-use crate::tree::index::NodeIndex;
-use crate::tree::placement::Placement;
 
 impl Store {
     /// Creates a znode, or refuses and changes nothing.
@@ -30,7 +28,7 @@ impl Store {
         mode: CreateMode,
         parents: bool,
     ) -> Outcome {
-        self.check_size(&data)?;
+        self.limits.check_size(&data)?;
         let kind = match (mode, session) {
             (CreateMode::Persistent | CreateMode::PersistentSequential, _) => Kind::Persistent,
             (CreateMode::Container, _) => Kind::Container,
@@ -75,43 +73,14 @@ impl Store {
         self.tree.may_have_children(&place, self.limits.children)?;
         cx.add_long_paths(place.long_bytes(), parent_path)?;
         if let Kind::Ephemeral(session) = kind {
-            self.may_own_more(session, &path)?;
+            self.sessions
+                .may_own_more(session, &path, self.limits.ephemerals)?;
         }
         self.tree.check_quotas_of_creation(&place, &path, &data)?;
         let parent = self.create_missing(cx, place, &acl);
         let index = self.add_child(cx, parent, parent_path, &path, kind, data, &acl);
         let stat = self.tree.node(index).stat();
         Ok(Reply::Created { path, stat })
-    }
-
-    /// Refuses another ephemeral node to a session that has as many as it may. All of them are removed in one command
-    /// when the session ends, so it may have fewer of them before it has one at a long path: as many as could have
-    /// paths of that length within [`MAX_LONG_PATHS_BYTES`].
-    pub(crate) fn may_own_more(&self, session: SessionId, path: &ZPath) -> Result<(), Refusal> {
-        let owner = self.sessions.get(session).expect("its request was let in");
-        let limit = match path.as_str().len() {
-            ..=SHORT_PATH_BYTES => self.limits.ephemerals,
-            bytes => self.limits.ephemerals.min((MAX_LONG_PATHS_BYTES / bytes) as u32),
-        };
-        if owner.ephemerals.len() >= limit as usize {
-            return Err(Refusal::LimitReached {
-                what: Limited::Ephemerals(session),
-                limit,
-            });
-        }
-        Ok(())
-    }
-
-    /// Creates what is missing, as containers with the list `acl`, and returns the last of them.
-    pub(crate) fn create_missing(
-        &mut self,
-        cx: &mut Context<'_>,
-        place: Placement<'_>,
-        acl: &Acl,
-    ) -> NodeIndex {
-        place.missing().fold(place.ancestor, |parent, path| {
-            self.add_node(cx, parent, &path, Kind::Container, Data::empty(), acl)
-        })
     }
 }
 

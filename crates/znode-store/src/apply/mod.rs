@@ -1,73 +1,32 @@
 //! The one decision over commands: what is refused, what is answered from memory, what is done by whom.
 
+mod access;
 mod authorize;
+pub(crate) mod context;
 pub(crate) mod create;
 pub(crate) mod locks;
 pub(crate) mod mirror;
-mod session_use;
+mod session_end;
 mod tree_queries;
 pub(crate) mod write;
+pub(crate) mod znodes;
 
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::apply::write::ContenderChange;
+use crate::apply::context::{Context, EntryWork};
 use crate::model::access::principal::Principal;
 use crate::model::command::{Command, Op, Request, Step};
 use crate::model::entry::{EntryContext, Rules};
 use crate::model::event::Event;
-use crate::model::identity::Identities;
-use crate::model::ids::{RequestId, SessionId, Zxid};
+use crate::model::ids::{RequestId, SessionId};
 use crate::model::lock::LockCommand;
 use crate::model::refusal::{Limited, Refusal};
 use crate::model::reply::{Applied, Outcome, Reply};
 use crate::model::session::{SessionFate, Silence};
 use crate::planted;
 use crate::planted::Bug;
-use crate::sessions::request_cache::{MemoryKey, Record, Remembered};
 use crate::sessions::{Session, request_cache};
 use crate::store::Store;
-
-/// How many ephemeral znodes of ended sessions the commands of one log entry remove. While they are removed a node does nothing else: that
-/// many take about 5 ms.
-pub const MAX_REMOVED_AT_ONCE: usize = 500;
-
-/// What is left of the work that the commands of one log entry may cause beside what each of them names.
-#[derive(Debug)]
-pub struct EntryWork {
-    removals: usize,
-}
-
-impl Default for EntryWork {
-    /// Of an entry whose first command comes next.
-    fn default() -> Self {
-        Self {
-            removals: MAX_REMOVED_AT_ONCE,
-        }
-    }
-}
-
-/// What is the same throughout one command.
-pub(crate) struct Context<'e> {
-    /// The command's position.
-    pub(crate) zxid: Zxid,
-    /// The command's time.
-    pub(crate) now_ms: u64,
-    /// The term of its entry.
-    pub(crate) term: u64,
-    /// Which meaning it has.
-    pub(crate) rules: Rules,
-    /// How many ephemeral znodes of ended sessions its entry may still remove.
-    pub(crate) removals_left: &'e mut usize,
-    /// What its caller has proven to be.
-    pub(crate) caller: &'e Identities,
-    /// What happened so far, the last command's events included if the caller left them there.
-    pub(crate) events: &'e mut Vec<Event>,
-    /// The bytes of the long paths that the command creates or removes beside those that it names.
-    pub(crate) long_paths_bytes: usize,
-    /// In a transaction: changes that the lock table learns of when nothing can fail any more.
-    pub(crate) held_back: Option<Vec<ContenderChange>>,
-}
 
 impl Store {
     /// Applies the one command of an entry by the current rules: [`Store::apply_by`].
@@ -166,42 +125,11 @@ impl Store {
         }
         let outcome = self.carry_out(cx, session, Some(&request_id), command);
         if request_cache::is_memorable(&outcome)
-            && let Some(memory) = self.memory_of(session)
+            && let Some(memory) = self.sessions.requests_mut(session)
         {
             memory.insert(key, fingerprint, outcome.clone(), cx.rules);
         }
         outcome
-    }
-
-    /// What is remembered under a request id.
-    pub(crate) fn remembered_of(
-        &self,
-        session: Option<SessionId>,
-        caller: &Identities,
-        id: &RequestId,
-    ) -> Option<&Record> {
-        let key = self.memory_key(session, caller, id);
-        match session {
-            Some(session) => self.sessions.get(session)?.remembered.get(&key),
-            None => self.remembered.get(&key),
-        }
-    }
-
-    /// Under what an outcome is remembered. What came without a session is remembered for all together, and then another
-    /// principal's request is another one, whatever it calls itself.
-    fn memory_key(&self, session: Option<SessionId>, caller: &Identities, id: &RequestId) -> MemoryKey {
-        match session {
-            None if self.access.is_secured() => MemoryKey::of_principal(&Principal::of(caller), id),
-            _ => id.into(),
-        }
-    }
-
-    /// The memory that a request's outcome belongs to; `None` if its session has just ended.
-    pub(crate) fn memory_of(&mut self, session: Option<SessionId>) -> Option<&mut Remembered> {
-        match session {
-            Some(session) => Some(Arc::make_mut(&mut self.sessions.get_mut(session)?.remembered)),
-            None => Some(Arc::make_mut(&mut self.remembered)),
-        }
     }
 
     fn carry_out(
@@ -244,7 +172,7 @@ impl Store {
                         remembered,
                     ),
                 );
-                self.note_certificate(session, cx.caller);
+                self.record_certificate(session, cx.caller);
                 cx.events.push(Event::SessionOpened(session));
                 Ok(Reply::SessionOpened { session, timeout_ms })
             }

@@ -342,6 +342,15 @@ impl Record {
     }
 }
 
+impl Record {
+    /// What the outcomes of its calls are remembered under.
+    pub(crate) fn request_ids(&self) -> impl Iterator<Item = &RequestId> {
+        self.attempts
+            .iter()
+            .filter_map(|Attempt { request_id, .. }| request_id.as_ref())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use crate::locks::json;

@@ -19,23 +19,22 @@ use crate::locks::view::{PartyView, WaitView};
 use crate::model::lock::Claim;
 use crate::model::path::LockName;
 use crate::model::refusal::{Party, Refusal};
-use crate::store::Store;
 
 /// How many contenders one search looks at. It is made while everybody waits for the entry, and this many take about a
 /// tenth of a millisecond. Beyond it the call just waits.
 pub const MAX_DEADLOCK_STEPS: usize = 1_000;
 
-/// How many contenders [`Store::wait_graph`] looks at for each wait: nothing is applied meanwhile, and most of those who
+/// How many contenders [`Store::wait_graph`](crate::Store::wait_graph) looks at for each wait: nothing is applied meanwhile, and most of those who
 /// share a lock stand behind thousands for whom they do not wait.
 const MAX_GRAPH_STEPS: usize = 64;
 
 /// How many parties a refusal names. A longer cycle is refused all the same.
 pub const MAX_NAMED_PARTIES: usize = 16;
 
-/// How many waits [`Store::wait_graph`] tells at once.
+/// How many waits [`Store::wait_graph`](crate::Store::wait_graph) tells at once.
 pub const MAX_GRAPH_WAITS: usize = 10_000;
 
-/// How many of those somebody waits for [`Store::wait_graph`] names.
+/// How many of those somebody waits for [`Store::wait_graph`](crate::Store::wait_graph) names.
 pub const MAX_NAMED_BLOCKERS: usize = 16;
 
 /// What somebody would wait for.
@@ -53,69 +52,6 @@ struct Step {
     by: Option<usize>,
     /// The lock in which it is waited for.
     has: LockName,
-}
-
-impl Store {
-    /// Refuses what would close a cycle of waits. Costs nothing if the scope has no other place anywhere.
-    pub(crate) fn refuse_deadlock(&self, scope: Scope, ask: &Ask<'_>) -> Result<(), Refusal> {
-        if !self.locks.knows(&scope) {
-            return Ok(());
-        }
-        match self.locks.cycle(&scope, ask) {
-            Some(cycle) => Err(Refusal::WouldDeadlock {
-                lock: cycle[0].awaits.clone(),
-                cycle,
-            }),
-            None => Ok(()),
-        }
-    }
-
-    /// Who waits for whom, over the locks whose names begin with `prefix`: at most [`MAX_GRAPH_WAITS`] of all waits, and
-    /// whether these are all.
-    pub fn wait_graph(&self, prefix: &str) -> (Vec<WaitView>, bool) {
-        let mut waits = Vec::new();
-        for (lock, queue) in self.locks.page(prefix, None) {
-            let room = MAX_GRAPH_WAITS - waits.len();
-            if self.waits_of(lock, queue, 0, room, &mut waits).is_some() {
-                return (waits, false);
-            }
-        }
-        (waits, true)
-    }
-
-    /// Tells of up to `most` of those who wait for a lock, after the first `passed` of them. Returns how many were told if there are others.
-    pub(crate) fn waits_of(
-        &self,
-        lock: &LockName,
-        queue: &Queue,
-        passed: usize,
-        most: usize,
-        waits: &mut Vec<WaitView>,
-    ) -> Option<usize> {
-        let terms = self.locks.terms(lock);
-        let upgrading = queue.upgrading().into_iter();
-        for (told, waiter) in queue.waiters().chain(upgrading).skip(passed).enumerate() {
-            if told == most {
-                return Some(told);
-            }
-            let mut looks = awaited_by(queue, waiter, terms);
-            let near = looks.by_ref().take(MAX_GRAPH_STEPS).flatten();
-            let mut named: Vec<_> = near.take(MAX_NAMED_BLOCKERS + 1).collect();
-            let more = named.len() > MAX_NAMED_BLOCKERS || looks.next().is_some();
-            named.truncate(MAX_NAMED_BLOCKERS);
-            let place = |contender: &Contender| queue.place(contender.position());
-            waits.push(WaitView {
-                lock: lock.clone(),
-                waiter: party(waiter, !waiter.upgrading),
-                more,
-                waits_for: named
-                    .into_iter()
-                    .map(|other| party(other, place(other) >= Some(queue.holding())))
-                    .collect(),
-            });
-        }
-        None
-    }
 }
 
 fn party(contender: &Contender, waits: bool) -> PartyView {
@@ -194,6 +130,54 @@ impl LockTable {
                 }
             }
             at += 1;
+        }
+        None
+    }
+
+    /// Refuses what would close a cycle of waits. Costs nothing if the scope has no other place anywhere.
+    pub(crate) fn refuse_deadlock(&self, scope: Scope, ask: &Ask<'_>) -> Result<(), Refusal> {
+        if !self.knows(&scope) {
+            return Ok(());
+        }
+        match self.cycle(&scope, ask) {
+            Some(cycle) => Err(Refusal::WouldDeadlock {
+                lock: cycle[0].awaits.clone(),
+                cycle,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Tells of up to `most` of those who wait for a lock, after the first `passed` of them. Returns how many were told if there are others.
+    pub(crate) fn wait_views(
+        &self,
+        lock: &LockName,
+        queue: &Queue,
+        passed: usize,
+        most: usize,
+        waits: &mut Vec<WaitView>,
+    ) -> Option<usize> {
+        let terms = self.terms(lock);
+        let upgrading = queue.upgrading().into_iter();
+        for (told, waiter) in queue.waiters().chain(upgrading).skip(passed).enumerate() {
+            if told == most {
+                return Some(told);
+            }
+            let mut looks = awaited_by(queue, waiter, terms);
+            let near = looks.by_ref().take(MAX_GRAPH_STEPS).flatten();
+            let mut named: Vec<_> = near.take(MAX_NAMED_BLOCKERS + 1).collect();
+            let more = named.len() > MAX_NAMED_BLOCKERS || looks.next().is_some();
+            named.truncate(MAX_NAMED_BLOCKERS);
+            let place = |contender: &Contender| queue.place(contender.position());
+            waits.push(WaitView {
+                lock: lock.clone(),
+                waiter: party(waiter, !waiter.upgrading),
+                more,
+                waits_for: named
+                    .into_iter()
+                    .map(|other| party(other, place(other) >= Some(queue.holding())))
+                    .collect(),
+            });
         }
         None
     }

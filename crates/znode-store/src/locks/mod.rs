@@ -28,9 +28,13 @@
 
 pub(crate) mod contender;
 pub(crate) mod deadlock;
+pub(crate) mod hold;
 pub(crate) mod json;
+
 pub(crate) mod memo;
 pub(crate) mod name;
+pub(crate) mod plan;
+
 pub(crate) mod queue;
 pub(crate) mod rule;
 pub(crate) mod state;

@@ -15,10 +15,10 @@ use crate::locks::json;
 use crate::locks::memo::Memo;
 use crate::locks::queue::{Contender, Position, Queue};
 use crate::locks::state::{Closed, LockState, Terms};
-use crate::locks::view::ClosedLock;
-use crate::locks::view::LockCounts;
+use crate::locks::view::{ClosedLock, LockCounts, LockSummary};
 use crate::model::damage::Damage;
 use crate::model::data::Data;
+use crate::model::event::Event;
 use crate::model::ids::{SessionId, Zxid};
 use crate::model::path::{LockName, ZPath};
 use crate::stable_hash;
@@ -466,4 +466,51 @@ impl LockTable {
             .map(|(ByName(lock), queue)| (lock, queue))
             .take_while(move |(lock, _)| lock.as_str().starts_with(prefix))
     }
+
+    /// Whether the znode is a lock's that is not to be forgotten: an operator has set something, or it is closed.
+    pub(crate) fn is_configured(&self, path: &ZPath) -> bool {
+        self.states_len() > 0 && LockName::of_parent(path).is_some_and(|lock| self.state(&lock).is_some())
+    }
+
+    /// Whoever came after the last grant out of order has a larger token anyway.
+    pub(crate) fn lower_floor(&mut self, lock: &LockName) {
+        let floor = self.state(lock).map_or(Zxid(0), |state| state.floor);
+        if floor == Zxid(0) {
+            return;
+        }
+        let waiter = self.queue(lock).and_then(|queue| queue.waiters().next());
+        if waiter.is_none_or(|waiter| waiter.czxid > floor) {
+            self.change_state(lock, |state| state.floor = Zxid(0));
+        }
+    }
+
+    /// Nobody is let in until the leader has counted the time.
+    pub(crate) fn close(&mut self, lock: &LockName, delay_ms: u32, at: Zxid, at_ms: u64) -> Event {
+        let closed = self.state(lock).and_then(|state| state.closed);
+        let delay_ms = closed.map_or(0, |closed| closed.delay_ms).max(delay_ms);
+        self.change_state(lock, |state| {
+            state.closed = Some(Closed {
+                at,
+                at_ms,
+                delay_ms,
+                passed_ms: 0,
+            });
+        });
+        let lock = lock.clone();
+        Event::LockClosed { lock, delay_ms }
+    }
+
+    pub(crate) fn summary_of(&self, lock: &LockName, queue: &Queue) -> LockSummary {
+        LockSummary {
+            lock: lock.clone(),
+            mode: queue.mode(self.terms(lock)),
+            holders: count_u32(queue.holding()),
+            waiters: count_u32(queue.len() - queue.holding()),
+        }
+    }
+}
+
+/// No lock has four billion contenders: each is a znode, and those are fewer.
+fn count_u32(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }

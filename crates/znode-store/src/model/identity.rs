@@ -1,5 +1,7 @@
 //! Identities that a caller has proven: address, password, certificate, token.
 
+use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -69,5 +71,31 @@ impl Identities {
             // Lists know neither tokens nor their roles: those are for whoever makes policies.
             Identity::Ip(_) | Identity::Super | Identity::Token(_) | Identity::Internal => None,
         })
+    }
+
+    /// Returns all that the caller has proven, for people to read; `None` if that is nothing.
+    pub(crate) fn shown(&self) -> Option<Arc<str>> {
+        let mut shown = String::new();
+        for identity in self.iter() {
+            if !shown.is_empty() {
+                shown.push_str(", ");
+            }
+            match identity {
+                Identity::Ip(address) => shown.push_str(&format!("ip:{address}")),
+                // Without the hash of the password.
+                Identity::Digest(id) => {
+                    shown.push_str("digest:");
+                    shown.push_str(id.split(':').next().unwrap_or_default());
+                }
+                Identity::X509(subject) => {
+                    shown.push_str("x509:");
+                    shown.push_str(subject);
+                }
+                Identity::Super => shown.push_str("super"),
+                Identity::Token(id) => shown.push_str(&format!("token:{id}")),
+                Identity::Internal => shown.push_str("the cluster"),
+            }
+        }
+        (!shown.is_empty()).then(|| shown.into())
     }
 }

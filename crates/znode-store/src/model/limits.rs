@@ -3,7 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::data::MAX_DATA_BYTES;
+use crate::model::data::{Data, MAX_DATA_BYTES};
+use crate::model::refusal::Refusal;
 
 /// Limits that users may want to differ. What is beyond a limit when it is set stays; only more is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -29,5 +30,18 @@ impl Default for Limits {
             // With what is remembered of their requests, up to 40 kilobytes each.
             sessions: 100_000,
         }
+    }
+}
+
+impl Limits {
+    /// Refuses data that is larger than allowed.
+    pub(crate) fn check_size(&self, data: &Data) -> Result<(), Refusal> {
+        if data.len() > self.data_bytes as usize {
+            return Err(Refusal::DataTooLarge {
+                bytes: data.len() as u64,
+                limit: self.data_bytes.into(),
+            });
+        }
+        Ok(())
     }
 }

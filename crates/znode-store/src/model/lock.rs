@@ -295,3 +295,30 @@ impl LockWish {
         self.reentrant && !matches!(self.mode, LockMode::Semaphore { .. })
     }
 }
+
+/// How many contenders of its own making one lock may have: ten thousand that wait, and as many that hold. Each is a
+/// znode in memory, and every look at the queue shows them all.
+pub const MAX_CONTENDERS: usize = 20_000;
+
+/// How often one owner may enter a lock. Each entry is some twenty bytes in the contender's data, which is written
+/// anew each time.
+pub const MAX_HOLDS: usize = 1_000;
+
+/// The longest owner in bytes: it is a scope (a thread, a task), not a text.
+pub const MAX_OWNER_BYTES: usize = 256;
+
+/// The longest note in bytes: a line or two for people.
+pub const MAX_NOTE_BYTES: usize = 1024;
+
+/// The longest address in bytes: a host's name and a port.
+pub const MAX_ADDRESS_BYTES: usize = 300;
+
+/// The longest reason of a break or a request to give up, and the longest answer to that: a line or two for people.
+pub const MAX_REASON_BYTES: usize = 1024;
+
+/// How many holders a refusal names. A shared lock may have thousands, and each refused try would carry them all
+/// into the memory of requests.
+pub const MAX_NAMED_HOLDERS: usize = 16;
+
+/// How many locks one call may name: all of them change in one go, which everybody waits for.
+pub const MAX_LOCKS_AT_ONCE: usize = 64;

@@ -58,3 +58,10 @@ pub enum SessionFate {
     /// It ended long ago, or never was.
     Unknown,
 }
+
+/// A session and its owner; `None` if the session does not live. Requests for such a session are refused where it is used.
+#[derive(Clone, Copy)]
+pub(crate) struct OwnedSession<'s> {
+    pub(crate) session: SessionId,
+    pub(crate) owner: Option<&'s Principal>,
+}

@@ -5,9 +5,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::access::table::Passport;
+use crate::access::visibility::Sight;
 use crate::locks::deadlock::MAX_GRAPH_WAITS;
-use crate::locks::view::LockView;
-use crate::locks::view::WaitView;
+use crate::locks::view::{LockView, WaitView};
 use crate::model::access::principal::Principal;
 use crate::model::access::right::Right;
 use crate::model::access::role::{PathGrant, RoleName, RoleView};
@@ -37,6 +37,11 @@ impl Store {
     /// with it. Time goes on while the state stands still, so ask a clock as well.
     pub fn token(&self, token: TokenId) -> Option<&Token> {
         self.access.tokens.get(&token)
+    }
+
+    /// What the policies allow now.
+    pub fn sight(&self) -> Sight<'_> {
+        Sight::of(&self.access, self.time_ms)
     }
 }
 
@@ -89,7 +94,7 @@ impl View<'_> {
     /// live is nobody's.
     pub fn may_use(&self, session: SessionId) -> Result<(), Refusal> {
         match self.passport()? {
-            Some(passport) => self.store.may_use(&passport, session, self.caller),
+            Some(passport) => passport.may_use(self.store.sessions.owned(session), self.caller),
             None => Ok(()),
         }
     }
@@ -110,7 +115,7 @@ impl View<'_> {
     /// change with something proven.
     pub fn may_go_on(&self, session: SessionId) -> Result<(), Refusal> {
         match self.passport()? {
-            Some(passport) => self.store.may_go_on(&passport, session, self.caller),
+            Some(passport) => passport.may_go_on(self.store.sessions.owned(session), self.caller),
             None => Ok(()),
         }
     }

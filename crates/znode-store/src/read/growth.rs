@@ -6,8 +6,7 @@ use crate::model::access::command::AccessCommand;
 use crate::model::acl::Acl;
 use crate::model::command::{Command, Op, Request, Step};
 use crate::model::identity::Identities;
-use crate::model::ids::SessionId;
-use crate::model::lock::{LockCommand, LockWish};
+use crate::model::lock::LockCommand;
 use crate::model::mirrored::MirrorStep;
 use crate::store::Store;
 
@@ -64,9 +63,9 @@ impl Store {
                 ..
             }
             | Command::Multi(ops) => ops.iter().any(|op| self.op_may_grow(op, &request.caller)),
-            Command::Lock(LockCommand::Acquire { wish, .. }) => !self.joins(request.session, wish),
+            Command::Lock(LockCommand::Acquire { wish, .. }) => !self.locks.joins(request.session, wish),
             Command::Lock(LockCommand::AcquireMany { wishes, .. }) => {
-                wishes.iter().any(|wish| !self.joins(request.session, wish))
+                wishes.iter().any(|wish| !self.locks.joins(request.session, wish))
             }
             // The lock may not exist yet. To lift what was set is always possible.
             Command::Lock(LockCommand::Configure { limit, draining, .. }) => !lifts(*limit, *draining),
@@ -84,15 +83,6 @@ impl Store {
                 | LockCommand::CountDelays { .. },
             ) => false,
         }
-    }
-
-    /// Whether the owner is there already: it enters again, and needs no other place.
-    pub(crate) fn joins(&self, session: Option<SessionId>, wish: &LockWish) -> bool {
-        session.is_some_and(|session| {
-            let queue = self.locks.queue(&wish.lock);
-            let own = queue.and_then(|queue| queue.of_owner(session, &wish.owner));
-            wish.may_reenter() && own.is_some()
-        })
     }
 
     fn op_may_grow(&self, op: &Op, caller: &Identities) -> bool {

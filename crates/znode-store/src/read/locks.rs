@@ -6,11 +6,14 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::locks::contender::Record;
+use crate::locks::deadlock::MAX_GRAPH_WAITS;
 use crate::locks::queue::{Contender, Queue, Rank};
-use crate::locks::view::{ClosedView, ContenderView, LockCounts, LockSummary, LockView, Standing};
+use crate::locks::view::{
+    ClosedLock, ClosedView, ContenderView, LockCounts, LockSummary, LockView, Standing, WaitView,
+};
 use crate::model::event::Hold;
 use crate::model::ids::{SessionId, Zxid};
-use crate::model::lock::{AttemptId, HolderId};
+use crate::model::lock::{AttemptId, HolderId, Revocation};
 use crate::model::path::{LockName, ZPath};
 use crate::store::Store;
 use crate::tree::index::NodeIndex;
@@ -85,21 +88,15 @@ impl Store {
     /// and come after `after`.
     pub fn locks(&self, prefix: &str, after: Option<&str>, count: usize) -> Vec<LockSummary> {
         let page = self.locks.page(prefix, after).take(count);
-        page.map(|(lock, queue)| self.summary_of(lock, queue)).collect()
+        page.map(|(lock, queue)| self.locks.summary_of(lock, queue))
+            .collect()
     }
 
     /// One of them; `None` if the lock is not in use.
     pub fn lock_summary(&self, lock: &LockName) -> Option<LockSummary> {
-        self.locks.queue(lock).map(|queue| self.summary_of(lock, queue))
-    }
-
-    pub(crate) fn summary_of(&self, lock: &LockName, queue: &Queue) -> LockSummary {
-        LockSummary {
-            lock: lock.clone(),
-            mode: queue.mode(self.locks.terms(lock)),
-            holders: count_u32(queue.holding()),
-            waiters: count_u32(queue.len() - queue.holding()),
-        }
+        self.locks
+            .queue(lock)
+            .map(|queue| self.locks.summary_of(lock, queue))
     }
 
     /// How many locks are in use.
@@ -165,7 +162,7 @@ impl Store {
         let Some(state) = self.sessions.get(session) else {
             return (Vec::new(), true);
         };
-        let (oldest, _) = self.oldest_ephemerals(state, most);
+        let (oldest, _) = state.oldest_ephemerals(&self.tree, most);
         let is_all = oldest.len() == state.ephemerals.len();
         let standing = |(_, path, _): (Zxid, ZPath, NodeIndex)| {
             let lock = LockName::of_contender(&path)?;
@@ -246,9 +243,31 @@ impl Store {
             revoke,
         }
     }
-}
 
-/// No lock has four billion contenders: each is a znode, and those are fewer.
-fn count_u32(count: usize) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
+    /// Who waits for whom, over the locks whose names begin with `prefix`: at most [`MAX_GRAPH_WAITS`] of all waits, and
+    /// whether these are all.
+    pub fn wait_graph(&self, prefix: &str) -> (Vec<WaitView>, bool) {
+        let mut waits = Vec::new();
+        for (lock, queue) in self.locks.page(prefix, None) {
+            let room = MAX_GRAPH_WAITS - waits.len();
+            if self.locks.wait_views(lock, queue, 0, room, &mut waits).is_some() {
+                return (waits, false);
+            }
+        }
+        (waits, true)
+    }
+
+    /// The locks that are closed for a while after an unclean loss. The leader counts the time and proposes to open them.
+    pub fn closed_locks(&self) -> Vec<ClosedLock> {
+        self.locks.closed().collect()
+    }
+
+    /// What a session's holders are asked to give up and have not answered: the lock, the contender, the request.
+    pub fn revocations(&self, session: SessionId) -> Vec<(LockName, HolderId, Revocation)> {
+        let asked = self.locks.asked(session).filter_map(|(lock, holder)| {
+            let revoke = self.contender(lock, holder)?.record?.revoke.clone()?;
+            Some((lock.clone(), String::from(holder), revoke))
+        });
+        asked.collect()
+    }
 }

@@ -8,8 +8,7 @@ use alloc::vec::Vec;
 use core::ops::Bound;
 
 use crate::access::table::Passport;
-use crate::locks::view::LockSummary;
-use crate::locks::view::WaitView;
+use crate::locks::view::{LockSummary, WaitView};
 use crate::model::access::principal::Principal;
 use crate::model::access::right::Right;
 use crate::model::acl::Perms;
@@ -145,7 +144,7 @@ impl View<'_> {
                 looked_at += 1;
                 last = Some(lock);
                 if self.is_listed_for(lock) {
-                    locks.push(self.store.summary_of(lock, queue));
+                    locks.push(self.store.locks.summary_of(lock, queue));
                 }
             }
         }
@@ -297,7 +296,7 @@ impl View<'_> {
                     continue;
                 }
                 let room = MAX_WAITS_AT_ONCE - waits.len();
-                if let Some(told) = self.store.waits_of(lock, queue, done, room, &mut waits) {
+                if let Some(told) = self.store.locks.wait_views(lock, queue, done, room, &mut waits) {
                     return Ok((waits, Some(ended_at(done + told))));
                 }
             }

@@ -1,7 +1,7 @@
 //! What a call of `acquire` can expect before it is carried out: for whoever decides when that is. Nothing here refuses anything or
 //! changes it.
 
-use crate::apply::locks::acquire::claim_of;
+use crate::locks::plan::claim_of;
 use crate::model::command::{Command, Request};
 use crate::model::lock::{LockCommand, LockMode};
 use crate::store::Store;
@@ -23,7 +23,7 @@ impl Store {
         }
         // A lock that is shut while nobody is there is too rare to be looked for.
         let queue = self.locks.queue(&wish.lock)?;
-        if self.joins(request.session, wish) {
+        if self.locks.joins(request.session, wish) {
             return None;
         }
         let terms = self.locks.terms(&wish.lock);

@@ -1,6 +1,7 @@
 //! Sessions: who is there, what ephemeral nodes they own, and who has left lately. When a session has to
 //! end is not decided here: the store does not know the time, a command tells it.
 
+mod corrections;
 mod interning;
 pub(crate) mod request_cache;
 
@@ -12,22 +13,19 @@ use core::ops::Bound;
 
 use serde::{Deserialize, Serialize};
 
-use crate::apply::Context;
-use crate::locks::view::Standing;
 use crate::model::access::principal::Principal;
 use crate::model::damage::Damage;
-use crate::model::entry::Rules;
-use crate::model::event::{ContenderEnd, Event};
+use crate::model::event::ContenderEnd;
+use crate::model::identity::{Identities, Identity};
 use crate::model::ids::{Password, SessionId, Zxid};
-use crate::model::path::LockName;
-use crate::model::path::{SHORT_PATH_BYTES, ZPath};
-use crate::model::refusal::Refusal;
-use crate::model::session::{SessionFate, SessionView, Silence, Turn};
+use crate::model::path::{MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, ZPath};
+use crate::model::refusal::{Limited, Refusal};
+use crate::model::session::{OwnedSession, SessionFate, SessionView, Silence, Turn};
 use crate::planted::Bug;
 use crate::sessions::interning::Alike;
 use crate::sessions::request_cache::{Kept, Remembered};
 use crate::stable_hash::Table;
-use crate::store::Store;
+use crate::tree::Tree;
 use crate::tree::index::NodeIndex;
 use crate::{planted, stable_hash};
 
@@ -162,6 +160,38 @@ impl Session {
             requests: Kept::default(),
         }
     }
+
+    /// The oldest ephemeral znodes of a session, whose removal costs about `most`, and what it costs: one each, and one for each
+    /// [`SHORT_PATH_BYTES`] of its path.
+    pub(crate) fn oldest_ephemerals(
+        &self,
+        tree: &Tree,
+        most: usize,
+    ) -> (Vec<(Zxid, ZPath, NodeIndex)>, usize) {
+        let mut oldest: Vec<(Zxid, ZPath, NodeIndex)> = Vec::new();
+        if most == 0 {
+            return (oldest, 0);
+        }
+        for &(czxid, index) in &self.ephemerals {
+            // Nodes of one transaction share their czxid; their paths tell them apart, their indices may not.
+            if oldest.len() >= most && oldest.last().is_none_or(|(last, ..)| *last != czxid) {
+                break;
+            }
+            oldest.push((czxid, tree.path(index), index));
+        }
+        oldest.sort_unstable();
+        let mut cost = 0;
+        let within = oldest.iter().take_while(|(_, path, _)| {
+            let is_within = cost < most;
+            if is_within {
+                cost += 1 + path.as_str().len() / SHORT_PATH_BYTES;
+            }
+            is_within
+        });
+        let within = within.count();
+        oldest.truncate(within);
+        (oldest, cost)
+    }
 }
 
 impl Session {
@@ -197,8 +227,7 @@ impl Session {
     }
 }
 
-/// All sessions.
-#[derive(Default)]
+/// All sessions, and the recorded outcomes of requests.
 pub(crate) struct Sessions {
     /// In boxes, for a table has up to twice the places that it needs, and three times while it grows.
     live: Table<SessionId, Box<Session>>,
@@ -212,6 +241,23 @@ pub(crate) struct Sessions {
     ended: Table<SessionId, ()>,
     /// The same, the oldest first.
     ended_order: VecDeque<SessionId>,
+    /// Outcomes of requests that came without a session. Shared with a snapshot that is being taken.
+    sessionless: Arc<Remembered>,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self {
+            live: Table::default(),
+            by_id: BTreeSet::new(),
+            by_owner: BTreeMap::new(),
+            ending: BTreeSet::new(),
+            alike: Alike::default(),
+            ended: Table::default(),
+            ended_order: VecDeque::new(),
+            sessionless: Arc::new(Remembered::sessionless()),
+        }
+    }
 }
 
 impl Sessions {
@@ -486,96 +532,87 @@ impl Sessions {
         });
         stable_hash::of_words([live, stable_hash::of(&self.ended_order)])
     }
+
+    /// Removes a session whose ephemeral znodes are gone, and records that it has ended.
+    pub(crate) fn remove(&mut self, id: SessionId) {
+        self.unlist(id);
+        self.live.remove(&id);
+        self.ending.remove(&id);
+        self.remember_ended(id);
+    }
+
+    /// Returns a session with its owner.
+    pub(crate) fn owned(&self, session: SessionId) -> OwnedSession<'_> {
+        OwnedSession {
+            session,
+            owner: self.get(session).map(|state| &state.owner),
+        }
+    }
+
+    /// Returns the name of the session of a contender.
+    pub(crate) fn name_of(&self, session: SessionId) -> Arc<str> {
+        match self.get(session) {
+            Some(session) => session.name.clone(),
+            None if planted::is(Bug::GrantToTheDead) => Arc::default(),
+            None => panic!("a session outlives its contenders"),
+        }
+    }
+
+    /// Records the certificate that the owner of a session showed beside its token.
+    pub(crate) fn record_certificate(&mut self, session: SessionId, caller: &Identities) {
+        if let Some(state) = self.get_mut(session)
+            && matches!(state.owner, Principal::Token(_))
+        {
+            state.certificate = caller.iter().find_map(|identity| match identity {
+                Identity::X509(subject) => Some(subject.clone()),
+                _ => None,
+            });
+        }
+    }
+
+    /// Refuses another ephemeral node to a session that has `limit` of them, or as many as may be. All of them are removed when the
+    /// session ends. So a session may have fewer before it has one at a long path: as many as could have paths of that length within
+    /// [`MAX_LONG_PATHS_BYTES`].
+    pub(crate) fn may_own_more(&self, session: SessionId, path: &ZPath, limit: u32) -> Result<(), Refusal> {
+        let owner = self.get(session).expect("its request was admitted");
+        let limit = match path.as_str().len() {
+            ..=SHORT_PATH_BYTES => limit,
+            bytes => limit.min((MAX_LONG_PATHS_BYTES / bytes) as u32),
+        };
+        if owner.ephemerals.len() >= limit as usize {
+            return Err(Refusal::LimitReached {
+                what: Limited::Ephemerals(session),
+                limit,
+            });
+        }
+        Ok(())
+    }
+
+    /// Returns the recorded outcomes of a session's requests, or of requests without a session. `None`: the session has just ended.
+    pub(crate) fn requests(&self, session: Option<SessionId>) -> Option<&Remembered> {
+        match session {
+            Some(session) => Some(&self.get(session)?.remembered),
+            None => Some(&self.sessionless),
+        }
+    }
+
+    /// Returns the same to record an outcome. What a snapshot shares is copied first.
+    pub(crate) fn requests_mut(&mut self, session: Option<SessionId>) -> Option<&mut Remembered> {
+        let requests = match session {
+            Some(session) => &mut self.get_mut(session)?.remembered,
+            None => &mut self.sessionless,
+        };
+        Some(Arc::make_mut(requests))
+    }
+
+    /// Returns the recorded outcomes of requests without a session, to be shared with a snapshot.
+    pub(crate) fn sessionless(&self) -> &Arc<Remembered> {
+        &self.sessionless
+    }
 }
 
 /// The ids that follow `after`.
 fn following(ids: &BTreeSet<SessionId>, after: Option<SessionId>) -> impl Iterator<Item = SessionId> + '_ {
     let first = after.map_or(Bound::Unbounded, Bound::Excluded);
     ids.range((first, Bound::Unbounded)).copied()
-}
-
-impl Store {
-    /// Takes out what bugs leave behind when a session ends: its waiters, or the newest of its other ephemeral nodes.
-    fn leave_orphans(&self, ephemerals: &mut Vec<(Zxid, ZPath, NodeIndex)>) {
-        if planted::is(Bug::GrantToTheDead) {
-            ephemerals.retain(|(_, path, _)| {
-                let standing =
-                    LockName::of_contender(path).and_then(|lock| self.standing(&lock, path.name()));
-                !matches!(standing, Some(Standing::Waits(_)))
-            });
-        }
-        if planted::is(Bug::KeptEphemeral)
-            && let Some(newest) = ephemerals
-                .iter()
-                .rposition(|(_, path, _)| LockName::of_contender(path).is_none())
-        {
-            ephemerals.remove(newest);
-        }
-    }
-
-    /// Ends a live session, or goes on with an end that has begun. Its ephemeral znodes are removed in the order in which they came: as
-    /// many as the entry has left. If others remain the session has ended all the same, and the leader proposes to go on.
-    pub(crate) fn end_session(&mut self, cx: &mut Context<'_>, session: SessionId, expired: bool) {
-        let most = match cx.rules {
-            Rules::Former => usize::MAX,
-            Rules::Current => *cx.removals_left,
-        };
-        let state = self.sessions.get(session).expect("only a live session is ended");
-        let begun = state.ending;
-        let ending = begun.unwrap_or(Ending { expired, at: cx.zxid });
-        let how = ending.how();
-        let (mut oldest, cost) = self.oldest_ephemerals(state, most);
-        let is_all = oldest.len() == state.ephemerals.len();
-        *cx.removals_left = cx.removals_left.saturating_sub(cost);
-        if planted::leaves_orphans() {
-            self.leave_orphans(&mut oldest);
-        }
-        for (_, path, index) in oldest {
-            self.remove_node(cx, index, &path, how.clone());
-        }
-        if is_all {
-            self.sessions.unlist(session);
-            self.sessions.live.remove(&session);
-            self.sessions.ending.remove(&session);
-            self.sessions.remember_ended(session);
-        } else if begun.is_none() {
-            self.sessions.begin_end(session, ending).expect("it lives");
-        }
-        if begun.is_none() {
-            let expired = ending.expired;
-            cx.events.push(Event::SessionEnded { session, expired });
-        }
-    }
-
-    /// The oldest ephemeral znodes of a session, whose removal costs about `most`, and what it costs: one each, and one for each
-    /// [`SHORT_PATH_BYTES`] of its path.
-    pub(crate) fn oldest_ephemerals(
-        &self,
-        state: &Session,
-        most: usize,
-    ) -> (Vec<(Zxid, ZPath, NodeIndex)>, usize) {
-        let mut oldest: Vec<(Zxid, ZPath, NodeIndex)> = Vec::new();
-        if most == 0 {
-            return (oldest, 0);
-        }
-        for &(czxid, index) in &state.ephemerals {
-            // Nodes of one transaction share their czxid; their paths tell them apart, their indices may not.
-            if oldest.len() >= most && oldest.last().is_none_or(|(last, ..)| *last != czxid) {
-                break;
-            }
-            oldest.push((czxid, self.tree.path(index), index));
-        }
-        oldest.sort_unstable();
-        let mut cost = 0;
-        let within = oldest.iter().take_while(|(_, path, _)| {
-            let is_within = cost < most;
-            if is_within {
-                cost += 1 + path.as_str().len() / SHORT_PATH_BYTES;
-            }
-            is_within
-        });
-        let within = within.count();
-        oldest.truncate(within);
-        (oldest, cost)
-    }
 }

@@ -74,7 +74,6 @@ impl SnapshotBuilder {
         header: Header,
         tree: &mut Tree,
         sessions: &Sessions,
-        sessionless: &Arc<Remembered>,
         locks: &LockTable,
         access: &Arc<Access>,
     ) -> Self {
@@ -95,7 +94,7 @@ impl SnapshotBuilder {
             certificates: sessions.certificates(),
             endings,
             ended: sessions.ended().collect(),
-            sessionless: sessionless.clone(),
+            sessionless: sessions.sessionless().clone(),
             locks: locks.kept_states(sessions.are_ending()),
             nulls: Vec::new(),
         }

@@ -13,14 +13,7 @@ impl Store {
             limits: self.limits,
             digest: self.digest(),
         };
-        let begun = SnapshotBuilder::begin(
-            header,
-            &mut self.tree,
-            &self.sessions,
-            &self.remembered,
-            &self.locks,
-            &self.access,
-        );
+        let begun = SnapshotBuilder::begin(header, &mut self.tree, &self.sessions, &self.locks, &self.access);
         self.snapshot = Some(begun.into());
     }
 

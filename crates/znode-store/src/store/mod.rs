@@ -1,20 +1,23 @@
 //! The state and how it is read. Everything here is `&self`; changes come in by [`Store::apply`] alone.
 
+pub(crate) mod resolve;
+
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::access::table::Access;
 use crate::locks::table::LockTable;
+use crate::model::access::principal::Principal;
 use crate::model::data::Data;
-use crate::model::ids::{Password, SessionId, Zxid};
+use crate::model::identity::Identities;
+use crate::model::ids::{Password, RequestId, SessionId, Zxid};
 use crate::model::limits::Limits;
 use crate::model::path::{MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, ZPath};
-use crate::model::session::Silence;
-use crate::model::session::{SessionFate, SessionView};
+use crate::model::session::{SessionFate, SessionView, Silence};
 use crate::model::stat::Stat;
 use crate::sessions::Sessions;
-use crate::sessions::request_cache::Remembered;
+use crate::sessions::request_cache::{MemoryKey, Record};
 use crate::snapshot::builder::SnapshotBuilder;
 use crate::stable_hash;
 use crate::tree::Tree;
@@ -37,8 +40,6 @@ pub struct Store {
     pub(crate) limits: Limits,
     pub(crate) tree: Tree,
     pub(crate) sessions: Sessions,
-    /// Outcomes of requests that came without a session.
-    pub(crate) remembered: Arc<Remembered>,
     /// Its queues follow from the tree; what does not is in snapshots and in the digest.
     pub(crate) locks: LockTable,
     /// Who may do what. Shared with a snapshot that is being drawn.
@@ -62,7 +63,6 @@ impl Store {
             limits: Limits::default(),
             tree: Tree::new(),
             sessions: Sessions::default(),
-            remembered: Arc::new(Remembered::sessionless()),
             locks: LockTable::default(),
             access: Arc::default(),
             snapshot: None,
@@ -88,7 +88,7 @@ impl Store {
             stable_hash::of(&self.limits),
             self.tree.digest(),
             self.sessions.digest(),
-            self.remembered.digest(),
+            self.sessions.sessionless().digest(),
             self.locks.digest(self.sessions.are_ending()),
             self.access.digest(),
         ])
@@ -176,7 +176,7 @@ impl Store {
             .emptied_before(emptied_before_ms)
             .chain(self.tree.expired_until(now_ms))
             .map(|index| self.tree.path(index))
-            .filter(|path| !self.is_configured(path))
+            .filter(|path| !self.locks.is_configured(path))
             .take(MAX_SWEPT)
             .scan(0, |bytes, path| {
                 let is_first = *bytes == 0;
@@ -217,7 +217,7 @@ impl Store {
     /// How many outcomes of requests are remembered, beside those of calls that wait: of the session with the most of them,
     /// and of all requests without a session.
     pub fn remembered_requests(&self) -> (usize, usize) {
-        (self.sessions.most_remembered(), self.remembered.len())
+        (self.sessions.most_remembered(), self.sessions.sessionless().len())
     }
 
     /// Returns whether the state is secured and lacks the rule of [`AccessCommand::EndWaitsWithRights`](crate::AccessCommand).
@@ -228,5 +228,30 @@ impl Store {
     /// The limits that hold.
     pub fn limits(&self) -> Limits {
         self.limits
+    }
+
+    /// What is remembered under a request id.
+    pub(crate) fn remembered_of(
+        &self,
+        session: Option<SessionId>,
+        caller: &Identities,
+        id: &RequestId,
+    ) -> Option<&Record> {
+        let key = self.memory_key(session, caller, id);
+        self.sessions.requests(session)?.get(&key)
+    }
+
+    /// Under what an outcome is remembered. What came without a session is remembered for all together, and then another
+    /// principal's request is another one, whatever it calls itself.
+    pub(crate) fn memory_key(
+        &self,
+        session: Option<SessionId>,
+        caller: &Identities,
+        id: &RequestId,
+    ) -> MemoryKey {
+        match session {
+            None if self.access.is_secured() => MemoryKey::of_principal(&Principal::of(caller), id),
+            _ => id.into(),
+        }
     }
 }

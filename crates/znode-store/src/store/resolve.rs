@@ -4,8 +4,10 @@ use alloc::string::String;
 use alloc::sync::Arc;
 
 use crate::locks::contender::Record;
-use crate::locks::queue::{Position, Rank};
+use crate::locks::hold;
+use crate::locks::queue::{Contender, Position, Rank};
 use crate::locks::table::Scope;
+use crate::model::event::Hold;
 use crate::model::ids::{SessionId, Zxid};
 use crate::model::lock::Claim;
 use crate::model::path::{LockName, ZPath};
@@ -130,5 +132,17 @@ impl Store {
             let found = self.contender(lock, &named.name);
             found.is_some_and(|found| found.czxid == named.czxid)
         })
+    }
+
+    /// Describes a contender that holds its lock, or did until now.
+    pub(crate) fn hold(
+        &self,
+        lock: &LockName,
+        contender: &Contender,
+        record: Option<&Record>,
+        since_ms: Option<u64>,
+    ) -> Arc<Hold> {
+        let name = self.sessions.name_of(contender.session);
+        hold::describe(lock, contender, record, since_ms, name)
     }
 }

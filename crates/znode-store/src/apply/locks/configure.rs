@@ -3,14 +3,13 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::apply::Context;
-use crate::locks::state::{MAX_CONFIGURED_LOCKS, Terms, lifts};
-use crate::locks::view::ClosedLock;
+use crate::apply::context::Context;
+use crate::locks::state::{MAX_CONFIGURED_LOCKS, lifts};
 use crate::model::acl::{Acl, Perms};
 use crate::model::event::{ContenderEnd, Event};
 use crate::model::ids::Zxid;
 use crate::model::lock::LockMode;
-use crate::model::path::{LockName, ZPath};
+use crate::model::path::LockName;
 use crate::model::refusal::{Limited, Refusal};
 use crate::model::reply::{Outcome, Reply};
 use crate::store::Store;
@@ -123,22 +122,5 @@ impl Store {
             }
         }
         Ok(Reply::Opened(opened))
-    }
-
-    /// The locks that are closed for a while after an unclean loss. The leader counts the time and proposes to open them.
-    pub fn closed_locks(&self) -> Vec<ClosedLock> {
-        self.locks.closed().collect()
-    }
-
-    /// Whether the znode is a lock's that is not to be forgotten: an operator has set something, or it is closed.
-    pub(crate) fn is_configured(&self, path: &ZPath) -> bool {
-        self.locks.states_len() > 0
-            && LockName::of_parent(path).is_some_and(|lock| self.locks.state(&lock).is_some())
-    }
-
-    /// A semaphore's limit that is in force, or the mode that the lock is used in.
-    pub(crate) fn mode_in_force(&self, lock: &LockName, terms: Terms) -> Option<LockMode> {
-        let in_use = self.locks.queue(lock).and_then(|queue| queue.mode(terms));
-        in_use.or(terms.limit.map(|limit| LockMode::Semaphore { limit }))
     }
 }

@@ -6,21 +6,19 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::vec::Vec;
 
-use crate::apply::Context;
-use crate::apply::locks::acquire::{Call, Entry, Plan};
-use crate::apply::locks::resolve::Found;
+use crate::apply::context::Context;
+use crate::apply::locks::acquire::{Call, Entry};
 use crate::locks::contender::{Attempt, Record};
+use crate::locks::plan::Plan;
 use crate::locks::queue::Rank;
 use crate::model::event::ContenderEnd;
 use crate::model::ids::{RequestId, SessionId};
-use crate::model::lock::{AttemptId, HolderId, LockWish, WithdrawCause};
+use crate::model::lock::{AttemptId, HolderId, LockWish, MAX_LOCKS_AT_ONCE, WithdrawCause};
 use crate::model::path::LockName;
 use crate::model::refusal::Refusal;
 use crate::model::reply::{Outcome, Reply};
 use crate::store::Store;
-
-/// How many locks one call may name: all of them change in one go, which everybody waits for.
-pub const MAX_LOCKS_AT_ONCE: usize = 64;
+use crate::store::resolve::Found;
 
 impl Store {
     /// Stands in all queues or in none.
@@ -48,7 +46,7 @@ impl Store {
                 attempt: attempt.clone(),
                 wait,
             };
-            let plan = self.plan(&mut call)?;
+            let plan = self.locks.plan(session, &mut call.wish, wait)?;
             calls.push((call, plan));
         }
         // What can still fail are the limits of sessions, parents and quotas, which add up.

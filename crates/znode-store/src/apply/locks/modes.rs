@@ -7,11 +7,10 @@
 
 use alloc::sync::Arc;
 
-use crate::apply::Context;
-use crate::apply::locks::acquire::names;
-use crate::apply::locks::resolve::Found;
+use crate::apply::context::Context;
 use crate::locks::contender::{Attempt, Upgrade};
 use crate::locks::deadlock::Ask;
+use crate::locks::plan::names;
 use crate::locks::queue::{Queue, Rank};
 use crate::model::event::{ContenderEnd, Event, Hold};
 use crate::model::ids::{RequestId, SessionId};
@@ -20,6 +19,7 @@ use crate::model::path::LockName;
 use crate::model::refusal::{ModeStep, Party, Refusal};
 use crate::model::reply::{Outcome, Reply};
 use crate::store::Store;
+use crate::store::resolve::Found;
 
 impl Store {
     /// Goes on with fewer rights. Whom that lets in is let in at the end of the command.
@@ -92,7 +92,8 @@ impl Store {
         }
         let scope = found.scope();
         if let Some(scope) = &scope {
-            self.refuse_deadlock(scope.clone(), &Ask::Upgrade(&lock, found.position()))?;
+            self.locks
+                .refuse_deadlock(scope.clone(), &Ask::Upgrade(&lock, found.position()))?;
         }
         let record = found.record_mut().expect("only ours are upgradeable");
         record.upgrade = upgrade(false);
@@ -163,7 +164,8 @@ impl Store {
                 true => Ok(Reply::Granted(found.grant())),
                 false => Err(Refusal::no_right_to_lock(lock)),
             };
-            self.correct_queued(found.session, &request_id, lock, &holder, answer);
+            self.sessions
+                .correct_queued(found.session, &request_id, lock, &holder, answer);
         }
     }
 
@@ -190,7 +192,8 @@ impl Store {
                 WithdrawCause::TimedOut => Some(Err(Refusal::LockTimeout(found.lock.clone()))),
                 WithdrawCause::Abandoned => None,
             };
-            self.correct_memory(found.session, &request_id, found.holder(), answer);
+            self.sessions
+                .correct_memory(found.session, &request_id, found.holder(), answer);
         }
         Reply::Withdrawn
     }

@@ -6,14 +6,12 @@ use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::apply::Context;
-use crate::apply::locks::acquire::{MAX_ADDRESS_BYTES, MAX_REASON_BYTES};
+use crate::apply::context::Context;
 use crate::locks::queue::Rank;
 use crate::model::acl::Perms;
 use crate::model::event::Event;
 use crate::model::ids::SessionId;
-use crate::model::lock::HolderId;
-use crate::model::lock::Revocation;
+use crate::model::lock::{HolderId, MAX_ADDRESS_BYTES, MAX_REASON_BYTES, Revocation};
 use crate::model::path::LockName;
 use crate::model::refusal::Refusal;
 use crate::model::reply::{Outcome, Reply};
@@ -101,15 +99,6 @@ impl Store {
             answer,
         });
         Ok(Reply::RevokeAnswered)
-    }
-
-    /// What a session's holders are asked to give up and have not answered: the lock, the contender, the request.
-    pub fn revocations(&self, session: SessionId) -> Vec<(LockName, HolderId, Revocation)> {
-        let asked = self.locks.asked(session).filter_map(|(lock, holder)| {
-            let revoke = self.contender(lock, holder)?.record?.revoke.clone()?;
-            Some((lock.clone(), String::from(holder), revoke))
-        });
-        asked.collect()
     }
 }
 

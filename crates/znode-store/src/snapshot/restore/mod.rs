@@ -159,7 +159,10 @@ impl Restorer {
                 return Err(SnapshotError::Damaged("a request in it waits without a session"));
             }
             (Part::Requests(requests), Some(store)) => {
-                Arc::make_mut(&mut store.remembered).restore(requests)?;
+                let sessionless = store.sessions.requests_mut(None);
+                sessionless
+                    .expect("requests without a session have a cache")
+                    .restore(requests)?;
             }
             (Part::Znodes(records), Some(store)) => {
                 for record in records {
@@ -204,7 +207,7 @@ impl Restorer {
                 locks.contender_created(&lock, path.name(), &node.data, owner, node.czxid);
             }
         }
-        store.locks_restored(self.locks)?;
+        store.locks.restored(self.locks, store.zxid)?;
         match store.digest() {
             // Who forgets a part of the state has another digest, and says so if it is asked to.
             found if found != claimed && !planted::is(Bug::ForgottenCounter) => {

@@ -2,12 +2,12 @@
 
 use alloc::format;
 
+use crate::Restorer;
 use crate::model::acl::Acl;
 use crate::model::command::{Command, CreateMode, Op, Request};
 use crate::model::data::Data;
 use crate::model::path::CreatePath;
 use crate::model::path::MAX_LONG_PATHS_BYTES;
-use crate::Restorer;
 use crate::tree::rebuild::*;
 use crate::{EntryContext, Identities, Limited, Outcome, Refusal, Reply, Store};
 

@@ -1,0 +1,27 @@
+//! Changes of the access policies.
+
+use alloc::sync::Arc;
+
+use crate::apply::context::Context;
+use crate::model::access::command::{AccessChange, AccessCommand};
+use crate::model::access::principal::Principal;
+use crate::model::event::Event;
+use crate::model::reply::Outcome;
+use crate::store::Store;
+
+impl Store {
+    /// Changes who may do what, or refuses and changes nothing but that tokens whose time is over are gone.
+    pub(crate) fn access_command(&mut self, cx: &mut Context<'_>, command: AccessCommand) -> Outcome {
+        let access = Arc::make_mut(&mut self.access);
+        access.sweep(cx.now_ms);
+        let by = Principal::of(cx.caller);
+        let reply = access.execute(&command, &by, cx.now_ms)?;
+        // It sets a rule of the state and changes nobody's rights, so there is no event.
+        if command == AccessCommand::EndWaitsWithRights {
+            return Ok(reply);
+        }
+        let change = AccessChange { by, command };
+        cx.events.push(Event::AccessChanged(change.into()));
+        Ok(reply)
+    }
+}

@@ -1,0 +1,104 @@
+//! Context of one command: position, time, caller, and the effects so far.
+
+use alloc::vec::Vec;
+
+use crate::model::acl::Acl;
+use crate::model::data::Data;
+use crate::model::entry::Rules;
+use crate::model::event::{ContenderEnd, Event, ZnodeEvent, ZnodeEventKind};
+use crate::model::identity::Identities;
+use crate::model::ids::{SessionId, Zxid};
+use crate::model::path::{LockName, MAX_LONG_PATHS_BYTES, ZPath};
+use crate::model::refusal::{Limited, Refusal};
+
+/// How many ephemeral znodes of ended sessions the commands of one log entry remove. While they are removed a node does nothing else: that
+/// many take about 5 ms.
+pub const MAX_REMOVED_AT_ONCE: usize = 500;
+
+/// What is left of the work that the commands of one log entry may cause beside what each of them names.
+#[derive(Debug)]
+pub struct EntryWork {
+    pub(crate) removals: usize,
+}
+
+impl Default for EntryWork {
+    /// Of an entry whose first command comes next.
+    fn default() -> Self {
+        Self {
+            removals: MAX_REMOVED_AT_ONCE,
+        }
+    }
+}
+
+/// What is the same throughout one command.
+pub(crate) struct Context<'e> {
+    /// The command's position.
+    pub(crate) zxid: Zxid,
+    /// The command's time.
+    pub(crate) now_ms: u64,
+    /// The term of its entry.
+    pub(crate) term: u64,
+    /// Which meaning it has.
+    pub(crate) rules: Rules,
+    /// How many ephemeral znodes of ended sessions its entry may still remove.
+    pub(crate) removals_left: &'e mut usize,
+    /// What its caller has proven to be.
+    pub(crate) caller: &'e Identities,
+    /// What happened so far, the last command's events included if the caller left them there.
+    pub(crate) events: &'e mut Vec<Event>,
+    /// The bytes of the long paths that the command creates or removes beside those that it names.
+    pub(crate) long_paths_bytes: usize,
+    /// In a transaction: changes that the lock table learns of when nothing can fail any more.
+    pub(crate) held_back: Option<Vec<ContenderChange>>,
+}
+
+impl Context<'_> {
+    /// Refuses a command that would create or remove more long paths than one may; these are at `path`, and above or
+    /// below it.
+    pub(crate) fn add_long_paths(&mut self, bytes: usize, path: &ZPath) -> Result<(), Refusal> {
+        self.long_paths_bytes += bytes;
+        match self.long_paths_bytes > MAX_LONG_PATHS_BYTES {
+            true => Err(Refusal::LimitReached {
+                what: Limited::LongPaths(path.clone()),
+                limit: MAX_LONG_PATHS_BYTES as u32,
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// Tells of a change of the node at `path`, which has (or had) the list `acl`.
+    pub(crate) fn changed(&mut self, kind: ZnodeEventKind, path: &ZPath, acl: Acl) {
+        self.events.push(Event::Znode(ZnodeEvent {
+            kind,
+            path: path.clone(),
+            acl,
+        }));
+    }
+}
+
+/// What the lock table learns of an ephemeral node below a lock's znode.
+pub(crate) enum ContenderChange {
+    Created {
+        lock: LockName,
+        node: ZPath,
+        data: Data,
+        session: SessionId,
+    },
+    Removed(EndedContender),
+}
+
+/// An ephemeral node below a lock's znode that is gone.
+pub(crate) struct EndedContender {
+    /// Below which lock.
+    pub lock: LockName,
+    /// Where it was.
+    pub node: ZPath,
+    /// What was in it.
+    pub data: Data,
+    /// When it was created.
+    pub czxid: Zxid,
+    /// Whose it was.
+    pub session: SessionId,
+    /// Why it is gone.
+    pub how: ContenderEnd,
+}

@@ -1,0 +1,137 @@
+//! Ends of calls and holds: release, withdraw, break.
+
+use alloc::sync::Arc;
+
+use crate::apply::context::Context;
+use crate::locks::queue::{Queue, Rank};
+use crate::model::acl::Perms;
+use crate::model::event::ContenderEnd;
+use crate::model::ids::SessionId;
+use crate::model::lock::{AttemptId, HolderId, WithdrawCause};
+use crate::model::path::LockName;
+use crate::model::refusal::Refusal;
+use crate::model::reply::{Outcome, Reply};
+use crate::planted::{self, Bug};
+use crate::store::Store;
+use crate::store::resolve::Found;
+
+impl Store {
+    /// Gives one hold back.
+    pub(crate) fn release(
+        &mut self,
+        cx: &mut Context<'_>,
+        session: SessionId,
+        lock: LockName,
+        holder: HolderId,
+    ) -> Outcome {
+        if self.tree.find(lock.znode()).is_none() {
+            return Err(Refusal::NoLock(lock));
+        }
+        let found = self.contender(&lock, &holder);
+        let mut found = found.filter(|found| found.session == session && found.rank == Rank::Holds);
+        if found.is_none() && planted::is(Bug::ReleaseByName) {
+            let held = |queue: &Queue| {
+                let mut own = queue.holders().filter(|holder| holder.session == session);
+                own.next().map(|holder| holder.name.clone())
+            };
+            let name = self.locks.queue(&lock).and_then(held);
+            found = name.and_then(|name| self.contender(&lock, &name));
+        }
+        let Some(mut found) = found else {
+            return Err(Refusal::NotHolder { lock, holder });
+        };
+        if found.holds == 1 {
+            self.remove_contender(cx, &found, ContenderEnd::Released);
+            return Ok(Reply::Released { holds: 0 });
+        }
+        let record = found
+            .record_mut()
+            .expect("other clients' contenders stand for one call");
+        record.release_one();
+        self.rewrite(cx, &mut found);
+        Ok(Reply::Released { holds: found.holds })
+    }
+
+    /// Ends one call: takes it out of the queue, or back what it was granted.
+    pub(crate) fn withdraw(
+        &mut self,
+        cx: &mut Context<'_>,
+        session: SessionId,
+        lock: &LockName,
+        holder: &str,
+        attempt: AttemptId,
+        cause: WithdrawCause,
+    ) -> Reply {
+        let found = self
+            .contender(lock, holder)
+            .filter(|found| found.session == session);
+        let record = found.as_ref().and_then(|found| found.record.as_ref());
+        let knows = record.is_some_and(|record| record.knows(attempt));
+        let upgrades = record.is_some_and(|record| record.upgrades_by(attempt));
+        let found = match found {
+            Some(found) if upgrades => return self.withdraw_upgrade(cx, found, cause),
+            Some(found) if knows => found,
+            // It was withdrawn before, its place was taken by a repeated call, or all is over.
+            _ => return Reply::Withdrawn,
+        };
+        let how = match (found.rank, cause) {
+            // The grant came before the end of the caller's patience, if only just.
+            (Rank::Holds, WithdrawCause::TimedOut) => return Reply::Granted(found.grant()),
+            // Nobody will ever learn of the grant.
+            (Rank::Holds, WithdrawCause::Abandoned) => ContenderEnd::Released,
+            (Rank::Waits { .. }, _) => ContenderEnd::Withdrawn,
+        };
+        let answer = match cause {
+            WithdrawCause::TimedOut => Some(Err(Refusal::LockTimeout(lock.clone()))),
+            WithdrawCause::Abandoned => None,
+        };
+        self.take_back(cx, found, attempt, how, answer);
+        Reply::Withdrawn
+    }
+
+    /// Takes a call that a contender knows back, and the contender with the last of them. Repeated, the call is from now
+    /// on answered so, or carried out anew.
+    pub(crate) fn take_back(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut found: Found,
+        attempt: AttemptId,
+        how: ContenderEnd,
+        answer: Option<Outcome>,
+    ) {
+        let record = found.record_mut().expect("it knows the call");
+        let request_id = record.request_id_of(attempt);
+        if record.attempts.len() == 1 {
+            self.remove_contender(cx, &found, how);
+        } else {
+            record.take_back(attempt);
+            self.rewrite(cx, &mut found);
+        }
+        if let Some(request_id) = request_id {
+            self.sessions
+                .correct_memory(found.session, &request_id, found.holder(), answer);
+        }
+    }
+
+    /// Takes the lock, or the place in its queue, from whoever has it.
+    pub(crate) fn break_contender(
+        &mut self,
+        cx: &mut Context<'_>,
+        lock: LockName,
+        holder: HolderId,
+        by: Arc<str>,
+        reason: Arc<str>,
+    ) -> Outcome {
+        let Some(znode) = self.tree.find(lock.znode()) else {
+            return Err(Refusal::NoLock(lock));
+        };
+        self.tree
+            .acl(znode)
+            .require(Perms::DELETE, cx.caller, lock.znode())?;
+        let Some(found) = self.contender(&lock, &holder) else {
+            return Err(Refusal::NotHolder { lock, holder });
+        };
+        self.remove_contender(cx, &found, ContenderEnd::Broken { by, reason });
+        Ok(Reply::Broken)
+    }
+}

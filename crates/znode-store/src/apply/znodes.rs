@@ -1,0 +1,254 @@
+//! Changes of znodes with all that they entail: events, the owner's ephemerals, the queues of locks, quotas.
+
+use crate::apply::context::{ContenderChange, Context, EndedContender};
+use crate::model::acl::Acl;
+use crate::model::data::Data;
+use crate::model::event::{ContenderEnd, ZnodeEventKind};
+use crate::model::path::{LockName, ZPath};
+use crate::model::stat::Kind;
+use crate::planted;
+use crate::store::Store;
+use crate::tree::Restated;
+use crate::tree::index::NodeIndex;
+use crate::tree::placement::Placement;
+use crate::tree::quota::Growth;
+
+/// Whether the node at `path` would be below one that holds a quota.
+fn parent_is_quota(path: &ZPath) -> bool {
+    path.as_str().starts_with("/zookeeper/quota/")
+}
+
+impl Store {
+    /// Adds the child at `path`, which does not exist, to `parent`, which does and is not ephemeral; the
+    /// session of an ephemeral child lives. If the child is a contender of a lock, the lock table learns
+    /// of it.
+    pub(crate) fn add_node(
+        &mut self,
+        cx: &mut Context<'_>,
+        parent: NodeIndex,
+        path: &ZPath,
+        kind: Kind,
+        data: Data,
+        acl: &Acl,
+    ) -> NodeIndex {
+        let parent_path = path.parent().expect("the root is not created");
+        self.add_child(cx, parent, &parent_path, path, kind, data, acl)
+    }
+
+    /// The same for whoever has the path of the parent at hand.
+    #[expect(clippy::too_many_arguments, reason = "each is a fact of the new node")]
+    pub(crate) fn add_child(
+        &mut self,
+        cx: &mut Context<'_>,
+        parent: NodeIndex,
+        parent_path: &ZPath,
+        path: &ZPath,
+        kind: Kind,
+        data: Data,
+        acl: &Acl,
+    ) -> NodeIndex {
+        let contender = match kind {
+            Kind::Ephemeral(session) => {
+                LockName::of_contender_below(parent_path, path).map(|lock| ContenderChange::Created {
+                    lock,
+                    node: path.clone(),
+                    data: data.clone(),
+                    session,
+                })
+            }
+            Kind::Persistent | Kind::Container | Kind::Ttl(_) => None,
+        };
+        let growth = Growth {
+            count: 1,
+            bytes: data.len() as i64,
+        };
+        let index = self
+            .tree
+            .insert(parent, path, kind, data, acl, cx.zxid, cx.now_ms);
+        if let Kind::Ephemeral(session) = kind {
+            let owner = self
+                .sessions
+                .get_mut(session)
+                .expect("ephemeral nodes have live owners");
+            owner.ephemerals.insert((cx.zxid, index));
+        }
+        if parent_is_quota(path) {
+            self.tree.begin_quota(index, path);
+        }
+        self.tree.use_quota(path, growth, cx.events);
+        cx.changed(ZnodeEventKind::Created, path, acl.clone());
+        self.children_changed(cx, parent, parent_path);
+        if let Some(change) = contender {
+            self.tell_locks(cx, change);
+        }
+        index
+    }
+
+    /// Adds the child at `path`, as it is in another tree, to `parent`, which exists and is not ephemeral.
+    pub(crate) fn add_restated(
+        &mut self,
+        cx: &mut Context<'_>,
+        parent: NodeIndex,
+        path: &ZPath,
+        restated: Restated,
+    ) {
+        let growth = Growth {
+            count: 1,
+            bytes: restated.data.len() as i64,
+        };
+        let acl = restated.acl.clone();
+        let parent_path = path.parent().expect("the root is not created");
+        let index = self
+            .tree
+            .insert_restated(parent, path, restated, cx.zxid, cx.now_ms);
+        if parent_is_quota(path) {
+            self.tree.begin_quota(index, path);
+        }
+        self.tree.use_quota(path, growth, cx.events);
+        cx.changed(ZnodeEventKind::Created, path, acl);
+        self.children_changed(cx, parent, &parent_path);
+    }
+
+    /// Makes the node at `path`, which is not ephemeral, what it is in another tree.
+    pub(crate) fn restate_node(
+        &mut self,
+        cx: &mut Context<'_>,
+        index: NodeIndex,
+        path: &ZPath,
+        restated: Restated,
+    ) {
+        let node = self.tree.node(index);
+        let is_written = node.data != restated.data || node.version != restated.version;
+        let growth = Growth {
+            count: 0,
+            bytes: restated.data.len() as i64 - node.data.len() as i64,
+        };
+        let acl = restated.acl.clone();
+        self.tree.restate(index, path, restated, cx.zxid, cx.now_ms);
+        self.tree.use_quota(path, growth, cx.events);
+        if is_written {
+            cx.changed(ZnodeEventKind::DataChanged, path, acl);
+        }
+    }
+
+    /// Removes the node at `path`, which has no children and is not the root. If it is a contender, the lock
+    /// table learns how it ended.
+    pub(crate) fn remove_node(
+        &mut self,
+        cx: &mut Context<'_>,
+        index: NodeIndex,
+        path: &ZPath,
+        how: ContenderEnd,
+    ) {
+        let parent = path.parent().expect("the root is not deleted");
+        self.remove_child(cx, index, &parent, path, how);
+    }
+
+    /// The same for whoever has the path of the parent at hand.
+    pub(crate) fn remove_child(
+        &mut self,
+        cx: &mut Context<'_>,
+        index: NodeIndex,
+        parent_path: &ZPath,
+        path: &ZPath,
+        how: ContenderEnd,
+    ) {
+        let node = self.tree.node(index);
+        let (parent, session, czxid, data) = (node.parent, node.session(), node.czxid, node.data.clone());
+        let acl = self.tree.acl(index).clone();
+        self.tree.remove(index, path, cx.zxid, cx.now_ms);
+        let growth = Growth {
+            count: -1,
+            bytes: -(data.len() as i64),
+        };
+        self.tree.use_quota(path, growth, cx.events);
+        cx.changed(ZnodeEventKind::Deleted, path, acl);
+        self.children_changed(cx, parent, parent_path);
+        if let Some(session) = session {
+            match self.sessions.get_mut(session) {
+                Some(owner) => {
+                    owner.ephemerals.remove(&(czxid, index));
+                }
+                None => assert!(planted::leaves_orphans(), "ephemeral nodes have live owners"),
+            }
+            if let Some(lock) = LockName::of_contender_below(parent_path, path) {
+                self.tell_locks(
+                    cx,
+                    ContenderChange::Removed(EndedContender {
+                        lock,
+                        node: path.clone(),
+                        data,
+                        czxid,
+                        session,
+                        how,
+                    }),
+                );
+            }
+        }
+    }
+
+    /// Replaces the data of the node at `path`. (The lock table knows nothing that data could change.)
+    pub(crate) fn replace_data(&mut self, cx: &mut Context<'_>, index: NodeIndex, path: &ZPath, data: Data) {
+        let growth = Growth {
+            count: 0,
+            bytes: data.len() as i64 - self.tree.node(index).data.len() as i64,
+        };
+        self.tree.set_data(index, path, data, cx.zxid, cx.now_ms);
+        self.tree.use_quota(path, growth, cx.events);
+        let acl = self.tree.acl(index).clone();
+        cx.changed(ZnodeEventKind::DataChanged, path, acl);
+    }
+
+    /// Tells that the set of children of `parent`, which is at `path`, changed.
+    fn children_changed(&self, cx: &mut Context<'_>, parent: NodeIndex, path: &ZPath) {
+        let acl = self.tree.acl(parent).clone();
+        cx.changed(ZnodeEventKind::ChildrenChanged, path, acl);
+    }
+
+    /// Takes a failed transaction back.
+    pub(crate) fn roll_back(&mut self) {
+        let Self { tree, sessions, .. } = self;
+        tree.roll_back(|session, ephemeral, lives| {
+            let owner = sessions
+                .get_mut(session)
+                .expect("no session ends within a transaction");
+            if lives {
+                owner.ephemerals.insert(ephemeral);
+            } else {
+                owner.ephemerals.remove(&ephemeral);
+            }
+        });
+    }
+
+    /// Tells the lock table of a contender, now or when the transaction has succeeded.
+    pub(crate) fn tell_locks(&mut self, cx: &mut Context<'_>, change: ContenderChange) {
+        if let Some(held_back) = &mut cx.held_back {
+            held_back.push(change);
+            return;
+        }
+        match change {
+            ContenderChange::Created {
+                lock,
+                node,
+                data,
+                session,
+            } => {
+                self.locks
+                    .contender_created(&lock, node.name(), &data, session, cx.zxid);
+            }
+            ContenderChange::Removed(contender) => self.contender_removed(cx, contender),
+        }
+    }
+
+    /// Creates what is missing, as containers with the list `acl`, and returns the last of them.
+    pub(crate) fn create_missing(
+        &mut self,
+        cx: &mut Context<'_>,
+        place: Placement<'_>,
+        acl: &Acl,
+    ) -> NodeIndex {
+        place.missing().fold(place.ancestor, |parent, path| {
+            self.add_node(cx, parent, &path, Kind::Container, Data::empty(), acl)
+        })
+    }
+}
