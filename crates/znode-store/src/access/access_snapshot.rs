@@ -1,4 +1,4 @@
-//! What a snapshot keeps of who may do what, and how it is believed.
+//! Records of the access policies in a snapshot, and the checks of a restore.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -76,7 +76,7 @@ impl Access {
         Ok(())
     }
 
-    /// All of it, as it goes into a snapshot and the digest: roles before those who have them.
+    /// Returns all records, as they go into a snapshot and the digest: roles before tokens and certificates that have them.
     pub(crate) fn records(&self) -> impl Iterator<Item = AccessRecord> + '_ {
         let secured = self.secured.then_some(AccessRecord::Secured);
         let roles = self.roles.iter().map(|(role, grants)| AccessRecord::Role {

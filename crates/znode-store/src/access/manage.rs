@@ -1,4 +1,4 @@
-//! Carries out the changes of who may do what. Whether they may be asked for was decided before.
+//! Execution of changes of the access policies. Authorization comes before.
 
 use alloc::format;
 
@@ -133,7 +133,7 @@ impl Access {
         Ok(Reply::TokenCreated(*id))
     }
 
-    /// Whether somebody beside the operator can administer everything: all that time brings is not foreseen.
+    /// Returns whether somebody beside the operator can administer everything. Expiry of tokens is not foreseen.
     fn has_administrator(&self) -> bool {
         let tokens = self.tokens.values().map(|token| &token.role);
         tokens
@@ -207,7 +207,7 @@ fn bad(what: alloc::string::String) -> Refusal {
     AccessRefusal::BadText(what.into()).into()
 }
 
-/// What the tables hold, for tests of the bounds.
+/// Tests of the bounds of the tables.
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,7 +262,7 @@ mod tests {
             ask(&mut access, token(MAX_TOKENS)),
             full(Limited::Tokens, MAX_TOKENS)
         );
-        // Those whose time is over make room.
+        // Expired tokens make room.
         access.sweep(10);
         assert_eq!(access.tokens.len(), 1);
 

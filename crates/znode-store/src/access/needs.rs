@@ -1,5 +1,5 @@
-//! What each command needs: the one list of it, without a wildcard, so that a new command does not compile before somebody
-//! has thought about who may ask for it. Whether a caller has what is needed is the matter of [`super::check`].
+//! Needs of each command: the one list, without a wildcard, so a new command does not compile without a decision about its callers.
+//! `apply/authorize.rs` decides whether a caller has what is needed.
 
 use alloc::vec::Vec;
 
@@ -13,7 +13,7 @@ use crate::model::path::{CreatePath, LockName, ZPath};
 /// Something that has to be so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need<'c> {
-    /// Nothing but to be let in.
+    /// Nothing but admission.
     Admission,
     /// To be the cluster itself.
     Internal,
@@ -49,15 +49,15 @@ pub(crate) enum Need<'c> {
 pub(crate) struct Creation<'c> {
     pub(crate) path: &'c CreatePath,
     pub(crate) mode: CreateMode,
-    /// Whether it has no data and keeps nobody out.
+    /// True if it has no data and an open list.
     pub(crate) is_plain: bool,
-    /// Whether it keeps nobody out, nor do its parents.
+    /// True if it and its parents have an open list.
     pub(crate) is_open: bool,
     pub(crate) parents: bool,
 }
 
-/// What carrying a command out needs, all of it. A transaction needs as many things as it has operations, in their order.
-/// What a step in turn needs is asked when its turn has come.
+/// Returns all needs of a command. A transaction has one need for each operation, in their order. The needs of a step in turn are checked
+/// in its turn.
 pub(crate) fn rights_needed(command: &Command) -> Vec<Need<'_>> {
     match command {
         Command::OpenSession { .. } => Vec::from([Need::Admission]),
@@ -114,9 +114,9 @@ fn needed_by_op(op: &Op) -> Need<'_> {
             acl: _,
             aversion: _,
         } => Need::ChangeAcl(path),
-        // It tells whether the node is there, and has this version.
+        // The check reveals whether the node exists and has this version.
         Op::Check { path, version: _ } => Need::Of(Right::Read, path),
-        // It tells who holds the lock, if only of the caller's own session.
+        // The check reveals who holds the lock, if only for the caller's own session.
         Op::Held {
             lock,
             fencing_token: _,

@@ -21,7 +21,7 @@ pub const MAX_ROLES: usize = 256;
 /// The most certificates that have a role.
 pub const MAX_CERTIFICATES: usize = 1_000;
 
-/// Who may do what, all of it. Shared with a snapshot that is being drawn.
+/// The access policies. Shared with a snapshot that is being taken.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Access {
     pub(crate) secured: bool,
@@ -42,9 +42,8 @@ impl Access {
         self.waits_end_with_rights
     }
 
-    /// What a caller has by all that it has proven. Refused is whoever shows a token that does not count (also if a
-    /// certificate beside it does: it is not what its owner thinks it is), and whoever has proven nothing where such
-    /// callers are not let in.
+    /// Returns the rights of a caller by all its identities. Refuses a caller with an invalid token, also if a valid certificate is beside
+    /// it: the token is not what its owner thinks it is. Refuses a caller without identities unless there is a role `anonymous`.
     pub(crate) fn passport(&self, caller: &Identities, now_ms: u64) -> Result<Passport<'_>, Refusal> {
         let mut passport = Passport {
             is_internal: false,
@@ -95,29 +94,29 @@ impl Access {
     }
 }
 
-/// What a caller may do, as of one position.
+/// Rights of a caller, as of one position.
 pub(crate) struct Passport<'s> {
     /// It is the cluster itself.
     pub(crate) is_internal: bool,
     /// It has every right everywhere.
     has_all: bool,
     grants: Vec<&'s Vec<PathGrant>>,
-    /// What was missing to be somebody.
+    /// What the caller lacks to be authenticated.
     unproven: Option<Unproven>,
 }
 
 impl Passport<'_> {
-    /// Whether the caller has a right at a path.
+    /// Returns whether the caller has a right at a path.
     pub(crate) fn may(&self, right: Right, path: &ZPath) -> bool {
         self.has_all || self.all_grants().any(|grant| grant.allows(right, path))
     }
 
-    /// Whether it has one of these.
+    /// Returns whether it has one of these rights.
     pub(crate) fn may_any(&self, rights: Rights, path: &ZPath) -> bool {
         rights.iter().any(|right| self.may(right, path))
     }
 
-    /// Whether it has a right at a path, or somewhere below it.
+    /// Returns whether it has a right at a path, or somewhere below it.
     pub(crate) fn may_around(&self, right: Right, path: &ZPath) -> bool {
         let below = |grant: &PathGrant| grant.rights.contains(right) && is_within(&grant.prefix, path);
         self.may(right, path) || self.all_grants().any(below)
@@ -130,7 +129,7 @@ impl Passport<'_> {
         }
     }
 
-    /// What somebody who lacks a right is told: to prove something first, or that it does not suffice.
+    /// Returns the refusal for a missing right: to authenticate first, or that the identity does not suffice.
     pub(crate) fn refusal(&self, right: Right, path: &ZPath) -> Refusal {
         match self.unproven {
             Some(unproven) => Refusal::Unauthenticated(unproven),
@@ -141,7 +140,7 @@ impl Passport<'_> {
         }
     }
 
-    /// What it may, as it was granted; `None`: everything.
+    /// Returns its grants; `None`: it has all rights.
     pub(crate) fn listed(&self) -> Option<Vec<PathGrant>> {
         (!self.has_all).then(|| self.all_grants().cloned().collect())
     }
@@ -150,12 +149,12 @@ impl Passport<'_> {
         self.grants.iter().flat_map(|grants| grants.iter())
     }
 
-    /// Whether it may do what concerns everybody.
+    /// Returns whether it may administer everything.
     pub(crate) fn administers_all(&self) -> bool {
         self.may(Right::Administer, &ZPath::root())
     }
 
-    /// Whether it may use what is a principal's.
+    /// Returns whether it may use what a principal owns.
     pub(crate) fn may_be(&self, owner: &Principal, caller: &Identities) -> bool {
         owner.is(caller) || self.administers_all()
     }

@@ -1,4 +1,4 @@
-//! Whether a caller may see what happens at a path: for those who tell of events.
+//! Visibility of changes to a caller, for components that deliver events.
 
 use crate::access::table::Access;
 use crate::model::access::right::Right;
@@ -6,7 +6,7 @@ use crate::model::acl::{Acl, Perms};
 use crate::model::identity::Identities;
 use crate::model::path::ZPath;
 
-/// What the policies allow as of one position. Cheap to copy.
+/// Access policies as of one position, for the delivery of events. Cheap to copy.
 #[derive(Clone, Copy)]
 pub struct Sight<'s> {
     /// `None`: the state is open.
@@ -28,7 +28,7 @@ impl Sight<'_> {
         Self { access: None }
     }
 
-    /// Whether the policies let a caller have a right at a path.
+    /// Returns whether the policies give a caller a right at a path.
     pub fn may(&self, caller: &Identities, right: Right, path: &ZPath) -> bool {
         self.access.is_none_or(|(access, now_ms)| {
             access
@@ -37,7 +37,7 @@ impl Sight<'_> {
         })
     }
 
-    /// Whether the policies and the znode's own list let a caller read it.
+    /// Returns whether the policies and the znode's own list let a caller read it.
     pub fn sees(&self, caller: &Identities, path: &ZPath, acl: &Acl) -> bool {
         acl.allows(Perms::READ, caller) && self.may(caller, Right::Read, path)
     }

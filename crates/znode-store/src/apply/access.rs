@@ -10,7 +10,7 @@ use crate::model::reply::Outcome;
 use crate::store::Store;
 
 impl Store {
-    /// Changes who may do what, or refuses and changes nothing but that tokens whose time is over are gone.
+    /// Changes the access policies, or refuses and changes nothing. Expired tokens are removed in any case.
     pub(crate) fn access_command(&mut self, cx: &mut Context<'_>, command: AccessCommand) -> Outcome {
         let access = Arc::make_mut(&mut self.access);
         access.sweep(cx.now_ms);

@@ -1,5 +1,5 @@
-//! Whether a caller has what a command needs. It is asked before anything is changed, for all of a command at once: what
-//! the earlier operations of a transaction would change cannot give a right to the later ones.
+//! Authorization of commands. It comes before any change, for all of a command at once: the earlier operations of a transaction cannot give
+//! a right to the later ones.
 
 use alloc::vec::Vec;
 
@@ -22,8 +22,8 @@ use crate::store::Store;
 const LOCK_OR_WRITE: Rights = Rights::of([Right::Lock, Right::Write]);
 
 impl Store {
-    /// Refuses a command of a caller that is not let in, that uses somebody else's session, or that has not the rights.
-    /// (Of a step in turn the rights are asked for later, see [`Store::authorise_step`].)
+    /// Refuses a command of a caller that is not authenticated, that uses another principal's session, or that lacks the rights. (The
+    /// rights of a step in turn are checked later, see [`Store::authorise_step`].)
     pub(crate) fn admit(
         &mut self,
         cx: &Context<'_>,
@@ -43,7 +43,7 @@ impl Store {
                     true => passport.may_go_on(self.sessions.owned(session), cx.caller)?,
                     false => passport.may_use(self.sessions.owned(session), cx.caller)?,
                 }
-                // It is a sign of life, whatever becomes of it.
+                // The request counts as a sign of life, whatever its outcome is.
                 self.sessions.hear(session, cx.zxid)?;
             }
         }
@@ -71,7 +71,7 @@ impl Store {
         self.meets_all(cx, session, rights_needed(command), is_transaction)
     }
 
-    /// Likewise a step whose turn has come. A turn is over also if its step is refused.
+    /// Refuses a step in its turn that its caller has no right to. The turn is used up all the same.
     pub(crate) fn authorise_step(
         &self,
         cx: &Context<'_>,
@@ -147,7 +147,7 @@ impl Store {
     }
 }
 
-/// Who asks, on behalf of which session.
+/// Caller of a command, and the session that it acts for.
 struct Asked<'a> {
     store: &'a Store,
     passport: Passport<'a>,

@@ -11,11 +11,11 @@ use crate::model::ids::{SessionId, Zxid};
 use crate::model::path::{LockName, MAX_LONG_PATHS_BYTES, ZPath};
 use crate::model::refusal::{Limited, Refusal};
 
-/// How many ephemeral znodes of ended sessions the commands of one log entry remove. While they are removed a node does nothing else: that
-/// many take about 5 ms.
+/// Maximum number of ephemeral znodes of ended sessions that the commands of one log entry remove. Their removal blocks the apply loop:
+/// this number takes about 5 ms.
 pub const MAX_REMOVED_AT_ONCE: usize = 500;
 
-/// What is left of the work that the commands of one log entry may cause beside what each of them names.
+/// Budget of one log entry for work that its commands cause beside what each of them names.
 #[derive(Debug)]
 pub struct EntryWork {
     pub(crate) removals: usize,
@@ -30,7 +30,7 @@ impl Default for EntryWork {
     }
 }
 
-/// What is the same throughout one command.
+/// Facts and effects of one command.
 pub(crate) struct Context<'e> {
     /// The command's position.
     pub(crate) zxid: Zxid,
@@ -38,13 +38,13 @@ pub(crate) struct Context<'e> {
     pub(crate) now_ms: u64,
     /// The term of its entry.
     pub(crate) term: u64,
-    /// Which meaning it has.
+    /// Version of its meaning.
     pub(crate) rules: Rules,
-    /// How many ephemeral znodes of ended sessions its entry may still remove.
+    /// Number of ephemeral znodes of ended sessions that its entry may still remove.
     pub(crate) removals_left: &'e mut usize,
-    /// What its caller has proven to be.
+    /// Identities of its caller.
     pub(crate) caller: &'e Identities,
-    /// What happened so far, the last command's events included if the caller left them there.
+    /// Events so far, the last command's included if the caller left them there.
     pub(crate) events: &'e mut Vec<Event>,
     /// The bytes of the long paths that the command creates or removes beside those that it names.
     pub(crate) long_paths_bytes: usize,
@@ -66,7 +66,7 @@ impl Context<'_> {
         }
     }
 
-    /// Tells of a change of the node at `path`, which has (or had) the list `acl`.
+    /// Appends the event of a change of the node at `path`, which has (or had) the list `acl`.
     pub(crate) fn changed(&mut self, kind: ZnodeEventKind, path: &ZPath, acl: Acl) {
         self.events.push(Event::Znode(ZnodeEvent {
             kind,
@@ -76,7 +76,7 @@ impl Context<'_> {
     }
 }
 
-/// What the lock table learns of an ephemeral node below a lock's znode.
+/// Change of an ephemeral node below a lock's znode, for the queues.
 pub(crate) enum ContenderChange {
     Created {
         lock: LockName,
@@ -91,13 +91,13 @@ pub(crate) enum ContenderChange {
 pub(crate) struct EndedContender {
     /// Below which lock.
     pub lock: LockName,
-    /// Where it was.
+    /// Path of the node.
     pub node: ZPath,
-    /// What was in it.
+    /// Its data.
     pub data: Data,
-    /// When it was created.
+    /// Position of its creation.
     pub czxid: Zxid,
-    /// Whose it was.
+    /// Its session.
     pub session: SessionId,
     /// Why it is gone.
     pub how: ContenderEnd,

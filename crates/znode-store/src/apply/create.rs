@@ -1,4 +1,4 @@
-//! Creations: where a znode would come, who may create it there, what it is called, and what else has to be created.
+//! Creations of znodes by clients: kind, path, checks, and missing parents.
 
 use alloc::string::{String, ToString};
 

@@ -1,6 +1,5 @@
-//! The tree of another server, brought here as it is there: with versions, times, lists and the counters that sequential
-//! names come from, none of which an ordinary command can set. Positions (zxids) are this store's own. It also shows the tree
-//! in such a way that whoever brings it can compare. Where the other tree comes from is not known here.
+//! Commands that copy znodes of another server as they are there: with versions, times, lists and counters of sequential names, none of
+//! which an ordinary command can set. Positions (zxids) are this store's own. Where the other tree comes from is not known here.
 
 use alloc::vec::Vec;
 
@@ -135,8 +134,8 @@ impl Store {
         Ok(())
     }
 
-    /// In a secured state whoever came here administers everything, and the lists are what is being brought. In an open one
-    /// anybody can come here, and then the lists are all that protects a znode.
+    /// In a secured state the caller administers everything, and the lists are a part of the copy. In an open state any caller can send
+    /// such commands, and then only the lists protect a znode.
     fn require_of_mirror(
         &self,
         cx: &Context<'_>,

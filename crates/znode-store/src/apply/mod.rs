@@ -72,14 +72,14 @@ impl Store {
         }
     }
 
-    /// Carries a request out, or answers it from memory, if its caller may ask for that, and tells what the caller may know.
+    /// Executes a request or answers it from the request cache, if its caller is authorized, and conceals what the caller may not know.
     fn answer_if_allowed(&mut self, cx: &mut Context<'_>, request: Request) -> Outcome {
         self.admit(cx, request.session, &request.command)?;
         let outcome = self.answer(cx, request);
         self.conceal(cx, outcome)
     }
 
-    /// Carries a request out, unless its session is gone or it was carried out before.
+    /// Executes a request, unless its session is gone or its outcome is recorded.
     fn answer(&mut self, cx: &mut Context<'_>, request: Request) -> Outcome {
         let Request {
             session,
@@ -101,7 +101,7 @@ impl Store {
             }
             let first = record.outcome.clone();
             match (session, &command) {
-                // A caller that was lost stands in the queue again, or holds what it was granted.
+                // The repetition of a lost call takes the place of the earlier one.
                 (Some(session), Command::Lock(LockCommand::Acquire { wish, attempt, .. })) => {
                     return self.repeat_acquire(cx, session, &request_id, wish, *attempt, first);
                 }
@@ -210,7 +210,7 @@ impl Store {
             }
             Command::Write(op) => self.write(cx, session, op),
             Command::Multi(ops) => self.multi(cx, session, ops),
-            // The leader tidies up. What has children again, or is gone, is none of its business.
+            // The leader removes empty containers and TTL nodes. A znode with children again, or none, is skipped.
             Command::Sweep(paths) => {
                 let swept = paths.iter().filter(|path| self.sweep(cx, path)).count();
                 Ok(Reply::Swept(swept as u32))
@@ -230,8 +230,8 @@ impl Store {
                 });
                 Ok(Reply::Reconnected { timeout_ms })
             }
-            // What was sent before may have been lost with a leader, and come later: then this is not its turn. The turn is
-            // over also if the step is refused.
+            // An earlier step may have been lost with a leader, and arrive later: then it is not its turn. The turn is used up also if the
+            // step is refused.
             Command::InTurn { turn, step } => {
                 let session = session.ok_or(Refusal::SessionRequired)?;
                 self.sessions.take_turn(session, turn)?;
@@ -247,8 +247,8 @@ impl Store {
             }
             Command::Access(command) => self.access_command(cx, command),
             Command::Mirror(steps) => self.mirror(cx, steps),
-            // Only the leader of this very term knows what it has confirmed. What a session asks for after the leader had
-            // looked takes it off the record for good, wherever the two stand in the log.
+            // Only the leader of this very term knows which heartbeats it has confirmed. A later request of a session takes it off the
+            // record for good, wherever the two are in the log.
             Command::RecordSilence {
                 sessions,
                 term,
@@ -280,7 +280,7 @@ impl Store {
         }
     }
 
-    /// Carries out all operations or none.
+    /// Executes all operations or none.
     fn multi(&mut self, cx: &mut Context<'_>, session: Option<SessionId>, ops: Vec<Op>) -> Outcome {
         let events_before = cx.events.len();
         self.tree.begin();

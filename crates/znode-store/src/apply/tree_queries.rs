@@ -1,32 +1,32 @@
-//! What the tree says that decides which right is needed: whose contender a node is, what is missing, what is reserved.
+//! Queries of the tree and the queues that decide which right is needed: the owner of a contender, missing parents, reserved paths.
 
 use crate::model::ids::SessionId;
 use crate::model::path::{LOCK_ROOT, LockName, ZPath};
 use crate::store::Store;
 use crate::tree::index::NodeIndex;
 
-/// What lies below it is the cluster's own: quotas above all, which are set upon those who may write.
+/// Prefix of the cluster's own znodes. They include quotas, which limit callers with the right to write.
 const RESERVED: &str = "/zookeeper";
 
-/// Whether a node is the cluster's own.
+/// Returns whether a node is the cluster's own.
 pub(crate) fn is_reserved(path: &ZPath) -> bool {
     let rest = path.as_str().strip_prefix(RESERVED);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Whether a node is a lock's, or above one.
+/// Returns whether a node is a lock's, or above one.
 pub(crate) fn is_of_locks(path: &ZPath) -> bool {
     path.as_str() == LOCK_ROOT || LockName::of_parent(path).is_some()
 }
 
-/// Whose contender a node is.
+/// Contender at a path.
 pub(crate) struct Contended {
     pub(crate) lock: LockName,
     pub(crate) is_own: bool,
 }
 
 impl Store {
-    /// The lock that the node at `path` is a contender of, and whether it is the session's; `None` if it is none.
+    /// Returns the lock that the node at `path` is a contender of, and whether the session owns it; `None` if it is no contender.
     pub(crate) fn contended(&self, path: &ZPath, session: Option<SessionId>) -> Option<Contended> {
         let lock = LockName::of_contender(path)?;
         let owner = self.tree.node(self.tree.find(path)?).session()?;
@@ -36,14 +36,14 @@ impl Store {
         })
     }
 
-    /// Whether an ephemeral node is the session's.
+    /// Returns whether the session owns an ephemeral node.
     pub(crate) fn is_own_ephemeral(&self, path: &ZPath, session: Option<SessionId>) -> bool {
         let index = self.tree.find(path);
         let owner = index.and_then(|index| self.tree.node(index).session());
         owner.is_some() && owner == session
     }
 
-    /// Whether others than the session have contenders in a lock at `path`, or below it.
+    /// Returns whether other sessions have contenders in a lock at `path`, or below it.
     pub(crate) fn has_contenders_of_others(&self, path: &ZPath, session: Option<SessionId>) -> bool {
         let of_others = |queue: &crate::locks::queue::Queue| {
             let mut all = queue.holders().chain(queue.waiters());
@@ -65,7 +65,7 @@ impl Store {
         self.tree.place_below(path).missing().next()
     }
 
-    /// Whether the session has the contender `holder` of a lock.
+    /// Returns whether the session has the contender `holder` of a lock.
     pub(crate) fn is_own_contender(&self, lock: &LockName, holder: &str, session: Option<SessionId>) -> bool {
         let lock = self.tree.find(lock.znode());
         let index: Option<NodeIndex> = lock.and_then(|lock| self.tree.child(lock, holder));

@@ -18,8 +18,8 @@ use crate::tree::index::NodeIndex;
 use crate::tree::quota::Growth;
 
 impl Store {
-    /// Carries out one operation, or refuses it and changes nothing. What is checked first is ZooKeeper's order, for
-    /// its clients see which of several faults is told.
+    /// Executes one operation, or refuses it and changes nothing. The order of the checks is ZooKeeper's, because it decides which of
+    /// several refusals its clients see.
     pub(crate) fn write(&mut self, cx: &mut Context<'_>, session: Option<SessionId>, op: Op) -> Outcome {
         match op {
             Op::Create {
@@ -156,7 +156,7 @@ impl Store {
 
     /// Deletes a node and all below it: children before their parents, siblings by name.
     fn remove_subtree(&mut self, cx: &mut Context<'_>, top: NodeIndex, path: &ZPath) {
-        // The next one is the last; those whose children are removed, or on the list, are marked.
+        // The last element is the next one. Nodes whose children are removed, or on the list, are marked.
         let mut todo = Vec::from([(path.clone(), top, false)]);
         while let Some((path, index, is_bare)) = todo.pop() {
             if is_bare || self.tree.node(index).num_children() == 0 {

@@ -13,7 +13,7 @@ use crate::tree::index::NodeIndex;
 use crate::tree::placement::Placement;
 use crate::tree::quota::Growth;
 
-/// Whether the node at `path` would be below one that holds a quota.
+/// Returns whether the node at `path` would be below a znode with quotas.
 fn parent_is_quota(path: &ZPath) -> bool {
     path.as_str().starts_with("/zookeeper/quota/")
 }
@@ -35,7 +35,7 @@ impl Store {
         self.add_child(cx, parent, &parent_path, path, kind, data, acl)
     }
 
-    /// The same for whoever has the path of the parent at hand.
+    /// Adds a child like [`Store::add_node`], for callers that have the path of the parent.
     #[expect(clippy::too_many_arguments, reason = "each is a fact of the new node")]
     pub(crate) fn add_child(
         &mut self,
@@ -144,7 +144,7 @@ impl Store {
         self.remove_child(cx, index, &parent, path, how);
     }
 
-    /// The same for whoever has the path of the parent at hand.
+    /// Removes a child like [`Store::remove_node`], for callers that have the path of the parent.
     pub(crate) fn remove_child(
         &mut self,
         cx: &mut Context<'_>,
@@ -199,7 +199,7 @@ impl Store {
         cx.changed(ZnodeEventKind::DataChanged, path, acl);
     }
 
-    /// Tells that the set of children of `parent`, which is at `path`, changed.
+    /// Appends the event of a change of the set of children of `parent`, which is at `path`.
     fn children_changed(&self, cx: &mut Context<'_>, parent: NodeIndex, path: &ZPath) {
         let acl = self.tree.acl(parent).clone();
         cx.changed(ZnodeEventKind::ChildrenChanged, path, acl);

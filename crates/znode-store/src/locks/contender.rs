@@ -1,9 +1,9 @@
-//! What stands in a contender's znode: a record in JSON, so that a user of any ZooKeeper client can read who
-//! waits for what. Who holds the lock is not told by the record but by the rule.
+//! Records of contenders: the data of their znodes, in JSON, so that users of any ZooKeeper client can read who waits for what. The rule
+//! and not the record decides who holds the lock.
 //!
-//! The record is the only truth about what it says. What is kept of it beside the tree (the claim, the token, who may
-//! join) is changed together with it, so that a replica which restored a snapshot knows the same as the others. For the
-//! same reason only the lock protocol writes it: see [`super::is_reserved`].
+//! The record is the only source of what it says. Copies beside the tree (the request, the token, the owner) change together with it, so a
+//! replica that restored a snapshot has the same copies as the others. For the same reason only the lock protocol writes records: see
+//! [`super::name::is_reserved`].
 
 #[cfg(test)]
 use alloc::string::String;
@@ -16,43 +16,43 @@ use crate::locks::name::{Kind, recognise};
 use crate::model::ids::{RequestId, Zxid};
 use crate::model::lock::{AttemptId, Claim, LockMode, LockWish, Revocation, told_apart};
 
-/// What a znode below a lock says about its contender.
+/// Facts about a contender that its znode records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Facts {
     /// The sequence number in the name.
     pub number: u64,
-    /// What is wanted.
+    /// Mode and permits that it requests.
     pub claim: Claim,
-    /// What Lockgate wrote about it. `None` for contenders of other clients, whose data is theirs.
+    /// Record that Lockgate wrote. `None` for contenders of other clients, whose data is their own.
     pub record: Option<Arc<Record>>,
 }
 
-/// What Lockgate writes about a contender of its own.
+/// Record that Lockgate writes about a contender of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// What is wanted.
+    /// Mode and permits that it requests.
     pub claim: Claim,
     /// The scope of re-entrancy within the session.
     pub owner: Arc<str>,
-    /// Whether the same owner may join.
+    /// True if the same owner may join.
     pub reentrant: bool,
     /// For people.
     pub note: Arc<str>,
-    /// Where the client called from.
+    /// Address that the client called from.
     pub address: Arc<str>,
-    /// When it joined the queue.
+    /// Time of joining the queue.
     pub since_ms: u64,
-    /// When it was let in.
+    /// Time of the grant.
     pub granted_ms: Option<u64>,
     /// The calls of `acquire` that it stands for, oldest first. While it holds, each is one hold.
     pub attempts: Vec<Attempt>,
-    /// Calls whose holds were given back while others stayed, oldest first.
+    /// Calls whose holds were released while other holds stayed, oldest first.
     ///
-    /// A release gives back one hold of the owner and does not say which call's. If two calls of one owner were let
-    /// in together, the caller of the first releases and the caller of the second has hung up, the second call may
-    /// be the one that was taken off the list; when its node gives it up, the other hold has to go.
+    /// A release ends one hold of the owner and does not say which call's. Suppose two calls of one owner are granted together, the caller
+    /// of the first releases, and the caller of the second has hung up. Then the second call may be the one that was removed from the list.
+    /// When its node withdraws it, the other hold has to end.
     pub released: Vec<Attempt>,
-    /// How long the lock stays closed if the session expires while this holds it.
+    /// Time for which the lock grants nothing if the session expires during the hold.
     pub lock_delay_ms: u32,
     /// The fencing token, where it is not the position of the creation.
     pub token: Option<Zxid>,
@@ -65,24 +65,24 @@ pub(crate) struct Record {
 /// One call of `upgrade`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Upgrade {
-    /// Which.
+    /// The call.
     pub attempt: Attempt,
-    /// When it was asked for.
+    /// Time of the request.
     pub since_ms: u64,
-    /// Whether it was granted.
+    /// True if it was granted.
     pub done: bool,
 }
 
-/// How many released calls a contender remembers while it holds. They matter only until their callers have got
-/// their answers, so these are calls of one owner in flight at once.
+/// Maximum number of released calls that a contender records while it holds. They matter only until their callers have their answers, so
+/// these are calls of one owner in flight at once.
 pub const MAX_RELEASED: usize = 16;
 
 /// One call of `acquire`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Attempt {
-    /// Which.
+    /// The call.
     pub id: AttemptId,
-    /// What its outcome is remembered under.
+    /// Id under which its outcome is recorded.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub request_id: Option<RequestId>,
 }
@@ -166,7 +166,7 @@ impl Facts {
         Some(record.granted_ms.filter(|_| holds).unwrap_or(record.since_ms))
     }
 
-    /// How often the owner has entered (or, in the queue, would have): a foreign contender stands for one call.
+    /// Returns the number of entries of the owner (or, in the queue, of calls). A foreign contender stands for one call.
     pub fn holds(&self) -> u32 {
         self.record.as_deref().map_or(1, Record::holds)
     }
@@ -195,7 +195,7 @@ impl Record {
         }
     }
 
-    /// Whether the call is one that this contender stands for, or stood for before another call's release.
+    /// Returns whether this contender stands for the call, or did before another call's release.
     pub fn knows(&self, attempt: AttemptId) -> bool {
         self.attempts
             .iter()
@@ -203,7 +203,7 @@ impl Record {
             .any(|known| known.id == attempt)
     }
 
-    /// What the outcome of a call is remembered under.
+    /// Returns the id under which the outcome of a call is recorded.
     pub fn request_id_of(&self, attempt: AttemptId) -> Option<RequestId> {
         let known = self
             .attempts
@@ -213,7 +213,7 @@ impl Record {
         known.request_id.clone()
     }
 
-    /// Puts a call in the place of the one that it repeats, unless that was sent later; false if there is none.
+    /// Replaces a call by its repetition, unless that was sent earlier. Returns false if there is no such call.
     pub fn replace(&mut self, request_id: &RequestId, attempt: AttemptId) -> bool {
         let upgrade = self.upgrade.iter_mut().map(|upgrade| &mut upgrade.attempt);
         let calls = self.attempts.iter_mut().chain(&mut self.released);
@@ -227,7 +227,7 @@ impl Record {
         true
     }
 
-    /// Gives back one hold of several.
+    /// Releases one hold of several.
     pub fn release_one(&mut self) {
         self.released.push(self.attempts.remove(0));
         if self.released.len() > MAX_RELEASED {
@@ -254,19 +254,19 @@ impl Record {
         told_apart(&self.owner, self.reentrant)
     }
 
-    /// Whether it is the contender's last upgrade that is called so.
+    /// Returns whether the call is the contender's last upgrade.
     pub fn upgrades_by(&self, attempt: AttemptId) -> bool {
         self.upgrade
             .as_ref()
             .is_some_and(|upgrade| upgrade.attempt.id == attempt)
     }
 
-    /// Whether an upgrade waits.
+    /// Returns whether an upgrade waits.
     pub fn is_upgrading(&self) -> bool {
         self.upgrade.as_ref().is_some_and(|upgrade| !upgrade.done)
     }
 
-    /// How many calls it stands for.
+    /// Returns the number of calls that it stands for.
     pub fn holds(&self) -> u32 {
         u32::try_from(self.attempts.len()).unwrap_or(u32::MAX).max(1)
     }
@@ -300,9 +300,8 @@ impl Record {
         serde_json::to_string(&json).expect("numbers and texts always have a form in JSON")
     }
 
-    /// The name bounds what the data may say: whoever came to have the lock alone may have been downgraded since, whoever
-    /// came to share it shares it. A contender that stands for no call was never written, nor one that upgrades what
-    /// cannot be upgraded.
+    /// Reads a record within the bounds of the contender's name: an exclusive name may have been downgraded since, a shared name stays
+    /// shared. Lockgate never writes a record without a call, or with an upgrade in a mode that has none.
     fn from_json(kind: Kind, json: Json) -> Option<Self> {
         if json.attempts.is_empty() {
             return None;
@@ -343,7 +342,7 @@ impl Record {
 }
 
 impl Record {
-    /// What the outcomes of its calls are remembered under.
+    /// Returns the ids under which the outcomes of its calls are recorded.
     pub(crate) fn request_ids(&self) -> impl Iterator<Item = &RequestId> {
         self.attempts
             .iter()

@@ -1,13 +1,13 @@
-//! Who waits for whom: would a call that waits wait for itself, by way of others?
+//! Deadlock detection: finds the cycle that a new wait would close.
 //!
-//! The parties are scopes: a session, or one of its threads or tasks that gives an owner of its own. A scope that waits
-//! in a queue waits for those ahead of it that it cannot pass; a cycle of such waits would never end, so the call that
-//! would close it is refused. A party that waits for its own other call in the same lock is left alone: that is what a
-//! second call that is not reentrant does, until its time is over.
+//! The parties are scopes: a session, or one of its threads or tasks with an owner of its own. A waiting scope waits for the contenders
+//! ahead of it that it conflicts with. A cycle of such waits would never end, so the call that would close it is refused. A call that waits
+//! for another call of its own scope in the same lock is not refused: that is what a second call that is not reentrant does, until its
+//! timeout.
 //!
-//! What is found is a deadlock for sure. Two kinds are not found, and wait until their time is over: those over contenders
-//! that do not tell threads apart (other clients', and calls that neither enter again nor name an owner), and those where
-//! several holders of a semaphore block somebody only together.
+//! Every cycle that is found is a deadlock. Two kinds are not found and end by their timeouts. One has contenders without a distinct owner:
+//! those of other clients, and calls that are not reentrant and name no owner. In the other, several holders of a semaphore block a waiter
+//! only together.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
@@ -20,24 +20,24 @@ use crate::model::lock::Claim;
 use crate::model::path::LockName;
 use crate::model::refusal::{Party, Refusal};
 
-/// How many contenders one search looks at. It is made while everybody waits for the entry, and this many take about a
-/// tenth of a millisecond. Beyond it the call just waits.
+/// Maximum number of contenders that one search visits. The search blocks the apply loop, and this many take about a tenth of a
+/// millisecond. Beyond it the call just waits.
 pub const MAX_DEADLOCK_STEPS: usize = 1_000;
 
-/// How many contenders [`Store::wait_graph`](crate::Store::wait_graph) looks at for each wait: nothing is applied meanwhile, and most of those who
-/// share a lock stand behind thousands for whom they do not wait.
+/// Maximum number of contenders that [`Store::wait_graph`](crate::Store::wait_graph) visits for each wait. The query blocks the apply loop,
+/// and most contenders of a shared lock are behind thousands that they do not wait for.
 const MAX_GRAPH_STEPS: usize = 64;
 
-/// How many parties a refusal names. A longer cycle is refused all the same.
+/// Maximum number of owners that a refusal names. A longer cycle is refused all the same.
 pub const MAX_NAMED_PARTIES: usize = 16;
 
-/// How many waits [`Store::wait_graph`](crate::Store::wait_graph) tells at once.
+/// Maximum number of waits that [`Store::wait_graph`](crate::Store::wait_graph) returns at once.
 pub const MAX_GRAPH_WAITS: usize = 10_000;
 
-/// How many of those somebody waits for [`Store::wait_graph`](crate::Store::wait_graph) names.
+/// Maximum number of blockers that [`Store::wait_graph`](crate::Store::wait_graph) names for each wait.
 pub const MAX_NAMED_BLOCKERS: usize = 16;
 
-/// What somebody would wait for.
+/// Wait that a call would begin.
 pub(crate) enum Ask<'a> {
     /// To get in at the end of a queue.
     Enter(&'a LockName, Claim),
@@ -48,7 +48,7 @@ pub(crate) enum Ask<'a> {
 /// A party that was found, and how.
 struct Step {
     scope: Scope,
-    /// Who waits for it: a place in the list of steps, none for those that the caller itself would wait for.
+    /// The step that waits for it: an index in the list of steps, none for scopes that the caller itself would wait for.
     by: Option<usize>,
     /// The lock in which it is waited for.
     has: LockName,
@@ -63,7 +63,7 @@ fn party(contender: &Contender, waits: bool) -> PartyView {
     }
 }
 
-/// Whom somebody waits for who stands in a queue or upgrades.
+/// Returns the contenders that a waiter or an upgrade waits for.
 fn awaited_by<'q>(
     queue: &'q Queue,
     waiter: &'q Contender,
@@ -106,7 +106,7 @@ impl LockTable {
         for look in blockers {
             budget = budget.checked_sub(1)?;
             let Some(blocker) = look else { continue };
-            // Whoever waits for its own other call waits until its time is over, with or without others between them.
+            // A wait for another call of its own scope lasts until its timeout, with or without others between them.
             if blocker.session == scope.0 && blocker.owner.as_ref() == Some(&scope.1) {
                 return None;
             }
@@ -148,7 +148,8 @@ impl LockTable {
         }
     }
 
-    /// Tells of up to `most` of those who wait for a lock, after the first `passed` of them. Returns how many were told if there are others.
+    /// Describes up to `most` waiters of a lock, after the first `passed` of them. Returns the number that was described if there are
+    /// others.
     pub(crate) fn wait_views(
         &self,
         lock: &LockName,

@@ -1,6 +1,5 @@
-//! How the record of a contender is written: the JSON that serde_json would write, byte for byte, in a quarter of the
-//! instructions, for every lock that is taken and every waiter that is let in writes one at each node. What reads it is
-//! `contender.rs`.
+//! Encoder of contenders' records. It writes the JSON that serde_json would write, byte for byte, in a quarter of the instructions: each
+//! node writes a record for every acquire and every grant. `contender.rs` reads it.
 
 use alloc::string::String;
 
@@ -19,7 +18,7 @@ pub(crate) fn data(record: &Record) -> crate::model::data::Data {
 
 /// Appends a record.
 pub(crate) fn write(record: &Record, to: &mut String) {
-    // All fields by name: whoever adds one has to say here how it is written.
+    // All fields by name, so a new field does not compile without its encoding here.
     let Record {
         claim,
         owner,
@@ -108,7 +107,7 @@ fn text(to: &mut String, before: &str, text: &str) {
     to.push('"');
 }
 
-/// What is rarely there is left to the library.
+/// Rare values are left to the library.
 fn value(to: &mut String, before: &str, value: &(impl Serialize + ?Sized)) {
     to.push_str(before);
     to.push_str(&serde_json::to_string(value).expect("numbers and texts always have a form in JSON"));

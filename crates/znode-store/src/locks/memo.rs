@@ -11,7 +11,7 @@ use crate::locks::contender::{Facts, Record};
 use crate::model::data::Data;
 use crate::model::path::{LockName, ZPath};
 
-/// How many records are kept at most: more than there are calls under way. Each costs about half a kilobyte.
+/// Maximum number of cached records: more than calls in flight. Each takes about half a kilobyte.
 const SLOTS: usize = 4096;
 
 /// See the module.
@@ -22,7 +22,7 @@ pub(crate) struct Memo {
 }
 
 struct Kept {
-    /// As long as this is here, its place in memory is nobody else's.
+    /// While this is here, no other data can have its address.
     data: Data,
     /// Of the contender.
     path: ZPath,
@@ -46,7 +46,7 @@ impl Memo {
         self.slots[slot_of(data)] = Some(kept);
     }
 
-    /// What a znode below a lock says, as [`Facts::read`].
+    /// Returns the facts of a znode below a lock, as [`Facts::read`] does.
     pub fn facts(&self, name: &str, data: &Data) -> Option<Facts> {
         let Some(kept) = self.kept(data).filter(|kept| kept.path.name() == name) else {
             return Facts::read(name, data.as_bytes());

@@ -1,40 +1,32 @@
-//! Locks: who holds one, and the protocol by which that changes.
+//! Locks: the queues of contenders, and the rule that decides who holds a lock. It knows the values of the model, and no other owner. The
+//! steps of the protocol, which also change the tree, are in `apply/locks`.
 //!
-//! A lock is a znode below [`LOCK_ROOT`](crate::LOCK_ROOT). Its contenders are its ephemeral children whose names end
-//! in a sequence number, whoever created them: a call of `acquire`, Curator, kazoo. In order of arrival the longest
-//! prefix of contenders that get along with each other holds the lock (`rule.rs`), the others wait; that is all. No
-//! contender is overtaken, and what was granted is not taken back by the rule.
+//! A lock is a znode below [`LOCK_ROOT`](crate::LOCK_ROOT). Its contenders are its ephemeral children whose names end in a sequence number,
+//! whatever client created them: `acquire`, Curator, kazoo. In order of arrival the longest prefix of compatible contenders holds the lock
+//! (`rule.rs`), and the others wait. No contender is overtaken, and the rule never revokes a grant.
 //!
-//! | file | what it says |
+//! | file | content |
 //! |---|---|
-//! | `rule.rs` | who holds a lock, as a function of the whole list: the specification |
+//! | `rule.rs` | the rule, as a function of the whole list: the specification |
 //! | `queue.rs` | the same, step by step |
-//! | `name.rs`, `contender.rs` | what a znode's name and data say about its contender |
-//! | `text.rs` | how that is written |
-//! | `memo.rs` | the same of those that were written lately, without reading it |
+//! | `plan.rs` | decision about a call of `acquire` |
+//! | `name.rs`, `contender.rs` | facts in the name and the data of a contender's znode |
+//! | `json.rs` | encoder of that data |
+//! | `memo.rs` | cache of records that were written lately, which saves parsing them |
 //! | `table.rs` | all queues; follows the tree |
-//! | `state.rs` | what holds for some locks beside their queues: terms, closed for a while |
-//! | `apply.rs` | acquire, release, withdraw, break |
-//! | `modes.rs` | downgrade, upgrade; which token an upgrade has |
-//! | `many.rs` | several locks by one call |
-//! | `deadlock.rs` | who waits for whom |
-//! | `configure.rs`, `revoke.rs` | what operators do: limits, draining; asking holders to give up |
-//! | `settle.rs` | what follows when a contender goes: others are let in |
-//! | `prospect.rs` | what an acquire can expect, for whoever decides when it is carried out |
-//! | `found.rs`, `view.rs` | looking at contenders and locks |
+//! | `state.rs` | state of some locks beside their queues: settings, lock-delay |
+//! | `deadlock.rs` | deadlock detection |
+//! | `hold.rs`, `view.rs` | descriptions of holds, locks and waits |
 //!
-//! Nothing here waits, and nothing knows the time but what commands tell. How long a caller waits, and what becomes of
-//! callers that go away, is decided where callers are; here it arrives as `withdraw`.
+//! Nothing here waits, and time comes only with commands. Front ends decide how long a caller waits, and propose a `withdraw`.
 
 pub(crate) mod contender;
 pub(crate) mod deadlock;
 pub(crate) mod hold;
 pub(crate) mod json;
-
 pub(crate) mod memo;
 pub(crate) mod name;
 pub(crate) mod plan;
-
 pub(crate) mod queue;
 pub(crate) mod rule;
 pub(crate) mod state;

@@ -1,7 +1,6 @@
-//! Names of contenders' znodes: how ours are made, and what ours and other clients' say about a contender.
-//! What stands in the znode's data is `contender.rs`'s business.
+//! Names of contenders' znodes: construction of ours, and the facts in ours and other clients' names. `contender.rs` reads the data.
 //!
-//! | who                      | name                                  | kind      |
+//! | client                   | name                                  | kind      |
 //! |--------------------------|---------------------------------------|-----------|
 //! | Lockgate                 | `_c_<32 hex>-lock-<10 digits>`        | exclusive, upgradeable |
 //! |                          | `_c_<32 hex>-__READ__<10 digits>`     | shared    |
@@ -12,7 +11,7 @@
 //! | Curator's mutex          | `_c_<uuid>-lock-<10 digits>`          | exclusive |
 //! | Curator's read-write lock| `…__READ__<10 digits>`, `…__WRIT__…`  | shared, exclusive |
 //! | kazoo                    | `<hex>__lock__<10 digits>`, `…__rlock__…` | exclusive, shared |
-//! | anybody else             | `…<10 digits>`                        | exclusive |
+//! | any other                | `…<10 digits>`                        | exclusive |
 
 use alloc::format;
 use alloc::string::String;
@@ -22,25 +21,25 @@ use crate::model::lock::{ContenderNames, LockMode};
 use crate::model::path::{LockName, ZPath};
 use crate::model::refusal::Refusal;
 
-/// What a contender's name says.
+/// Facts in a contender's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ContenderName {
     /// The sequence number.
     pub number: u64,
-    /// How the lock is wanted.
+    /// Kind of the request.
     pub kind: Kind,
-    /// Whether the name has the form that Lockgate gives. Only then the data may be a record of ours.
+    /// True if the name has Lockgate's form. Only then the data may be a record of ours.
     pub ours: bool,
 }
 
-/// How the lock is wanted, as far as a name can say.
+/// Kind of a request, as far as a name can say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Alone, or perhaps alone later: other clients cannot know more and wait, which is safe.
     Exclusive,
     /// With other readers.
     Shared,
-    /// Some permits of a semaphore; how many of how many stands in the data.
+    /// Some permits of a semaphore. The data has their number and the limit.
     Lease,
 }
 
@@ -69,7 +68,7 @@ impl Kind {
 /// Of the semaphores of Curator, and of ours.
 const LEASE: &str = "-lease-";
 
-/// What stands before the random number in one of our names.
+/// Prefix of the random number in our names.
 const OURS: &str = "_c_";
 
 /// The name of a new contender's znode, with the sequence number of its lock.
@@ -83,7 +82,7 @@ pub(crate) fn make(guid: u128, mode: LockMode, names: ContenderNames, number: u6
     name
 }
 
-/// Reads the name of a znode below a lock. `None`: it does not end in ten digits, so it stands in no queue.
+/// Reads the name of a znode below a lock. `None`: it does not end in ten digits, so it is no contender.
 pub(crate) fn recognise(name: &str) -> Option<ContenderName> {
     let split = name.len().checked_sub(SEQUENCE_DIGITS)?;
     // Bytes first: the split may fall into the middle of a character.
@@ -131,9 +130,9 @@ fn is_ours(stem: &str, kind: Kind) -> bool {
     is_hex(guid) && all.into_iter().any(|names| kind.marker(names) == marker)
 }
 
-/// Whether an ephemeral node at `path` would pass for a contender that the lock protocol made. Nobody else creates
-/// such nodes or writes to them: their data says how many permits they hold and which calls they stand for, and who
-/// could forge that could hold more than there is. Anybody may delete them, which ends the contender.
+/// Returns whether an ephemeral node at `path` would pass for a contender that the lock protocol made. Only the protocol creates or writes
+/// such nodes: their data records permits and calls, and a forged record could hold more permits than there are. Any client may delete
+/// them, which ends the contender.
 pub(crate) fn is_reserved(path: &ZPath) -> bool {
     LockName::of_contender(path).is_some() && recognise(path.name()).is_some_and(|name| name.ours)
 }

@@ -17,7 +17,7 @@ use crate::model::lock::{
 use crate::model::path::LockName;
 use crate::model::refusal::Refusal;
 
-/// What a call comes to that is not refused.
+/// Decision about a call that is not refused.
 pub(crate) enum Plan {
     /// It enters by the contender of this name, once more.
     Join(Arc<str>),
@@ -25,7 +25,7 @@ pub(crate) enum Plan {
     Enter,
 }
 
-/// Refuses what makes no sense, whoever asks: a front end may have checked, another one not.
+/// Refuses malformed requests, whether a front end has checked them or not.
 fn check_wish(wish: &LockWish) -> Result<(), Refusal> {
     let bad = |what: String| Err(Refusal::BadWish(what.into()));
     check_permits(wish)?;
@@ -54,7 +54,7 @@ fn check_permits(wish: &LockWish) -> Result<(), Refusal> {
     let bad = |what: String| Err(Refusal::BadWish(what.into()));
     match (wish.mode, wish.permits) {
         (LockMode::Semaphore { .. }, 0) => bad("at least 1 permit has to be asked for".into()),
-        // Whoever names no limit is checked when it is known.
+        // A request without a limit is checked when the limit is known.
         (LockMode::Semaphore { limit: 0 }, _) => Ok(()),
         (LockMode::Semaphore { limit }, permits) if permits > limit => bad(format!(
             "{permits} permits are never free where there are {limit}"
@@ -66,7 +66,7 @@ fn check_permits(wish: &LockWish) -> Result<(), Refusal> {
     }
 }
 
-/// How much a mode gives of a lock that is shared or not: whoever has more has less as well.
+/// Returns the rank of a mode among exclusive, upgradeable and shared: a higher one includes the lower ones.
 pub(crate) fn reach(mode: LockMode) -> u8 {
     match mode {
         LockMode::Semaphore { .. } | LockMode::Shared => 0,
@@ -82,7 +82,7 @@ pub(crate) fn claim_of(wish: &LockWish) -> Claim {
     }
 }
 
-/// Whether a lock that is in use in one mode can be asked for in the other.
+/// Returns whether a lock in use in one mode can be requested in the other.
 fn go_together(in_use: LockMode, wanted: LockMode) -> bool {
     match (in_use, wanted) {
         (LockMode::Semaphore { limit: in_use }, LockMode::Semaphore { limit: wanted }) => in_use == wanted,
@@ -102,8 +102,7 @@ pub(crate) fn names<'q>(holders: impl Iterator<Item = &'q Contender>) -> Vec<Hol
 }
 
 impl LockTable {
-    /// Decides what a call comes to, and refuses what the queue refuses. Whoever names no limit gets to know the one that
-    /// is in force.
+    /// Decides which contender a call gets, and refuses what the queue refuses. Fills in the limit in force if the request names none.
     pub(crate) fn plan(&self, session: SessionId, wish: &mut LockWish, wait: bool) -> Result<Plan, Refusal> {
         check_wish(wish)?;
         let terms = self.terms(&wish.lock);
@@ -161,7 +160,7 @@ impl LockTable {
         in_use.or(terms.limit.map(|limit| LockMode::Semaphore { limit }))
     }
 
-    /// Whether the owner is there already: it enters again, and needs no other place.
+    /// Returns whether the owner has a contender already, which the call would join.
     pub(crate) fn joins(&self, session: Option<SessionId>, wish: &LockWish) -> bool {
         session.is_some_and(|session| {
             let queue = self.queue(&wish.lock);

@@ -1,5 +1,5 @@
-//! The queue of one lock, holders in front. It follows the rule (`rule.rs`) step by step: whoever arrives goes to
-//! the end, whoever leaves may let others in. It knows nothing of the tree, of sessions' ends or of events.
+//! Queue of one lock, holders in front. It follows the rule (`rule.rs`) step by step: arrivals go to the end, and an end may make room for
+//! a grant. It knows nothing of the tree, of sessions or of events.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -13,47 +13,45 @@ use crate::model::lock::LockMode;
 use crate::planted;
 use crate::planted::Bug;
 
-/// Up to so many contenders are asked one by one whose they are. Nearly all locks have fewer, and an index costs
-/// more than that.
+/// Up to this number of contenders the owner is searched linearly. Nearly all locks have fewer, and an index costs more than that.
 const FEW: usize = 16;
 
-/// A contender's place in the order of arrival: when it was created, its sequence number, its name.
+/// Position of a contender in the order of arrival: its creation, its sequence number, its name.
 ///
-/// For sequential znodes that is the order of their numbers. The creation stands first for those who choose their
-/// number themselves: a name that ends in ten digits needs not be a sequential one, and nobody may name himself
-/// to the front of a lock that others hold, nor make fencing tokens go back.
+/// For sequential znodes that is the order of their numbers. The creation comes first because clients may choose a name that ends in ten
+/// digits: such a name must not get to the front of a lock that others hold, nor make fencing tokens go back.
 pub(crate) type Position<'a> = (Zxid, u64, &'a str);
 
-/// Who stands in the queue.
+/// Contender in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Contender {
-    /// When it was created. Contenders of one multi share it.
+    /// Position of its creation. Contenders of one transaction share it.
     pub czxid: Zxid,
     /// Its sequence number.
     pub number: u64,
     /// Its whole name.
     pub name: Arc<str>,
-    /// Whose it is.
+    /// Its session.
     pub session: SessionId,
-    /// What it wants.
+    /// Its request.
     pub claim: Claim,
-    /// Its scope within the session. `None` if it cannot be told from others, as other clients' contenders.
+    /// Its scope within the session. `None` if it has no distinct owner, as contenders of other clients.
     pub owner: Option<Arc<str>>,
-    /// Whether later calls of the same owner join it.
+    /// True if later calls of the same owner join it.
     pub reentrant: bool,
     /// The fencing token of its grant.
     pub token: Zxid,
-    /// Whether it holds the lock and waits to be the only one.
+    /// True if it holds the lock and waits to be the only holder.
     pub upgrading: bool,
 }
 
 impl Contender {
-    /// Where it stands.
+    /// Returns its position in the order of arrival.
     pub fn position(&self) -> Position<'_> {
         (self.czxid, self.number, &self.name)
     }
 
-    /// Whose calls join it. `None`: nobody's.
+    /// Returns the owner whose calls join it, if any.
     pub fn joined_by(&self) -> Option<&Arc<str>> {
         self.owner.as_ref().filter(|_| self.reentrant)
     }
@@ -70,11 +68,10 @@ impl Contender {
     }
 }
 
-/// The contenders of one lock in order of arrival. The first [`Queue::holding`] of them hold it.
+/// Contenders of one lock in order of arrival. The first [`Queue::holding`] of them hold it.
 ///
-/// A sorted ring: the ends are where nearly everything happens. Finding is a binary search; leaving from the middle
-/// moves pointers, at most half of [`crate::MAX_CONTENDERS`], which takes a microsecond; letting in costs as much
-/// as there are let in. Boxes, so that what moves is small.
+/// A sorted ring, because nearly all changes are at the ends. A search is binary. A removal from the middle moves pointers, at most half of
+/// [`crate::MAX_CONTENDERS`], which takes a microsecond. A grant costs the same for each contender. Boxes keep the moved elements small.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     contenders: VecDeque<Box<Contender>>,
@@ -82,19 +79,19 @@ pub(crate) struct Queue {
     held: Held,
     /// Contenders that may be joined, by session and owner. Only while there are more than [`FEW`].
     owners: Option<Box<Owners>>,
-    /// For [`Bug::OvertakingReader`]: the first of those who waited went, and nobody was let in since.
+    /// For [`Bug::OvertakingReader`]: the first waiter ended, and there was no grant since.
     #[cfg(feature = "planted")]
     front_waiter_gone: bool,
 }
 
-/// What the holders come to.
+/// Totals of the holders.
 #[derive(Debug, Default)]
 struct Held {
     /// Permits. Up to the limit for a semaphore (unless that was lowered), the number of holders else.
     permits: u64,
-    /// Those who are upgradeable: one at most.
+    /// Number of upgradeable holders: one at most.
     upgradeables: u32,
-    /// Those who wait to be the only one: one at most.
+    /// Number of holders that wait to be the only one: one at most.
     upgrading: u32,
 }
 
@@ -114,21 +111,21 @@ impl Held {
 
 type Owners = BTreeMap<(SessionId, Arc<str>), (Zxid, u64, Arc<str>)>;
 
-/// Where somebody stands.
+/// Position of a contender: among the holders or the waiters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rank {
     /// Among the holders.
     Holds,
-    /// In the queue, behind so many that wait too.
+    /// In the queue, behind other waiters.
     Waits {
-        /// How many.
+        /// Number of waiters ahead.
         ahead: u32,
     },
 }
 
 impl Queue {
-    /// Puts a contender where it belongs, as one who waits. Nobody who came later holds the lock already, because
-    /// positions are given in ascending order and grants are made at the end of a command.
+    /// Inserts a contender as a waiter. No later contender holds the lock already, because positions ascend and grants are made at the end
+    /// of a command.
     pub fn insert(&mut self, contender: Contender) {
         let Err(at) = self.find(contender.position()) else {
             unreachable!("the tree has no two znodes of one name");
@@ -187,7 +184,7 @@ impl Queue {
         self.get(at)
     }
 
-    /// Changes a contender in its place. Whom that lets in is seen by the next [`Queue::promote`].
+    /// Changes a contender in its place. The next [`Queue::promote`] makes the grants that this allows.
     pub fn change(&mut self, position: Position<'_>, change: impl FnOnce(&mut Contender)) {
         let at = self
             .find(position)
@@ -203,7 +200,7 @@ impl Queue {
         }
     }
 
-    /// Grants the lock to the next waiter, if its turn has come.
+    /// Grants the lock to the next waiter, if the rule allows it.
     pub fn promote(&mut self, terms: Terms) -> Option<&Contender> {
         let at = self.holding;
         self.next(terms)?;
@@ -223,7 +220,7 @@ impl Queue {
         gets_in.then_some(next)
     }
 
-    /// [`Bug::OvertakingReader`]: who stood behind somebody that went takes that for its turn.
+    /// [`Bug::OvertakingReader`]: a waiter behind one that ended takes that for a grant.
     fn is_overtaking(&self, next: &Contender) -> bool {
         #[cfg(feature = "planted")]
         let gone = self.front_waiter_gone;
@@ -257,13 +254,13 @@ impl Queue {
         by_one && (leases == 0 || leases == holding) && self.held.upgradeables <= 1
     }
 
-    /// Whether the rule would let somebody in who arrived now.
+    /// Returns whether the rule would grant the lock to a contender that arrived now.
     pub fn lets_in(&self, claim: Claim, terms: Terms) -> bool {
         self.holding == self.contenders.len() && !terms.is_shut() && self.has_room_for(claim, terms)
     }
 
-    /// Whether the holders have room for one more. The first speaks for all: the others got in because they agreed with
-    /// it, and a limit that made them agree is not lifted before they have left (`configure.rs`).
+    /// Returns whether the holders have room for one more. The first holder decides for all: the others are compatible with it, and a limit
+    /// that made them compatible stays until they have left (`configure.rs`).
     fn has_room_for(&self, claim: Claim, terms: Terms) -> bool {
         let Some(first) = self.contenders.front().filter(|_| self.holding > 0) else {
             return true;
@@ -294,11 +291,11 @@ impl Queue {
         Some(terms.in_force(first.claim.mode))
     }
 
-    /// Those before the place `at` whose leaving somebody who stands there (or would) needs: holders, and waiters who are
-    /// let in first. Of a semaphore only those are named without whom it cannot go, however many others leave.
+    /// Returns the contenders before the place `at` that block a contender there: holders, and waiters that are granted first. Of a
+    /// semaphore only those are returned whose end is necessary, whatever others end.
     ///
-    /// `None` stands for each that is looked at and is none of them: among thousands who share there may be one, and
-    /// whoever looks for it counts how long that takes.
+    /// `None` stands for each visited contender that does not block. Among thousands of shared holders there may be one blocker, and the
+    /// caller counts the visits.
     pub fn blockers(
         &self,
         at: usize,
@@ -319,12 +316,12 @@ impl Queue {
         })
     }
 
-    /// Where a contender stands, counted from the front.
+    /// Returns the index of a contender, counted from the front.
     pub fn place(&self, position: Position<'_>) -> Option<usize> {
         self.find(position).ok()
     }
 
-    /// Where somebody stands; `None` if nowhere here.
+    /// Returns the position of a contender; `None` if it is not in this queue.
     pub fn rank(&self, position: Position<'_>) -> Option<Rank> {
         let at = self.find(position).ok()?;
         Some(match at.checked_sub(self.holding) {
@@ -345,17 +342,17 @@ impl Queue {
         self.contenders.len()
     }
 
-    /// Whether nobody is left.
+    /// Returns whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.contenders.is_empty()
     }
 
-    /// How many hold the lock.
+    /// Returns the number of holders.
     pub fn holding(&self) -> usize {
         self.holding
     }
 
-    /// Those who hold the lock, in order of arrival.
+    /// Returns the holders, in order of arrival.
     pub fn holders(&self) -> impl Iterator<Item = &Contender> {
         self.contenders
             .iter()
@@ -363,7 +360,7 @@ impl Queue {
             .map(|contender| &**contender)
     }
 
-    /// Those who wait, in order of arrival.
+    /// Returns the waiters, in order of arrival.
     pub fn waiters(&self) -> impl Iterator<Item = &Contender> {
         self.contenders
             .iter()
@@ -372,7 +369,7 @@ impl Queue {
     }
 
     fn find(&self, position: Position<'_>) -> Result<usize, usize> {
-        // Whoever arrives goes to the end, and whoever leaves is alone or at the front: one comparison or two instead of a dozen.
+        // An arrival goes to the end, and an end is mostly of the only contender or at the front: one comparison or two instead of a dozen.
         let count = self.contenders.len();
         let Some(last) = self.contenders.back() else {
             return Err(0);
@@ -388,7 +385,7 @@ impl Queue {
     }
 }
 
-/// Whether two may hold a lock at the same time.
+/// Returns whether two contenders may hold a lock at the same time.
 fn get_along(one: Claim, other: Claim, terms: Terms) -> bool {
     let (mode, with) = (terms.in_force(one.mode), terms.in_force(other.mode));
     match mode {
@@ -475,7 +472,7 @@ mod tests {
             queue.upgrading(),
             model.iter().find(|contender| contender.upgrading)
         );
-        // Blockers, one by one: whoever waits has some before it, unless nobody is let in.
+        // Blockers, one by one: each waiter has some before it, unless the lock grants nothing.
         for (at, waiter) in model.iter().enumerate().skip(holding) {
             let alone = |other: &&Contender| !get_along(waiter.claim, other.prospect(), terms);
             let named: Vec<_> = queue.blockers(at, waiter.claim, terms).flatten().collect();
@@ -582,7 +579,7 @@ mod tests {
                 promote_all(&mut queue, terms);
                 check(&queue, &model, holding, terms);
 
-                // As after a restore: all arrive, and it is told how many held the lock.
+                // As after a restore: all contenders arrive, then the number of holders is restored.
                 let mut restored = Queue::default();
                 for contender in &model {
                     restored.insert(contender.clone());

@@ -1,13 +1,13 @@
-//! The lock rule, as short as it can be said: the specification of who holds a lock. It looks at the whole list
-//! every time; `queue.rs` comes to the same result step by step, and a property test holds the two together.
+//! Lock rule: the specification of who holds a lock, as a function of the whole list. `queue.rs` computes the same result step by step, and
+//! a property test compares the two.
 
 use crate::model::lock::Claim;
 use crate::model::lock::LockMode;
 
-/// How many contenders, from the front of the list, hold a lock that has no terms of its own: the longest prefix that
-/// is compatible.
+/// Returns the number of contenders, from the front of the list, that hold a lock without settings of its own: the longest compatible
+/// prefix.
 ///
-/// The list is in order of arrival, so nobody is overtaken: a writer that waits lets no later reader pass.
+/// The list is in order of arrival, so no contender is overtaken: a waiting writer blocks later readers.
 pub fn holders(claims: &[Claim]) -> usize {
     holders_after(claims, 0, None)
 }
@@ -20,7 +20,7 @@ pub fn holders_after(claims: &[Claim], holding: usize, limit: Option<u32>) -> us
     holding + more.count()
 }
 
-/// Whether these contenders may hold the lock together.
+/// Returns whether these contenders may hold the lock together.
 fn compatible(claims: &[Claim], limit: Option<u32>) -> bool {
     let semaphore = |claim: &Claim| match claim.mode {
         LockMode::Semaphore { limit: own } => Some(limit.unwrap_or(own)),

@@ -1,31 +1,30 @@
-//! What holds for a lock beside its queue, and follows from nothing in the tree: terms that an operator has set, that it
-//! is closed for a while, and what is left of an upgrade. Most locks have none of it and are not in any table here.
-//! It goes into snapshots.
+//! State of a lock beside its queue that does not follow from the tree: settings of an operator, a lock-delay, and the rest of an upgrade.
+//! Most locks have no such state and are in no table here. It goes into snapshots.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::ids::Zxid;
 use crate::model::lock::LockMode;
 
-/// The longest lock-delay in milliseconds. It holds up everybody who waits, so it is for what is on its way when a client
-/// dies, not for its repair.
+/// Maximum lock-delay in milliseconds. It blocks all waiters, so it is meant for messages in transit at the death of a client, not for the
+/// repair of the client.
 pub const MAX_LOCK_DELAY_MS: u32 = 60_000;
 
-/// How many locks may have a state of their own before an operator can configure no more of them. Each is some hundred
-/// bytes, and all of them are copied when a snapshot is begun.
+/// Maximum number of locks with a state of their own; beyond it an operator can configure no more. Each takes some hundred bytes, and a
+/// snapshot copies all of them when it begins.
 pub const MAX_CONFIGURED_LOCKS: usize = 10_000;
 
 /// See the module.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LockState {
-    /// How many permits there are, whatever the semaphore's first user said.
+    /// Number of permits, which replaces the limit of the first user.
     pub limit: Option<u32>,
-    /// Nobody is let in, nor into the queue.
+    /// The lock takes and grants no new contenders.
     pub draining: bool,
-    /// Nobody is let in until the lock is opened.
+    /// The lock grants nothing until it is opened.
     pub closed: Option<Closed>,
-    /// The largest token of a grant that was given out of the order of arrival. Whoever came before it and is let in
-    /// later gets a new token. Zero: nobody such is left in the queue.
+    /// Largest token of a grant out of the order of arrival. An earlier contender that is granted later gets a new token. Zero: no such
+    /// contender is left in the queue.
     pub floor: Zxid,
     /// A holder waits to be the only one. Who else holds the lock does then not follow from the queue.
     pub upgrading: bool,
@@ -38,20 +37,20 @@ pub(crate) struct Closed {
     pub at: Zxid,
     /// Its time, for people.
     pub at_ms: u64,
-    /// How long it stays closed.
+    /// Lock-delay in milliseconds.
     pub delay_ms: u32,
-    /// How much of that has passed, as leaders have counted: less than all.
+    /// Part of the delay that has passed, as leaders have counted: less than all.
     pub passed_ms: u32,
 }
 
-/// What of it decides who is let in.
+/// Part of the state that decides about grants.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Terms {
     /// The limit of the semaphore, if it was changed.
     pub limit: Option<u32>,
-    /// Nobody new stands in the queue.
+    /// The lock takes no new contenders.
     pub draining: bool,
-    /// Nobody is let in.
+    /// The lock grants nothing.
     pub closed: bool,
 }
 
@@ -66,7 +65,7 @@ impl LockState {
 }
 
 impl Terms {
-    /// Whether nobody is let in.
+    /// Returns whether the lock grants nothing.
     pub fn is_shut(self) -> bool {
         self.draining || self.closed
     }
@@ -82,7 +81,7 @@ impl Terms {
     }
 }
 
-/// Whether nothing is set, at most taken back.
+/// Returns whether a change only removes settings.
 pub(crate) fn lifts(limit: Option<Option<u32>>, draining: Option<bool>) -> bool {
     matches!((limit, draining), (None | Some(None), None | Some(false)))
 }

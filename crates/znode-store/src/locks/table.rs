@@ -1,6 +1,6 @@
-//! All locks that are in use, by name, and what holds for some of them beside their queues (`state.rs`). The queues
-//! follow from the tree and are rebuilt by a restore: the table learns of every contender that comes or goes, whoever made
-//! it. The states follow from nothing, and are in snapshots.
+//! All locks in use, by name, and the state of some of them beside their queues (`state.rs`). The queues follow from the tree, and a
+//! restore rebuilds them: `apply` reports each contender that is created or ends, whatever client made it. The states do not follow from
+//! anything, and are in snapshots.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -29,20 +29,20 @@ use crate::stable_hash::Table;
 pub(crate) struct LockTable {
     /// Locks without contenders are not in it.
     queues: BTreeMap<ByName, Queue>,
-    /// How many stand in all queues, and how many of them hold their lock: for those who watch over a node, at no cost.
+    /// Number of all contenders and of all holders, for metrics, at no cost.
     contenders: usize,
     holding: usize,
     /// Locks whose waiters may have got a chance in this command, in no order, some perhaps twice.
     touched: Vec<LockName>,
     /// Locks that have a state of their own. Few of all.
     states: BTreeMap<ByName, LockState>,
-    /// What was written lately about contenders.
+    /// Records that were written lately.
     memo: Memo,
     /// The record that was written last: a place to write the next one.
     text: String,
-    /// How many contenders a scope has. Other clients' are not counted.
+    /// Number of contenders of each scope. Those of other clients are not counted.
     scopes: Table<Scope, u32>,
-    /// Where scopes wait: in a queue, or for an upgrade.
+    /// Waits of each scope: in a queue, or for an upgrade.
     waits: BTreeMap<Scope, BTreeSet<Wait>>,
     /// Holders that are asked to give their lock up and have not answered, by session.
     asked: BTreeMap<SessionId, BTreeSet<(LockName, Arc<str>)>>,
@@ -54,7 +54,7 @@ pub(crate) struct LockTable {
 /// A list of touched locks with more places is given back to the allocator: the command that needed them was a rare one.
 const MAX_KEPT_LIST: usize = 64;
 
-/// Who can wait for whom: a session, or one of its threads or tasks.
+/// Party of a deadlock: a session, or one of its threads or tasks.
 pub(crate) type Scope = (SessionId, Arc<str>);
 
 /// A place where a scope waits.
@@ -127,7 +127,7 @@ impl LockTable {
         self.contenders += 1;
     }
 
-    /// What a znode below a lock says about its contender.
+    /// Returns the facts of a znode below a lock.
     pub(crate) fn facts(&self, name: &str, data: &Data) -> Option<Facts> {
         self.memo.facts(name, data)
     }
@@ -210,13 +210,13 @@ impl LockTable {
         }
     }
 
-    /// Where a scope waits.
+    /// Returns the waits of a scope.
     pub(crate) fn waits_of(&self, scope: &Scope) -> impl Iterator<Item = (&LockName, Position<'_>)> {
         let waits = self.waits.get(scope).into_iter().flatten();
         waits.map(|(lock, (czxid, number, name))| (lock, (*czxid, *number, &**name)))
     }
 
-    /// Whether a scope holds a lock or waits for one.
+    /// Returns whether a scope holds a lock or waits for one.
     pub(crate) fn knows(&self, scope: &Scope) -> bool {
         self.scopes.contains_key(scope)
     }
@@ -264,7 +264,7 @@ impl LockTable {
         self.queue(lock)?.next(self.terms(lock))
     }
 
-    /// Grants the lock to the next waiter, if its turn has come.
+    /// Grants the lock to the next waiter, if the rule allows it.
     pub(crate) fn promote(&mut self, lock: &LockName) -> Option<Contender> {
         let terms = self.terms(lock);
         let newcomer = self.queues.get_mut(lock.as_str())?.promote(terms)?.clone();
@@ -290,7 +290,7 @@ impl LockTable {
         self.touched.push(lock.clone());
     }
 
-    /// What holds for a lock beside its queue; `None` for most.
+    /// Returns the state of a lock beside its queue; `None` for most.
     pub(crate) fn state(&self, lock: &LockName) -> Option<&LockState> {
         match self.states.is_empty() {
             true => None,
@@ -298,17 +298,17 @@ impl LockTable {
         }
     }
 
-    /// How many locks have contenders.
+    /// Returns the number of locks with contenders.
     pub(crate) fn in_use(&self) -> usize {
         self.queues.len()
     }
 
-    /// How many locks have a state.
+    /// Returns the number of locks with a state.
     pub(crate) fn states_len(&self) -> usize {
         self.states.len()
     }
 
-    /// What of it decides who is let in.
+    /// Returns the part of a lock's state that decides about grants.
     pub(crate) fn terms(&self, lock: &LockName) -> Terms {
         self.state(lock).map(LockState::terms).unwrap_or_default()
     }
@@ -364,8 +364,8 @@ impl LockTable {
         }
     }
 
-    /// After a restore, when all contenders were announced. Who holds a lock that has no state of its own was the rule's
-    /// decision then and is it now.
+    /// Completes a restore, after all contenders were added. The rule decides who holds a lock that has no state of its own, as it did
+    /// before.
     pub(crate) fn restored(&mut self, kept: Vec<KeptState>, newest: Zxid) -> Result<(), Damage> {
         self.touched = Vec::new();
         let mut resumed = BTreeSet::new();
@@ -423,7 +423,7 @@ impl LockTable {
         }
     }
 
-    /// How many there are of what.
+    /// Returns the numbers of locks, holders and waiters.
     pub(crate) fn counts(&self) -> LockCounts {
         LockCounts {
             locks: self.queues.len(),
@@ -467,12 +467,12 @@ impl LockTable {
             .take_while(move |(lock, _)| lock.as_str().starts_with(prefix))
     }
 
-    /// Whether the znode is a lock's that is not to be forgotten: an operator has set something, or it is closed.
+    /// Returns whether the znode is that of a lock with a state, which must stay: an operator has set something, or the lock is closed.
     pub(crate) fn is_configured(&self, path: &ZPath) -> bool {
         self.states_len() > 0 && LockName::of_parent(path).is_some_and(|lock| self.state(&lock).is_some())
     }
 
-    /// Whoever came after the last grant out of order has a larger token anyway.
+    /// Forgets the floor of a lock once all its waiters have larger positions: their tokens are larger anyway.
     pub(crate) fn lower_floor(&mut self, lock: &LockName) {
         let floor = self.state(lock).map_or(Zxid(0), |state| state.floor);
         if floor == Zxid(0) {
@@ -484,7 +484,7 @@ impl LockTable {
         }
     }
 
-    /// Nobody is let in until the leader has counted the time.
+    /// Closes a lock: it grants nothing until the leader has counted the delay.
     pub(crate) fn close(&mut self, lock: &LockName, delay_ms: u32, at: Zxid, at_ms: u64) -> Event {
         let closed = self.state(lock).and_then(|state| state.closed);
         let delay_ms = closed.map_or(0, |closed| closed.delay_ms).max(delay_ms);

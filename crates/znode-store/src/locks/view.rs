@@ -8,22 +8,22 @@ use crate::model::lock::{HolderId, LockMode, Revocation};
 use crate::model::path::LockName;
 use crate::model::reply::{Grant, Place};
 
-/// A lock and everybody who has to do with it.
+/// A lock with its holders and waiters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LockView {
     /// Its name.
     pub lock: LockName,
-    /// How it is in use; `None` while it has no contenders.
+    /// Mode in use; `None` while it has no contenders.
     pub mode: Option<LockMode>,
     /// The semaphore's limit that an operator has set; it stays while the lock is not in use.
     pub limit: Option<u32>,
-    /// Whether nobody is let in, nor into the queue.
+    /// True if it takes and grants no new contenders.
     pub draining: bool,
-    /// Whether, and since when, it is closed for a while.
+    /// The lock-delay, while it is closed.
     pub closed: Option<ClosedView>,
-    /// Those who hold it, in order of arrival.
+    /// Its holders, in order of arrival.
     pub holders: Vec<ContenderView>,
-    /// Those who wait, in order of arrival.
+    /// Its waiters, in order of arrival.
     pub queue: Vec<ContenderView>,
 }
 
@@ -34,35 +34,35 @@ pub struct ClosedView {
     pub since_ms: u64,
     /// For how long.
     pub delay_ms: u32,
-    /// How much of that has passed at least, as leaders tell each second.
+    /// Part of the delay that has passed at least, as leaders report each second.
     pub passed_ms: u32,
 }
 
-/// A holder, or somebody who waits.
+/// A holder or waiter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContenderView {
     /// The name of its znode.
     pub holder: HolderId,
-    /// Whose it is.
+    /// Its session.
     pub session: SessionId,
     /// The scope of re-entrancy within the session.
     pub owner: Arc<str>,
-    /// What its client wrote for people.
+    /// Note of its client.
     pub note: Arc<str>,
-    /// Where its client called from; empty for clients that speak ZooKeeper.
+    /// Address that its client called from; empty for ZooKeeper clients.
     pub address: Arc<str>,
-    /// How it wants (or holds) the lock.
+    /// Mode of the request or hold.
     pub mode: LockMode,
     /// Permits of a semaphore, else 1.
     pub permits: u32,
-    /// How often its owner has entered (or, in the queue, would have).
+    /// Number of entries of its owner (or, in the queue, of calls).
     pub holds: u32,
     /// The fencing token that it has, or will have if nobody upgrades meanwhile.
     pub fencing_token: Zxid,
-    /// Since when it holds, or waits, in milliseconds since 1970. When a contender of a ZooKeeper client was let in
-    /// is not known; for those it is the time of their creation.
+    /// Beginning of the hold or wait in milliseconds since 1970. The grant of a ZooKeeper client's contender is not recorded; for those it
+    /// is the time of their creation.
     pub since_ms: u64,
-    /// How long the lock stays closed if its session expires while it holds.
+    /// Time for which the lock grants nothing if the session expires during the hold.
     pub lock_delay_ms: u32,
     /// Since when it waits to be the only holder.
     pub upgrading_since_ms: Option<u64>,
@@ -75,15 +75,15 @@ pub struct ContenderView {
 pub struct LockSummary {
     /// Its name.
     pub lock: LockName,
-    /// How it is in use.
+    /// Mode in use.
     pub mode: Option<LockMode>,
-    /// How many hold it.
+    /// Number of holders.
     pub holders: u32,
-    /// How many wait.
+    /// Number of waiters.
     pub waiters: u32,
 }
 
-/// How many there are of what.
+/// Numbers of locks, holders and waiters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LockCounts {
     /// Locks that have contenders.
@@ -94,12 +94,12 @@ pub struct LockCounts {
     pub waiters: usize,
 }
 
-/// Where a contender stands.
+/// State of a contender: holder, waiter, or upgrading holder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Standing {
     /// It holds the lock.
     Holds(Grant),
-    /// It stands in the queue.
+    /// It waits in the queue.
     Waits(Place),
     /// It holds the lock, and waits to be the only one.
     Upgrades(Grant),
@@ -108,38 +108,38 @@ pub enum Standing {
 /// A lock that is closed for a while after an unclean loss.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClosedLock {
-    /// Which.
+    /// The lock.
     pub lock: LockName,
     /// The position of the loss.
     pub at: Zxid,
     /// For how long, in milliseconds.
     pub delay_ms: u32,
-    /// How much of that has passed at least, as leaders have counted.
+    /// Part of the delay that has passed at least, as leaders have counted.
     pub passed_ms: u32,
 }
 
-/// Somebody who waits, and for whom.
+/// A wait, and the contenders that it is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitView {
-    /// In which lock.
+    /// The lock.
     pub lock: LockName,
-    /// Who waits: in the queue, or as a holder that wants to be the only one.
+    /// The waiter: in the queue, or a holder that wants to be the only one.
     pub waiter: PartyView,
     /// Those ahead that it cannot pass, the first [`MAX_NAMED_BLOCKERS`] of them. Nobody if the lock is drained or closed.
     pub waits_for: Vec<PartyView>,
-    /// Whether there are more of them, or may be: those far ahead are not looked at.
+    /// True if there are more blockers, or may be: those far ahead are not visited.
     pub more: bool,
 }
 
-/// One who waits or is waited for.
+/// Contender in a wait: the waiter or a blocker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartyView {
-    /// Whose it is.
+    /// Its session.
     pub session: SessionId,
     /// Its scope within the session; empty for clients that speak ZooKeeper.
     pub owner: Arc<str>,
     /// Its contender.
     pub holder: Arc<str>,
-    /// Whether it stands in the queue; else it holds the lock.
+    /// True if it is in the queue; otherwise it holds the lock.
     pub waits: bool,
 }

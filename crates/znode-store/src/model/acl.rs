@@ -1,9 +1,8 @@
-//! Who may do what to a znode: ZooKeeper's access control lists
-//! (<https://zookeeper.apache.org/doc/current/zookeeperProgrammers.html#sc_ZooKeeperAccessControl>).
+//! ZooKeeper's access control lists (<https://zookeeper.apache.org/doc/current/zookeeperProgrammers.html#sc_ZooKeeperAccessControl>).
 //!
-//! A list stands at each node and is not inherited. Creating and deleting a child needs a right at the *parent*.
-//! What a caller has proven to be (an address, a user with a password, a certificate) is found out by the front end and
-//! comes with the command; nothing here knows how.
+//! Each znode has a list of its own; lists are not inherited. Creating and deleting a child needs a right at the *parent*. The front end
+//! authenticates the caller (an address, a user with a password, a certificate) and sends the identities with the command. Nothing here
+//! knows how it does that.
 
 use alloc::format;
 use alloc::string::String;
@@ -53,22 +52,22 @@ impl BitOr for Perms {
     }
 }
 
-/// Rights of somebody, as texts: what they mean is decided by their scheme.
+/// Rights of an identity, as texts. The scheme decides what they mean.
 ///
-/// | scheme | id | who that is |
+/// | scheme | id | matching callers |
 /// |---|---|---|
 /// | `world` | `anyone` | everybody |
-/// | `auth` | (ignored) | whom the creator of the list has proven to be |
-/// | `digest` | `user:base64(sha1(user:password))` | who has shown the password |
-/// | `ip` | `address` or `address/bits` | who calls from there |
-/// | `x509` | the subject of a certificate | who has shown the certificate |
+/// | `auth` | (ignored) | identities that the creator of the list has proven |
+/// | `digest` | `user:base64(sha1(user:password))` | callers that have shown the password |
+/// | `ip` | `address` or `address/bits` | callers from there |
+/// | `x509` | the subject of a certificate | callers that have shown the certificate |
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AclEntry {
-    /// Which rights.
+    /// The rights.
     pub perms: Perms,
-    /// How `id` is to be understood.
+    /// Scheme that decides what `id` means.
     pub scheme: Arc<str>,
-    /// Whose.
+    /// Identity that has the rights.
     pub id: Arc<str>,
 }
 
@@ -107,12 +106,12 @@ impl Acl {
         }
     }
 
-    /// Whether everybody may do everything.
+    /// Returns whether everybody may do everything.
     pub fn is_open(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Whether the caller has one of the rights in `perms`.
+    /// Returns whether the caller has one of the rights in `perms`.
     pub fn allows(&self, perms: Perms, caller: &Identities) -> bool {
         let Some(entries) = &self.0 else { return true };
         caller.is_super()
@@ -176,7 +175,7 @@ impl Acl {
         Ok(Self::new(stored))
     }
 
-    /// The list as it is shown to those who may not change it: without the hashes of passwords.
+    /// Returns the list as it is shown to callers that may not change it: without the hashes of passwords.
     pub(crate) fn masked(&self) -> Acl {
         let masked = self.entries().into_iter().map(|entry| {
             let user = match &*entry.scheme {
@@ -221,7 +220,7 @@ impl AclEntry {
         &*self.scheme == "world" && &*self.id == "anyone"
     }
 
-    /// Whether the entry can match anybody.
+    /// Returns whether the entry can match anybody.
     fn is_valid(&self) -> bool {
         match &*self.scheme {
             "world" => &*self.id == "anyone",

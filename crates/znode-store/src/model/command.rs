@@ -1,5 +1,5 @@
-//! What can be asked of the state machine. A command carries all that the state does not determine:
-//! ids, passwords, random names. The time comes with the log entry.
+//! Commands: requests to the state machine. A command carries all that the state does not determine: ids, passwords, random names. The time
+//! is in the log entry.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -17,21 +17,21 @@ use crate::model::mirrored::MirrorStep;
 use crate::model::path::{BadPath, CreatePath, LockName, PathBounds, ZPath};
 use crate::model::session::Turn;
 
-/// One request of one client, as it stands in the log.
+/// Request of a client, as it is in the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// On whose behalf. Required by what only a session can do; a dead session's request is refused.
     pub session: Option<SessionId>,
     /// If given, the first outcome is remembered and returned again for a repeated request.
     pub request_id: Option<RequestId>,
-    /// What the caller has proven to be, when the request was taken in.
+    /// Identities that the caller had proven when the front end received the request.
     pub caller: Identities,
-    /// What to do.
+    /// The command.
     pub command: Command,
 }
 
 impl Request {
-    /// A request of somebody who has no session and has proven nothing.
+    /// Returns a request without a session and without proven identities.
     pub fn anonymous(command: Command) -> Self {
         Self {
             session: None,
@@ -60,27 +60,27 @@ pub enum Command {
         session: SessionId,
         /// For resuming it on another connection.
         password: Password,
-        /// After so long without a heartbeat the leader ends the session.
+        /// Time without a heartbeat after which the leader ends the session.
         timeout_ms: u32,
-        /// For people who look at a list of sessions.
+        /// Name for lists of sessions.
         name: Arc<str>,
-        /// Where the client called from, for the same people.
+        /// Address that the client called from.
         address: Arc<str>,
     },
     /// Ends the session with all its ephemeral nodes, at its owner's wish.
     CloseSession {
-        /// Which.
+        /// The session.
         session: SessionId,
     },
     /// Ends sessions that the leader has not heard of for their timeout. Valid only in the term of the
     /// leader that proposed it: a deposed leader must not end what its successor has renewed.
     ExpireSessions {
-        /// Which; those that have ended meanwhile are passed over.
+        /// The sessions; those that have ended meanwhile are skipped.
         sessions: Vec<SessionId>,
         /// The proposer's term.
         term: u64,
-        /// What the leader had applied when it found them silent. A session that has asked for something at a later
-        /// position is not silent, and passed over: its command was carried out, and answered.
+        /// Position up to which the leader had applied the log when it found the sessions silent. A session with a later request is not
+        /// silent and is skipped: that request was executed and answered.
         as_of: Zxid,
     },
     /// One change of the tree.
@@ -94,23 +94,22 @@ pub enum Command {
     SetLimits(Limits),
     /// A step of the lock protocol.
     Lock(LockCommand),
-    /// A client that stays connected comes back on another connection, perhaps at another node. From now on the session's
-    /// turns are counted anew, and what its earlier connections have sent and was not carried out yet is void.
+    /// Resumes a session on another connection, perhaps at another node. The session's turns are counted from here again. Requests of its
+    /// earlier connections that were not executed yet are void.
     Reconnect {
-        /// Which session: the request's own.
+        /// The session, which is the request's own.
         session: SessionId,
-        /// That of its opening.
+        /// The password of its opening.
         password: Password,
     },
-    /// What a client that stays connected has sent without waiting for the answers of what it sent before. It is carried
-    /// out in this turn or not at all.
+    /// Step that a connected client has sent before its earlier steps were answered. It is executed in this turn or not at all.
     InTurn {
-        /// When.
+        /// The turn.
         turn: Turn,
-        /// What.
+        /// The step.
         step: Step,
     },
-    /// A change of who may do what.
+    /// A change of the access policies.
     Access(AccessCommand),
     /// Steps towards the tree of another server, all or none, at one position: at most [`crate::MAX_MIRRORED`].
     Mirror(Vec<MirrorStep>),
@@ -118,24 +117,24 @@ pub enum Command {
     /// in the term of the leader that proposed it. From now on the leader confirms no heartbeat of these sessions before a
     /// [`Command::NoteHeartbeats`] takes them off the record.
     RecordSilence {
-        /// Which, and for how many milliseconds; those that have ended meanwhile are passed over.
+        /// The sessions, each with its silence in milliseconds; those that have ended meanwhile are skipped.
         sessions: Vec<(SessionId, u32)>,
         /// The proposer's term.
         term: u64,
-        /// What the leader had applied when it looked. A session that has asked for something at a later position is not
-        /// silent, and passed over.
+        /// Position up to which the leader had applied the log when it measured. A session with a later request is not silent and is
+        /// skipped.
         as_of: Zxid,
     },
     /// Takes sessions off the record of silence, because the leader has counted heartbeats of theirs. Valid only in its term.
     NoteHeartbeats {
-        /// Which; those that have ended meanwhile are passed over.
+        /// The sessions; those that have ended meanwhile are skipped.
         sessions: Vec<SessionId>,
         /// The proposer's term.
         term: u64,
     },
 }
 
-/// What can be done in turn.
+/// Step that a connected client may send in turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
     /// See [`Command::Write`].
@@ -151,34 +150,34 @@ pub enum Step {
 pub enum Op {
     /// Creates a znode.
     Create {
-        /// Where.
+        /// The path.
         path: CreatePath,
         /// With what in it.
         data: Data,
-        /// Who may do what to it. Missing parents get the same list.
+        /// The access control list. Missing parents get the same list.
         acl: Acl,
         /// Of which kind. An ephemeral one is owned by the request's session.
         mode: CreateMode,
-        /// Whether missing parents are created too, as empty container nodes.
+        /// True if missing parents are created too, as empty containers.
         parents: bool,
     },
     /// Deletes a znode that has no children.
     Delete {
-        /// Which.
+        /// The znode.
         path: ZPath,
         /// The version it must have; −1 for any.
         version: i32,
     },
     /// Deletes a znode and all below it.
     DeleteRecursive {
-        /// Which.
+        /// The znode.
         path: ZPath,
     },
     /// Replaces the data.
     Set {
         /// Of which node.
         path: ZPath,
-        /// By what.
+        /// The new data.
         data: Data,
         /// The version it must have; −1 for any.
         version: i32,
@@ -194,7 +193,7 @@ pub enum Op {
     },
     /// Changes nothing, but refuses (and with it a multi) unless the node has the version.
     Check {
-        /// Which node.
+        /// The znode.
         path: ZPath,
         /// The version it must have; −1: it only has to exist.
         version: i32,
@@ -202,7 +201,7 @@ pub enum Op {
     /// Changes nothing, but refuses (and with it a multi) unless the request's session holds the lock, by the
     /// contender with this token. So what follows is written only while the lock is held: a guarded write.
     Held {
-        /// Which lock.
+        /// The lock.
         lock: LockName,
         /// The token of the grant.
         fencing_token: Zxid,
@@ -210,7 +209,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether its path is short: see [`ZPath::is_short`].
+    /// Returns whether its path is short: see [`ZPath::is_short`].
     pub fn is_short(&self) -> bool {
         match self {
             Self::Create { path, mode, .. } => path.is_short(mode.is_sequential()),
@@ -245,7 +244,7 @@ pub enum CreateMode {
     EphemeralSequential,
     /// Like persistent, but swept some time after its last child has gone.
     Container,
-    /// Like persistent, but swept when it has no children and its data was not replaced for so long.
+    /// Like persistent, but swept when it has no children and its data was not replaced for a time.
     Ttl {
         /// For how long in milliseconds: 1 to [`MAX_TTL_MS`].
         ttl_ms: u64,
@@ -258,7 +257,7 @@ pub enum CreateMode {
 }
 
 impl CreateMode {
-    /// Whether a number is appended to the name.
+    /// Returns whether a number is appended to the name.
     pub fn is_sequential(self) -> bool {
         matches!(
             self,
@@ -266,7 +265,7 @@ impl CreateMode {
         )
     }
 
-    /// Whether the node ends with its session.
+    /// Returns whether the node ends with its session.
     pub fn is_ephemeral(self) -> bool {
         matches!(self, Self::Ephemeral | Self::EphemeralSequential)
     }

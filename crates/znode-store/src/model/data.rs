@@ -10,10 +10,9 @@ use crate::stable_hash;
 /// The largest data of one znode in bytes: ZooKeeper's default (`jute.maxbuffer`, just under 1 MiB).
 pub const MAX_DATA_BYTES: usize = 1024 * 1024 - 1;
 
-/// The data of a znode: some bytes, none, or null. ZooKeeper's clients can write null, and tell it from no bytes. Cheap to clone.
+/// Data of a znode: some bytes, none, or null. ZooKeeper clients can write null, and distinguish it from no bytes. Cheap to clone.
 ///
-/// It cannot be serialized by itself, for in the log and in snapshots null is told apart in another place than where
-/// the bytes are: see `bytes_alone`.
+/// It has no `Serialize` of its own: the log and snapshots mark null in another place than the bytes. See `bytes_alone`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Data(
     /// `None`: no bytes, and no allocation for them. An allocation of no bytes is null, which is rarer. triomphe's counts no
@@ -33,7 +32,7 @@ impl Data {
         Self(Some([].as_slice().into()))
     }
 
-    /// Whether it is null.
+    /// Returns whether it is null.
     pub fn is_null(&self) -> bool {
         self.0.as_ref().is_some_and(|bytes| bytes.is_empty())
     }
@@ -48,31 +47,31 @@ impl Data {
         (!self.is_null()).then(|| self.as_bytes())
     }
 
-    /// How many there are.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.as_bytes().len()
     }
 
-    /// Whether there are none. There are none in null either.
+    /// Returns whether there are no bytes. Null has none either.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What it adds to a digest.
+    /// Returns its share of a digest.
     pub(crate) fn digest(&self) -> u64 {
         let bytes = stable_hash::of_bytes(self.as_bytes());
         // Whatever differs from the hash of no bytes would do.
         if self.is_null() { !bytes } else { bytes }
     }
 
-    /// Where the bytes lie in memory: other bytes may lie there as soon as nobody has these.
+    /// Returns the address of the bytes in memory. It is unique while this value lives.
     pub(crate) fn address(&self) -> usize {
         self.0
             .as_ref()
             .map_or(0, |bytes| triomphe::Arc::as_ptr(bytes).addr())
     }
 
-    /// Whether it is one run of bytes, and not only a run of the same.
+    /// Returns whether both share one allocation, and not only equal bytes.
     pub(crate) fn is_same_as(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Some(bytes), Some(others)) => triomphe::Arc::ptr_eq(bytes, others),
@@ -122,7 +121,7 @@ impl fmt::Debug for Data {
     }
 }
 
-/// Data as one run of bytes, for places where null is told otherwise (or cannot be): null becomes no bytes.
+/// Encoding of data as one run of bytes, for places where null is marked elsewhere or cannot be: null becomes no bytes.
 pub(crate) mod bytes_alone {
     use super::*;
 

@@ -1,9 +1,9 @@
-//! Numbers of a fixed width as text: those in the names of sequential znodes and of contenders. The formatter of the
-//! standard library writes padding one character at a time, which took a tenth of what it takes to acquire a lock.
+//! Numbers of a fixed width as text, for the names of sequential znodes and of contenders. The formatter of the standard library writes
+//! padding one character at a time, which cost a tenth of an acquire.
 
 use alloc::string::String;
 
-/// The tree appends so many digits to the name of a sequential node.
+/// Number of digits that the tree appends to the name of a sequential node.
 pub(crate) const SEQUENCE_DIGITS: usize = 10;
 
 /// Hexadecimal digits of 128 bits.

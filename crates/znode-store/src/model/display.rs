@@ -1,5 +1,5 @@
-//! How commands, replies and events read: golden scripts, logs and the command line speak this one
-//! language. Secrets (passwords) and payloads (data) are not shown, only that they are there.
+//! Texts of commands, replies and events, for golden scripts, logs and the command line. Secrets (passwords) and payloads (data) are not
+//! shown, only that they are there.
 
 use core::fmt::{self, Display, Formatter, Write as _};
 

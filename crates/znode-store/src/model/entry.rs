@@ -1,6 +1,6 @@
 //! Facts that a log entry states for all commands in it.
 
-/// What the log entry tells of all commands in it.
+/// Facts that a log entry states for all commands in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EntryContext {
     /// The proposing leader's clock, in milliseconds since 1970.
@@ -9,8 +9,8 @@ pub struct EntryContext {
     pub term: u64,
 }
 
-/// Which meaning commands have whose meaning this release changed. A command's log entry names its rules, so all replicas apply it by the
-/// same.
+/// Version of the meaning of those commands whose meaning this release changed. A command's log entry names its rules, so all replicas
+/// apply the command by the same rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rules {
     /// The meaning in former releases: a session ends in one command.

@@ -1,5 +1,4 @@
-//! What happened, in the order in which it happened. Watches and waiting callers feed on it; who watches
-//! is no part of the state.
+//! Events: changes of the state in apply order, for watches and waiting callers. The state does not record who watches.
 
 use alloc::sync::Arc;
 
@@ -16,128 +15,128 @@ use crate::model::reply::Grant;
 pub enum Event {
     /// A znode changed.
     Znode(ZnodeEvent),
-    /// A contender that waited holds the lock now. (One that is granted at once is told by its reply.)
+    /// A waiting contender was granted its lock. (If the grant is immediate, the reply reports it.)
     Granted {
-        /// Whose it is.
+        /// The session of the contender.
         session: SessionId,
-        /// What it holds.
+        /// The grant.
         grant: Grant,
     },
     /// A contender, holding or waiting, is gone.
     ContenderEnded {
-        /// Whose it was.
+        /// The session of the contender.
         session: SessionId,
         /// Of which lock.
         lock: LockName,
-        /// Which one.
+        /// The contender.
         holder: HolderId,
-        /// How it ended.
+        /// The cause of the end.
         how: ContenderEnd,
     },
     /// A contender holds its lock from now on: at once, or after it had waited.
     HoldBegan(Arc<Hold>),
     /// A contender that held its lock is gone.
     HoldEnded {
-        /// What it held.
+        /// The hold that ended.
         hold: Arc<Hold>,
-        /// How that ended.
+        /// The cause of the end.
         how: ContenderEnd,
-        /// Who broke it or deleted its znode, as far as the caller had proven who it is: `ip:10.0.0.7`.
+        /// Identities of the caller that broke the hold or deleted its znode, as far as proven: `ip:10.0.0.7`.
         by: Option<Arc<str>>,
     },
     /// A holder holds the lock in another mode: it was downgraded, or its upgrade was granted.
     ModeChanged {
-        /// Whose it is.
+        /// The session of the contender.
         session: SessionId,
-        /// What it holds now.
+        /// The grant as it is now.
         grant: Grant,
     },
     /// An upgrade was given up; the contender holds the lock as before.
     UpgradeWithdrawn {
-        /// Whose it is.
+        /// The session of the contender.
         session: SessionId,
         /// Of which lock.
         lock: LockName,
-        /// Which one.
+        /// The contender.
         holder: HolderId,
     },
     /// A holder is asked to give the lock up.
     RevokeRequested {
-        /// Whose it is.
+        /// The session of the contender.
         session: SessionId,
         /// Of which lock.
         lock: LockName,
-        /// Which one.
+        /// The contender.
         holder: HolderId,
-        /// Who asks.
+        /// The requester.
         by: Arc<str>,
         /// Why.
         reason: Arc<str>,
     },
     /// A holder said something to that.
     RevokeAnswered {
-        /// Whose it is.
+        /// The session of the contender.
         session: SessionId,
         /// Of which lock.
         lock: LockName,
-        /// Which one.
+        /// The contender.
         holder: HolderId,
-        /// What it said.
+        /// The answer.
         answer: Arc<str>,
     },
-    /// A holder's session expired, and nobody is let in for a while.
+    /// The session of a holder expired; the lock grants nothing for a while.
     LockClosed {
-        /// Which lock.
+        /// The lock.
         lock: LockName,
         /// For how long.
         delay_ms: u32,
     },
-    /// That time is over.
+    /// The lock grants again.
     LockOpened(LockName),
     /// A soft quota was passed, which refuses nothing. (Told once, when it happens.)
     SoftQuotaPassed {
-        /// Whose quota.
+        /// Path of the subtree with the quota.
         path: ZPath,
-        /// Of what.
+        /// The quantity.
         what: QuotaKind,
-        /// How much there should be at most.
+        /// The soft limit.
         limit: u64,
-        /// How much there is.
+        /// The amount in use.
         used: u64,
     },
     /// A session was opened.
     SessionOpened(SessionId),
     /// A session goes on on another connection.
     SessionReconnected {
-        /// Which.
+        /// The session.
         session: SessionId,
         /// The position of this event, which its new connection is known by.
         since: Zxid,
     },
     /// A session has ended.
     SessionEnded {
-        /// Which.
+        /// The session.
         session: SessionId,
-        /// Whether for want of heartbeats; else at its owner's wish.
+        /// True if heartbeats were missing; otherwise the owner closed the session.
         expired: bool,
     },
-    /// Who may do what was changed.
+    /// The access policies changed.
     AccessChanged(Arc<AccessChange>),
 }
 
-/// All that there is to say about a contender that holds a lock, for those who keep a history. It is told whole at the
-/// beginning and at the end, so that whoever has missed the one can do with the other.
+/// Description of a hold, for histories. It is complete at the beginning and at the end, so a reader that has missed the one can use the
+/// other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {
-    /// Which lock.
+    /// The lock.
     pub lock: LockName,
     /// The name of the contender's znode.
     pub holder: Arc<str>,
-    /// Whose it is.
+    /// The session.
     pub session: SessionId,
-    /// What its client called the session.
+    /// Name that its client gave the session.
     pub session_name: Arc<str>,
-    /// How it is held.
+    /// The mode.
     pub mode: LockMode,
     /// Permits of a semaphore, else 1.
     pub permits: u32,
@@ -145,23 +144,23 @@ pub struct Hold {
     pub fencing_token: Zxid,
     /// The scope of re-entrancy within the session; empty for clients that speak ZooKeeper.
     pub owner: Arc<str>,
-    /// What its client wrote for people; empty for clients that speak ZooKeeper.
+    /// Note of its client; empty for ZooKeeper clients.
     pub note: Arc<str>,
-    /// Where its client called from; empty for clients that speak ZooKeeper.
+    /// Address that its client called from; empty for ZooKeeper clients.
     pub address: Arc<str>,
-    /// When it was let in, in milliseconds since 1970. `None` at the end of a hold by a client that speaks ZooKeeper: the
-    /// state does not keep it, only the beginning tells it.
+    /// Time of the grant in milliseconds since 1970. `None` at the end of a hold of a ZooKeeper client: the state does not record it, and
+    /// only the beginning reports it.
     pub since_ms: Option<u64>,
 }
 
-/// What a watch can tell.
+/// Event that a watch can report.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZnodeEvent {
-    /// What happened.
+    /// Kind of the change.
     pub kind: ZnodeEventKind,
     /// To which znode.
     pub path: ZPath,
-    /// Who may hear of it: those who may read the znode as it is (or, if it is gone, was) when it happens.
+    /// List of the znode as it is (or was, if it is gone) when the event happens. It decides which watchers are notified.
     pub acl: Acl,
 }
 
@@ -178,7 +177,7 @@ pub enum ZnodeEventKind {
     ChildrenChanged,
 }
 
-/// How a contender ended.
+/// Cause of the end of a contender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ContenderEnd {
     /// Given back by its owner.
@@ -191,14 +190,14 @@ pub enum ContenderEnd {
     SessionExpired,
     /// Taken away by an operator.
     Broken {
-        /// Who that was.
+        /// The operator.
         by: Arc<str>,
         /// Why.
         reason: Arc<str>,
     },
     /// It waited for more permits than the semaphore has now.
     NeverGrantable {
-        /// How many there are.
+        /// The new limit.
         limit: u32,
     },
     /// Waited, and the owner of its session has no right to lock there any more.

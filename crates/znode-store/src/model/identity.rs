@@ -21,8 +21,7 @@ pub enum Identity {
     X509(Arc<str>),
     /// It is the operator, whom no list stops.
     Super,
-    /// It knows the secret of this token. The front end has compared the hashes; whether the token still counts is decided
-    /// where the request is carried out.
+    /// It knows the secret of this token. The front end has compared the hashes. Apply decides whether the token is valid still.
     Token(TokenId),
     /// It is the cluster itself, which does what has to be done without being asked. Never to be had from a front end.
     Internal,
@@ -63,12 +62,12 @@ impl Identities {
         self.iter().any(|identity| *identity == Identity::Super)
     }
 
-    /// What `auth` stands for. An address proves nothing about who calls from it.
+    /// Returns the identities that `auth` stands for. An address proves nothing about its caller.
     pub(crate) fn proven(&self) -> impl Iterator<Item = (&'static str, Arc<str>)> {
         self.iter().filter_map(|identity| match identity {
             Identity::Digest(id) => Some(("digest", id.clone())),
             Identity::X509(id) => Some(("x509", id.clone())),
-            // Lists know neither tokens nor their roles: those are for whoever makes policies.
+            // Access control lists know neither tokens nor roles: those belong to the policies.
             Identity::Ip(_) | Identity::Super | Identity::Token(_) | Identity::Internal => None,
         })
     }

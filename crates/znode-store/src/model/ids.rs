@@ -37,7 +37,7 @@ impl SessionId {
         Self((bits & (u64::MAX >> 1)).max(1))
     }
 
-    /// Whether the number is one that a session can have.
+    /// Returns whether the number is one that a session can have.
     pub(crate) fn is_legal(self) -> bool {
         self.0 != 0 && self.0 >> 63 == 0
     }
@@ -67,7 +67,7 @@ impl FromStr for SessionId {
     }
 }
 
-/// What proves that a client which resumes a session is the one that opened it: 128 random bits.
+/// Password that a client shows to resume a session that it opened: 128 random bits.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Password(pub [u8; 16]);
 

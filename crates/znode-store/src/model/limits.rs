@@ -1,5 +1,5 @@
-//! How much there may be of what. The limits are part of the state, for a request must be refused on all replicas or on
-//! none, whatever the configuration of each node says; the leader sees to it that they are what it was configured with.
+//! Limits of quantities. They are part of the state: a request must be refused on all replicas or on none, whatever each node's
+//! configuration says. The leader proposes the configured limits.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,7 @@ impl Default for Limits {
             data_bytes: MAX_DATA_BYTES as u32,
             // At some 250 bytes each a quarter of a gigabyte, and a list that no client asks for at once.
             children: 1_000_000,
-            // Deleting so many in one command holds the others up for some 40 ms.
+            // Deleting them all in one command blocks the apply loop for about 40 ms.
             ephemerals: 100_000,
             // With what is remembered of their requests, up to 40 kilobytes each.
             sessions: 100_000,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::ids::Zxid;
 use crate::model::path::LockName;
 
-/// How a lock is shared.
+/// Mode of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LockMode {
@@ -23,39 +23,39 @@ pub enum LockMode {
         /// limit that is in force already.
         limit: u32,
     },
-    /// With those who share the lock, but at most one at a time: it alone may become exclusive without letting go.
+    /// Like shared, but at most one at a time. It alone may become exclusive without a release.
     Upgradeable,
 }
 
-/// What a client wants of a lock.
+/// Request for a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockWish {
-    /// Which lock.
+    /// The lock.
     pub lock: LockName,
-    /// How.
+    /// The mode.
     pub mode: LockMode,
     /// Permits of a semaphore; 1 in the other modes.
     pub permits: u32,
     /// The scope of re-entrancy within the session: a thread, a task, or nothing.
     #[serde(deserialize_with = "crate::model::text::shared")]
     pub owner: Arc<str>,
-    /// Whether the same owner may enter again (exclusive and shared only).
+    /// True if the same owner may enter again (exclusive and shared only).
     pub reentrant: bool,
-    /// Shown to whoever looks at the lock.
+    /// Note for views of the lock.
     #[serde(deserialize_with = "crate::model::text::shared")]
     pub note: Arc<str>,
-    /// Where the client called from, for the same people.
+    /// Address that the client called from.
     #[serde(deserialize_with = "crate::model::text::shared")]
     pub address: Arc<str>,
-    /// If the session expires while it holds the lock, nobody else is let in for so long: what it has sent may still be
-    /// on its way. At most [`crate::MAX_LOCK_DELAY_MS`]; 0 for none.
+    /// Time for which the lock grants nothing if the session expires while it holds: requests of the lost holder may still be in transit.
+    /// At most [`crate::MAX_LOCK_DELAY_MS`]; 0 for none.
     pub lock_delay_ms: u32,
-    /// Which clients of ZooKeeper, who see only the names in a queue, have to find this contender in their way.
+    /// Recipe of ZooKeeper clients that has to recognise this contender; those clients see only the names in a queue.
     pub names: ContenderNames,
 }
 
-/// The ways in which clients of ZooKeeper name those who want a lock. Each of their recipes sees those that it would have
-/// named so itself, and passes over all others; so do not two of them at one lock. What Lockgate decides does not depend on it.
+/// Naming schemes of ZooKeeper clients for contenders. Each recipe sees contenders with its own kind of name and ignores all others, so two
+/// recipes at one lock ignore each other. Lockgate's decisions do not depend on it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ContenderNames {
     /// As Curator's `InterProcessMutex` names who is alone, and its `InterProcessReadWriteLock` who is not.
@@ -70,10 +70,9 @@ pub enum ContenderNames {
 /// The name of a contender's znode below its lock: what clients call the `holder`.
 pub type HolderId = String;
 
-/// One call of `acquire`, told from the others by a random number. A call that is given up takes back
-/// exactly itself, never a later one that stands in the same place.
+/// Id of one call of `acquire`: a random number. A call that is withdrawn ends exactly itself, never a later one in the same contender.
 ///
-/// The upper sixteen bits say how often its request was sent before, see [`AttemptId::of_retry`].
+/// The upper sixteen bits count earlier sendings of its request, see [`AttemptId::of_retry`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AttemptId(pub u64);
 
@@ -81,16 +80,15 @@ impl AttemptId {
     /// The bits of the random number.
     const RANDOM_BITS: u32 = 48;
 
-    /// A call whose request was sent `retry` times before, with random bits to tell it from others.
+    /// Returns the id of a call whose request was sent `retry` times before, with random bits.
     ///
-    /// A copy of a request can be late: it lay in the buffers of a node that stood still while the client, long
-    /// since, was answered by another one. It must not take the later call's place, for nobody waits for its answer,
-    /// and so its node would give the lock back that the client believes to hold.
+    /// A copy of a request can be late: a node stalled with it in its buffers, while another node answered the client. It must not replace
+    /// the later call: nobody waits for its answer, so its node would release the lock that the client believes to hold.
     pub fn of_retry(retry: u16, random: u64) -> Self {
         Self(u64::from(retry) << Self::RANDOM_BITS | random & ((1 << Self::RANDOM_BITS) - 1))
     }
 
-    /// How often the request was sent before.
+    /// Returns how often the request was sent before.
     pub fn retry(self) -> u64 {
         self.0 >> Self::RANDOM_BITS
     }
@@ -99,75 +97,75 @@ impl AttemptId {
 /// The steps of the lock protocol. All but `Break`, `Configure`, `Revoke` and `CountDelays` act for the request's session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LockCommand {
-    /// Stands in the queue, or enters again, or (without `wait`) leaves nothing behind if not granted.
+    /// Enters the queue, or enters again. Without `wait` it leaves no contender behind if it is not granted.
     Acquire {
-        /// What is wanted.
+        /// The request.
         wish: LockWish,
         /// 128 random bits that make the contender's name its own.
         guid: u128,
         /// This call.
         attempt: AttemptId,
-        /// Whether to stand in the queue if the lock is not free.
+        /// True if the call waits when the lock is not free.
         wait: bool,
     },
     /// Gives one hold back.
     Release {
-        /// Which lock.
+        /// The lock.
         lock: LockName,
-        /// Which contender.
+        /// The contender.
         holder: HolderId,
     },
     /// Ends a call of `acquire` that waits.
     Withdraw {
-        /// Which lock.
+        /// The lock.
         lock: LockName,
-        /// Which contender.
+        /// The contender.
         holder: HolderId,
-        /// Which call.
+        /// The call.
         attempt: AttemptId,
         /// Why.
         cause: WithdrawCause,
     },
-    /// Takes the lock (or the place in the queue) from whoever has it.
+    /// Ends a hold or a wait by force.
     Break {
-        /// Which lock.
+        /// The lock.
         lock: LockName,
-        /// Which contender.
+        /// The contender.
         holder: HolderId,
-        /// Who takes it: shown to those who ask what became of it.
+        /// The operator, for the owner of the contender.
         by: Arc<str>,
         /// Told to the same.
         reason: Arc<str>,
     },
     /// Holds on with fewer rights, and lets those in at once who get along with that.
     Downgrade {
-        /// Which lock.
+        /// The lock.
         lock: LockName,
-        /// Which contender.
+        /// The contender.
         holder: HolderId,
-        /// What it still needs.
+        /// The mode that it still needs.
         to: Downgraded,
     },
-    /// An upgradeable holder wants the lock alone. Until those who share it are gone nobody else is let in.
+    /// Requests exclusive mode for an upgradeable holder. Until the other holders are gone, no waiter is granted the lock.
     Upgrade {
-        /// Which lock.
+        /// The lock.
         lock: LockName,
-        /// Which contender.
+        /// The contender.
         holder: HolderId,
         /// This call.
         attempt: AttemptId,
-        /// Whether to wait if others share the lock.
+        /// True if the call waits while others share the lock.
         wait: bool,
     },
-    /// Stands in several queues at one position, or leaves nothing behind.
+    /// Enters several queues at one position, or none.
     AcquireMany {
-        /// What is wanted: each lock once, at most [`crate::MAX_LOCKS_AT_ONCE`].
+        /// The requests: each lock once, at most [`crate::MAX_LOCKS_AT_ONCE`].
         wishes: Vec<LockWish>,
         /// 128 random bits that make the contenders' names their own.
         guid: u128,
         /// This call.
         attempt: AttemptId,
-        /// Whether to stand in the queues if not all locks are free.
+        /// True if the call waits when not all locks are free.
         wait: bool,
     },
     /// Gives one hold of each back.
@@ -177,60 +175,59 @@ pub enum LockCommand {
     },
     /// Ends a call of [`LockCommand::AcquireMany`]: all of it, unless the time is over and all is granted.
     WithdrawMany {
-        /// Where it stands.
+        /// The contenders of the call.
         holders: Vec<(LockName, HolderId)>,
-        /// Which call.
+        /// The call.
         attempt: AttemptId,
         /// Why.
         cause: WithdrawCause,
     },
-    /// Changes what holds for a lock whoever holds it.
+    /// Changes the settings of a lock, which apply to all its holders.
     Configure {
-        /// Which lock.
+        /// The lock.
         lock: LockName,
-        /// Of a semaphore: from now on so many permits, or (`Some(None)`) again as many as its first user says.
+        /// Limit of a semaphore. `Some(None)` removes the setting, so the first user's request decides again.
         limit: Option<Option<u32>>,
-        /// Whether nobody is let in, nor into the queue.
+        /// True if the lock takes and grants no new contenders.
         draining: Option<bool>,
     },
     /// Asks holders to give the lock up.
     Revoke {
-        /// Which lock.
+        /// The lock.
         lock: LockName,
-        /// Which one; all of them if none is named.
+        /// The holder; all holders if none is named.
         holder: Option<HolderId>,
-        /// Who asks: shown to the holders.
+        /// The requester, for the holders.
         by: Arc<str>,
         /// Why: shown to the holders.
         reason: Arc<str>,
     },
-    /// What a holder says to that.
+    /// Answers a release request.
     AnswerRevoke {
-        /// Which lock.
+        /// The lock.
         lock: LockName,
-        /// Which contender.
+        /// The contender.
         holder: HolderId,
         /// Shown to operators.
         answer: Arc<str>,
     },
-    /// Tells how much of the time has passed for which locks are closed after an unclean loss, and opens those whose time is
-    /// over. Valid only in the term of the leader that proposed it: it counts by its own clock, from what its predecessors
-    /// have told.
+    /// Reports how much of the lock-delay of closed locks has passed, and opens those whose delay is over. Valid only in the term of the
+    /// leader that proposed it: it counts by its own clock, from what its predecessors have reported.
     CountDelays {
-        /// Which locks, each with the position at which it was closed, and how many milliseconds have passed since then at
-        /// least; one that was closed anew meanwhile stays as it is.
+        /// The locks, each with the position at which it was closed and the milliseconds that have passed at least. A lock that was closed
+        /// again meanwhile is skipped.
         locks: Vec<(LockName, Zxid, u32)>,
         /// The proposer's term.
         term: u64,
     },
 }
 
-/// What is left after a downgrade.
+/// Mode after a downgrade.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Downgraded {
-    /// One of those who share the lock.
+    /// Shared.
     Shared,
-    /// The one of those who may become exclusive again.
+    /// Upgradeable: it may become exclusive again.
     Upgradeable,
 }
 
@@ -255,10 +252,10 @@ impl core::fmt::Display for LockMode {
     }
 }
 
-/// What a contender wants: all that the rule has to know.
+/// Mode and permits of a request: all that the rule has to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claim {
-    /// How.
+    /// The mode.
     pub mode: LockMode,
     /// Permits of a semaphore, between 1 and its limit; else 1.
     pub permits: u32,
@@ -267,19 +264,19 @@ pub struct Claim {
 /// A request to give a lock up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Revocation {
-    /// Who asks.
+    /// The requester.
     pub by: Arc<str>,
     /// Why.
     pub reason: Arc<str>,
-    /// When it was asked, in milliseconds since 1970.
+    /// Time of the request in milliseconds since 1970.
     pub requested_ms: u64,
-    /// What the holder said to it.
+    /// Answer of the holder.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub answer: Option<Arc<str>>,
 }
 
-/// The scope of a call within its session, if it can be told from others. Whoever neither enters again nor names an owner
-/// may be any thread of its client, and one that waits says nothing about the others.
+/// Returns the owner of a call, if the owner is distinct. A call that is not reentrant and names no owner may belong to any thread of its
+/// client, so its wait says nothing about other calls.
 pub(crate) fn told_apart(owner: &Arc<str>, reentrant: bool) -> Option<&Arc<str>> {
     (reentrant || !owner.is_empty()).then_some(owner)
 }
@@ -296,12 +293,11 @@ impl LockWish {
     }
 }
 
-/// How many contenders of its own making one lock may have: ten thousand that wait, and as many that hold. Each is a
-/// znode in memory, and every look at the queue shows them all.
+/// Maximum number of contenders that Lockgate makes at one lock: ten thousand waiters, and as many holders. Each is a znode in memory, and
+/// every view of the queue shows them all.
 pub const MAX_CONTENDERS: usize = 20_000;
 
-/// How often one owner may enter a lock. Each entry is some twenty bytes in the contender's data, which is written
-/// anew each time.
+/// Maximum number of entries of one owner to a lock. Each entry is some twenty bytes in the contender's data, which each entry rewrites.
 pub const MAX_HOLDS: usize = 1_000;
 
 /// The longest owner in bytes: it is a scope (a thread, a task), not a text.
@@ -316,9 +312,9 @@ pub const MAX_ADDRESS_BYTES: usize = 300;
 /// The longest reason of a break or a request to give up, and the longest answer to that: a line or two for people.
 pub const MAX_REASON_BYTES: usize = 1024;
 
-/// How many holders a refusal names. A shared lock may have thousands, and each refused try would carry them all
-/// into the memory of requests.
+/// Maximum number of holders that a refusal names. A shared lock may have thousands, and the request cache would store them for each
+/// refused attempt.
 pub const MAX_NAMED_HOLDERS: usize = 16;
 
-/// How many locks one call may name: all of them change in one go, which everybody waits for.
+/// Maximum number of locks of one call. All of them change in one command, which blocks the apply loop.
 pub const MAX_LOCKS_AT_ONCE: usize = 64;

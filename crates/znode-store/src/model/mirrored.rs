@@ -7,7 +7,7 @@ use crate::model::data::{Data, bytes_alone};
 use crate::model::path::ZPath;
 use crate::model::stat::Kind;
 
-/// How many steps one command may have, and how many znodes a page shows: nothing else is applied meanwhile.
+/// Maximum number of steps of one command, and of znodes on a page. Both block the apply loop.
 pub const MAX_MIRRORED: usize = 1_000;
 
 /// One step towards the other tree. To take it twice is to take it once.
@@ -18,7 +18,7 @@ pub enum MirrorStep {
     Put(Mirrored),
     /// The znode, which has no children, is gone from now on.
     Remove {
-        /// Which.
+        /// The znode.
         path: ZPath,
     },
 }
@@ -36,24 +36,24 @@ impl MirrorStep {
 /// A znode as it is elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mirrored {
-    /// Where.
+    /// The path.
     pub path: ZPath,
-    /// Its data. Null stands in another place: see `written.rs`.
+    /// Data of the znode. Null is marked elsewhere: see `op_encoding.rs`.
     #[serde(with = "bytes_alone")]
     pub data: Data,
     /// Its list, word for word: entries of schemes that mean nothing here are kept, and match nobody.
     pub acl: Acl,
-    /// What decides when it goes.
+    /// Kind of the znode.
     pub kind: MirroredKind,
-    /// How often its data was replaced.
+    /// Number of times that the data was replaced.
     pub version: i32,
-    /// How often its list was replaced.
+    /// Number of times that the list was replaced.
     pub aversion: i32,
-    /// When it was created, in milliseconds since 1970.
+    /// Time of creation in milliseconds since 1970.
     pub ctime_ms: u64,
-    /// When its data was last replaced, likewise.
+    /// Time of the last change of the data in milliseconds since 1970.
     pub mtime_ms: u64,
-    /// How many children were ever created: the number of the next sequential one. `cversion` follows from it.
+    /// Number of children that were ever created, which is the number of the next sequential child. `cversion` follows from it.
     pub creations: u64,
 }
 
@@ -64,7 +64,7 @@ pub enum MirroredKind {
     Persistent,
     /// Swept some time after its last child has gone.
     Container,
-    /// Swept when it has no children and its data was not replaced for so many milliseconds.
+    /// Swept when it has no children and its data was not replaced for this time in milliseconds.
     Ttl(u64),
 }
 

@@ -1,5 +1,5 @@
-//! What a transaction answers holds no transaction's answer, also where it is decoded: a type that holds itself would
-//! let a few bytes for each level lead the decoder so deep that its stack ends, and with it the process.
+//! Decoding of replies that contain replies, to a depth of one. A transaction's reply contains no other transaction's. A type that contains
+//! itself would let a short input recurse until the decoder's stack overflows.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -100,7 +100,7 @@ impl<'de, A: EnumAccess<'de>> EnumAccess<'de> for FlatEnum<A> {
     }
 }
 
-/// Which of the variants it is, whether the encoding counts or names them.
+/// Index of a variant, whether the encoding counts or names variants.
 struct Index(&'static [&'static str]);
 
 impl<'de> DeserializeSeed<'de> for Index {

@@ -14,20 +14,20 @@ use crate::model::ids::{SessionId, Zxid};
 use crate::model::lock::{HolderId, LockMode};
 use crate::model::path::{LockName, ZPath};
 
-/// One of those who would wait for each other.
+/// Owner in a cycle of waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Party {
-    /// Whose it is.
+    /// Session of the owner.
     pub session: SessionId,
     /// Its scope within the session.
     pub owner: Arc<str>,
-    /// The lock that it holds, or stands in the queue of, before the one who waits for it.
+    /// The lock that it holds, or waits for ahead of its successor in the cycle.
     pub has: LockName,
     /// The lock that it waits for.
     pub awaits: LockName,
 }
 
-/// What changes the mode of a holder.
+/// Change of a holder's mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ModeStep {
     /// To exclusive.
@@ -36,7 +36,7 @@ pub enum ModeStep {
     Downgraded,
 }
 
-/// For whom one would wait.
+/// Text of a cycle of waits.
 struct Waiting<'c>(&'c LockName, &'c [Party]);
 
 impl core::fmt::Display for Waiting<'_> {
@@ -68,7 +68,7 @@ impl core::fmt::Display for Waiting<'_> {
     }
 }
 
-/// What a quota counts.
+/// Quantity that a quota limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum QuotaKind {
     /// Znodes.
@@ -77,7 +77,7 @@ pub enum QuotaKind {
     Bytes,
 }
 
-/// What there can be too many of.
+/// Quantity that a limit applies to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Limited {
     /// Children of a znode.
@@ -98,7 +98,7 @@ pub enum Limited {
     LongPaths(ZPath),
 }
 
-/// Why a caller is nobody. Whoever has a token may know what is wrong with it.
+/// Reason why a caller is not authenticated. A caller with a token learns what is wrong with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Unproven {
     /// It has proven nothing.
@@ -131,7 +131,7 @@ impl From<Unproven> for Refusal {
     }
 }
 
-/// Why who may do what was not changed.
+/// Reason why a change of the access policies was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum AccessRefusal {
     /// It is secured once and for all.
@@ -164,12 +164,12 @@ pub enum AccessRefusal {
     /// Nobody could administer the cluster any more.
     #[error("nobody else has the role admin")]
     LastAdministrator,
-    /// What makes no sense, or is too long.
+    /// A text that is malformed or too long.
     #[error("{0}")]
     BadText(Arc<str>),
 }
 
-/// Why a command was not carried out. Nothing was changed, on any replica.
+/// Reason why a command was refused. A refused command changes nothing, on any replica.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
     /// The znode (or the parent of one to be created) does not exist.
@@ -181,11 +181,11 @@ pub enum Refusal {
     /// Another version was expected.
     #[error("the znode {path} has version {actual}, not {expected}")]
     BadVersion {
-        /// Which node.
+        /// The znode.
         path: ZPath,
-        /// What the caller expected.
+        /// The version that the caller expected.
         expected: i32,
-        /// What it has.
+        /// The version that it has.
         actual: i32,
     },
     /// A node with children is not deleted.
@@ -206,7 +206,7 @@ pub enum Refusal {
     /// The caller has not the right that this needs. Creating and deleting are matters of the parent.
     #[error("the caller may not do this at {0}")]
     NoAuth(ZPath),
-    /// An access control list that is empty, or names somebody whom nobody could prove to be.
+    /// An access control list that is empty, or names an identity that no caller could prove.
     #[error("this is no access control list: {0}")]
     InvalidAcl(String),
     /// A TTL is 1 to [`crate::MAX_TTL_MS`] milliseconds.
@@ -215,29 +215,29 @@ pub enum Refusal {
     /// A hard quota would be passed.
     #[error("the quota of {path} allows {limit} {what}, and this would make it {would_be}")]
     QuotaExceeded {
-        /// Whose quota.
+        /// Path of the subtree with the quota.
         path: ZPath,
-        /// Of what.
+        /// The quantity.
         what: QuotaKind,
-        /// How much is allowed.
+        /// The limit.
         limit: u64,
-        /// How much it would be.
+        /// The amount that the change would lead to.
         would_be: u64,
     },
     /// One of the [`crate::Limits`] is reached.
     #[error("{what}: {limit} are the most allowed")]
     LimitReached {
-        /// Of what there would be too many.
+        /// The quantity.
         what: Limited,
-        /// How many are allowed.
+        /// The limit.
         limit: u32,
     },
     /// More data than [`crate::Limits::data_bytes`].
     #[error("{bytes} bytes of data are more than the {limit} allowed")]
     DataTooLarge {
-        /// What was given.
+        /// Size of the given data.
         bytes: u64,
-        /// What is allowed.
+        /// Maximum size.
         limit: u64,
     },
     /// The request needs a session and named none.
@@ -260,7 +260,7 @@ pub enum Refusal {
     Multi {
         /// Counted from 0.
         index: u32,
-        /// What was wrong with it.
+        /// The refusal of that operation.
         #[serde(deserialize_with = "crate::model::non_recursive_reply::boxed")]
         refusal: Box<Refusal>,
     },
@@ -273,9 +273,9 @@ pub enum Refusal {
     /// The lock is not free, and the caller did not want to wait.
     #[error("the lock {lock} is {}", if .holders.is_empty() { "closed for a while" } else { "held" })]
     LockBusy {
-        /// Which lock.
+        /// The lock.
         lock: LockName,
-        /// Who holds it.
+        /// The holders.
         holders: Vec<HolderId>,
     },
     /// The lock did not become free in time.
@@ -284,7 +284,7 @@ pub enum Refusal {
     /// The lock is in use in another mode or with another limit.
     #[error("the lock {lock} is in use as {in_use}")]
     ModeConflict {
-        /// Which lock.
+        /// The lock.
         lock: LockName,
         /// Its mode for as long as it has contenders.
         in_use: LockMode,
@@ -292,25 +292,25 @@ pub enum Refusal {
     /// The session is not (or no longer) the holder that it names.
     #[error("the session does not hold the lock {lock} as {holder}")]
     NotHolder {
-        /// Which lock.
+        /// The lock.
         lock: LockName,
-        /// What was claimed.
+        /// The contender that the caller named.
         holder: HolderId,
     },
     /// The session does not hold the lock by the contender with this token.
     #[error("the session does not hold the lock {lock} with the token {fencing_token}")]
     NotHeld {
-        /// Which lock.
+        /// The lock.
         lock: LockName,
-        /// What was claimed.
+        /// The token that the caller named.
         fencing_token: Zxid,
     },
     /// To wait would be to wait for oneself, perhaps by way of others.
     #[error("{}", Waiting(.lock, .cycle))]
     WouldDeadlock {
-        /// Which lock.
+        /// The lock.
         lock: LockName,
-        /// Who waits for whom: the caller first, then whoever the caller would wait for. The last one waits for the caller.
+        /// The cycle of waits: the caller first, then the owner that the caller would wait for. The last one waits for the caller.
         cycle: Vec<Party>,
     },
     /// More contenders than [`crate::MAX_CONTENDERS`].
@@ -322,47 +322,47 @@ pub enum Refusal {
     /// A wish that makes no sense, such as more permits than there are.
     #[error("{0}")]
     BadWish(Arc<str>),
-    /// Nobody is let in, nor into the queue.
+    /// The lock is drained: it takes and grants no new contenders.
     #[error("the lock {0} is drained: it takes no new contenders")]
     Draining(LockName),
     /// A lock that is not held as the step requires.
     #[error("{holder} holds the lock {lock} as {mode}, which cannot be {what}")]
     WrongMode {
-        /// Which lock.
+        /// The lock.
         lock: LockName,
-        /// Which contender.
+        /// The contender.
         holder: HolderId,
-        /// How it holds the lock.
+        /// Mode of its hold.
         mode: LockMode,
-        /// What was asked: "upgraded", "downgraded".
+        /// The requested change: "upgraded", "downgraded".
         what: ModeStep,
     },
     /// An operator took the lock, or the place in its queue, away.
     #[error("{holder} was taken out of the lock {lock} by an operator ({by}): {reason}")]
     Broken {
-        /// Which lock.
+        /// The lock.
         lock: LockName,
-        /// Which contender.
+        /// The contender.
         holder: HolderId,
-        /// Who did it.
+        /// The operator.
         by: Arc<str>,
-        /// What the operator said.
+        /// Reason that the operator gave.
         reason: Arc<str>,
     },
-    /// Whoever wants to go on with a session has to know the password that it was opened with.
+    /// A client that resumes a session must send the password of its opening.
     #[error("this is not the password of the session {0}")]
     WrongPassword(SessionId),
     /// The session has another connection by now, and what this one had still to say is void.
     #[error("the session {0} has moved to another connection")]
     SessionMoved(SessionId),
-    /// A request that its client sent earlier on this connection was not carried out.
+    /// An earlier request of this connection was not executed.
     #[error("the session {session} is at turn {expected} of its connection, not at turn {turn}")]
     OutOfTurn {
-        /// Whose connection.
+        /// Session of the connection.
         session: SessionId,
-        /// Which turn was claimed.
+        /// The turn of the request.
         turn: u64,
-        /// Which one is next.
+        /// The next turn.
         expected: u64,
     },
     /// The caller is nobody, and nobody in particular may do this.
@@ -371,18 +371,18 @@ pub enum Refusal {
     /// The policies do not allow it.
     #[error("this needs the right to {right} at {path}")]
     Forbidden {
-        /// Which right is missing.
+        /// The missing right.
         right: Right,
-        /// Where.
+        /// The path.
         path: ZPath,
     },
-    /// A session is used by whoever opened it, and nobody else.
+    /// Only the principal that opened a session may use it.
     #[error("the session {0} is somebody else's")]
     NotYourSession(SessionId),
     /// It is the cluster's own doing, and nobody asks for it.
     #[error("only the cluster itself does this")]
     Internal,
-    /// Who may do what was not changed.
+    /// A change of the access policies was refused.
     #[error("{0}")]
     Access(AccessRefusal),
     /// A session's own, or the cluster's: what it is like is not said elsewhere.

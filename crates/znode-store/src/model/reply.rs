@@ -1,4 +1,4 @@
-//! What the state machine answers: a reply, or a refusal. Both are the same on every replica.
+//! Replies: successful outcomes of commands, the same on every replica.
 
 use alloc::vec::Vec;
 
@@ -16,14 +16,14 @@ use crate::model::stat::Stat;
 pub struct Applied {
     /// The command's own zxid; every command has one, also a refused one.
     pub zxid: Zxid,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// What came of a command.
+/// Outcome of a command.
 pub type Outcome = Result<Reply, Refusal>;
 
-/// What a command that was carried out answers.
+/// Reply to a command that was executed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
     /// The session is open.
@@ -35,7 +35,7 @@ pub enum Reply {
     },
     /// The session has ended.
     SessionClosed,
-    /// How many sessions were ended.
+    /// Number of sessions that were ended.
     SessionsExpired(u32),
     /// The znode was created.
     Created {
@@ -56,20 +56,20 @@ pub enum Reply {
     Held,
     /// The replies of a multi, in order.
     Multi(#[serde(deserialize_with = "crate::model::non_recursive_reply::list")] Vec<Reply>),
-    /// How many containers and TTL nodes were swept.
+    /// Number of containers and TTL nodes that were swept.
     Swept(u32),
     /// The limits were replaced.
     LimitsSet,
     /// The caller holds the lock.
     Granted(Grant),
-    /// The caller stands in the queue.
+    /// The caller waits in the queue.
     Queued(Place),
     /// A hold was given back.
     Released {
-        /// How many are left; 0: the lock is free of this holder.
+        /// Number of holds that are left; 0: the contender is gone.
         holds: u32,
     },
-    /// The call stands in the queue no more.
+    /// The call waits no more.
     Withdrawn,
     /// The contender was removed by an operator.
     Broken,
@@ -78,18 +78,18 @@ pub enum Reply {
     ReleasedMany(Vec<Option<u32>>),
     /// The lock has other terms now.
     Configured,
-    /// So many holders were asked to give the lock up.
+    /// Number of holders that were asked to release the lock.
     RevokeRequested(u32),
     /// The holder's answer is noted.
     RevokeAnswered,
-    /// How many locks were opened.
+    /// Number of locks that were opened.
     Opened(u32),
-    /// The session goes on, on the connection that asked. Its turns are counted from the position of this command.
+    /// The session is resumed on this connection. Its turns are counted from the position of this command.
     Reconnected {
         /// Its timeout.
         timeout_ms: u32,
     },
-    /// From now on it counts who may do what.
+    /// The state is secured: access policies apply.
     Secured,
     /// The token was made.
     TokenCreated(TokenId),
@@ -97,27 +97,27 @@ pub enum Reply {
     TokenRevoked,
     /// A role, or who has it, was changed.
     PolicyChanged,
-    /// So many steps towards another tree were taken.
+    /// Number of steps towards another tree that were taken.
     Mirrored(u32),
     /// Of how many sessions the silence is on record now.
     SilenceRecorded(u32),
-    /// How many sessions are live, and not on the record of silence any more.
+    /// Number of sessions that are live, and off the record of silence.
     HeartbeatsNoted(u32),
 }
 
 /// Proof that a contender holds a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grant {
-    /// Which lock.
+    /// The lock.
     pub lock: LockName,
     /// By which contender.
     pub holder: HolderId,
-    /// How.
+    /// The mode.
     pub mode: LockMode,
     /// The position at which the contender was created, or a later one if an upgrade made that necessary. Of two
     /// conflicting grants of one lock the later one has the larger token, always.
     pub fencing_token: Zxid,
-    /// How often the owner has entered.
+    /// Number of times that the owner has entered.
     pub holds: u32,
     /// Permits of a semaphore, else 1.
     pub permits: u32,
@@ -126,10 +126,10 @@ pub struct Grant {
 /// A place in a lock's queue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
-    /// Which lock.
+    /// The lock.
     pub lock: LockName,
     /// The contender that waits there.
     pub holder: HolderId,
-    /// How many waiters stand before it.
+    /// Number of waiters ahead of it.
     pub ahead: u32,
 }

@@ -12,16 +12,16 @@ use crate::model::ids::{SessionId, Zxid};
 pub struct Silence {
     /// The position of the command that put it on record.
     pub at: Zxid,
-    /// How long the session had been silent when the leader proposed that, in milliseconds.
+    /// Silence of the session in milliseconds when the leader proposed that.
     pub ms: u32,
 }
 
 /// A place in the order in which one connection of a session sends its requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turn {
-    /// Which connection: the position at which the session was opened, or last reconnected.
+    /// The connection, by the position at which the session was opened or last resumed.
     pub since: Zxid,
-    /// How many turns of that connection were before.
+    /// Number of earlier turns of that connection.
     pub number: u64,
 }
 
@@ -30,25 +30,25 @@ pub struct Turn {
 pub struct SessionView {
     /// Its id.
     pub session: SessionId,
-    /// After so long without a heartbeat the leader ends it.
+    /// Time without a heartbeat after which the leader ends the session.
     pub timeout_ms: u32,
-    /// What its client called it.
+    /// Name that its client gave it.
     pub name: Arc<str>,
-    /// Where its client called from.
+    /// Address that its client called from.
     pub address: Arc<str>,
-    /// When it was opened, in milliseconds since 1970.
+    /// Time of its opening in milliseconds since 1970.
     pub opened_at_ms: u64,
-    /// How many ephemeral nodes it owns.
+    /// Number of its ephemeral nodes.
     pub ephemerals: u32,
     /// The position at which it was opened, or last reconnected.
     pub connected_at: Zxid,
-    /// Whose it is.
+    /// Principal that owns it.
     pub owner: Principal,
     /// Its silence, if that is on record.
     pub silence: Option<Silence>,
 }
 
-/// What became of a session.
+/// Fate of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionFate {
     /// It lives.

@@ -1,4 +1,4 @@
-//! What ZooKeeper tells about a znode beside its data.
+//! ZooKeeper's metadata of a znode.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,17 +14,17 @@ pub struct Stat {
     pub mzxid: Zxid,
     /// The zxid of the last creation or deletion of a child; at first the node's own czxid.
     pub pzxid: Zxid,
-    /// When it was created, in milliseconds since 1970 by the leader's clock.
+    /// Time of creation in milliseconds since 1970 by the leader's clock.
     pub ctime_ms: u64,
-    /// When its data was last changed, likewise.
+    /// Time of the last change of the data, likewise.
     pub mtime_ms: u64,
-    /// How often the data was changed.
+    /// Number of changes of the data.
     pub version: i32,
-    /// How often the set of its children was changed: by one at each creation and each deletion.
+    /// Number of changes of the set of children: one for each creation and each deletion.
     pub cversion: i32,
-    /// How often the ACL was changed.
+    /// Number of changes of the access control list.
     pub aversion: i32,
-    /// What decides when the node goes.
+    /// Kind of the node, with its owner or TTL.
     pub ephemeral_owner: EphemeralOwner,
     /// Bytes of data.
     pub data_length: u32,
@@ -46,16 +46,16 @@ pub struct EphemeralOwner(u64);
 const CONTAINER: u64 = 1 << 63;
 const TTL: u64 = 0xff << 56;
 
-/// What decides when a node goes.
+/// Kind of a node: the condition of its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// When it is deleted.
+    /// It lives until it is deleted.
     Persistent,
-    /// When it is swept after its last child has gone.
+    /// It is swept after its last child has gone.
     Container,
-    /// When it is swept, so many milliseconds after its data was replaced.
+    /// It is swept this time after its data was replaced, in milliseconds.
     Ttl(u64),
-    /// When its session ends.
+    /// It ends with this session.
     Ephemeral(SessionId),
 }
 
@@ -76,7 +76,7 @@ impl EphemeralOwner {
         }
     }
 
-    /// Whether the node is a container.
+    /// Returns whether the node is a container.
     pub fn is_container(self) -> bool {
         self.kind() == Kind::Container
     }
@@ -101,7 +101,7 @@ impl EphemeralOwner {
         }
     }
 
-    /// Whether it is a value that a node can have.
+    /// Returns whether it is a value that a node can have.
     pub(crate) fn is_legal(self) -> bool {
         match self.kind() {
             Kind::Persistent | Kind::Container => true,

@@ -1,5 +1,5 @@
-//! What a caller may see of sessions, locks, and of who may do what. Where it has no right, it is told so; of what is
-//! listed it sees what it may.
+//! Views of sessions, locks and access policies with a caller's rights. A query of one thing is refused without the right to it; a list
+//! omits what the caller may not see.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -21,7 +21,7 @@ use crate::read::View;
 use crate::store::Store;
 
 impl Store {
-    /// Whether it counts who may do what.
+    /// Returns whether access policies apply.
     pub fn is_secured(&self) -> bool {
         self.access.is_secured()
     }
@@ -33,20 +33,20 @@ impl Store {
         (!token.is_expired(self.time_ms)).then_some(token.hash)
     }
 
-    /// A token with its hash, also one whose time is over: for the front end that tells whoever has its secret what is wrong
-    /// with it. Time goes on while the state stands still, so ask a clock as well.
+    /// Returns a token with its hash, also an expired one: the front end can then report what is wrong with it. The state's time stands
+    /// while no command is applied, so callers check a clock as well.
     pub fn token(&self, token: TokenId) -> Option<&Token> {
         self.access.tokens.get(&token)
     }
 
-    /// What the policies allow now.
+    /// Returns the access policies as of now, for the delivery of events.
     pub fn sight(&self) -> Sight<'_> {
         Sight::of(&self.access, self.time_ms)
     }
 }
 
 impl View<'_> {
-    /// What the policies give the caller; `None` where they do not count.
+    /// Returns the rights that the policies give the caller; `None` in an open state.
     pub(crate) fn passport(&self) -> Result<Option<Passport<'_>>, Refusal> {
         match self.store.access.is_secured() {
             true => (self.store.access.passport(self.caller, self.store.time_ms)).map(Some),
@@ -54,12 +54,12 @@ impl View<'_> {
         }
     }
 
-    /// Refuses a caller that is not let in at all.
+    /// Refuses a caller that is not authenticated.
     pub fn admission(&self) -> Result<(), Refusal> {
         self.passport().map(|_| ())
     }
 
-    /// Who the caller is, and the role that it has by that. (The role `anonymous` is everybody's beside.)
+    /// Returns the principal of the caller and its role. (All callers also have the role `anonymous`.)
     pub fn principal(&self) -> (Principal, Option<RoleName>) {
         let principal = Principal::of(self.caller);
         let access = &self.store.access;
@@ -120,19 +120,19 @@ impl View<'_> {
         }
     }
 
-    /// A session, for those who may use it.
+    /// Returns a session, for callers that may use it.
     pub fn session(&self, session: SessionId) -> Result<SessionView, Refusal> {
         self.may_use(session)?;
         self.store.sessions.require(session)?;
         Ok(self.store.session(session).expect("it lives"))
     }
 
-    /// A lock with those who hold it and wait for it, for those who may read its znode.
+    /// Returns a lock with its holders and waiters, for callers that may read its znode.
     pub fn lock(&self, lock: &LockName) -> Result<LockView, Refusal> {
         self.lock_within(lock, usize::MAX)
     }
 
-    /// The same with at most so many of those who hold it, and of those who wait.
+    /// Returns a lock with at most `most` of its holders, and of its waiters.
     pub fn lock_within(&self, lock: &LockName, most: usize) -> Result<LockView, Refusal> {
         let no_lock = |refusal| match refusal {
             Refusal::NoNode(_) => Refusal::NoLock(lock.clone()),
@@ -144,8 +144,7 @@ impl View<'_> {
             .ok_or_else(|| Refusal::NoLock(lock.clone()))
     }
 
-    /// Refuses the history of a lock to whoever may not read the lock. Its znode may be gone; then the list of the next one
-    /// above it counts, for the lock itself has none any more.
+    /// Refuses the history of a lock to callers that may not read the lock. If its znode is gone, the list of the nearest ancestor counts.
     pub fn lock_history(&self, lock: &LockName) -> Result<(), Refusal> {
         self.may(Right::Read, lock.znode())?;
         let place = self.store.tree.place_below(lock.znode());
@@ -153,8 +152,7 @@ impl View<'_> {
         acl.require(Perms::READ, self.caller, &self.store.tree.path(place.ancestor))
     }
 
-    /// Who waits for whom in the locks whose names begin with `prefix`: those waits of which the caller may see the lock.
-    /// And whether that is all that there is to see.
+    /// Returns the waits in locks whose names begin with `prefix` and that the caller may read, and whether these are all.
     pub fn wait_graph(&self, prefix: &str) -> Result<(Vec<WaitView>, bool), Refusal> {
         let (mut waits, mut from) = self.wait_graph_part(prefix, None)?;
         while let Some(cursor) = &from
@@ -178,8 +176,7 @@ impl View<'_> {
         Ok(paths.into_iter().filter(is_known).collect())
     }
 
-    /// All tokens, by id; also those whose time is over and that nobody has swept yet. Needs the right to administer at `/`,
-    /// like the next ones.
+    /// Returns all tokens, by id; also expired ones that were not removed yet. Needs the right to administer at `/`, like the next queries.
     pub fn tokens(&self) -> Result<Vec<TokenView>, Refusal> {
         self.may(Right::Administer, &ZPath::root())?;
         let tokens = self.store.access.tokens.values();
@@ -206,12 +203,12 @@ impl View<'_> {
             .collect())
     }
 
-    /// Whether the caller may read a znode, by the policies and by the znode's list.
+    /// Returns whether the caller may read a znode, by the policies and by the znode's list.
     fn require_readable(&self, path: &ZPath) -> Result<(), Refusal> {
         self.find(path, Perms::READ).map(|_| ())
     }
 
-    /// Whether an access control list may be shown with the hashes of passwords in it: to whoever may change it.
+    /// Returns whether an access control list is shown with the hashes of passwords: to callers that may change it.
     pub(crate) fn may_change(&self, acl: &Acl, path: &ZPath) -> bool {
         acl.allows(Perms::ADMIN, self.caller) && self.may(Right::Administer, path).is_ok()
     }

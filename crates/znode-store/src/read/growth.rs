@@ -1,5 +1,5 @@
-//! Whether carrying out a request may make the state larger: what a cluster whose disks are nearly full still takes.
-//! Nothing here knows of disks or refuses anything; [`crate::apply`] does not ask.
+//! Estimate of whether a request may make the state larger, for a cluster whose disks are nearly full. Nothing here knows disks or refuses
+//! anything; [`crate::apply`] does not use it.
 
 use crate::locks::state::lifts;
 use crate::model::access::command::AccessCommand;
@@ -10,16 +10,15 @@ use crate::model::lock::LockCommand;
 use crate::model::mirrored::MirrorStep;
 use crate::store::Store;
 
-/// Data up to this size may replace what is at least as large; more is taken for growth although the state does not
-/// grow. A change stands in the log with all its bytes, and the last room there is for those who give something back.
+/// Maximum size of data that may replace data of at least the same size. More counts as growth although the state does not grow: all bytes
+/// of a change are in the log, and the last free space is for requests that free some.
 pub const MAX_REPLACED_BYTES: usize = 4 * 1024;
 
 impl Store {
-    /// Whether carrying `request` out now may make the state larger.
+    /// Returns whether executing `request` now may make the state larger.
     ///
-    /// Not counted is what is bounded for a session, or for all, however much is asked: remembered outcomes, and how
-    /// often an owner has entered its lock. A request that was carried out before, and is only to be answered again,
-    /// does not grow. The answer is meant for the state at this moment, and errs towards "yes".
+    /// Bounded quantities do not count: recorded outcomes, and the entries of an owner to its lock. A request with a recorded outcome is
+    /// only answered again, and does not grow. The answer is valid for the state at this moment, and errs towards "yes".
     pub fn may_grow(&self, request: &Request) -> bool {
         if let Some(id) = &request.request_id
             && self.remembered_of(request.session, &request.caller, id).is_some()
@@ -108,7 +107,7 @@ impl Store {
     }
 }
 
-/// How many entries a list has, and how many bytes of text.
+/// Returns the number of entries of a list, and of bytes of text.
 fn size(acl: &Acl) -> (usize, usize) {
     let entries = acl.entries();
     let texts = entries.iter().map(|entry| entry.scheme.len() + entry.id.len());

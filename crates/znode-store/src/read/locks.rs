@@ -24,7 +24,7 @@ impl Store {
         self.lock_within(lock, usize::MAX)
     }
 
-    /// The same with at most so many of the holders, and of the queue.
+    /// Returns a lock with at most `most` of its holders, and of its waiters.
     pub fn lock_within(&self, lock: &LockName, most: usize) -> Option<LockView> {
         let index = self.tree.find(lock.znode())?;
         let terms = self.locks.terms(lock);
@@ -54,8 +54,8 @@ impl Store {
         })
     }
 
-    /// Those who hold a lock, in order of arrival, as [`Event::HoldBegan`](crate::Event::HoldBegan) tells it; but since
-    /// when a ZooKeeper client's contender holds is not known.
+    /// Returns the holders of a lock, in order of arrival, as in [`Event::HoldBegan`](crate::Event::HoldBegan). The beginning of a
+    /// ZooKeeper client's hold is not known.
     pub fn holds_of(&self, lock: &LockName) -> Vec<Arc<Hold>> {
         self.first_holds_of(lock, usize::MAX)
     }
@@ -78,14 +78,13 @@ impl Store {
         holders.map(hold).collect()
     }
 
-    /// Whether a contender holds a lock, by its name and its token.
+    /// Returns whether a contender holds a lock, by its name and its token.
     pub fn is_held_by(&self, lock: &LockName, token: Zxid, holder: &str) -> bool {
         let mut holders = self.locks.queue(lock).into_iter().flat_map(Queue::holders);
         holders.any(|known| known.token == token && *known.name == *holder)
     }
 
-    /// Up to `count` of the locks that are in use (have contenders), by name: those whose names begin with `prefix`
-    /// and come after `after`.
+    /// Returns up to `count` of the locks in use (with contenders), by name: those whose names begin with `prefix` and follow `after`.
     pub fn locks(&self, prefix: &str, after: Option<&str>, count: usize) -> Vec<LockSummary> {
         let page = self.locks.page(prefix, after).take(count);
         page.map(|(lock, queue)| self.locks.summary_of(lock, queue))
@@ -99,12 +98,12 @@ impl Store {
             .map(|queue| self.locks.summary_of(lock, queue))
     }
 
-    /// How many locks are in use.
+    /// Returns the number of locks in use.
     pub fn lock_count(&self) -> usize {
         self.locks.in_use()
     }
 
-    /// How many locks are in use, and by how many. Costs nothing.
+    /// Returns the number of locks in use, of holders and of waiters. Costs nothing.
     pub fn lock_counts(&self) -> LockCounts {
         self.locks.counts()
     }
@@ -129,14 +128,14 @@ impl Store {
         (counts, last)
     }
 
-    /// When a contender came, in milliseconds since 1970: how long it has waited, for whoever sees it let in.
+    /// Returns the time of a contender's creation in milliseconds since 1970, from which the duration of its wait follows.
     pub fn contender_came_ms(&self, lock: &LockName, holder: &str) -> Option<u64> {
         let lock = self.tree.find(lock.znode())?;
         let node = self.tree.child(lock, holder)?;
         Some(self.tree.node(node).ctime_ms)
     }
 
-    /// Where the contender `holder` of a lock stands; `None` if there is none of that name.
+    /// Returns the state of the contender `holder` of a lock; `None` if there is none of that name.
     pub fn standing(&self, lock: &LockName, holder: &str) -> Option<Standing> {
         let found = self.contender(lock, holder)?;
         Some(match found.rank {
@@ -172,14 +171,14 @@ impl Store {
         (oldest.into_iter().filter_map(standing).collect(), is_all)
     }
 
-    /// Whether a holder of the lock has this fencing token.
+    /// Returns whether a holder of the lock has this fencing token.
     pub fn is_held_with(&self, lock: &LockName, token: Zxid) -> bool {
         let mut holders = self.locks.queue(lock).into_iter().flat_map(Queue::holders);
         holders.any(|holder| holder.token == token)
     }
 
-    /// The contender that stands for a call of `acquire` or `upgrade`; `None` if none does (any more). For whoever made the call
-    /// and did not learn what came of it.
+    /// Returns the contender that stands for a call of `acquire` or `upgrade`; `None` if none does (any more). For a caller that did not
+    /// learn the outcome.
     pub fn holder_of_attempt(
         &self,
         session: SessionId,
@@ -244,8 +243,8 @@ impl Store {
         }
     }
 
-    /// Who waits for whom, over the locks whose names begin with `prefix`: at most [`MAX_GRAPH_WAITS`] of all waits, and
-    /// whether these are all.
+    /// Returns the waits over the locks whose names begin with `prefix`: at most [`MAX_GRAPH_WAITS`] of all waits, and whether these are
+    /// all.
     pub fn wait_graph(&self, prefix: &str) -> (Vec<WaitView>, bool) {
         let mut waits = Vec::new();
         for (lock, queue) in self.locks.page(prefix, None) {
@@ -262,7 +261,7 @@ impl Store {
         self.locks.closed().collect()
     }
 
-    /// What a session's holders are asked to give up and have not answered: the lock, the contender, the request.
+    /// Returns the unanswered release requests of a session's holders: the lock, the contender, the request.
     pub fn revocations(&self, session: SessionId) -> Vec<(LockName, HolderId, Revocation)> {
         let asked = self.locks.asked(session).filter_map(|(lock, holder)| {
             let revoke = self.contender(lock, holder)?.record?.revoke.clone()?;

@@ -13,13 +13,13 @@ use crate::read::View;
 use crate::store::Store;
 use crate::tree::index::NodeIndex;
 
-/// How many bytes the paths of a page have together, unless it is one.
+/// Maximum number of bytes of the paths of a page, unless there is only one.
 const MAX_PAGE_PATH_BYTES: usize = 4 * 1024 * 1024;
 
 /// A znode as it is here, with all that is compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shown {
-    /// Where.
+    /// The path.
     pub path: ZPath,
     /// Its data.
     pub data: Data,
@@ -27,11 +27,11 @@ pub struct Shown {
     pub acl: Acl,
     /// Its stat.
     pub stat: Stat,
-    /// How many children were ever created.
+    /// Number of children that were ever created.
     pub creations: u64,
 }
 
-/// Reads for whoever compares the trees.
+/// Reads for a comparison of two trees.
 impl View<'_> {
     /// At most `count` znodes, `below` and all that is below it: parents before their children, siblings by name; those that
     /// follow `after` in this order, whether that one still exists or not. And whether there are more. Needs the right to
@@ -73,7 +73,7 @@ struct Walk<'s> {
     store: &'s Store,
     /// The first node, if it is to be shown.
     top: Option<NodeIndex>,
-    /// Where it goes on, the deepest place last.
+    /// Places to go on at, the deepest last.
     places: Vec<Siblings>,
 }
 

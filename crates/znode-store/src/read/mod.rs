@@ -1,5 +1,5 @@
-//! What a caller may see: reads of the tree with the caller's rights, as ZooKeeper grants them. (The reads of [`Store`]
-//! itself ask nobody; they are for the server's own use and for those who embed it.)
+//! Reads of the tree with a caller's rights, as ZooKeeper grants them. (The reads of [`Store`] itself check no rights; they are for the
+//! server's own use and for embedding programs.)
 
 mod access;
 pub(crate) mod growth;
@@ -22,7 +22,7 @@ use crate::model::stat::Stat;
 use crate::store::Store;
 use crate::tree::index::NodeIndex;
 
-/// How many bytes the names on a page of children have together, unless it is one.
+/// Maximum number of bytes of the names on a page of children, unless there is only one.
 const MAX_PAGE_NAME_BYTES: usize = 4 * 1024 * 1024;
 
 /// The state as one caller sees it.
@@ -37,7 +37,7 @@ pub struct View<'s> {
 pub struct Page {
     /// Their names and stats, by name.
     pub children: Vec<(Arc<str>, Stat)>,
-    /// Whether others follow, after the last of these.
+    /// True if others follow, after the last of these.
     pub more: bool,
 }
 
@@ -70,9 +70,9 @@ impl View<'_> {
         Ok((tree.child_names(index), tree.node(index).stat()))
     }
 
-    /// At most `count` children with their stats, of those whose names begin with `prefix`, the first ones that follow
-    /// `after`; fewer if their names have more than a few mebibytes. Needs the right to read the parent. Costs what it returns, not how many children there are (beyond
-    /// some thousands).
+    /// Returns at most `count` children with their stats: the first whose names begin with `prefix` and follow `after`; fewer if their
+    /// names have more than a few mebibytes. Needs the right to read the parent. The cost depends on what it returns, not on the number of
+    /// children (beyond some thousands).
     pub fn children_page(
         &self,
         path: &ZPath,
@@ -116,14 +116,14 @@ impl View<'_> {
         Ok((shown, self.store.tree.node(index).stat()))
     }
 
-    /// How many znodes there are below this one, at any depth. Needs the right to read.
+    /// Returns the number of znodes below this one, at any depth. Needs the right to read.
     pub fn descendants(&self, path: &ZPath) -> Result<u64, Refusal> {
         let index = self.find(path, Perms::READ)?;
         Ok(self.store.tree.descendants(index))
     }
 
-    /// The ephemeral znodes of a session whose paths begin with `prefix`, sorted; by the policies only for the session's connection, or
-    /// those who may use the session, and those of which they may know.
+    /// Returns the ephemeral znodes of a session whose paths begin with `prefix`, sorted. By the policies only for the session's
+    /// connection, or callers that may use the session, and only those that the caller may know.
     pub fn ephemerals(&self, session: SessionId, prefix: &str) -> Result<Vec<ZPath>, Refusal> {
         self.may_go_on(session)?;
         self.store.sessions.require(session)?;
@@ -138,7 +138,7 @@ impl View<'_> {
     }
 
     pub(crate) fn find(&self, path: &ZPath, perms: Perms) -> Result<NodeIndex, Refusal> {
-        // Before it is told whether it exists.
+        // The check comes before any answer about its existence.
         match perms == Perms::READ | Perms::ADMIN && self.may(Right::Administer, path).is_ok() {
             true => {}
             false => self.may(Right::Read, path)?,

@@ -1,5 +1,5 @@
-//! Lists in pages, as one caller sees them. A page is bounded by how much is looked at for it, not by how much of that is shown: nothing is
-//! applied meanwhile, and a caller without rights would else have everything looked at in vain.
+//! Lists in pages, as one caller sees them. The number of visited elements bounds a page, not the number of shown ones: a query blocks the
+//! apply loop, and a caller without rights would otherwise cause a visit to everything.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -20,10 +20,10 @@ use crate::model::session::SessionView;
 use crate::read::View;
 use crate::tree::index::NodeIndex;
 
-/// How many locks, sessions or ephemeral znodes are looked at for one page. So many take 1 to 3 ms.
+/// Maximum number of locks, sessions or ephemeral znodes that one page visits. This number takes 1 to 3 ms.
 pub const MAX_LOOKED_AT: usize = 2_000;
 
-/// How many waits are told in one part of a graph of waits. Each names up to [`crate::MAX_NAMED_BLOCKERS`] others.
+/// Maximum number of waits in one part of a graph of waits. Each names up to [`crate::MAX_NAMED_BLOCKERS`] others.
 const MAX_WAITS_AT_ONCE: usize = 500;
 
 /// Some of the locks in use, by name.
@@ -54,7 +54,7 @@ pub struct EphemeralPage {
     pub next_after: Option<(Zxid, ZPath)>,
 }
 
-/// Where a graph of waits goes on: at this lock, after so many of those who wait for it.
+/// Cursor in a graph of waits: a lock, and a number of its waiters that were returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GraphCursor {
     lock: LockName,
@@ -127,8 +127,8 @@ fn readable(passport: Option<&Passport<'_>>, prefix: &str) -> Vec<Area> {
 }
 
 impl View<'_> {
-    /// Up to `count` of the locks in use that the caller may read, by name: those whose names begin with `prefix` and come after `after`.
-    /// Only names at which the caller may read by the policies are looked at, [`MAX_LOOKED_AT`] of them at most. So a page may show
+    /// Returns up to `count` of the locks in use that the caller may read, by name: those whose names begin with `prefix` and follow
+    /// `after`. Only names that the caller may read by the policies are visited, at most [`MAX_LOOKED_AT`] of them. So a page may show
     /// fewer than `count`, or none, and not be the last one.
     pub fn locks_page(&self, prefix: &str, after: Option<&str>, count: usize) -> Result<LockPage, Refusal> {
         let passport = self.passport()?;
@@ -154,7 +154,7 @@ impl View<'_> {
         })
     }
 
-    /// Whether the znode of a lock exists and its own list lets the caller read it.
+    /// Returns whether the znode of a lock exists and its own list lets the caller read it.
     fn is_listed_for(&self, lock: &LockName) -> bool {
         let tree = &self.store.tree;
         let node = tree.find(lock.znode());
@@ -197,7 +197,7 @@ impl View<'_> {
         })
     }
 
-    /// Whose sessions are the caller's, each once.
+    /// Returns the principals whose sessions the caller may use, each once.
     fn principals(&self) -> impl Iterator<Item = Principal> {
         let mut all = Vec::from([Principal::of(self.caller)]);
         for identity in self.caller.iter() {
@@ -213,9 +213,9 @@ impl View<'_> {
         all.into_iter()
     }
 
-    /// Up to `count` of the ephemeral znodes of a session whose paths begin with `prefix`, in the order in which they were created,
-    /// after `after`; by the policies only for those who may use the session, and those of which they may know. At most
-    /// [`MAX_LOOKED_AT`] are looked at, or what one transaction has created if that is more.
+    /// Returns up to `count` of the ephemeral znodes of a session whose paths begin with `prefix` and that follow `after`, in the order of
+    /// their creation. By the policies only for callers that may use the session, and only those that the caller may know. At most
+    /// [`MAX_LOOKED_AT`] are visited, or those of one transaction if they are more.
     pub fn ephemerals_page(
         &self,
         session: SessionId,
@@ -265,9 +265,9 @@ impl View<'_> {
         })
     }
 
-    /// A part of the graph of waits, over the locks whose names begin with `prefix`: waits of which the caller may see the lock, from
-    /// where an earlier part ended. And where the next part begins, if this is not the last one. Like a page it looks only at names at
-    /// which the caller may read by the policies, and at [`MAX_LOOKED_AT`] of them at most.
+    /// Returns a part of the graph of waits, over the locks whose names begin with `prefix` and that the caller may read, from the end of
+    /// an earlier part. Also returns the beginning of the next part, if there is one. Like a page it visits only names that the caller may
+    /// read by the policies, at most [`MAX_LOOKED_AT`] of them.
     pub fn wait_graph_part(
         &self,
         prefix: &str,

@@ -1,5 +1,4 @@
-//! What a call of `acquire` can expect before it is carried out: for whoever decides when that is. Nothing here refuses anything or
-//! changes it.
+//! Prospect of an `acquire` before it is applied, for the scheduling of proposals. Nothing here refuses or changes anything.
 
 use crate::locks::plan::claim_of;
 use crate::model::command::{Command, Request};
@@ -7,10 +6,10 @@ use crate::model::lock::{LockCommand, LockMode};
 use crate::store::Store;
 
 impl Store {
-    /// Behind how many who wait `request` would wait, were it carried out now. `None`: it would not wait, because it is let in, or
-    /// refused at once, or is no `acquire` that stands in one queue.
+    /// Returns the number of waiters that `request` would wait behind, if it were applied now. `None`: it would not wait (granted or
+    /// refused at once), or it is no `acquire` of one lock.
     ///
-    /// The answer is meant for the state at this moment, and errs towards `None`.
+    /// The answer is valid for the state at this moment, and errs towards `None`.
     pub fn would_wait_behind(&self, request: &Request) -> Option<usize> {
         let Command::Lock(LockCommand::Acquire { wish, wait: true, .. }) = &request.command else {
             return None;

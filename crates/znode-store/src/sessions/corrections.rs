@@ -7,8 +7,7 @@ use crate::sessions::Sessions;
 use crate::sessions::request_cache::MemoryKey;
 
 impl Sessions {
-    /// Corrects what is remembered of a call that was answered "queued", or of the part of one that stands in several
-    /// queues.
+    /// Corrects the recorded outcome of a call that was answered "queued", or of its part for one lock.
     pub(crate) fn correct_queued(
         &mut self,
         session: SessionId,

@@ -1,5 +1,5 @@
-//! What a session has in common with others, which is there once for all of them: clients of one kind call themselves the same, and
-//! most never give a request an id of its own. Nothing that anybody sees depends on what is shared.
+//! Values that many sessions share and that exist once: clients of one kind use the same name, and most never send a request id. Nothing
+//! visible depends on what is shared.
 
 use alloc::sync::Arc;
 
@@ -7,10 +7,9 @@ use crate::sessions::request_cache::Remembered;
 
 /// See the module.
 pub(crate) struct Alike {
-    /// What the session that came last is called. The next one most often is, too.
+    /// Name of the session that was opened last. The next one often has the same.
     name: Arc<str>,
-    /// The memory of all those that have asked for nothing yet that has to be remembered. Whoever does gets one of its own by being
-    /// written to ([`Arc::make_mut`]).
+    /// Request cache of all sessions without recorded outcomes. The first outcome of a session copies it ([`Arc::make_mut`]).
     nothing: Arc<Remembered>,
 }
 

@@ -1,5 +1,7 @@
-//! Sessions: who is there, what ephemeral nodes they own, and who has left lately. When a session has to
-//! end is not decided here: the store does not know the time, a command tells it.
+//! Sessions: their ephemeral nodes, the recorded outcomes of their requests, and the ids of sessions that have ended lately. Nothing here
+//! decides when a session ends: the store does not know the time, a command ends the session.
+//!
+//! Sessions know the index of a node in the tree, by which they find their ephemeral nodes.
 
 mod corrections;
 mod interning;
@@ -29,21 +31,21 @@ use crate::tree::Tree;
 use crate::tree::index::NodeIndex;
 use crate::{planted, stable_hash};
 
-/// How many ended sessions are remembered, so that their clients learn that they have ended and not that
-/// they never were. At 16 bytes each; older ones become unknown, which tells a client no less to start anew.
+/// Number of ended sessions that are recorded, so that their clients learn of the end. They take 16 bytes each. Older ones become unknown,
+/// and their clients open a new session all the same.
 pub const MAX_ENDED_SESSIONS: usize = 10_000;
 
 /// The end of a session whose ephemeral znodes are removed over several commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ending {
-    /// Whether the session expired. Otherwise it was closed.
+    /// True if the session expired; otherwise it was closed.
     pub(crate) expired: bool,
     /// The position at which it ended.
     pub(crate) at: Zxid,
 }
 
 impl Ending {
-    /// How contenders end by it.
+    /// Returns the cause of the ends of its contenders.
     pub(crate) fn how(self) -> ContenderEnd {
         match self.expired {
             true => ContenderEnd::SessionExpired,
@@ -59,7 +61,7 @@ pub(crate) struct Session {
     pub(crate) name: Arc<str>,
     pub(crate) address: Arc<str>,
     pub(crate) opened_at_ms: u64,
-    /// Whose it is, if that counts.
+    /// Principal that owns it, if access policies apply.
     pub(crate) owner: Principal,
     /// Certificate that the owner showed beside its token; it may have a role of its own. Recorded only if grants depend on rights.
     pub(crate) certificate: Option<Arc<str>>,
@@ -69,7 +71,7 @@ pub(crate) struct Session {
     pub(crate) heard_at: Zxid,
     /// Its silence, if that is on record.
     pub(crate) silence: Option<Silence>,
-    /// How its end began, if it has ended and ephemeral znodes of it are left.
+    /// Beginning of its end, if it has ended and still has ephemeral znodes.
     pub(crate) ending: Option<Ending>,
     /// Its ephemeral znodes by the position of their creation. Those of one position are in an order that differs between replicas.
     pub(crate) ephemerals: BTreeSet<(Zxid, NodeIndex)>,
@@ -77,7 +79,7 @@ pub(crate) struct Session {
     pub(crate) remembered: Arc<Remembered>,
 }
 
-/// What of a session goes into snapshots and the digest. Its ephemerals follow from the tree.
+/// Record of a session in snapshots and the digest. Its ephemerals follow from the tree.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SessionRecord {
     pub(crate) session: SessionId,
@@ -89,7 +91,7 @@ pub(crate) struct SessionRecord {
     owner: Principal,
     pub(crate) turn: Turn,
     heard_at: Zxid,
-    /// What is remembered of its requests. Filled in when it is written.
+    /// Recorded outcomes of its requests. Filled in when the part is built.
     pub(crate) requests: Kept,
 }
 
@@ -173,7 +175,8 @@ impl Session {
             return (oldest, 0);
         }
         for &(czxid, index) in &self.ephemerals {
-            // Nodes of one transaction share their czxid; their paths tell them apart, their indices may not.
+            // Nodes of one transaction share their czxid. Replicas agree on the order of their paths, and not on the order of their
+            // indices.
             if oldest.len() >= most && oldest.last().is_none_or(|(last, ..)| *last != czxid) {
                 break;
             }
@@ -273,7 +276,7 @@ impl Sessions {
         self.live.len()
     }
 
-    /// How many outcomes the session with the most of them has remembered.
+    /// Returns the number of recorded outcomes of the session with the most of them.
     pub(crate) fn most_remembered(&self) -> usize {
         let counts = self.live.values().map(|session| session.remembered.len());
         counts.max().unwrap_or_default()
@@ -330,12 +333,12 @@ impl Sessions {
         self.ending.iter().copied()
     }
 
-    /// Whether there are any.
+    /// Returns whether there are any.
     pub(crate) fn are_ending(&self) -> bool {
         !self.ending.is_empty()
     }
 
-    /// How these ends began.
+    /// Returns the beginnings of these ends.
     pub(crate) fn endings(&self) -> Vec<(SessionId, Ending)> {
         let how = |&id: &SessionId| Some((id, self.live[&id].ending?));
         self.ending.iter().filter_map(how).collect()

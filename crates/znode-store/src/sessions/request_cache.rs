@@ -23,13 +23,13 @@ use crate::model::reply::{Outcome, Reply};
 use crate::stable_hash;
 use crate::stable_hash::{FixedState, Table};
 
-/// How many outcomes a session has remembered, beside those of calls that wait in a queue. A client repeats
-/// what it has in flight, and more than this in flight for one session is not a client but a flood. Each one
-/// costs about 200 bytes, and just so many fit into a table of 256 places.
+/// Maximum number of recorded outcomes of a session, beside those of calls that wait in a queue. A client repeats only requests in flight,
+/// and does not have more than this in flight for one session. Each outcome takes about 200 bytes, and this number fits into a table of 256
+/// places.
 pub const MAX_REMEMBERED_REQUESTS: usize = 200;
 
-/// How many outcomes are remembered of requests without a session, of all clients together. If there are more the oldest one is
-/// forgotten of the principal that has the most.
+/// Maximum number of recorded outcomes of requests without a session, of all clients together. Beyond it the oldest outcome of the
+/// principal with the most outcomes is evicted.
 pub const MAX_SESSIONLESS_REQUESTS: usize = 10_000;
 
 /// Under what an outcome is remembered.
@@ -50,7 +50,7 @@ impl MemoryKey {
 }
 
 impl MemoryKey {
-    /// Whose request it was: a text that no other principal has. Empty where nobody counts.
+    /// Returns the principal of the request, as a text that no other principal has. Empty if principals do not matter.
     fn principal(&self) -> &str {
         let found = self.0.split_once(' ').and_then(|(length, rest)| {
             let id: usize = length.parse().ok()?;
@@ -66,17 +66,17 @@ impl From<&RequestId> for MemoryKey {
     }
 }
 
-/// A bounded memory of outcomes; the oldest is forgotten first.
+/// Bounded cache of outcomes by request id; the oldest is evicted first.
 ///
-/// A call that waits in a lock's queue is not counted and not forgotten, however much is asked meanwhile:
-/// carried out again it would stand in the queue twice. When it is answered at last it is the newest.
+/// A call that waits in a lock's queue is neither counted nor evicted, because a repetition that was executed again would enter the queue
+/// twice. When the call is answered, its outcome becomes the newest.
 #[derive(Clone)]
 pub(crate) struct Remembered {
     limit: usize,
-    /// What may be forgotten, in the order of arrival. A session's memory is touched with each of its requests, when it has
-    /// long left the processor's caches: so a record and its place in the order lie together.
+    /// Outcomes that may be evicted, in the order of arrival. Each request of a session touches its cache after it has left the processor's
+    /// caches, so an outcome and its place in the order are in one allocation.
     answered: LinkedHashMap<MemoryKey, Entry, FixedState>,
-    /// What of that is each principal's, if it is shared out by principals.
+    /// Shares of the principals, if the cache is shared among principals.
     shares: Option<Shares>,
     /// The calls that wait.
     waiting: Table<MemoryKey, Entry>,
@@ -86,7 +86,7 @@ pub(crate) struct Remembered {
     digest: u64,
 }
 
-/// Who has how much in a memory.
+/// Number of cached outcomes of each principal.
 #[derive(Clone, Default)]
 struct Shares {
     /// By principal and arrival.
@@ -133,14 +133,14 @@ struct Entry {
     digest: u64,
 }
 
-/// What is remembered of one request.
+/// Recorded outcome of one request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Record {
-    /// What was asked; see [`fingerprint`].
+    /// Fingerprint of the request; see [`fingerprint`].
     pub(crate) fingerprint: u64,
-    /// What is answered.
+    /// The outcome.
     pub(crate) outcome: Outcome,
-    /// When it got its answer, relative to others.
+    /// Number of the outcome in the order of arrival.
     pub(crate) arrival: u64,
 }
 
@@ -189,7 +189,7 @@ impl Remembered {
         }
     }
 
-    /// How many there are that may be forgotten.
+    /// Returns the number of outcomes that may be evicted.
     pub(crate) fn len(&self) -> usize {
         self.answered.len()
     }
@@ -229,7 +229,7 @@ impl Remembered {
         }
     }
 
-    /// From now on a repeated request is carried out anew.
+    /// Evicts an outcome. From here on a repeated request is executed again.
     pub(crate) fn forget(&mut self, id: &MemoryKey) {
         let answered = self.answered.remove(id);
         if let (Some(entry), Some(shares)) = (&answered, &mut self.shares) {
@@ -311,7 +311,7 @@ impl Remembered {
     }
 }
 
-/// What a snapshot keeps of a memory, or of a part of it.
+/// Records of a request cache in a snapshot, or some of them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Kept {
     pub(crate) next: u64,
@@ -319,19 +319,19 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Whether it is of a memory that was never written to.
+    /// Returns whether the cache was never written to.
     pub(crate) fn is_nothing(&self) -> bool {
         self.next == 0 && self.records.is_empty()
     }
 
-    /// Whether one of the requests waits for its answer.
+    /// Returns whether one of the requests waits for its answer.
     pub(crate) fn waits(&self) -> bool {
         self.records.iter().any(|(_, record)| record.waits())
     }
 }
 
-/// Whether an outcome is the final answer to its request. A drawn id that was taken is not: the node draws
-/// another one and proposes the same request again.
+/// Returns whether an outcome is the final answer to its request. A session id that was taken is not: the node draws another one and
+/// proposes the same request again.
 pub(crate) fn is_memorable(outcome: &Outcome) -> bool {
     !matches!(
         outcome,
@@ -339,8 +339,8 @@ pub(crate) fn is_memorable(outcome: &Outcome) -> bool {
     )
 }
 
-/// What makes two requests the same: all that the client said, and nothing that a node has drawn or seen
-/// when it took the request in (session ids, passwords, names, numbers of calls, the caller's address).
+/// Returns a hash that equal requests share: of all that the client said, and of nothing that a node drew or saw on receipt (session ids,
+/// passwords, names, ids of calls, the caller's address).
 pub(crate) fn fingerprint(command: &Command) -> u64 {
     match command {
         Command::OpenSession {
@@ -354,7 +354,7 @@ pub(crate) fn fingerprint(command: &Command) -> u64 {
             wish,
             guid: _,
             attempt: _,
-            // Whoever asks again may have less time left, or none. How the call ends is its answer all the same.
+            // A repetition may have less time left, or none. The first call's end is its answer all the same.
             wait: _,
         }) => stable_hash::of_words([stable_hash::of("acquire"), fingerprint_of_wish(wish)]),
         Command::Lock(LockCommand::AcquireMany {

@@ -15,8 +15,8 @@ use crate::snapshot::part::{FORMAT, OLDEST_FORMAT, Part, SnapshotPart};
 use crate::tree::Tree;
 use crate::tree::index::NodeIndex;
 
-/// A part ends when its data reaches this, however few znodes it holds: the largest ones have a mebibyte
-/// each, and a part is one allocation and one frame for whoever carries it.
+/// Size at which a part ends, however few znodes it holds. The largest znodes have a mebibyte each, and a part is one allocation and one
+/// frame for its transport.
 const PART_DATA_BYTES: usize = 1024 * 1024;
 
 /// Facts of the whole state at the position of a snapshot.
@@ -49,17 +49,17 @@ pub(crate) struct SnapshotBuilder {
     nulls: Vec<NodeIndex>,
 }
 
-/// What the next part is about.
+/// Content of the next part.
 enum Stage {
     Begin,
-    /// So many records were drawn.
+    /// Number of records in earlier parts.
     Access(usize),
     Sessions,
     Silences,
     Certificates,
     Endings,
     EndedSessions,
-    /// So many records were drawn.
+    /// Number of records in earlier parts.
     Requests(usize),
     Znodes,
     NullData,

@@ -48,9 +48,9 @@ pub(crate) enum Part {
     End {
         digest: u64,
     },
-    /// Who may do what: after the first part, and only where that counts. Named here, for a part is known by its place here.
+    /// Access policies: after the first part, and only in a secured state. Declared here, because the encoding counts variants.
     Access(Vec<AccessRecord>),
-    /// Which of the znodes of the part before have null as their data: their records hold no bytes. From format 7 on.
+    /// Znodes of the preceding part whose data is null: their records hold no bytes. From format 7 on.
     NullData(Vec<NodeIndex>),
     /// Recorded silences of sessions; after the sessions, if there are any. From format 7 on.
     Silences(Vec<(SessionId, Silence)>),

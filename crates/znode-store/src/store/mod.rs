@@ -22,15 +22,14 @@ use crate::snapshot::builder::SnapshotBuilder;
 use crate::stable_hash;
 use crate::tree::Tree;
 
-/// How many znodes [`Store::to_sweep`] names at once: they become one command, which must stay small beside the others
-/// in its log entry. The rest is named the next time.
+/// Maximum number of znodes that [`Store::to_sweep`] returns. They become one command, which must stay small beside the others in its log
+/// entry. The next call returns the rest.
 pub const MAX_SWEPT: usize = 1_000;
 
-/// How many bytes the paths of these znodes have together, unless it is one.
+/// Maximum number of bytes of their paths, unless there is only one.
 const MAX_SWEPT_BYTES: usize = 1024 * 1024;
 
-/// Version of [`Store::digest`]. Whoever changes what the digest of one and the same state is raises it: replicas whose
-/// programs differ in it are not compared.
+/// Version of [`Store::digest`]. A change of the digest of an equal state raises it: replicas whose programs differ in it are not compared.
 pub const DIGEST_VERSION: u32 = 1;
 
 /// The state of the lock server, all of it. See the [crate's page](crate).
@@ -42,7 +41,7 @@ pub struct Store {
     pub(crate) sessions: Sessions,
     /// Its queues follow from the tree; what does not is in snapshots and in the digest.
     pub(crate) locks: LockTable,
-    /// Who may do what. Shared with a snapshot that is being drawn.
+    /// Access policies. Shared with a snapshot that is being taken.
     pub(crate) access: Arc<Access>,
     /// The snapshot that is being taken, if any. It is no part of the state.
     pub(crate) snapshot: Option<Box<SnapshotBuilder>>,
@@ -110,12 +109,12 @@ impl Store {
         Some(self.tree.child_names(self.tree.find(path)?))
     }
 
-    /// How many znodes there are, with the root.
+    /// Returns the number of znodes, with the root.
     pub fn node_count(&self) -> usize {
         self.tree.len()
     }
 
-    /// How many bytes the paths and the data of all znodes have.
+    /// Returns the number of bytes of the paths and the data of all znodes.
     pub fn approximate_data_size(&self) -> u64 {
         self.tree.bytes()
     }
@@ -132,14 +131,14 @@ impl Store {
         self.sessions.ending().take(count).collect()
     }
 
-    /// Whether a session has ended and still has ephemeral znodes.
+    /// Returns whether a session has ended and still has ephemeral znodes.
     pub fn is_ending(&self, session: SessionId) -> bool {
         self.sessions
             .get(session)
             .is_some_and(|state| state.ending.is_some())
     }
 
-    /// How many sessions live.
+    /// Returns the number of sessions that live.
     pub fn session_count(&self) -> usize {
         self.sessions.len()
     }
@@ -149,7 +148,7 @@ impl Store {
         self.sessions.views()
     }
 
-    /// Whether a session lives, has ended lately, or is not known.
+    /// Returns whether a session lives, has ended lately, or is not known.
     pub fn session_fate(&self, session: SessionId) -> SessionFate {
         self.sessions.fate(session)
     }
@@ -169,8 +168,8 @@ impl Store {
         self.sessions.get(session).map(|state| state.password)
     }
 
-    /// What has to be swept: containers that had children and have none, since before the one time, and TTL nodes without
-    /// children whose time is over at the other; both the longest first, at most [`MAX_SWEPT`], with one mebibyte of paths.
+    /// Returns the znodes that are due for a sweep: containers that have been empty since before the one time, and TTL nodes without
+    /// children that have ended at the other. The longest due are first, at most [`MAX_SWEPT`], with one mebibyte of paths.
     pub fn to_sweep(&self, emptied_before_ms: u64, now_ms: u64) -> Vec<ZPath> {
         self.tree
             .emptied_before(emptied_before_ms)
@@ -214,8 +213,8 @@ impl Store {
         lengths.filter(|bytes| *bytes > SHORT_PATH_BYTES).sum()
     }
 
-    /// How many outcomes of requests are remembered, beside those of calls that wait: of the session with the most of them,
-    /// and of all requests without a session.
+    /// Returns the number of recorded outcomes, beside those of calls that wait: of the session with the most of them, and of all requests
+    /// without a session.
     pub fn remembered_requests(&self) -> (usize, usize) {
         (self.sessions.most_remembered(), self.sessions.sessionless().len())
     }
@@ -230,7 +229,7 @@ impl Store {
         self.limits
     }
 
-    /// What is remembered under a request id.
+    /// Returns the recorded outcome under a request id.
     pub(crate) fn remembered_of(
         &self,
         session: Option<SessionId>,

@@ -35,7 +35,7 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// What clients call it.
+    /// Returns the name that clients use for it.
     pub fn holder(&self) -> &str {
         self.path.name()
     }
@@ -45,18 +45,18 @@ impl Found {
         self.record.as_mut().map(Arc::make_mut)
     }
 
-    /// Where it stands.
+    /// Returns its position in the queue.
     pub fn position(&self) -> Position<'_> {
         (self.czxid, self.number, self.path.name())
     }
 
-    /// Whose waits its waits are. `None` if that cannot be told from others.
+    /// Returns its scope in deadlock detection. `None` if it has no distinct owner.
     pub fn scope(&self) -> Option<Scope> {
         let party = self.record.as_ref()?.party()?;
         Some((self.session, party.clone()))
     }
 
-    /// What proves that it holds the lock.
+    /// Returns its grant.
     pub fn grant(&self) -> Grant {
         Grant {
             lock: self.lock.clone(),
@@ -77,7 +77,7 @@ impl Found {
         }
     }
 
-    /// What a call of `acquire` is answered that it stands for.
+    /// Returns the reply to a call of `acquire` that it stands for.
     pub fn reply(&self) -> Reply {
         match self.rank {
             Rank::Holds => Reply::Granted(self.grant()),
@@ -87,7 +87,7 @@ impl Found {
 }
 
 impl Store {
-    /// The contender of a lock by its name; `None` if there is none (any more).
+    /// Returns the contender of a lock by its name; `None` if there is none, or none any more.
     pub(crate) fn contender(&self, lock: &LockName, holder: &str) -> Option<Found> {
         let queue = self.locks.queue(lock)?;
         let index = self.tree.child(self.tree.find(lock.znode())?, holder)?;
@@ -120,7 +120,7 @@ impl Store {
         })
     }
 
-    /// Whether a session holds a lock by the contender with this token.
+    /// Returns whether a session holds a lock by the contender with this token.
     pub(crate) fn holds(&self, session: SessionId, lock: &LockName, token: Zxid) -> bool {
         let Some(queue) = self.locks.queue(lock) else {
             return false;

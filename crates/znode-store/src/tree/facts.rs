@@ -6,7 +6,7 @@ use crate::model::ids::Zxid;
 use crate::model::stat::EphemeralOwner;
 use crate::tree::node::FamilyFacts;
 
-/// What of a node can be replaced.
+/// Facts of a node that a command replaces.
 pub(crate) struct OwnFacts {
     pub(crate) data: Data,
     pub(crate) mzxid: Zxid,
@@ -16,7 +16,7 @@ pub(crate) struct OwnFacts {
     pub(crate) aversion: i32,
 }
 
-/// What of a node [`Tree::restate`] changes.
+/// Facts of a node that [`Tree::mirror`](super::Tree::mirror) changes.
 pub(crate) struct AllFacts {
     pub(crate) own: OwnFacts,
     pub(crate) ctime_ms: u64,

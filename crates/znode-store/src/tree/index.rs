@@ -2,8 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Where a node lies in the slab. An index is reused after its node is gone, and it is different on
-/// another replica: nothing visible may depend on it.
+/// Index of a node in the slab. It is reused after its node is gone, and differs between replicas: nothing visible may depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct NodeIndex(pub(crate) u32);
 
@@ -17,7 +16,7 @@ impl NodeIndex {
     /// `/zookeeper/config`.
     pub(crate) const CONFIG: NodeIndex = NodeIndex(3);
 
-    /// Whether the node is one of those that are there from the beginning.
+    /// Returns whether the node is one of those that exist from the beginning.
     pub(crate) fn is_special(self) -> bool {
         self <= Self::CONFIG
     }

@@ -12,7 +12,7 @@ use crate::tree::node::Node;
 use crate::tree::undo::Undo;
 use crate::tree::{SPECIAL, Tree};
 
-/// What a node is to be like.
+/// Facts that a node is to have.
 pub(crate) struct Restated {
     pub(crate) kind: Kind,
     pub(crate) data: Data,
@@ -98,7 +98,7 @@ impl Tree {
         self.replace_facts(index, path, after);
     }
 
-    /// How many of its children were created: those that are there from the beginning were not.
+    /// Returns the number of its children that were created. Those that exist from the beginning were not.
     fn counted_children(&self, index: NodeIndex) -> u64 {
         let special = SPECIAL.iter().filter(|special| special.1 == index).count();
         (self.slab[index].num_children() - special) as u64

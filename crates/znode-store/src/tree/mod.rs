@@ -54,15 +54,15 @@ pub(crate) struct Tree {
     acls: Acls,
     /// The sum of what all nodes add to it.
     digest: u64,
-    /// How many bytes all paths and all data have.
+    /// Number of bytes of all paths and all data.
     bytes: u64,
-    /// How many nodes have null as their data.
+    /// Number of nodes whose data is null.
     nulls: u64,
     /// Containers that had children and have none, by the time at which they lost the last one.
     emptied: BTreeSet<(u64, NodeIndex)>,
     /// TTL nodes without children, by the time at which they end.
     expiring: BTreeSet<(u64, NodeIndex)>,
-    /// How to take back what was changed since [`Tree::begin`].
+    /// Undo log of the changes since [`Tree::begin`].
     undo: Option<Vec<Undo>>,
     /// The capture for a snapshot, which copies a node before it changes.
     capture: Option<Capture>,
@@ -110,12 +110,12 @@ impl Tree {
         self.digest
     }
 
-    /// How many bytes all paths and all data have.
+    /// Returns the number of bytes of all paths and all data.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// How many nodes have null as their data.
+    /// Returns the number of nodes whose data is null.
     pub(crate) fn nulls(&self) -> u64 {
         self.nulls
     }
@@ -230,7 +230,7 @@ impl Tree {
         self.find(path).ok_or_else(|| Refusal::NoNode(path.clone()))
     }
 
-    /// How many nodes there are below a node.
+    /// Returns the number of nodes below a node.
     pub(crate) fn descendants(&self, index: NodeIndex) -> u64 {
         let (mut count, mut todo) = (0, Vec::from([index]));
         while let Some(index) = todo.pop() {
@@ -320,7 +320,7 @@ impl Tree {
         self.acls.give_back(before);
     }
 
-    /// As if so many children had been created below a node.
+    /// Sets the number of children that were created below a node.
     #[cfg(test)]
     pub(crate) fn pretend_creations(&mut self, index: NodeIndex, creations: u64) {
         let path = self.path(index);

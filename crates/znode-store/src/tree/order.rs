@@ -60,7 +60,7 @@ impl Order {
         }
     }
 
-    /// Where the first child is whose name is not before `name`: in which piece, and at which place there.
+    /// Returns the place of the first child whose name is not before `name`: the piece, and the place there.
     fn place<'n>(&self, name: &str, name_of: impl Fn(NodeIndex) -> &'n str) -> (usize, usize) {
         let ends_before = |piece: &Vec<NodeIndex>| {
             let last = *piece.last().expect("no piece is empty");

@@ -12,7 +12,7 @@ use crate::tree::Tree;
 use crate::tree::index::NodeIndex;
 use crate::tree::quota::Growth;
 
-/// Where a node is to be created.
+/// Placement of a node that is to be created.
 pub(crate) struct Placement<'p> {
     /// The parent that it is to have.
     parent: &'p ZPath,
@@ -24,7 +24,7 @@ pub(crate) struct Placement<'p> {
 }
 
 impl Placement<'_> {
-    /// Whether the parent exists.
+    /// Returns whether the parent exists.
     pub(crate) fn has_parent(&self) -> bool {
         self.missing.is_empty()
     }
@@ -54,8 +54,8 @@ impl Placement<'_> {
 }
 
 impl Tree {
-    /// Refuses a creation below `place` to whoever has not the right to it, or would not have it at the parents that
-    /// would be created with the list `acl`.
+    /// Refuses a creation below `place` to a caller without the right to it. New parents get the list `acl`, which has to give the right as
+    /// well.
     pub(crate) fn may_create_at(
         &self,
         place: &Placement<'_>,

@@ -1,13 +1,12 @@
-//! Quotas as ZooKeeper has them (<https://zookeeper.apache.org/doc/current/zookeeperQuotas.html>): the quota of the subtree
-//! `/a/b` is the znode `/zookeeper/quota/a/b/zookeeper_limits`, and beside it `zookeeper_stats` says how much of it is
-//! used. Both are ordinary znodes, which clients create, write and delete; what is particular is told here:
+//! Quotas as ZooKeeper has them (<https://zookeeper.apache.org/doc/current/zookeeperQuotas.html>). The quota of the subtree `/a/b` is the
+//! znode `/zookeeper/quota/a/b/zookeeper_limits`, and its sibling `zookeeper_stats` has the usage. Both are ordinary znodes, which clients
+//! create, write and delete, with these rules:
 //!
-//! - Of several quotas above a znode the nearest one counts, alone.
-//! - A znode `zookeeper_stats` is filled in when it is created, and kept true from then on, without a version and without
-//!   an event.
-//! - A hard limit is refused to be passed. A soft one is told of when it is passed, and stops nobody.
+//! - Of several quotas above a znode only the nearest one counts.
+//! - A new znode `zookeeper_stats` is filled in, and kept correct from there on, without a version and without an event.
+//! - A change beyond a hard limit is refused. A change beyond a soft limit causes an event and is not refused.
 //!
-//! Nothing is remembered beside those znodes, so there is nothing to go astray.
+//! There is no state beside those znodes, so there are no copies that could differ.
 
 use alloc::format;
 use alloc::vec::Vec;
@@ -19,24 +18,24 @@ use crate::model::refusal::{QuotaKind, Refusal};
 use crate::tree::Tree;
 use crate::tree::index::NodeIndex;
 
-/// Where quotas are kept.
+/// Parent of all quotas.
 const ROOT: &str = "/zookeeper/quota";
 /// The znode that says what is allowed.
 const LIMITS: &str = "zookeeper_limits";
 /// The znode that says what is used.
 const STATS: &str = "zookeeper_stats";
 
-/// What stands where there is no number.
+/// Value of a missing number.
 const NONE: i64 = -1;
 
-/// What a change adds to what its quota counts.
+/// Change of the quantities that a quota limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Growth {
     pub(crate) count: i64,
     pub(crate) bytes: i64,
 }
 
-/// What one of the two znodes says; a number that is missing or makes no sense is none.
+/// Numbers in one of the two znodes; a missing or malformed number is `None`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Numbers {
     count: Option<i64>,
@@ -99,7 +98,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Notes what a change at `path` added to what its quota counts, and tells of a soft limit that is passed by it.
+    /// Adds a change at `path` to the usage of its quota. Appends an event if that exceeds a soft limit.
     pub(crate) fn use_quota(&mut self, path: &ZPath, growth: Growth, events: &mut Vec<Event>) {
         let Some((of, quota)) = self.quota_over(path) else {
             return;
@@ -191,7 +190,7 @@ impl Tree {
     }
 }
 
-/// Whether a path is that of a znode which says what a quota has used.
+/// Returns whether a path is that of the usage of a quota.
 pub(crate) fn is_stats_of_quota(path: &ZPath) -> bool {
     path.name() == STATS && path.as_str().starts_with(ROOT)
 }

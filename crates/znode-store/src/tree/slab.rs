@@ -1,5 +1,5 @@
-//! Where nodes lie: in pieces that never move, so that a growing tree does not stop to copy itself, found
-//! by index, with the free places on a stack. It knows nothing of what nodes mean.
+//! Slab of nodes: pieces that never move, so that a growing tree does not pause to copy itself. A node is found by its index, and free
+//! places are on a stack. The slab does not interpret nodes.
 
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
@@ -20,12 +20,12 @@ pub(crate) struct Slab {
 }
 
 impl Slab {
-    /// How many places were ever used, free ones included.
+    /// Returns the number of places that were ever used, free ones included.
     pub(crate) fn slots(&self) -> u32 {
         self.slots
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub(crate) fn len(&self) -> usize {
         self.slots as usize - self.free.len()
     }

@@ -12,7 +12,7 @@ use crate::tree::facts::{AllFacts, OwnFacts};
 use crate::tree::index::NodeIndex;
 use crate::tree::node::{FamilyFacts, Node};
 
-/// How to take one change back.
+/// Inverse of one change.
 pub(crate) enum Undo {
     Inserted {
         index: NodeIndex,
@@ -49,8 +49,8 @@ impl Tree {
         self.undo = None;
     }
 
-    /// Takes back all changes since [`Tree::begin`], and tells of each ephemeral node that is gone again
-    /// (`false`) or there again (`true`).
+    /// Undoes all changes since [`Tree::begin`]. Calls `ephemeral` for each ephemeral node that is removed (`false`) or restored (`true`)
+    /// by that.
     pub(crate) fn roll_back(&mut self, mut ephemeral: impl FnMut(SessionId, (Zxid, NodeIndex), bool)) {
         for step in self.undo.take().into_iter().flatten().rev() {
             match step {

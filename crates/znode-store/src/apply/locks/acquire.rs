@@ -1,5 +1,5 @@
-//! The steps of the lock protocol: what `acquire`, `release`, `withdraw` and `break` do to the tree and answer.
-//! Each step refuses before it changes anything. Nobody but `settle.rs` decides that somebody who waits holds.
+//! Acquire: a new contender, or one more call of an owner that has a contender. Each step refuses before it changes anything. Only
+//! `grant_waiters.rs` grants a lock to a waiter.
 
 use alloc::string::ToString;
 use alloc::sync::Arc;
@@ -31,13 +31,13 @@ pub(crate) struct Call {
     pub wait: bool,
 }
 
-/// What a call came to.
+/// Outcome of a call.
 pub(crate) enum Entry {
     Joined(Found),
     Created(Created),
 }
 
-/// A contender that was just created and stands in no queue yet.
+/// Contender that was just created and is in no queue yet.
 pub(crate) struct Created {
     lock: LockName,
     index: NodeIndex,
@@ -48,7 +48,7 @@ pub(crate) struct Created {
 }
 
 impl Store {
-    /// Stands in the queue, joins a contender of the same owner, or refuses.
+    /// Creates a contender, joins a contender of the same owner, or refuses.
     pub(crate) fn acquire(&mut self, cx: &mut Context<'_>, mut call: Call) -> Outcome {
         match self.locks.plan(call.session, &mut call.wish, call.wait)? {
             Plan::Join(own) => self.join(cx, &own, call).map(|found| found.reply()),
@@ -59,7 +59,7 @@ impl Store {
         }
     }
 
-    /// Creates a contender, and the lock if need be. It stands in the queue only after [`Store::stand`].
+    /// Creates a contender, and the lock if need be. It is in the queue only after [`Store::enqueue`].
     pub(crate) fn create_contender(&mut self, cx: &mut Context<'_>, call: Call) -> Result<Created, Refusal> {
         let Call {
             session,
@@ -112,7 +112,7 @@ impl Store {
             number,
             record,
         } = created;
-        // Whoever was in the queue before could not be let in, or would have been.
+        // The earlier waiters could not be granted the lock, otherwise they would hold it.
         if let Some(newcomer) = self.locks.promote(&lock) {
             let hold = self.hold(&lock, &newcomer, Some(&record), Some(cx.now_ms));
             cx.events.push(Event::HoldBegan(hold));
@@ -195,8 +195,7 @@ impl Store {
         let Some(mut found) = found else {
             return first;
         };
-        // From now on the call that was sent last stands there, and what the nodes of the others may still do about
-        // them (give them up, because their caller went away) concerns nobody.
+        // From here on the contender stands for the call that was sent last. Withdrawals of the other calls by their nodes have no effect.
         let replaced = found
             .record_mut()
             .is_some_and(|record| record.replace(request_id, attempt));

@@ -1,4 +1,4 @@
-//! What holds for a lock whoever holds it: a semaphore's limit, draining, and for how long a lock is closed.
+//! Settings of a lock that apply to all its holders: limit of a semaphore, draining, lock-delay.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -61,7 +61,7 @@ impl Store {
         Ok(Reply::Configured)
     }
 
-    /// Refuses whoever may not write the lock's znode, and creates it where it is missing.
+    /// Refuses callers that may not write the lock's znode, and creates the znode if it is missing.
     fn may_configure(&mut self, cx: &mut Context<'_>, lock: &LockName) -> Result<(), Refusal> {
         if let Some(znode) = self.tree.find(lock.znode()) {
             let acl = self.tree.acl(znode);
@@ -80,7 +80,7 @@ impl Store {
         Ok(())
     }
 
-    /// Nobody loses permits. But who waits for more than there are would wait for ever, and everybody behind.
+    /// Removes waiters that request more permits than the new limit, and would block the queue for ever. No holder loses permits.
     fn send_away_those_who_want_more(&mut self, cx: &mut Context<'_>, lock: &LockName, limit: u32) {
         let waiters = self
             .locks
@@ -96,7 +96,7 @@ impl Store {
         }
     }
 
-    /// Notes how much of the time has passed for which locks are closed, and opens those whose time is over.
+    /// Records how much of the lock-delay of closed locks has passed, and opens those whose delay is over.
     pub(crate) fn count_delays(
         &mut self,
         cx: &mut Context<'_>,

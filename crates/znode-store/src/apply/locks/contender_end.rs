@@ -34,8 +34,8 @@ impl Store {
             cx.events.push(closed);
         }
         let holder = String::from(holder);
-        // Whoever repeats a call that was still waiting learns that there is nothing to wait for. (One that had been
-        // granted is answered the grant, as after a release.)
+        // The repetition of a call that was still waiting gets this refusal. (The repetition of a granted call gets the grant, as after a
+        // release.)
         let answer = match &how {
             ContenderEnd::Broken { by, reason } => Some(Refusal::Broken {
                 lock: lock.clone(),

@@ -1,8 +1,7 @@
-//! What follows when contenders go: those who wait are let in, callers learn how it ended, and what is remembered of
-//! their requests is corrected.
+//! Grants to waiters, at the end of each command, with the recorded outcomes of their requests.
 //!
-//! Waiters are let in once, at the end of each command. In between a lock may look free, to nobody: a session that
-//! ends takes its holder away first and its waiter second, and that waiter must never have held the lock.
+//! Between the steps of a command a lock may be free, but no step grants it. When a session ends, its holder is removed first and its
+//! waiter second, and that waiter must never hold the lock.
 
 use crate::apply::context::Context;
 use crate::locks::queue::{Contender, Rank};
@@ -13,7 +12,7 @@ use crate::model::reply::Reply;
 use crate::store::Store;
 
 impl Store {
-    /// Called once at the end of every command: waiters of the locks that it touched are let in.
+    /// Grants the locks that a command touched to their waiters. Called once at the end of each command.
     pub(crate) fn settle_locks(&mut self, cx: &mut Context<'_>) {
         loop {
             let mut touched = self.locks.take_touched();
@@ -63,7 +62,7 @@ impl Store {
         true
     }
 
-    /// Tells whoever has to know that a contender holds its lock now.
+    /// Completes the grant of a lock to a waiter: record, recorded outcomes, events.
     fn let_in(&mut self, cx: &mut Context<'_>, lock: &LockName, mut contender: Contender) {
         let holder = &*contender.name.clone();
         let mut found = self.contender(lock, holder).expect("it was just let in");
@@ -72,7 +71,7 @@ impl Store {
         let is_late = found.czxid <= floor;
         if let Some(record) = found.record_mut() {
             record.granted_ms = Some(cx.now_ms);
-            // Somebody who conflicts was granted the lock with a token that is larger than its position.
+            // A conflicting grant had a token that is larger than this contender's position.
             if is_late {
                 record.token = Some(cx.zxid);
                 let token = cx.zxid;

@@ -1,6 +1,6 @@
-//! Several locks by one call: in all their queues at one position, so that of two such calls the one is ahead of the other
-//! in every lock that both want, and they never wait for each other. The call has what it wants when all its contenders
-//! hold; whoever made it waits for each. Until then some of them hold already, or others would overtake them.
+//! Several locks by one call, which enters all their queues at one position. Of two such calls one is ahead of the other in every lock that
+//! both request, so they never wait for each other. The call is complete when all its contenders hold, and its caller waits for each. Until
+//! then some of them hold already; otherwise other calls would overtake them.
 
 use alloc::collections::BTreeSet;
 use alloc::format;
@@ -21,7 +21,7 @@ use crate::store::Store;
 use crate::store::resolve::Found;
 
 impl Store {
-    /// Stands in all queues or in none.
+    /// Enters all queues or none.
     pub(crate) fn acquire_many(
         &mut self,
         cx: &mut Context<'_>,

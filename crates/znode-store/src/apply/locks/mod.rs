@@ -20,8 +20,8 @@ use crate::model::reply::Outcome;
 use crate::store::Store;
 
 impl Store {
-    /// Carries out a step of the lock protocol. Its outcome is remembered under `request_id` by the caller, the
-    /// attempt keeps the id to correct the memory later.
+    /// Executes a step of the lock protocol. The caller records its outcome under `request_id`. The attempt has the id, too, for later
+    /// corrections of the recorded outcome.
     pub(crate) fn lock_command(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,9 +1,8 @@
-//! Holders that change their mode without letting go: downgrade, and upgrade of the one who is upgradeable.
+//! Changes of a holder's mode without a release: downgrade, and upgrade of the upgradeable holder.
 //!
-//! The token of a downgraded holder stays: it conflicts with fewer than before. An upgraded one needs a new token, for
-//! those who shared the lock with it may have larger ones than its own and are now shut out. The new token is the position
-//! of the upgrade's grant. It may be larger than the positions of those who wait, so that these get a new token as well
-//! when they are let in: that is the floor in `state.rs`.
+//! A downgraded holder keeps its token: it conflicts with fewer modes than before. An upgraded holder needs a new token, because shared
+//! holders, which now conflict with it, may have had larger ones. The new token is the position of the upgrade's grant. It may be larger
+//! than the positions of waiters, so their grants need new tokens as well: that is the floor in `locks/state.rs`.
 
 use alloc::sync::Arc;
 
@@ -22,7 +21,7 @@ use crate::store::Store;
 use crate::store::resolve::Found;
 
 impl Store {
-    /// Goes on with fewer rights. Whom that lets in is let in at the end of the command.
+    /// Changes a hold to a weaker mode. Waiters that become compatible are granted the lock at the end of the command.
     pub(crate) fn downgrade(
         &mut self,
         cx: &mut Context<'_>,
@@ -63,7 +62,7 @@ impl Store {
         match found.claim.mode {
             // It was upgraded before.
             LockMode::Exclusive => return Ok(Reply::Granted(found.grant())),
-            // Two of those who share the lock could ask, and each would wait for the other.
+            // Two shared holders could request an upgrade, and each would wait for the other.
             LockMode::Shared => return Err(waits_for_itself(&found)),
             LockMode::Semaphore { .. } => return Err(wrong_mode(&found, ModeStep::Upgraded)),
             LockMode::Upgradeable => {}
@@ -198,7 +197,7 @@ impl Store {
         Reply::Withdrawn
     }
 
-    /// What a call of `upgrade` is answered.
+    /// Returns the reply to a call of `upgrade`.
     fn upgrade_reply(&self, found: &Found) -> Reply {
         let record = found.record.as_ref().expect("only ours are upgraded");
         if !record.is_upgrading() {
@@ -225,7 +224,7 @@ impl Store {
         found.filter(is_own).ok_or(Refusal::NotHolder { lock, holder })
     }
 
-    /// Whether a holder could have the lock alone now. (That it is drained does not matter: nobody is let in.)
+    /// Returns whether a holder could be the only one now. (Draining does not matter: there is no new contender.)
     fn may_be_alone(&self, lock: &LockName) -> bool {
         let queue = self.locks.queue(lock);
         queue.is_some_and(|queue| queue.holding() == 1) && !self.locks.terms(lock).closed
@@ -255,7 +254,7 @@ impl Store {
         cx.events.push(Event::HoldBegan(hold));
     }
 
-    /// What there is to say about a holder as it is now.
+    /// Describes the present hold of a contender.
     fn hold_of(&self, found: &Found) -> Arc<Hold> {
         let queue = self.locks.queue(&found.lock).expect("its contender was found");
         let place = queue.place(found.position()).expect("it is in the queue");
@@ -319,7 +318,7 @@ fn wrong_mode(found: &Found, what: ModeStep) -> Refusal {
     }
 }
 
-/// The refusal of a wish for more by somebody who shares the lock.
+/// Returns the refusal of a stronger mode for an owner that shares the lock.
 pub(crate) fn waits_for_itself(found: &Found) -> Refusal {
     let lock = &found.lock;
     let owner = found.record.as_ref().map(|record| record.owner.clone());

@@ -89,8 +89,8 @@ impl Store {
         Reply::Withdrawn
     }
 
-    /// Takes a call that a contender knows back, and the contender with the last of them. Repeated, the call is from now
-    /// on answered so, or carried out anew.
+    /// Withdraws a call that a contender stands for, and removes the contender with its last call. A repetition of the call gets `answer`,
+    /// or is executed again.
     pub(crate) fn take_back(
         &mut self,
         cx: &mut Context<'_>,
@@ -113,7 +113,7 @@ impl Store {
         }
     }
 
-    /// Takes the lock, or the place in its queue, from whoever has it.
+    /// Ends a hold or a wait by force.
     pub(crate) fn break_contender(
         &mut self,
         cx: &mut Context<'_>,

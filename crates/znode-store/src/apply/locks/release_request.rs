@@ -1,5 +1,4 @@
-//! Asking holders to give a lock up. It is a request: what comes of it is up to them, and an operator who cannot wait
-//! breaks the lock.
+//! Release requests: an operator asks holders to release a lock. The holders decide; an operator who cannot wait breaks the lock.
 
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -18,7 +17,7 @@ use crate::model::reply::{Outcome, Reply};
 use crate::store::Store;
 
 impl Store {
-    /// Asks one holder, or all of them. Whoever comes later is not concerned.
+    /// Asks one holder, or all of them. Later holders are not asked.
     pub(crate) fn revoke(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,4 +1,4 @@
-//! What changes who may do what.
+//! Commands that change the access policies.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -9,11 +9,11 @@ use crate::model::access::principal::Principal;
 use crate::model::access::role::{PathGrant, RoleName};
 use crate::model::access::token::{TokenHash, TokenId};
 
-/// A change of who may do what. All but `Secure` need the right to administer at `/`, and a secured state.
+/// Change of the access policies. All but `Secure` need the right to administer at `/`, and a secured state.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AccessCommand {
-    /// From now on it counts who may do what. The first administrator's token comes with it, for else nobody could do
-    /// anything any more. Only the operator may ask for it: in an open state everybody else could, too.
+    /// Secures the state: from here on the access policies apply. The command brings the first administrator's token, because otherwise
+    /// nobody could do anything any more. Only the operator may send it: in an open state every other caller could, too.
     Secure {
         /// The token's name.
         token: TokenId,
@@ -21,8 +21,8 @@ pub enum AccessCommand {
         hash: TokenHash,
         /// For people.
         description: Arc<str>,
-        /// What the role `anonymous` allows; `None`: there is no such role. With all rights nobody is stopped yet: for a
-        /// cluster whose clients get their tokens one after the other.
+        /// Grants of the role `anonymous`; `None`: there is no such role. With all rights no caller is refused yet: for a cluster whose
+        /// clients get their tokens one after the other.
         anonymous: Option<Vec<PathGrant>>,
     },
     /// Makes a token.
@@ -31,14 +31,14 @@ pub enum AccessCommand {
     RevokeToken(TokenId),
     /// Makes a role, or replaces what it allows.
     SetRole {
-        /// Which.
+        /// The role.
         role: RoleName,
-        /// What it allows.
+        /// The grants.
         grants: Vec<PathGrant>,
     },
     /// Unmakes a role that nobody has.
     DeleteRole(RoleName),
-    /// Whoever shows a certificate with this subject (or alternative name, as the front end says them) has this role.
+    /// Gives a role to callers that show a certificate with this subject (or alternative name, as the front end formats them).
     MapCertificate {
         /// The subject.
         certificate: Arc<str>,
@@ -59,7 +59,7 @@ pub struct NewToken {
     pub id: TokenId,
     /// The hash of its secret.
     pub hash: TokenHash,
-    /// What it stands for.
+    /// The role.
     pub role: RoleName,
     /// For people.
     pub description: Arc<str>,
@@ -67,11 +67,11 @@ pub struct NewToken {
     pub expires_at_ms: Option<u64>,
 }
 
-/// What has changed in who may do what, and who has changed it: for those who keep an account of that.
+/// Change of the access policies and its author, for audits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessChange {
-    /// Who.
+    /// The author.
     pub by: Principal,
-    /// What was asked, and was done.
+    /// The command, which was executed.
     pub command: AccessCommand,
 }

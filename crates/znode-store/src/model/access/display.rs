@@ -1,4 +1,4 @@
-//! How changes of who may do what read, in scripts and logs. Neither secrets nor their hashes are shown.
+//! Texts of changes of the access policies, for scripts and logs. Neither secrets nor their hashes are shown.
 
 use core::fmt::{self, Display, Formatter};
 

@@ -1,4 +1,4 @@
-//! Whose something is. What a caller has proven may be several things; one of them is who it is.
+//! Principals: owners of sessions and requests. A caller may have proven several identities; one of them is its principal.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -12,22 +12,22 @@ use crate::model::identity::{Identities, Identity};
 /// Maximum length of the subject of a certificate in bytes.
 pub const MAX_CERTIFICATE_BYTES: usize = 1024;
 
-/// Who opened a session, or asked for something.
+/// Principal that opened a session or sent a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Principal {
-    /// Somebody who had proven nothing.
+    /// A caller without an identity that counts.
     #[default]
     Nobody,
-    /// Whoever has the token.
+    /// A caller with this token.
     Token(TokenId),
-    /// Whoever has the certificate's key.
+    /// A caller with the key of this certificate.
     Certificate(Arc<str>),
     /// The operator, on the node itself, or the cluster's own doing.
     Operator,
 }
 
 impl Principal {
-    /// Who a caller is: its token counts before its certificate, and the first of several.
+    /// Returns the principal of a caller: its token counts before its certificate, and the first of several.
     pub fn of(caller: &Identities) -> Self {
         let mut found = Self::Nobody;
         for identity in caller.iter() {
@@ -41,7 +41,7 @@ impl Principal {
         found
     }
 
-    /// Whether a caller is it. (An address, and a password of ZooKeeper's `digest`, make nobody somebody.)
+    /// Returns whether a caller is this principal. (An address, or a password of ZooKeeper's `digest`, is no principal.)
     pub fn is(&self, caller: &Identities) -> bool {
         match self {
             Self::Nobody => Self::of(caller) == Self::Nobody,

@@ -1,5 +1,5 @@
-//! The five rights, and sets of them. None includes another: who may write need not be let read, and who administers what
-//! others do need not take part in it.
+//! The five rights, and sets of them. No right includes another: a writer may have no right to read, and an administrator of locks no right
+//! to hold them.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -7,10 +7,10 @@ use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What can be allowed at a path.
+/// Right at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Right {
-    /// To see what is there, to watch it, and to look at locks with those who hold them and wait for them.
+    /// To read and watch znodes, and to view locks with their holders and waiters.
     Read,
     /// To take and hold locks.
     Lock,
@@ -83,12 +83,12 @@ impl Rights {
         Self(bits)
     }
 
-    /// Whether a right is among them.
+    /// Returns whether the set contains a right.
     pub fn contains(self, right: Right) -> bool {
         self.0 & right.bit() != 0
     }
 
-    /// Whether there are none.
+    /// Returns whether the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }

@@ -25,12 +25,12 @@ pub const MAX_ROLE_BYTES: usize = 16 * 1024;
 pub struct PathGrant {
     /// The path. It counts in whole components: `/a/b` covers `/a/b/c`, and not `/a/bc`.
     pub prefix: ZPath,
-    /// Which rights.
+    /// The rights.
     pub rights: Rights,
 }
 
 impl PathGrant {
-    /// Rights at a lock, and at those whose names begin with its name and a slash.
+    /// Returns rights at a lock, and at locks whose names begin with its name and a slash.
     pub fn of_locks(lock: &LockName, rights: Rights) -> Self {
         Self {
             prefix: lock.znode().clone(),
@@ -46,13 +46,13 @@ impl PathGrant {
         }
     }
 
-    /// Whether it allows something at a path.
+    /// Returns whether it allows something at a path.
     pub fn allows(&self, right: Right, path: &ZPath) -> bool {
         self.rights.contains(right) && is_within(path, &self.prefix)
     }
 }
 
-/// Whether `path` is `prefix`, or below it.
+/// Returns whether `path` is `prefix`, or below it.
 pub(crate) fn is_within(path: &ZPath, prefix: &ZPath) -> bool {
     let rest = path.as_str().strip_prefix(prefix.as_str());
     prefix.is_root() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -89,8 +89,8 @@ impl RoleName {
         Self("admin".into())
     }
 
-    /// The role that everybody has, whether something was proven or not. It does not exist at first, and then who has
-    /// proven nothing is not let in.
+    /// Returns the role of all callers, with or without a proven identity. It does not exist at first, and then callers without an identity
+    /// are rejected.
     pub fn anonymous() -> Self {
         Self("anonymous".into())
     }
@@ -130,7 +130,7 @@ impl From<RoleName> for String {
 pub struct RoleView {
     /// Its name.
     pub role: RoleName,
-    /// What it allows.
+    /// The grants.
     pub grants: Vec<PathGrant>,
 }
 

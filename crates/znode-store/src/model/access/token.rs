@@ -1,5 +1,5 @@
-//! Tokens: secrets that stand for a role. The secret itself, 256 random bits, is only ever known to whoever has it; here is
-//! its SHA-256, made at the door, and the public id by which it is named.
+//! Tokens: secrets that stand for a role. Only the owner of a token knows the secret, 256 random bits. The state has its SHA-256, computed
+//! by the front end, and the public id of the token.
 
 use alloc::sync::Arc;
 use core::fmt::{self, Write as _};
@@ -61,20 +61,20 @@ impl fmt::Debug for TokenHash {
 pub struct Token {
     /// Its name.
     pub id: TokenId,
-    /// Whoever knows what this is the hash of has the token.
+    /// Hash of the secret.
     pub hash: TokenHash,
-    /// What it stands for.
+    /// The role.
     pub role: RoleName,
     /// For people.
     pub description: Arc<str>,
-    /// When it was made, in milliseconds since 1970.
+    /// Time of creation in milliseconds since 1970.
     pub created_at_ms: u64,
     /// From when on it counts no more.
     pub expires_at_ms: Option<u64>,
 }
 
 impl Token {
-    /// Whether its time is over.
+    /// Returns whether the token has expired.
     pub fn is_expired(&self, now_ms: u64) -> bool {
         self.expires_at_ms.is_some_and(|end| end <= now_ms)
     }
@@ -95,11 +95,11 @@ impl Token {
 pub struct TokenView {
     /// Its name.
     pub id: TokenId,
-    /// What it stands for.
+    /// The role.
     pub role: RoleName,
     /// For people.
     pub description: Arc<str>,
-    /// When it was made, in milliseconds since 1970.
+    /// Time of creation in milliseconds since 1970.
     pub created_at_ms: u64,
     /// From when on it counts no more.
     pub expires_at_ms: Option<u64>,

@@ -1,7 +1,7 @@
-//! Paths of znodes, checked once at the edge: whoever holds a [`ZPath`] holds a legal path.
+//! Paths of znodes, checked once at the edge: every [`ZPath`] is a legal path.
 //!
-//! The rules are ZooKeeper's (`PathUtils.validatePath`): absolute, no empty, `.` or `..` component, no
-//! trailing slash, none of the characters that its clients cannot show.
+//! The rules are ZooKeeper's (`PathUtils.validatePath`): absolute, no empty, `.` or `..` component, no trailing slash, none of the
+//! characters that its clients cannot show.
 
 use alloc::borrow::ToOwned;
 use alloc::string::String;
@@ -27,8 +27,8 @@ pub const SHORT_PATH_BYTES: usize = 1024;
 /// Maximum number of components of a short path.
 pub const SHORT_PATH_DEPTH: usize = 32;
 
-/// How many bytes the long paths may have together that one command creates or removes. Each of them is hashed and
-/// copied several times while nothing else is applied: 16 MiB take some 50 ms.
+/// Maximum sum of the bytes of long paths that one command creates or removes. Each of them is hashed and copied several times in the apply
+/// loop: 16 MiB take some 50 ms.
 pub const MAX_LONG_PATHS_BYTES: usize = 16 * 1024 * 1024;
 
 /// The longest lock name in bytes, as the HTTP contract states it. A lock's znode is always at a short path, so that an
@@ -59,15 +59,15 @@ pub enum BadPath {
     /// More than [`MAX_PATH_BYTES`], or [`MAX_LOCK_NAME_BYTES`] for a lock's name.
     #[error("{bytes} bytes are more than the {limit} allowed")]
     TooLong {
-        /// What was given.
+        /// Size of the given text.
         bytes: usize,
-        /// What is allowed.
+        /// The limit.
         limit: usize,
     },
     /// More components than allowed.
     #[error("a path has at most {limit} components")]
     TooDeep {
-        /// What is allowed.
+        /// The limit.
         limit: usize,
     },
     /// The empty text names nothing.
@@ -117,7 +117,7 @@ impl ZPath {
         Self("/".into())
     }
 
-    /// Whether this is `/`.
+    /// Returns whether this is `/`.
     pub fn is_root(&self) -> bool {
         &*self.0 == "/"
     }
@@ -167,12 +167,12 @@ impl ZPath {
         }
     }
 
-    /// Whether the path has at most [`SHORT_PATH_BYTES`] and [`SHORT_PATH_DEPTH`] components.
+    /// Returns whether the path has at most [`SHORT_PATH_BYTES`] and [`SHORT_PATH_DEPTH`] components.
     pub fn is_short(&self) -> bool {
         is_short(&self.0, self.0.len())
     }
 
-    /// Where the last component begins, less one.
+    /// Returns the index of the last slash.
     fn last_slash(&self) -> usize {
         memchr::memrchr(b'/', self.0.as_bytes()).expect("a path is absolute")
     }
@@ -212,13 +212,13 @@ fn slashes(text: &str) -> usize {
     text.bytes().map(|byte| usize::from(byte == b'/')).sum()
 }
 
-/// Whether the path that begins with `text`, and has so many `bytes` when it is whole, is short. Nothing else of it has a slash.
+/// Returns whether a path of `bytes` bytes that begins with `text` is short. The rest of it has no slash.
 fn is_short(text: &str, bytes: usize) -> bool {
     // Most have too few bytes to be deep, and are not looked at.
     bytes <= 2 * SHORT_PATH_DEPTH || bytes <= SHORT_PATH_BYTES && slashes(text) <= SHORT_PATH_DEPTH
 }
 
-/// What stands before the first slash, and what comes after it, if there is one.
+/// Returns the text before the first slash, and the text after it, if there is a slash.
 fn first_component(text: &str) -> (&str, Option<&str>) {
     match memchr::memchr(b'/', text.as_bytes()) {
         Some(at) => (&text[..at], Some(&text[at + 1..])),
@@ -236,8 +236,7 @@ pub(crate) fn check_component(component: &str) -> Result<(), BadPath> {
 }
 
 fn check_characters(component: &str) -> Result<(), BadPath> {
-    // Nearly all are of these only, which is told at a glance: sixteen at a time, since nothing stops at the first
-    // other one.
+    // Most components have only these, which is checked sixteen bytes at a time, because the loop has no early exit.
     if component
         .bytes()
         .fold(true, |plain, byte| plain & (0x20..0x7f).contains(&byte))
@@ -254,8 +253,8 @@ fn check_characters(component: &str) -> Result<(), BadPath> {
     }
 }
 
-/// Where a znode is to be created: its parent and the name, or for a sequential node the beginning of
-/// the name, which may be empty (`/queue/` names the children of `/queue` by their numbers alone).
+/// Path of a znode to create: its parent and its name. For a sequential node the name is a prefix, which may be empty (`/queue/` names the
+/// children of `/queue` by their numbers alone).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreatePath {
     /// The parent, which must exist unless missing parents are asked for.
@@ -305,7 +304,7 @@ impl CreatePath {
         parent + 1 + self.name.len() + digits
     }
 
-    /// Whether the path is short, with the digits of a sequential name: see [`ZPath::is_short`].
+    /// Returns whether the path is short, with the digits of a sequential name: see [`ZPath::is_short`].
     pub fn is_short(&self, sequential: bool) -> bool {
         let bytes = self.bytes(sequential);
         bytes <= 2 * SHORT_PATH_DEPTH || bytes <= SHORT_PATH_BYTES && self.parent.depth() < SHORT_PATH_DEPTH

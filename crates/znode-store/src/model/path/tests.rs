@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::model::path::*;
 
-/// What a path is, by splitting its text.
+/// Parses a path by splitting its text.
 fn by_splitting(text: &str) -> Result<Vec<&str>, BadPath> {
     if !text.starts_with('/') {
         return Err(BadPath::NotAbsolute);

@@ -30,12 +30,12 @@ pub enum SnapshotError {
     /// It is not the state that was drawn.
     #[error("the snapshot comes to the digest {found:016x}, and began with {claimed:016x}")]
     WrongDigest {
-        /// What its last part says.
+        /// Digest in its last part.
         claimed: u64,
-        /// What its parts come to.
+        /// Digest of the restored state.
         found: u64,
     },
-    /// What it says cannot be true.
+    /// Its content contradicts itself.
     #[error("the snapshot is damaged: {0}")]
     Damaged(&'static str),
 }
@@ -53,7 +53,7 @@ pub struct Restorer {
     store: Option<Store>,
     tree: Rebuild,
     locks: Vec<KeptState>,
-    /// What the state must come to; `None` before the last part.
+    /// Digest that the state must have; `None` before the last part.
     digest: Option<u64>,
 }
 
@@ -154,7 +154,7 @@ impl Restorer {
                     store.sessions.remember_ended(session);
                 }
             }
-            // Only a session stands in queues.
+            // Only a session's call can wait in a queue.
             (Part::Requests(requests), Some(_)) if requests.waits() => {
                 return Err(SnapshotError::Damaged("a request in it waits without a session"));
             }

@@ -1,5 +1,5 @@
-//! Snapshots that lie without being damaged: their digest is that of what they say. Whoever writes such a one has other
-//! means, too, but a state that could not go on would take the whole cluster with it.
+//! Snapshots that contradict themselves without being damaged: their digest is right. An author of such a snapshot has other means, too,
+//! but a state that could not go on would end the whole cluster.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;

@@ -24,11 +24,11 @@ use crate::tree::{Acls, SPECIAL, Slab, Tree};
 pub(crate) struct Rebuild {
     slab: Slab,
     acls: Acls,
-    /// Where the nodes lie now, by where they lay when the snapshot was taken.
+    /// Present indices of the nodes, by their indices in the snapshot.
     places: Places,
 }
 
-/// Where an ephemeral node lies, and its path unless that is long.
+/// Index of an ephemeral node, and its path unless that is long.
 pub(crate) type Ephemeral = (Option<ZPath>, NodeIndex);
 
 impl Rebuild {
@@ -70,11 +70,11 @@ impl Rebuild {
         Ok(())
     }
 
-    /// The tree, and all its ephemeral nodes, the oldest first; with their paths, except those whose parents are at paths of more
+    /// Returns the tree, and all its ephemeral nodes, the oldest first; with their paths, except those whose parents have paths of more
     /// than [`SHORT_PATH_BYTES`], where no lock is.
     ///
-    /// Nodes are taken in the order in which they lie, in which those with the same parent mostly follow each other: then their
-    /// parent is found once for all of them, and its path is written once.
+    /// Nodes are visited in the order of their indices, in which siblings mostly follow each other. So their parent is found once for all
+    /// of them, and its path is written once.
     pub(crate) fn finish(mut self) -> Result<(Tree, Vec<Ephemeral>), Damage> {
         if self.slab.len() == 0 {
             return Err("it has no znodes");
@@ -189,10 +189,10 @@ impl Rebuild {
 
 /// The children of one node, while they are put together.
 struct Siblings {
-    /// Where the node lay, and where it lies.
+    /// Former and present index of the node.
     parent_before: NodeIndex,
     parent: NodeIndex,
-    /// So many children it may have.
+    /// Maximum number of its children.
     created: u64,
     inner: Box<Family>,
 }
@@ -207,13 +207,13 @@ impl Siblings {
 /// made of its parent's, so that a deep tree costs no more than its names.
 #[derive(Default)]
 struct Paths {
-    /// Whose children are looked at.
+    /// Parent of the visited nodes.
     parent: Option<NodeIndex>,
     /// The hash of its path, if that is of more than [`SHORT_PATH_BYTES`].
     long: Option<PathHash>,
-    /// Else its path with a slash behind it, and then the name of the node that was looked at last.
+    /// Otherwise its path with a slash at the end, followed by the name of the last visited node.
     text: String,
-    /// How much of `text` is the parent's.
+    /// Length of the parent's part of `text`.
     parent_bytes: usize,
     /// From the parent upwards.
     ancestors: Vec<NodeIndex>,

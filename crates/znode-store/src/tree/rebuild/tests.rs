@@ -135,7 +135,7 @@ fn a_deep_tree_comes_back_whatever_the_order_of_its_records() {
     assert_eq!((again.digest(), again.bytes()), (tree.digest(), tree.bytes()));
 }
 
-/// A chain of so many znodes: with names of one letter the deepest one's path has half a million bytes.
+/// Length of a chain of znodes: with names of one letter the deepest one's path has half a million bytes.
 const DEEP: usize = 250_000;
 
 /// A store with such a chain, which nobody creates soon by commands.
