@@ -1,5 +1,5 @@
-//! How the state of a backup becomes the first state of a new cluster: its position moves forward, and its sessions
-//! end, or are kept and have their whole timeout again. How far it has to move is not decided here: the store does not know how old the backup is.
+//! Conversion of a backup's state into the first state of a new cluster. Its position moves forward. Its sessions end, or stay and have
+//! their whole timeout again. The caller decides how far the position moves: the store does not know how old the backup is.
 
 use alloc::vec::Vec;
 
@@ -21,9 +21,9 @@ pub const LAST_MOVED_POSITION: Zxid = Zxid(1 << 52);
     "position {from} cannot be moved forward by {by}: no state is moved beyond position {LAST_MOVED_POSITION}"
 )]
 pub struct TooFar {
-    /// Where the state stands.
+    /// Position of the state.
     pub from: Zxid,
-    /// How far it should have been moved.
+    /// Distance that it should have been moved.
     pub by: u64,
 }
 
@@ -47,11 +47,10 @@ impl Store {
         self.sessions.forget_silences();
     }
 
-    /// Ends all sessions in one command, as if none had been heard of, and returns how many there were. None of those
-    /// who waited in a queue is let in meanwhile. If there are more than [`crate::MAX_ENDED_SESSIONS`], those that were
-    /// opened last are remembered.
+    /// Ends all sessions in one command, as if all were silent, and returns their number. No waiter is granted a lock meanwhile. If there
+    /// are more than [`crate::MAX_ENDED_SESSIONS`], the ends of those that were opened last are recorded.
     ///
-    /// Only for a state that nobody serves: nobody is told.
+    /// Only for a state that nobody serves: no client is notified.
     pub fn end_all_sessions(&mut self) -> u32 {
         let mut sessions = self.sessions();
         let ending: Vec<_> = self.sessions.ending().collect();

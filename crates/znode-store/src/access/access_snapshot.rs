@@ -58,7 +58,7 @@ impl Access {
             AccessRecord::WaitsEndWithRights => self.waits_end_with_rights,
         };
         if is_bad {
-            return Err("who may do what in it cannot be");
+            return Err("its access policies contradict each other");
         }
         match record {
             AccessRecord::Secured => self.secured = true,

@@ -25,7 +25,8 @@ pub(crate) enum Need<'c> {
     AdministerAll,
     /// To be the session's owner, or administer everything.
     Session(SessionId),
-    /// The same, or to know its password without having proven anything yet: clients of ZooKeeper connect first.
+    /// To be the session's owner or to administer everything, or to know its password without a proven identity: clients of ZooKeeper
+    /// connect first and authenticate later.
     Reconnect(SessionId),
     /// To write where a node is created, and where parents would be; or to lock, for what a client of ZooKeeper creates
     /// to take a lock.
@@ -40,7 +41,7 @@ pub(crate) enum Need<'c> {
     ChangeAcl(&'c ZPath),
     /// To lock, or to be that contender: what is had can be given back, whatever the policies say by then.
     Contender(&'c LockName, &'c str),
-    /// The same for one of several at least. The others are passed over, and not told of.
+    /// Like [`Need::Contender`] for at least one of several. The others are skipped and not reported.
     SomeContender(&'c [(LockName, alloc::string::String)]),
 }
 
@@ -56,8 +57,8 @@ pub(crate) struct Creation<'c> {
     pub(crate) parents: bool,
 }
 
-/// Returns all needs of a command. A transaction has one need for each operation, in their order. The needs of a step in turn are checked
-/// in its turn.
+/// Returns all needs of a command. A transaction has one need for each operation, in their order. Those of a step in turn are checked
+/// later.
 pub(crate) fn rights_needed(command: &Command) -> Vec<Need<'_>> {
     match command {
         Command::OpenSession { .. } => Vec::from([Need::Admission]),
@@ -78,7 +79,7 @@ pub(crate) fn rights_needed(command: &Command) -> Vec<Need<'_>> {
     }
 }
 
-/// The same for a step in turn, which is the session's own doing.
+/// Returns all needs of a step in turn, which only the session's own connection sends.
 pub(crate) fn rights_needed_in_turn(step: &Step) -> Vec<Need<'_>> {
     match step {
         Step::Write(op) => Vec::from([needed_by_op(op)]),
@@ -116,7 +117,7 @@ fn needed_by_op(op: &Op) -> Need<'_> {
         } => Need::ChangeAcl(path),
         // The check reveals whether the node exists and has this version.
         Op::Check { path, version: _ } => Need::Of(Right::Read, path),
-        // The check reveals who holds the lock, if only for the caller's own session.
+        // The check reveals the holder, if only for the caller's own session.
         Op::Held {
             lock,
             fencing_token: _,

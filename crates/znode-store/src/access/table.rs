@@ -101,7 +101,7 @@ pub(crate) struct Passport<'s> {
     /// It has every right everywhere.
     has_all: bool,
     grants: Vec<&'s Vec<PathGrant>>,
-    /// What the caller lacks to be authenticated.
+    /// Missing proof of identity, if any.
     unproven: Option<Unproven>,
 }
 

@@ -71,7 +71,7 @@ impl Store {
         self.meets_all(cx, session, rights_needed(command), is_transaction)
     }
 
-    /// Refuses a step in its turn that its caller has no right to. The turn is used up all the same.
+    /// Refuses a step in turn that its caller has no right to. The turn is used up all the same.
     pub(crate) fn authorise_step(
         &self,
         cx: &Context<'_>,

@@ -230,8 +230,8 @@ impl Store {
                 });
                 Ok(Reply::Reconnected { timeout_ms })
             }
-            // An earlier step may have been lost with a leader, and arrive later: then it is not its turn. The turn is used up also if the
-            // step is refused.
+            // An earlier step may have been lost with a leader, and arrive later, out of turn. The turn is used up also if the step is
+            // refused.
             Command::InTurn { turn, step } => {
                 let session = session.ok_or(Refusal::SessionRequired)?;
                 self.sessions.take_turn(session, turn)?;

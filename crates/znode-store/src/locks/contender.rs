@@ -1,5 +1,5 @@
-//! Records of contenders: the data of their znodes, in JSON, so that users of any ZooKeeper client can read who waits for what. The rule
-//! and not the record decides who holds the lock.
+//! Records of contenders: the data of their znodes, in JSON, so that users of any ZooKeeper client can read the queue. The rule and not the
+//! record decides about grants.
 //!
 //! The record is the only source of what it says. Copies beside the tree (the request, the token, the owner) change together with it, so a
 //! replica that restored a snapshot has the same copies as the others. For the same reason only the lock protocol writes records: see
@@ -271,7 +271,7 @@ impl Record {
         u32::try_from(self.attempts.len()).unwrap_or(u32::MAX).max(1)
     }
 
-    /// The same as a library writes it, which is the specification.
+    /// Returns the record as the library writes it, which is the specification.
     #[cfg(test)]
     pub fn to_json(&self) -> String {
         let (mode, limit) = match self.claim.mode {
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_records_are_read_back() {
         for (mode, permits) in [
             (LockMode::Exclusive, 1),
             (LockMode::Shared, 1),

@@ -75,7 +75,7 @@ fn awaited_by<'q>(
     }
     let at = queue
         .place(waiter.position())
-        .expect("the waiter stands in the queue");
+        .expect("the waiter is in the queue");
     Box::new(queue.blockers(at, waiter.claim, terms))
 }
 
@@ -116,8 +116,8 @@ impl LockTable {
         while at < steps.len() {
             let waiting = steps[at].scope.clone();
             for (lock, position) in self.waits_of(&waiting) {
-                let queue = self.queue(lock).expect("who waits stands in a queue");
-                let place = queue.place(position).expect("who waits stands in a queue");
+                let queue = self.queue(lock).expect("a waiter is in a queue");
+                let place = queue.place(position).expect("a waiter is in a queue");
                 let waiter = queue.get(place).expect("it was just found");
                 for look in awaited_by(queue, waiter, self.terms(lock)) {
                     budget = budget.checked_sub(1)?;

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_found_by_its_data_and_not_by_data_that_looks_alike() {
+    fn memo_finds_records_by_allocation_and_not_by_equal_bytes() {
         let path = contender();
         let mut memo = Memo::default();
         let written = record("written");

@@ -1,4 +1,4 @@
-//! Locks: the queues of contenders, and the rule that decides who holds a lock. It knows the values of the model, and no other owner. The
+//! Locks: the queues of contenders, and the rule that decides about grants. It knows the values of the model, and no other owner. The
 //! steps of the protocol, which also change the tree, are in `apply/locks`.
 //!
 //! A lock is a znode below [`LOCK_ROOT`](crate::LOCK_ROOT). Its contenders are its ephemeral children whose names end in a sequence number,

@@ -1,5 +1,5 @@
-//! Lock rule: the specification of who holds a lock, as a function of the whole list. `queue.rs` computes the same result step by step, and
-//! a property test compares the two.
+//! Lock rule: the specification of grants, as a function of the whole list. `queue.rs` computes the same result step by step, and a
+//! property test compares the two.
 
 use crate::model::lock::Claim;
 use crate::model::lock::LockMode;
@@ -12,9 +12,9 @@ pub fn holders(claims: &[Claim]) -> usize {
     holders_after(claims, 0, None)
 }
 
-/// The same where the first `holding` hold the lock already, which the rule does not take back, and where a semaphore
-/// may have another limit than its users said. (A lock that is drained, closed or about to be upgraded lets nobody in:
-/// then it stays at `holding`.)
+/// Returns the number of holders where the first `holding` hold the lock already, which the rule does not revoke, and where a semaphore may
+/// have another limit than its users requested. (A lock that is drained, closed or about to be upgraded grants nothing: then it stays at
+/// `holding`.)
 pub fn holders_after(claims: &[Claim], holding: usize, limit: Option<u32>) -> usize {
     let more = (holding + 1..=claims.len()).take_while(|&count| compatible(&claims[..count], limit));
     holding + more.count()
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_mix_waits() {
+    fn incompatible_modes_wait() {
         assert_eq!(holders(&[lease(1, 3), lease(1, 4)]), 1);
         assert_eq!(holders(&[lease(1, 3), S]), 1);
         assert_eq!(holders(&[S, lease(1, 3)]), 1);

@@ -364,7 +364,7 @@ impl LockTable {
         }
     }
 
-    /// Completes a restore, after all contenders were added. The rule decides who holds a lock that has no state of its own, as it did
+    /// Completes a restore, after all contenders were added. For a lock without a state of its own the rule decides about the holders, as
     /// before.
     pub(crate) fn restored(&mut self, kept: Vec<KeptState>, newest: Zxid) -> Result<(), Damage> {
         self.touched = Vec::new();
@@ -382,10 +382,10 @@ impl LockTable {
             };
             let is_none = state == LockState::default() && !is_withheld();
             if is_none || state.floor > newest || state.closed.is_some_and(is_wrong) {
-                return Err("the state of a lock in it is none");
+                return Err("the state of a lock in it is impossible");
             }
             if !holds || !resumed.insert(lock.clone()) {
-                return Err("who holds a lock in it cannot be");
+                return Err("the holders of a lock in it are impossible");
             }
             if state != LockState::default() {
                 self.states.insert(ByName(lock), state);

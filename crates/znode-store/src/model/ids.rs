@@ -104,7 +104,7 @@ impl RequestId {
         &self.0
     }
 
-    /// The same, without a copy of it.
+    /// Returns the text of the id, shared.
     pub(crate) fn shared(&self) -> Arc<str> {
         self.0.clone()
     }

@@ -211,8 +211,8 @@ pub enum LockCommand {
         /// Shown to operators.
         answer: Arc<str>,
     },
-    /// Reports how much of the lock-delay of closed locks has passed, and opens those whose delay is over. Valid only in the term of the
-    /// leader that proposed it: it counts by its own clock, from what its predecessors have reported.
+    /// Reports the part of the lock-delay of closed locks that has passed, and opens locks with no delay left. Valid only in the term of
+    /// the leader that proposed it: it counts by its own clock, from what its predecessors have reported.
     CountDelays {
         /// The locks, each with the position at which it was closed and the milliseconds that have passed at least. A lock that was closed
         /// again meanwhile is skipped.

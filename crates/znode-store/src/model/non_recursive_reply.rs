@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_transaction_answers_comes_back() {
+    fn replies_of_transactions_decode() {
         for outcome in transactions() {
             assert_eq!(decode(&encode(&outcome)), Ok(outcome.clone()));
             let json = serde_json::to_string(&outcome).expect("it has a form in JSON");

@@ -84,7 +84,7 @@ pub enum Reply {
     RevokeAnswered,
     /// Number of locks that were opened.
     Opened(u32),
-    /// The session is resumed on this connection. Its turns are counted from the position of this command.
+    /// The session is resumed on this connection. It counts turns from the position of this command.
     Reconnected {
         /// Its timeout.
         timeout_ms: u32,

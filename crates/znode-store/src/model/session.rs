@@ -21,7 +21,7 @@ pub struct Silence {
 pub struct Turn {
     /// The connection, by the position at which the session was opened or last resumed.
     pub since: Zxid,
-    /// Number of earlier turns of that connection.
+    /// Number of earlier turns on that connection.
     pub number: u64,
 }
 

@@ -111,8 +111,8 @@ impl View<'_> {
         Ok(sessions)
     }
 
-    /// The same for the connection that has the session. If it is nobody's, it becomes the connection's own as soon as that asks for a
-    /// change with something proven.
+    /// Does the same for the connection that has the session. A session without an owner becomes the connection's own with
+    /// its first change under a proven identity.
     pub fn may_go_on(&self, session: SessionId) -> Result<(), Refusal> {
         match self.passport()? {
             Some(passport) => passport.may_go_on(self.store.sessions.owned(session), self.caller),

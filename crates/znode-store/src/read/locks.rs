@@ -84,7 +84,7 @@ impl Store {
         holders.any(|known| known.token == token && *known.name == *holder)
     }
 
-    /// Returns up to `count` of the locks in use (with contenders), by name: those whose names begin with `prefix` and follow `after`.
+    /// Returns up to `count` of the locks in use (with contenders), by name: with names that begin with `prefix` and follow `after`.
     pub fn locks(&self, prefix: &str, after: Option<&str>, count: usize) -> Vec<LockSummary> {
         let page = self.locks.page(prefix, after).take(count);
         page.map(|(lock, queue)| self.locks.summary_of(lock, queue))
@@ -108,8 +108,8 @@ impl Store {
         self.locks.counts()
     }
 
-    /// The same for up to `count` of the locks whose names begin with `prefix` and come after `after`; with the last of them, if
-    /// there may be more. It looks at each of them, and copies none.
+    /// Counts locks, holders and waiters over up to `count` locks with names that begin with `prefix` and follow `after`; with the last of
+    /// them, if there may be more. It visits each of them, and copies none.
     pub fn lock_counts_below(
         &self,
         prefix: &str,
@@ -135,7 +135,7 @@ impl Store {
         Some(self.tree.node(node).ctime_ms)
     }
 
-    /// Returns the state of the contender `holder` of a lock; `None` if there is none of that name.
+    /// Returns the state of the contender `holder` of a lock; `None` if it does not exist.
     pub fn standing(&self, lock: &LockName, holder: &str) -> Option<Standing> {
         let found = self.contender(lock, holder)?;
         Some(match found.rank {
@@ -152,7 +152,8 @@ impl Store {
         self.first_contenders_of(session, usize::MAX).0
     }
 
-    /// The same of the first `most` of its ephemeral znodes, or fewer if their paths are long; and whether these are all.
+    /// Returns the contenders among the first `most` of a session's ephemeral znodes, or fewer if their paths are long; and whether these
+    /// are all.
     pub fn first_contenders_of(
         &self,
         session: SessionId,

@@ -127,9 +127,9 @@ fn readable(passport: Option<&Passport<'_>>, prefix: &str) -> Vec<Area> {
 }
 
 impl View<'_> {
-    /// Returns up to `count` of the locks in use that the caller may read, by name: those whose names begin with `prefix` and follow
-    /// `after`. Only names that the caller may read by the policies are visited, at most [`MAX_LOOKED_AT`] of them. So a page may show
-    /// fewer than `count`, or none, and not be the last one.
+    /// Returns up to `count` of the locks in use that the caller may read, by name: with names that begin with `prefix` and follow `after`.
+    /// Only names that the caller may read by the policies are visited, at most [`MAX_LOOKED_AT`] of them. So a page may show fewer than
+    /// `count`, or none, and not be the last one.
     pub fn locks_page(&self, prefix: &str, after: Option<&str>, count: usize) -> Result<LockPage, Refusal> {
         let passport = self.passport()?;
         let (mut locks, mut looked_at, mut last) = (Vec::new(), 0, None::<&LockName>);

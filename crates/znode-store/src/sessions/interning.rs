@@ -28,7 +28,7 @@ impl Alike {
         self.nothing.clone()
     }
 
-    /// The same name, without memory of its own if the session before was called so.
+    /// Returns an equal name, without memory of its own if the session before had it.
     pub(crate) fn name(&mut self, name: Arc<str>) -> Arc<str> {
         if *name != *self.name {
             self.name = name;
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_has_remembered_is_its_own() {
+    fn recorded_outcomes_are_not_shared_between_sessions() {
         let mut sessions = Sessions::default();
         for id in [1, 2] {
             open(&mut sessions, id, "worker");

@@ -236,13 +236,13 @@ pub(crate) struct Sessions {
     live: Table<SessionId, Box<Session>>,
     /// Those that live, by id, for lists that are read in pages.
     by_id: BTreeSet<SessionId>,
-    /// The same of each owner.
+    /// Ids of the live sessions of each owner.
     by_owner: BTreeMap<Principal, BTreeSet<SessionId>>,
     /// Those among `live` that have ended and still have ephemeral znodes.
     ending: BTreeSet<SessionId>,
     alike: Alike,
     ended: Table<SessionId, ()>,
-    /// The same, the oldest first.
+    /// Ids of the ended sessions, the oldest first.
     ended_order: VecDeque<SessionId>,
     /// Outcomes of requests that came without a session. Shared with a snapshot that is being taken.
     sessionless: Arc<Remembered>,

@@ -293,7 +293,7 @@ impl Remembered {
                 return Err("the requests in it are not in the order in which they came");
             }
             if !(1..=MAX_KEY_BYTES).contains(&id.0.len()) {
-                return Err("the id of a request in it is none");
+                return Err("the id of a request in it is illegal");
             }
             if self.get(&id).is_some() {
                 return Err("a request in it is there twice");

@@ -87,7 +87,7 @@ impl Found {
 }
 
 impl Store {
-    /// Returns the contender of a lock by its name; `None` if there is none, or none any more.
+    /// Returns the contender of a lock by its name; `None` if it does not exist, or no longer.
     pub(crate) fn contender(&self, lock: &LockName, holder: &str) -> Option<Found> {
         let queue = self.locks.queue(lock)?;
         let index = self.tree.child(self.tree.find(lock.znode())?, holder)?;

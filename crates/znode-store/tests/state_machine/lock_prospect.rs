@@ -1,5 +1,5 @@
-//! Who is told to wait before it is carried out. That nobody is who then does not wait is looked at with every request of the
-//! scripts and of `lock_property`; here: that those are who do.
+//! Tests that `would_wait_behind` predicts waits. The scripts and `lock_property` check with every request that no call is predicted to
+//! wait that does not; here: calls that wait are predicted to.
 
 use znode_store::{
     AttemptId, Command, EntryContext, LockCommand, LockMode, LockName, LockWish, Outcome, Password, Reply,
@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    /// What is said before, and how many wait before it in fact; `None`: it does not wait.
+    /// Returns the prediction, and the number of waiters ahead in fact; `None`: it does not wait.
     fn acquire(&mut self, session: u64, mode: LockMode) -> (Option<usize>, Option<usize>) {
         let request = self.request(session, mode, true);
         let said = self.store.would_wait_behind(&request);
@@ -76,7 +76,7 @@ impl World {
 }
 
 #[test]
-fn who_will_wait_is_told_before() {
+fn waits_are_predicted() {
     let mut world = World::new();
     for expected in [None, Some(0), Some(1), Some(2)] {
         let session = world.calls + 1;
@@ -107,13 +107,13 @@ fn a_semaphore_has_room_for_as_many_as_its_limit_says_also_if_that_is_not_named(
 }
 
 #[test]
-fn who_does_not_want_to_wait_is_not_told_to() {
+fn calls_without_wait_are_not_predicted_to_wait() {
     let mut world = World::new();
     world.acquire(1, LockMode::Exclusive);
     let mut request = world.request(2, LockMode::Exclusive, false);
     assert_eq!(world.store.would_wait_behind(&request), None);
 
-    // Nor who is only answered again: that it was let in, perhaps.
+    // A repetition does not wait: its recorded outcome may be a grant.
     let mut again = world.request(2, LockMode::Exclusive, true);
     assert_eq!(world.store.would_wait_behind(&again), Some(0));
     request.request_id = Some(RequestId::parse("first").expect("the id is legal"));

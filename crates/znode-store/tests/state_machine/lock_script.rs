@@ -7,19 +7,19 @@
 //!
 //! | command | meaning |
 //! |---|---|
-//! | `acquire CALL LOCK [WISH]`, `try CALL LOCK [WISH]` | stands in the queue; or leaves nothing behind |
+//! | `acquire CALL LOCK [WISH]`, `try CALL LOCK [WISH]` | enters the queue; or leaves no contender behind |
 //! | `acquire CALL LOCK [WISH] retry=N` | the same, of a request that was sent N times before |
-//! | `release LOCK HOLDER` | gives one hold back |
+//! | `release LOCK HOLDER` | releases one hold |
 //! | `time_out CALL LOCK HOLDER`, `abandon CALL LOCK HOLDER` | withdraws a call |
-//! | `break LOCK HOLDER [REASON] [by=WHO]` | takes the lock away |
-//! | `downgrade LOCK HOLDER [to=shared\|upgradeable]` | holds on with fewer rights |
-//! | `upgrade CALL LOCK HOLDER`, `try_upgrade CALL LOCK HOLDER` | wants the lock alone; or leaves it as it is |
+//! | `break LOCK HOLDER [REASON] [by=WHO]` | breaks a hold or wait |
+//! | `downgrade LOCK HOLDER [to=shared\|upgradeable]` | changes to a weaker mode |
+//! | `upgrade CALL LOCK HOLDER`, `try_upgrade CALL LOCK HOLDER` | requests exclusive mode, with or without a wait |
 //! | `acquire_all CALL LOCK[:MODE[:PERMITS/LIMIT]]… [owner=]`, `try_all CALL LOCK…` | several locks by one call |
-//! | `release_all LOCK:HOLDER…` | gives one hold of each back |
+//! | `release_all LOCK:HOLDER…` | releases one hold of each |
 //! | `time_out_all CALL LOCK:HOLDER…`, `abandon_all CALL LOCK:HOLDER…` | withdraws a call for several |
 //! | `configure LOCK [limit=N\|none] [draining=true\|false]` | sets a lock's terms |
-//! | `revoke LOCK [HOLDER] [reason=]`, `answer LOCK HOLDER TEXT` | asks holders to give up; what one says |
-//! | `count_delays LOCK:ZXID:MS… [term=N]` | so much of the time has passed for which locks are closed |
+//! | `revoke LOCK [HOLDER] [reason=]`, `answer LOCK HOLDER TEXT` | release request; answer to it |
+//! | `count_delays LOCK:ZXID:MS… [term=N]` | part of the lock-delay has passed |
 //! | `lock LOCK`, `locks [PREFIX] [after=NAME] [count=N]` | reads |
 //! | `standing LOCK HOLDER`, `contenders SESSION`, `revocations SESSION`, `closed`, `graph [PREFIX]` | reads |
 //!
@@ -40,7 +40,7 @@ use crate::script::{Script, session};
 
 type Output = Result<Option<String>, Box<dyn Error>>;
 
-/// Runs a command of the lock protocol; `None` if it is none.
+/// Runs a command of the lock protocol; `None` if it is another command.
 pub fn run(script: &mut Script, line: &Line) -> Output {
     let mut args = line.consume_args();
     args.take_key("times");
@@ -215,7 +215,7 @@ pub fn run(script: &mut Script, line: &Line) -> Output {
     output.map(Some)
 }
 
-/// Every lock in the state is held by those whom the rule names, and by nobody else.
+/// Checks that the holders of every lock in the state are those of the rule.
 pub fn check_rule(store: &Store) {
     for summary in store.locks("", None, usize::MAX) {
         let view = store.lock(&summary.lock).expect("a lock in use exists");

@@ -19,13 +19,13 @@ pub struct Model {
     /// Live sessions with their timeouts.
     pub sessions: BTreeMap<SessionId, u32>,
     pub ended: Vec<SessionId>,
-    /// Where each session's latest command was.
+    /// Position of each session's latest command.
     heard_at: BTreeMap<SessionId, Zxid>,
     /// First outcomes, with what was asked.
     requests: BTreeMap<(Option<SessionId>, RequestId), (Asked, Outcome)>,
 }
 
-/// What makes two requests the same: all that the client said, not what its node drew.
+/// Identity of a request: all that the client said, and nothing that its node drew.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Asked {
     Session(u32, Arc<str>),
@@ -81,7 +81,7 @@ impl Model {
         }
     }
 
-    /// What the store must answer, and the events that it must tell.
+    /// Returns the expected answer of the store, and its expected events.
     pub fn apply(&mut self, entry: &EntryContext, request: &Request) -> (Outcome, Vec<Event>) {
         self.zxid += 1;
         self.time_ms = self.time_ms.max(entry.time_ms);

@@ -80,7 +80,7 @@ impl Store {
         Ok(())
     }
 
-    /// Removes waiters that request more permits than the new limit, and would block the queue for ever. No holder loses permits.
+    /// Removes waiters that request more permits than the new limit, and would block the queue without end. No holder loses permits.
     fn send_away_those_who_want_more(&mut self, cx: &mut Context<'_>, lock: &LockName, limit: u32) {
         let waiters = self
             .locks
@@ -96,7 +96,7 @@ impl Store {
         }
     }
 
-    /// Records how much of the lock-delay of closed locks has passed, and opens those whose delay is over.
+    /// Records the part of the lock-delay of closed locks that has passed, and opens locks with no delay left.
     pub(crate) fn count_delays(
         &mut self,
         cx: &mut Context<'_>,

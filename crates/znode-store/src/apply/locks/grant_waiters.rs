@@ -65,7 +65,7 @@ impl Store {
     /// Completes the grant of a lock to a waiter: record, recorded outcomes, events.
     fn let_in(&mut self, cx: &mut Context<'_>, lock: &LockName, mut contender: Contender) {
         let holder = &*contender.name.clone();
-        let mut found = self.contender(lock, holder).expect("it was just let in");
+        let mut found = self.contender(lock, holder).expect("it was just granted the lock");
         debug_assert_eq!(found.rank, Rank::Holds);
         let floor = self.locks.state(lock).map_or(Zxid(0), |state| state.floor);
         let is_late = found.czxid <= floor;

@@ -68,7 +68,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_joined_is_a_path_if_it_would_be_one_as_a_whole(text in any_text(), name in "[a-z./é\\x7f]{0,30}") {
+    fn join_accepts_exactly_legal_paths(text in any_text(), name in "[a-z./é\\x7f]{0,30}") {
         let Ok(path) = ZPath::parse(&text) else { return Ok(()) };
         let mut whole = String::from(if path.is_root() { "" } else { &text });
         whole.push('/');

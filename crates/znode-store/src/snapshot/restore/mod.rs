@@ -104,7 +104,7 @@ impl Restorer {
                 for mut record in records {
                     let id = record.session;
                     if !id.is_legal() {
-                        return Err(SnapshotError::Damaged("the id of a session in it is none"));
+                        return Err(SnapshotError::Damaged("the id of a session in it is illegal"));
                     }
                     if store.sessions.fate(id) != SessionFate::Unknown {
                         return Err(SnapshotError::Damaged("two of its sessions are the same"));

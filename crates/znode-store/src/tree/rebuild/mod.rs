@@ -70,8 +70,8 @@ impl Rebuild {
         Ok(())
     }
 
-    /// Returns the tree, and all its ephemeral nodes, the oldest first; with their paths, except those whose parents have paths of more
-    /// than [`SHORT_PATH_BYTES`], where no lock is.
+    /// Returns the tree, and all its ephemeral nodes, the oldest first; with their paths, except below paths of more than
+    /// [`SHORT_PATH_BYTES`], where no lock is.
     ///
     /// Nodes are visited in the order of their indices, in which siblings mostly follow each other. So their parent is found once for all
     /// of them, and its path is written once.
