@@ -151,7 +151,7 @@ mod restore_as_new_cluster;
 mod snapshot;
 
 pub use access::table::{MAX_CERTIFICATES, MAX_ROLES, MAX_TOKENS};
-pub use access::visibility::Sight;
+pub use access::visibility::Visibility;
 pub use apply::context::{EntryWork, MAX_REMOVED_AT_ONCE};
 pub use fault_injection::planted;
 pub use locks::contender::MAX_RELEASED;

@@ -2,7 +2,7 @@
 
 use alloc::sync::Arc;
 
-use crate::access::table::{Access, Passport};
+use crate::access::table::{Access, CallerRights};
 use crate::model::access::principal::Principal;
 use crate::model::access::right::{Right, Rights};
 use crate::model::identity::Identities;
@@ -12,7 +12,7 @@ use crate::model::session::OwnedSession;
 use crate::planted;
 use crate::planted::Bug;
 
-impl Passport<'_> {
+impl CallerRights<'_> {
     /// Refuses the use of another principal's session.
     pub(crate) fn may_use(&self, owned: OwnedSession<'_>, caller: &Identities) -> Result<(), Refusal> {
         match owned.owner {
@@ -59,8 +59,8 @@ impl Access {
             true => Rights::of([Right::Lock]),
             false => Rights::of([Right::Lock, Right::Write]),
         };
-        let passport = self.passport(&owner, now_ms);
-        !passport.is_ok_and(|passport| passport.may_any(needed, lock.znode()))
+        let caller_rights = self.caller_rights(&owner, now_ms);
+        !caller_rights.is_ok_and(|caller_rights| caller_rights.may_any(needed, lock.znode()))
     }
 }
 

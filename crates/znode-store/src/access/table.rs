@@ -44,8 +44,12 @@ impl Access {
 
     /// Returns the rights of a caller by all its identities. Refuses a caller with an invalid token, also if a valid certificate is beside
     /// it: the token is not what its owner thinks it is. Refuses a caller without identities unless there is a role `anonymous`.
-    pub(crate) fn passport(&self, caller: &Identities, now_ms: u64) -> Result<Passport<'_>, Refusal> {
-        let mut passport = Passport {
+    pub(crate) fn caller_rights(
+        &self,
+        caller: &Identities,
+        now_ms: u64,
+    ) -> Result<CallerRights<'_>, Refusal> {
+        let mut caller_rights = CallerRights {
             is_internal: false,
             has_all: false,
             grants: Vec::new(),
@@ -54,48 +58,50 @@ impl Access {
         for identity in caller.iter() {
             match identity {
                 Identity::Internal => {
-                    passport.is_internal = true;
-                    passport.has_all = true;
+                    caller_rights.is_internal = true;
+                    caller_rights.has_all = true;
                 }
-                Identity::Super => passport.has_all = true,
+                Identity::Super => caller_rights.has_all = true,
                 Identity::Token(id) => {
                     let token = self.tokens.get(id).ok_or(Unproven::Token)?;
                     if token.is_expired(now_ms) {
                         return Err(Unproven::Expired.into());
                     }
-                    self.add(&mut passport, &token.role);
+                    self.add(&mut caller_rights, &token.role);
                 }
                 Identity::X509(text) => match self.certificates.get(text) {
-                    Some(role) => self.add(&mut passport, role),
-                    None if passport.unproven.is_some() => passport.unproven = Some(Unproven::Certificate),
+                    Some(role) => self.add(&mut caller_rights, role),
+                    None if caller_rights.unproven.is_some() => {
+                        caller_rights.unproven = Some(Unproven::Certificate)
+                    }
                     None => {}
                 },
                 // What they prove counts for ZooKeeper's lists alone.
                 Identity::Ip(_) | Identity::Digest(_) => {}
             }
         }
-        if passport.has_all {
-            passport.unproven = None;
+        if caller_rights.has_all {
+            caller_rights.unproven = None;
         }
-        match (self.roles.get(&RoleName::anonymous()), passport.unproven) {
-            (Some(grants), _) => passport.grants.push(grants),
+        match (self.roles.get(&RoleName::anonymous()), caller_rights.unproven) {
+            (Some(grants), _) => caller_rights.grants.push(grants),
             (None, Some(unproven)) => return Err(unproven.into()),
             (None, None) => {}
         }
-        Ok(passport)
+        Ok(caller_rights)
     }
 
-    fn add<'s>(&'s self, passport: &mut Passport<'s>, role: &RoleName) {
-        passport.unproven = None;
-        passport.has_all |= role.is_admin();
+    fn add<'s>(&'s self, caller_rights: &mut CallerRights<'s>, role: &RoleName) {
+        caller_rights.unproven = None;
+        caller_rights.has_all |= role.is_admin();
         if let Some(grants) = self.roles.get(role) {
-            passport.grants.push(grants);
+            caller_rights.grants.push(grants);
         }
     }
 }
 
 /// Rights of a caller, as of one position.
-pub(crate) struct Passport<'s> {
+pub(crate) struct CallerRights<'s> {
     /// It is the cluster itself.
     pub(crate) is_internal: bool,
     /// It has every right everywhere.
@@ -105,7 +111,7 @@ pub(crate) struct Passport<'s> {
     unproven: Option<Unproven>,
 }
 
-impl Passport<'_> {
+impl CallerRights<'_> {
     /// Returns whether the caller has a right at a path.
     pub(crate) fn may(&self, right: Right, path: &ZPath) -> bool {
         self.has_all || self.all_grants().any(|grant| grant.allows(right, path))

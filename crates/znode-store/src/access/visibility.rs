@@ -8,12 +8,12 @@ use crate::model::path::ZPath;
 
 /// Access policies as of one position, for the delivery of events. Cheap to copy.
 #[derive(Clone, Copy)]
-pub struct Sight<'s> {
+pub struct Visibility<'s> {
     /// `None`: the state is open.
     access: Option<(&'s Access, u64)>,
 }
 
-impl<'s> Sight<'s> {
+impl<'s> Visibility<'s> {
     /// Returns what the policies allow at a time.
     pub(crate) fn of(access: &'s Access, now_ms: u64) -> Self {
         Self {
@@ -22,7 +22,7 @@ impl<'s> Sight<'s> {
     }
 }
 
-impl Sight<'_> {
+impl Visibility<'_> {
     /// Everybody may see everything, as in an open state.
     pub fn open() -> Self {
         Self { access: None }
@@ -32,8 +32,8 @@ impl Sight<'_> {
     pub fn may(&self, caller: &Identities, right: Right, path: &ZPath) -> bool {
         self.access.is_none_or(|(access, now_ms)| {
             access
-                .passport(caller, now_ms)
-                .is_ok_and(|passport| passport.may(right, path))
+                .caller_rights(caller, now_ms)
+                .is_ok_and(|caller_rights| caller_rights.may(right, path))
         })
     }
 

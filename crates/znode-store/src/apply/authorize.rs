@@ -5,9 +5,9 @@ use alloc::vec::Vec;
 
 use crate::access::needs::{Creation, Need, rights_needed, rights_needed_in_turn};
 use crate::access::session_use::may_claim;
-use crate::access::table::Passport;
+use crate::access::table::CallerRights;
 use crate::apply::context::Context;
-use crate::apply::tree_queries::{Contended, is_of_locks, is_reserved};
+use crate::apply::tree_queries::{ContenderOwnership, is_of_locks, is_reserved};
 use crate::model::access::principal::Principal;
 use crate::model::access::right::{Right, Rights};
 use crate::model::command::{Command, CreateMode, Step};
@@ -15,7 +15,7 @@ use crate::model::entry::Rules;
 use crate::model::identity::Identities;
 use crate::model::ids::SessionId;
 use crate::model::path::{LockName, ZPath};
-use crate::model::refusal::{Party, Refusal};
+use crate::model::refusal::{Owner, Refusal};
 use crate::model::reply::Outcome;
 use crate::store::Store;
 
@@ -23,14 +23,14 @@ const LOCK_OR_WRITE: Rights = Rights::of([Right::Lock, Right::Write]);
 
 impl Store {
     /// Refuses a command of a caller that is not authenticated, that uses another principal's session, or that lacks the rights. (The
-    /// rights of a step in turn are checked later, see [`Store::authorise_step`].)
+    /// rights of a step in turn are checked later, see [`Store::authorize_step`].)
     pub(crate) fn admit(
         &mut self,
         cx: &Context<'_>,
         session: Option<SessionId>,
         command: &Command,
     ) -> Result<(), Refusal> {
-        let passport = self.access.passport(cx.caller, cx.now_ms)?;
+        let caller_rights = self.access.caller_rights(cx.caller, cx.now_ms)?;
         // In turn speaks nobody but the connection that has the session.
         let is_its_connection = matches!(command, Command::InTurn { .. });
         let is_claimable = is_its_connection || cx.rules == Rules::Former;
@@ -40,15 +40,15 @@ impl Store {
                 matches!(command, Command::Reconnect { session: own, .. } if *own == session);
             if !is_asked_below {
                 match is_claimable {
-                    true => passport.may_go_on(self.sessions.owned(session), cx.caller)?,
-                    false => passport.may_use(self.sessions.owned(session), cx.caller)?,
+                    true => caller_rights.may_go_on(self.sessions.owned(session), cx.caller)?,
+                    false => caller_rights.may_use(self.sessions.owned(session), cx.caller)?,
                 }
                 // The request counts as a sign of life, whatever its outcome is.
                 self.sessions.hear(session, cx.zxid)?;
             }
         }
         if !matches!(command, Command::InTurn { .. }) {
-            self.authorise(cx, session, command)?;
+            self.authorize(cx, session, command)?;
         }
         if let Some(session) = session.filter(|_| is_claimable) {
             let owned = self.sessions.owned(session);
@@ -61,7 +61,7 @@ impl Store {
     }
 
     /// Refuses a command whose caller has not the rights that it needs.
-    fn authorise(
+    fn authorize(
         &self,
         cx: &Context<'_>,
         session: Option<SessionId>,
@@ -72,7 +72,7 @@ impl Store {
     }
 
     /// Refuses a step in turn that its caller has no right to. The turn is used up all the same.
-    pub(crate) fn authorise_step(
+    pub(crate) fn authorize_step(
         &self,
         cx: &Context<'_>,
         session: Option<SessionId>,
@@ -89,42 +89,44 @@ impl Store {
         needs: Vec<Need<'_>>,
         is_transaction: bool,
     ) -> Result<(), Refusal> {
-        let passport = self.access.passport(cx.caller, cx.now_ms)?;
-        let asked = Asked {
+        let caller_rights = self.access.caller_rights(cx.caller, cx.now_ms)?;
+        let authorization = Authorization {
             store: self,
-            passport,
+            caller_rights,
             session,
             cx,
         };
         for (index, need) in (0..).zip(needs) {
-            asked.meets(need).map_err(|refusal| match is_transaction {
-                true => Refusal::Multi {
-                    index,
-                    refusal: refusal.into(),
-                },
-                false => refusal,
-            })?;
+            authorization
+                .meets(need)
+                .map_err(|refusal| match is_transaction {
+                    true => Refusal::Multi {
+                        index,
+                        refusal: refusal.into(),
+                    },
+                    false => refusal,
+                })?;
         }
         Ok(())
     }
 
     /// Takes out of an answer what the caller may not see: others' locks and sessions.
     pub(crate) fn conceal(&self, cx: &Context<'_>, outcome: Outcome) -> Outcome {
-        let passport = match &outcome {
+        let caller_rights = match &outcome {
             Err(Refusal::WouldDeadlock { .. } | Refusal::NoLock(_) | Refusal::NotHolder { .. }) => {
-                self.access.passport(cx.caller, cx.now_ms)?
+                self.access.caller_rights(cx.caller, cx.now_ms)?
             }
             _ => return outcome,
         };
-        let knows = |lock: &LockName| passport.may_any(Rights::ALL, lock.znode());
+        let knows = |lock: &LockName| caller_rights.may_any(Rights::ALL, lock.znode());
         match outcome {
             Err(Refusal::WouldDeadlock { lock, cycle }) => {
                 let parties = cycle.len();
-                let shown = |party: &Party| {
-                    let may_see = |lock: &LockName| passport.may(Right::Read, lock.znode());
+                let shown = |party: &Owner| {
+                    let may_see = |lock: &LockName| caller_rights.may(Right::Read, lock.znode());
                     may_see(&party.has) && may_see(&party.awaits)
                 };
-                let mut cycle: Vec<Party> = cycle.into_iter().filter(shown).collect();
+                let mut cycle: Vec<Owner> = cycle.into_iter().filter(shown).collect();
                 // One that is left alone would seem to wait for itself.
                 if parties > 1 && cycle.len() == 1 {
                     cycle.clear();
@@ -133,7 +135,7 @@ impl Store {
             }
             // Whether a lock exists is not for those to know who have no business with it.
             Err(Refusal::NoLock(lock) | Refusal::NotHolder { lock, .. }) if !knows(&lock) => {
-                Err(passport.refusal(Right::Lock, lock.znode()))
+                Err(caller_rights.refusal(Right::Lock, lock.znode()))
             }
             outcome => outcome,
         }
@@ -148,57 +150,58 @@ impl Store {
 }
 
 /// Caller of a command, and the session that it acts for.
-struct Asked<'a> {
+struct Authorization<'a> {
     store: &'a Store,
-    passport: Passport<'a>,
+    caller_rights: CallerRights<'a>,
     session: Option<SessionId>,
     cx: &'a Context<'a>,
 }
 
-impl Asked<'_> {
+impl Authorization<'_> {
     fn meets(&self, need: Need<'_>) -> Result<(), Refusal> {
         let Self {
             store,
-            passport,
+            caller_rights,
             session,
             cx,
         } = self;
         match need {
             Need::Admission => Ok(()),
-            Need::Internal if passport.is_internal => Ok(()),
+            Need::Internal if caller_rights.is_internal => Ok(()),
             Need::Internal => Err(Refusal::Internal),
-            Need::AdministerAll => passport.require(Right::Administer, &ZPath::root()),
-            Need::Of(right, path) => passport.require(right, path),
+            Need::AdministerAll => caller_rights.require(Right::Administer, &ZPath::root()),
+            Need::Of(right, path) => caller_rights.require(right, path),
             Need::AnyOf(rights, path) => self.require_any(rights, path),
             Need::Session(of) => match cx.rules {
-                Rules::Former => passport.may_go_on(store.sessions.owned(of), cx.caller),
-                Rules::Current => passport.may_use(store.sessions.owned(of), cx.caller),
+                Rules::Former => caller_rights.may_go_on(store.sessions.owned(of), cx.caller),
+                Rules::Current => caller_rights.may_use(store.sessions.owned(of), cx.caller),
             },
-            Need::Reconnect(of) => passport.may_reconnect(store.sessions.owned(of), cx.caller),
+            Need::Reconnect(of) => caller_rights.may_reconnect(store.sessions.owned(of), cx.caller),
             Need::Create(creation) => self.create(&creation),
-            Need::Change(path) => match store.contended(path, *session) {
-                Some(Contended { is_own: true, .. }) => self.require_any(LOCK_OR_WRITE, path),
+            Need::Change(path) => match store.contender_at(path, *session) {
+                Some(ContenderOwnership { is_own: true, .. }) => self.require_any(LOCK_OR_WRITE, path),
                 _ => self.write(path),
             },
             Need::Delete(path) => self.delete(path),
             Need::DeleteAll(path) => {
                 self.delete(path)?;
                 match store.has_contenders_of_others(path, *session) {
-                    true => passport.require(Right::Break, path),
+                    true => caller_rights.require(Right::Break, path),
                     false => Ok(()),
                 }
             }
             Need::ChangeAcl(path) => {
-                let is_own = !passport.may(Right::Administer, path) && store.is_own_ephemeral(path, *session);
+                let is_own =
+                    !caller_rights.may(Right::Administer, path) && store.is_own_ephemeral(path, *session);
                 match is_own {
                     true if LockName::of_contender(path).is_some() => self.require_any(LOCK_OR_WRITE, path),
-                    true => passport.require(Right::Write, path),
-                    false => passport.require(Right::Administer, path),
+                    true => caller_rights.require(Right::Write, path),
+                    false => caller_rights.require(Right::Administer, path),
                 }
             }
             Need::Contender(lock, holder) => match store.is_own_contender(lock, holder, *session) {
                 true => Ok(()),
-                false => passport.require(Right::Lock, lock.znode()),
+                false => caller_rights.require(Right::Lock, lock.znode()),
             },
             Need::SomeContender(holders) => {
                 let mut met = holders
@@ -214,10 +217,13 @@ impl Asked<'_> {
     }
 
     fn require_any(&self, rights: Rights, path: &ZPath) -> Result<(), Refusal> {
-        let first = rights.iter().next().expect("one of some rights is asked for");
-        match self.passport.may_any(rights, path) {
+        let first = rights
+            .iter()
+            .next()
+            .expect("one of some rights is authorization for");
+        match self.caller_rights.may_any(rights, path) {
             true => Ok(()),
-            false => Err(self.passport.refusal(first, path)),
+            false => Err(self.caller_rights.refusal(first, path)),
         }
     }
 
@@ -227,14 +233,16 @@ impl Asked<'_> {
             true => Right::Administer,
             false => Right::Write,
         };
-        self.passport.require(right, path)
+        self.caller_rights.require(right, path)
     }
 
     fn delete(&self, path: &ZPath) -> Result<(), Refusal> {
-        match self.store.contended(path, self.session) {
-            Some(Contended { is_own: true, .. }) => self.require_any(LOCK_OR_WRITE, path),
+        match self.store.contender_at(path, self.session) {
+            Some(ContenderOwnership { is_own: true, .. }) => self.require_any(LOCK_OR_WRITE, path),
             // The lock, or the place in its queue, would be taken from somebody.
-            Some(Contended { lock, is_own: false }) => self.passport.require(Right::Break, lock.znode()),
+            Some(ContenderOwnership { lock, is_own: false }) => {
+                self.caller_rights.require(Right::Break, lock.znode())
+            }
             None => self.write(path),
         }
     }
@@ -273,7 +281,7 @@ impl Asked<'_> {
         creation.mode.is_ephemeral()
             && LockName::of_parent(parent).is_some()
             && (creation.is_open || !creation.parents)
-            && self.passport.may(Right::Lock, parent)
+            && self.caller_rights.may(Right::Lock, parent)
     }
 
     /// The znode of a lock, and those above it, as clients of ZooKeeper create them before their contenders.
@@ -281,6 +289,6 @@ impl Asked<'_> {
         is_plain
             && matches!(mode, CreateMode::Persistent | CreateMode::Container)
             && is_of_locks(at)
-            && self.passport.may_around(Right::Lock, at)
+            && self.caller_rights.may_around(Right::Lock, at)
     }
 }

@@ -13,7 +13,7 @@ use crate::model::refusal::Refusal;
 use crate::model::reply::{Outcome, Reply};
 use crate::model::stat::MAX_TTL_MS;
 use crate::store::Store;
-use crate::tree::Restated;
+use crate::tree::MirroredNode;
 use crate::tree::index::NodeIndex;
 use crate::tree::quota::is_stats_of_quota;
 
@@ -58,7 +58,7 @@ impl Store {
         if let Some(index) = found.filter(|_| is_stats_of_quota(&path)) {
             data = self.tree.node(index).data.clone();
         }
-        let restated = Restated {
+        let mirrored = MirroredNode {
             kind: kind.kind(),
             data,
             acl,
@@ -76,7 +76,7 @@ impl Store {
             }
             self.require_of_mirror(cx, place.ancestor, &[Perms::CREATE], &above)?;
             self.tree.may_have_children(&place, self.limits.children)?;
-            self.add_restated(cx, place.ancestor, &path, restated);
+            self.add_mirrored(cx, place.ancestor, &path, mirrored);
             return Ok(());
         };
         let is_own = match index {
@@ -87,7 +87,7 @@ impl Store {
             return Err(Refusal::NotMirrored(path));
         }
         self.require_of_mirror(cx, index, &[Perms::WRITE, Perms::ADMIN], &path)?;
-        self.restate_node(cx, index, &path, restated);
+        self.mirror_node(cx, index, &path, mirrored);
         Ok(())
     }
 

@@ -65,7 +65,7 @@ impl Store {
             false => self.answer(cx, request),
             true => self.answer_if_allowed(cx, request),
         };
-        self.settle_locks(cx);
+        self.grant_waiters(cx);
         Applied {
             zxid: cx.zxid,
             outcome,
@@ -91,11 +91,11 @@ impl Store {
             self.sessions.hear(session, cx.zxid)?;
         }
         let Some(request_id) = request_id.filter(|_| !planted::is(Bug::Repeated)) else {
-            return self.carry_out(cx, session, None, command);
+            return self.execute(cx, session, None, command);
         };
         let fingerprint = request_cache::fingerprint(&command);
-        let key = self.memory_key(session, cx.caller, &request_id);
-        if let Some(record) = self.remembered_of(session, cx.caller, &request_id) {
+        let key = self.request_key(session, cx.caller, &request_id);
+        if let Some(record) = self.recorded_outcome(session, cx.caller, &request_id) {
             if record.fingerprint != fingerprint {
                 return Err(Refusal::RequestIdReused);
             }
@@ -123,8 +123,8 @@ impl Store {
                 _ => return first,
             }
         }
-        let outcome = self.carry_out(cx, session, Some(&request_id), command);
-        if request_cache::is_memorable(&outcome)
+        let outcome = self.execute(cx, session, Some(&request_id), command);
+        if request_cache::is_final(&outcome)
             && let Some(memory) = self.sessions.requests_mut(session)
         {
             memory.insert(key, fingerprint, outcome.clone(), cx.rules);
@@ -132,7 +132,7 @@ impl Store {
         outcome
     }
 
-    fn carry_out(
+    fn execute(
         &mut self,
         cx: &mut Context<'_>,
         session: Option<SessionId>,
@@ -158,7 +158,7 @@ impl Store {
                         limit: self.limits.sessions,
                     });
                 }
-                let remembered = self.sessions.nothing_remembered();
+                let remembered = self.sessions.empty_cache();
                 self.sessions.insert(
                     session,
                     Session::new(
@@ -236,14 +236,14 @@ impl Store {
                 let session = session.ok_or(Refusal::SessionRequired)?;
                 self.sessions.take_turn(session, turn)?;
                 if self.access.is_secured() {
-                    self.authorise_step(cx, Some(session), &step)?;
+                    self.authorize_step(cx, Some(session), &step)?;
                 }
                 let command = match step {
                     Step::Write(op) => return self.write(cx, Some(session), op),
                     Step::Multi(ops) => return self.multi(cx, Some(session), ops),
                     Step::CloseSession => Command::CloseSession { session },
                 };
-                self.carry_out(cx, Some(session), None, command)
+                self.execute(cx, Some(session), None, command)
             }
             Command::Access(command) => self.access_command(cx, command),
             Command::Mirror(steps) => self.mirror(cx, steps),

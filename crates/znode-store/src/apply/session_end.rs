@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use crate::apply::context::Context;
-use crate::locks::queue::Rank;
+use crate::locks::queue::QueuePosition;
 use crate::model::entry::Rules;
 use crate::model::event::Event;
 use crate::model::ids::{SessionId, Zxid};
@@ -20,7 +20,7 @@ impl Store {
         if planted::is(Bug::GrantToTheDead) {
             ephemerals.retain(|(_, path, _)| {
                 let found = LockName::of_contender(path).and_then(|lock| self.contender(&lock, path.name()));
-                !found.is_some_and(|found| matches!(found.rank, Rank::Waits { .. }))
+                !found.is_some_and(|found| matches!(found.queue_position, QueuePosition::Waits { .. }))
             });
         }
         if planted::is(Bug::KeptEphemeral)

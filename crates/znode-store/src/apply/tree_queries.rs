@@ -20,17 +20,21 @@ pub(crate) fn is_of_locks(path: &ZPath) -> bool {
 }
 
 /// Contender at a path.
-pub(crate) struct Contended {
+pub(crate) struct ContenderOwnership {
     pub(crate) lock: LockName,
     pub(crate) is_own: bool,
 }
 
 impl Store {
     /// Returns the lock that the node at `path` is a contender of, and whether the session owns it; `None` if it is no contender.
-    pub(crate) fn contended(&self, path: &ZPath, session: Option<SessionId>) -> Option<Contended> {
+    pub(crate) fn contender_at(
+        &self,
+        path: &ZPath,
+        session: Option<SessionId>,
+    ) -> Option<ContenderOwnership> {
         let lock = LockName::of_contender(path)?;
         let owner = self.tree.node(self.tree.find(path)?).session()?;
-        Some(Contended {
+        Some(ContenderOwnership {
             lock,
             is_own: session == Some(owner),
         })

@@ -8,7 +8,7 @@ use crate::model::path::{LockName, ZPath};
 use crate::model::stat::Kind;
 use crate::planted;
 use crate::store::Store;
-use crate::tree::Restated;
+use crate::tree::MirroredNode;
 use crate::tree::index::NodeIndex;
 use crate::tree::placement::Placement;
 use crate::tree::quota::Growth;
@@ -85,22 +85,22 @@ impl Store {
     }
 
     /// Adds the child at `path`, as it is in another tree, to `parent`, which exists and is not ephemeral.
-    pub(crate) fn add_restated(
+    pub(crate) fn add_mirrored(
         &mut self,
         cx: &mut Context<'_>,
         parent: NodeIndex,
         path: &ZPath,
-        restated: Restated,
+        mirrored: MirroredNode,
     ) {
         let growth = Growth {
             count: 1,
-            bytes: restated.data.len() as i64,
+            bytes: mirrored.data.len() as i64,
         };
-        let acl = restated.acl.clone();
+        let acl = mirrored.acl.clone();
         let parent_path = path.parent().expect("the root is not created");
         let index = self
             .tree
-            .insert_restated(parent, path, restated, cx.zxid, cx.now_ms);
+            .insert_mirrored(parent, path, mirrored, cx.zxid, cx.now_ms);
         if parent_is_quota(path) {
             self.tree.begin_quota(index, path);
         }
@@ -110,21 +110,21 @@ impl Store {
     }
 
     /// Makes the node at `path`, which is not ephemeral, what it is in another tree.
-    pub(crate) fn restate_node(
+    pub(crate) fn mirror_node(
         &mut self,
         cx: &mut Context<'_>,
         index: NodeIndex,
         path: &ZPath,
-        restated: Restated,
+        mirrored: MirroredNode,
     ) {
         let node = self.tree.node(index);
-        let is_written = node.data != restated.data || node.version != restated.version;
+        let is_written = node.data != mirrored.data || node.version != mirrored.version;
         let growth = Growth {
             count: 0,
-            bytes: restated.data.len() as i64 - node.data.len() as i64,
+            bytes: mirrored.data.len() as i64 - node.data.len() as i64,
         };
-        let acl = restated.acl.clone();
-        self.tree.restate(index, path, restated, cx.zxid, cx.now_ms);
+        let acl = mirrored.acl.clone();
+        self.tree.mirror(index, path, mirrored, cx.zxid, cx.now_ms);
         self.tree.use_quota(path, growth, cx.events);
         if is_written {
             cx.changed(ZnodeEventKind::DataChanged, path, acl);

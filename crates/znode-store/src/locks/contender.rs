@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::locks::name::{Kind, recognise};
 use crate::model::ids::{RequestId, Zxid};
-use crate::model::lock::{AttemptId, Claim, LockMode, LockWish, Revocation, told_apart};
+use crate::model::lock::{AttemptId, LockMode, LockRequest, LockWish, Revocation, distinct_owner};
 
 /// Facts about a contender that its znode records.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub(crate) struct Facts {
     /// The sequence number in the name.
     pub number: u64,
     /// Mode and permits that it requests.
-    pub claim: Claim,
+    pub request: LockRequest,
     /// Record that Lockgate wrote. `None` for contenders of other clients, whose data is their own.
     pub record: Option<Arc<Record>>,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Facts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Record {
     /// Mode and permits that it requests.
-    pub claim: Claim,
+    pub request: LockRequest,
     /// The scope of re-entrancy within the session.
     pub owner: Arc<str>,
     /// True if the same owner may join.
@@ -141,21 +141,21 @@ impl Facts {
             None
         };
         let record = json.and_then(|json| Record::from_json(name.kind, json));
-        let claim = match (&record, name.kind) {
-            (Some(record), _) => record.claim,
-            (None, Kind::Shared) => Claim {
+        let request = match (&record, name.kind) {
+            (Some(record), _) => record.request,
+            (None, Kind::Shared) => LockRequest {
                 mode: LockMode::Shared,
                 permits: 1,
             },
             // A lease of we do not know how many: safe only alone.
-            (None, Kind::Exclusive | Kind::Lease) => Claim {
+            (None, Kind::Exclusive | Kind::Lease) => LockRequest {
                 mode: LockMode::Exclusive,
                 permits: 1,
             },
         };
         Some(Self {
             number: name.number,
-            claim,
+            request,
             record: record.map(Arc::new),
         })
     }
@@ -176,7 +176,7 @@ impl Record {
     /// The record of a new contender, which stands for one call.
     pub fn new(wish: &LockWish, attempt: Attempt, now_ms: u64) -> Self {
         Self {
-            claim: Claim {
+            request: LockRequest {
                 mode: wish.mode,
                 permits: wish.permits,
             },
@@ -239,7 +239,7 @@ impl Record {
     ///
     /// If the call's own hold was given back already, by a release of another caller, the oldest of the others goes in its
     /// place. The call of that one counts as released from then on: it stays known, for its caller may go away as well.
-    pub fn take_back(&mut self, attempt: AttemptId) {
+    pub fn remove_call(&mut self, attempt: AttemptId) {
         match self.attempts.iter().position(|known| known.id == attempt) {
             Some(at) => drop(self.attempts.remove(at)),
             None => {
@@ -250,8 +250,8 @@ impl Record {
     }
 
     /// The scope that waits for others and is waited for.
-    pub fn party(&self) -> Option<&Arc<str>> {
-        told_apart(&self.owner, self.reentrant)
+    pub fn distinct_owner(&self) -> Option<&Arc<str>> {
+        distinct_owner(&self.owner, self.reentrant)
     }
 
     /// Returns whether the call is the contender's last upgrade.
@@ -274,7 +274,7 @@ impl Record {
     /// Returns the record as the library writes it, which is the specification.
     #[cfg(test)]
     pub fn to_json(&self) -> String {
-        let (mode, limit) = match self.claim.mode {
+        let (mode, limit) = match self.request.mode {
             LockMode::Exclusive => (JsonMode::Exclusive, None),
             LockMode::Shared => (JsonMode::Shared, None),
             LockMode::Upgradeable => (JsonMode::Upgradeable, None),
@@ -282,7 +282,7 @@ impl Record {
         };
         let json = Json {
             mode,
-            permits: self.claim.permits,
+            permits: self.request.permits,
             limit,
             owner: self.owner.clone(),
             reentrant: self.reentrant,
@@ -306,25 +306,27 @@ impl Record {
         if json.attempts.is_empty() {
             return None;
         }
-        let of_one = |mode| Claim { mode, permits: 1 };
-        let claim = match (kind, json.mode, json.limit) {
+        let of_one = |mode| LockRequest { mode, permits: 1 };
+        let request = match (kind, json.mode, json.limit) {
             (Kind::Exclusive, JsonMode::Exclusive, None) => of_one(LockMode::Exclusive),
             (Kind::Exclusive, JsonMode::Upgradeable, None) => of_one(LockMode::Upgradeable),
             (Kind::Exclusive | Kind::Shared, JsonMode::Shared, None) => of_one(LockMode::Shared),
-            (Kind::Lease, JsonMode::Semaphore, Some(limit)) if (1..=limit).contains(&json.permits) => Claim {
-                mode: LockMode::Semaphore { limit },
-                permits: json.permits,
-            },
+            (Kind::Lease, JsonMode::Semaphore, Some(limit)) if (1..=limit).contains(&json.permits) => {
+                LockRequest {
+                    mode: LockMode::Semaphore { limit },
+                    permits: json.permits,
+                }
+            }
             _ => return None,
         };
-        match (&json.upgrade, claim.mode) {
+        match (&json.upgrade, request.mode) {
             (None, _) => {}
             (Some(Upgrade { done: true, .. }), LockMode::Exclusive) => {}
             (Some(Upgrade { done: false, .. }), LockMode::Upgradeable) => {}
             (Some(_), _) => return None,
         }
         Some(Self {
-            claim,
+            request,
             owner: json.owner,
             reentrant: json.reentrant,
             note: json.note,
@@ -362,7 +364,7 @@ mod tests {
 
     fn record(mode: LockMode, permits: u32) -> Record {
         Record {
-            claim: Claim { mode, permits },
+            request: LockRequest { mode, permits },
             owner: "thread \"1\"".into(),
             reentrant: true,
             note: "nightly build\n".into(),
@@ -430,7 +432,7 @@ mod tests {
                 facts,
                 Facts {
                     number: 7,
-                    claim: record.claim,
+                    request: record.request,
                     record: Some(Arc::new(record))
                 }
             );
@@ -461,7 +463,7 @@ mod tests {
     fn foreign(name: &str, data: &[u8], mode: LockMode) {
         let facts = Facts::read(name, data).unwrap();
         assert_eq!(facts.record, None);
-        assert_eq!(facts.claim, Claim { mode, permits: 1 });
+        assert_eq!(facts.request, LockRequest { mode, permits: 1 });
         assert_eq!(facts.holds(), 1);
     }
 

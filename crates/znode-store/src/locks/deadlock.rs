@@ -14,11 +14,11 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use crate::locks::queue::{Contender, Position, Queue};
-use crate::locks::table::{LockTable, Scope};
-use crate::locks::view::{PartyView, WaitView};
-use crate::model::lock::Claim;
+use crate::locks::table::{Locks, Scope};
+use crate::locks::view::{OwnerView, WaitView};
+use crate::model::lock::LockRequest;
 use crate::model::path::LockName;
-use crate::model::refusal::{Party, Refusal};
+use crate::model::refusal::{Owner, Refusal};
 
 /// Maximum number of contenders that one search visits. The search blocks the apply loop, and this many take about a tenth of a
 /// millisecond. Beyond it the call just waits.
@@ -40,7 +40,7 @@ pub const MAX_NAMED_BLOCKERS: usize = 16;
 /// Wait that a call would begin.
 pub(crate) enum Ask<'a> {
     /// To get in at the end of a queue.
-    Enter(&'a LockName, Claim),
+    Enter(&'a LockName, LockRequest),
     /// To be the only holder.
     Upgrade(&'a LockName, Position<'a>),
 }
@@ -54,8 +54,8 @@ struct Step {
     has: LockName,
 }
 
-fn party(contender: &Contender, waits: bool) -> PartyView {
-    PartyView {
+fn party(contender: &Contender, waits: bool) -> OwnerView {
+    OwnerView {
         session: contender.session,
         owner: contender.owner.clone().unwrap_or_default(),
         holder: contender.name.clone(),
@@ -76,19 +76,19 @@ fn awaited_by<'q>(
     let at = queue
         .place(waiter.position())
         .expect("the waiter is in the queue");
-    Box::new(queue.blockers(at, waiter.claim, terms))
+    Box::new(queue.blockers(at, waiter.request, terms))
 }
 
-impl LockTable {
+impl Locks {
     /// The cycle that would be closed if a scope waited there.
-    fn cycle(&self, scope: &Scope, ask: &Ask<'_>) -> Option<Vec<Party>> {
+    fn cycle(&self, scope: &Scope, ask: &Ask<'_>) -> Option<Vec<Owner>> {
         let mut seen = BTreeSet::from([scope.clone()]);
         let mut steps: Vec<Step> = Vec::new();
         let mut budget = MAX_DEADLOCK_STEPS;
         let (lock, blockers): (_, Box<dyn Iterator<Item = Option<&Contender>>>) = match *ask {
-            Ask::Enter(lock, claim) => {
+            Ask::Enter(lock, request) => {
                 let queue = self.queue(lock)?;
-                let blockers = queue.blockers(queue.len(), claim, self.terms(lock));
+                let blockers = queue.blockers(queue.len(), request, self.terms(lock));
                 (lock, Box::new(blockers))
             }
             Ask::Upgrade(lock, position) => {
@@ -206,12 +206,12 @@ fn note(
 }
 
 /// The cycle whose last party is the step `last`, which waits in the lock `closing` for the caller.
-fn parties(caller: &Scope, steps: &[Step], last: usize, closing: &LockName) -> Vec<Party> {
+fn parties(caller: &Scope, steps: &[Step], last: usize, closing: &LockName) -> Vec<Owner> {
     let mut backwards = Vec::new();
     let (mut at, mut awaits) = (Some(last), closing);
     while let Some(step) = at.map(|at| &steps[at]) {
         let (session, owner) = step.scope.clone();
-        backwards.push(Party {
+        backwards.push(Owner {
             session,
             owner,
             has: step.has.clone(),
@@ -219,7 +219,7 @@ fn parties(caller: &Scope, steps: &[Step], last: usize, closing: &LockName) -> V
         });
         (at, awaits) = (step.by, &step.has);
     }
-    backwards.push(Party {
+    backwards.push(Owner {
         session: caller.0,
         owner: caller.1.clone(),
         has: closing.clone(),

@@ -20,7 +20,7 @@ pub(crate) fn data(record: &Record) -> crate::model::data::Data {
 pub(crate) fn write(record: &Record, to: &mut String) {
     // All fields by name, so a new field does not compile without its encoding here.
     let Record {
-        claim,
+        request,
         owner,
         reentrant,
         note,
@@ -34,7 +34,7 @@ pub(crate) fn write(record: &Record, to: &mut String) {
         upgrade,
         revoke,
     } = record;
-    let (mode, limit) = match claim.mode {
+    let (mode, limit) = match request.mode {
         LockMode::Exclusive => ("exclusive", None),
         LockMode::Shared => ("shared", None),
         LockMode::Upgradeable => ("upgradeable", None),
@@ -42,7 +42,7 @@ pub(crate) fn write(record: &Record, to: &mut String) {
     };
     to.push_str("{\"mode\":\"");
     to.push_str(mode);
-    number(to, "\",\"permits\":", claim.permits);
+    number(to, "\",\"permits\":", request.permits);
     if let Some(limit) = limit {
         number(to, ",\"limit\":", limit);
     }
@@ -124,7 +124,7 @@ mod tests {
     use crate::locks::contender::Upgrade;
     use crate::model::ids::{RequestId, Zxid};
     use crate::model::lock::AttemptId;
-    use crate::model::lock::{Claim, Revocation};
+    use crate::model::lock::{LockRequest, Revocation};
 
     /// Of all characters, and often of those that JSON escapes.
     fn any_text() -> impl Strategy<Value = Arc<str>> {
@@ -147,14 +147,14 @@ mod tests {
         })
     }
 
-    fn any_claim() -> impl Strategy<Value = Claim> {
+    fn any_claim() -> impl Strategy<Value = LockRequest> {
         let mode = prop_oneof![
             Just(LockMode::Exclusive),
             Just(LockMode::Shared),
             Just(LockMode::Upgradeable),
             any::<u32>().prop_map(|limit| LockMode::Semaphore { limit }),
         ];
-        (mode, any::<u32>()).prop_map(|(mode, permits)| Claim { mode, permits })
+        (mode, any::<u32>()).prop_map(|(mode, permits)| LockRequest { mode, permits })
     }
 
     prop_compose! {
@@ -176,7 +176,7 @@ mod tests {
 
     prop_compose! {
         fn any_record()(
-            claim in any_claim(),
+            request in any_claim(),
             (owner, note, address) in (any_text(), any_text(), any_text()),
             reentrant: bool,
             since_ms: u64,
@@ -190,7 +190,7 @@ mod tests {
         ) -> Record {
             let token = token.map(Zxid);
             Record {
-                claim, owner, reentrant, note, address, since_ms, granted_ms, attempts, released, lock_delay_ms,
+                request, owner, reentrant, note, address, since_ms, granted_ms, attempts, released, lock_delay_ms,
                 token, upgrade, revoke,
             }
         }

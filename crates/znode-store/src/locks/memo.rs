@@ -53,7 +53,7 @@ impl Memo {
         };
         let facts = Facts {
             number: kept.number,
-            claim: kept.record.claim,
+            request: kept.record.request,
             record: Some(kept.record.clone()),
         };
         debug_assert_eq!(Some(&facts), Facts::read(name, data.as_bytes()).as_ref());

@@ -8,10 +8,10 @@ use alloc::vec::Vec;
 use crate::locks::deadlock::Ask;
 use crate::locks::queue::{Contender, Queue};
 use crate::locks::state::{MAX_LOCK_DELAY_MS, Terms};
-use crate::locks::table::LockTable;
+use crate::locks::table::Locks;
 use crate::model::ids::SessionId;
 use crate::model::lock::{
-    Claim, HolderId, LockMode, LockWish, MAX_ADDRESS_BYTES, MAX_CONTENDERS, MAX_NAMED_HOLDERS,
+    HolderId, LockMode, LockRequest, LockWish, MAX_ADDRESS_BYTES, MAX_CONTENDERS, MAX_NAMED_HOLDERS,
     MAX_NOTE_BYTES, MAX_OWNER_BYTES,
 };
 use crate::model::path::LockName;
@@ -75,8 +75,8 @@ pub(crate) fn reach(mode: LockMode) -> u8 {
     }
 }
 
-pub(crate) fn claim_of(wish: &LockWish) -> Claim {
-    Claim {
+pub(crate) fn request_of(wish: &LockWish) -> LockRequest {
+    LockRequest {
         mode: wish.mode,
         permits: wish.permits,
     }
@@ -101,7 +101,7 @@ pub(crate) fn names<'q>(holders: impl Iterator<Item = &'q Contender>) -> Vec<Hol
     some.map(|holder| String::from(&*holder.name)).collect()
 }
 
-impl LockTable {
+impl Locks {
     /// Decides which contender a call gets, and refuses what the queue refuses. Fills in the limit in force if the request names none.
     pub(crate) fn plan(&self, session: SessionId, wish: &mut LockWish, wait: bool) -> Result<Plan, Refusal> {
         check_wish(wish)?;
@@ -136,8 +136,8 @@ impl LockTable {
         if terms.draining {
             return Err(Refusal::Draining(wish.lock.clone()));
         }
-        let claim = claim_of(wish);
-        let is_free = queue.map_or(!terms.is_shut(), |queue| queue.lets_in(claim, terms));
+        let request = request_of(wish);
+        let is_free = queue.map_or(!terms.is_shut(), |queue| queue.would_grant(request, terms));
         // Others are, and the caller does not want to wait for them.
         if !wait && !is_free {
             return Err(Refusal::LockBusy {
@@ -148,8 +148,8 @@ impl LockTable {
         if queue.is_some_and(|queue| queue.len() >= MAX_CONTENDERS) {
             return Err(Refusal::QueueFull(wish.lock.clone()));
         }
-        if !is_free && let Some(party) = wish.party() {
-            self.refuse_deadlock((session, party.clone()), &Ask::Enter(&wish.lock, claim))?;
+        if !is_free && let Some(party) = wish.distinct_owner() {
+            self.refuse_deadlock((session, party.clone()), &Ask::Enter(&wish.lock, request))?;
         }
         Ok(Plan::Enter)
     }

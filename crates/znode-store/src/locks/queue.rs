@@ -8,8 +8,8 @@ use core::cmp::Ordering;
 
 use crate::locks::state::Terms;
 use crate::model::ids::{SessionId, Zxid};
-use crate::model::lock::Claim;
 use crate::model::lock::LockMode;
+use crate::model::lock::LockRequest;
 use crate::planted;
 use crate::planted::Bug;
 
@@ -34,7 +34,7 @@ pub(crate) struct Contender {
     /// Its session.
     pub session: SessionId,
     /// Its request.
-    pub claim: Claim,
+    pub request: LockRequest,
     /// Its scope within the session. `None` if it has no distinct owner, as contenders of other clients.
     pub owner: Option<Arc<str>>,
     /// True if later calls of the same owner join it.
@@ -56,14 +56,14 @@ impl Contender {
         self.owner.as_ref().filter(|_| self.reentrant)
     }
 
-    /// Its claim, as others have to reckon with it.
-    fn prospect(&self) -> Claim {
+    /// Its request, as others have to reckon with it.
+    fn effective_request(&self) -> LockRequest {
         match self.upgrading {
-            true => Claim {
+            true => LockRequest {
                 mode: LockMode::Exclusive,
-                ..self.claim
+                ..self.request
             },
-            false => self.claim,
+            false => self.request,
         }
     }
 }
@@ -97,14 +97,14 @@ struct Held {
 
 impl Held {
     fn add(&mut self, holder: &Contender) {
-        self.permits += u64::from(holder.claim.permits);
-        self.upgradeables += u32::from(holder.claim.mode == LockMode::Upgradeable);
+        self.permits += u64::from(holder.request.permits);
+        self.upgradeables += u32::from(holder.request.mode == LockMode::Upgradeable);
         self.upgrading += u32::from(holder.upgrading);
     }
 
     fn take(&mut self, holder: &Contender) {
-        self.permits -= u64::from(holder.claim.permits);
-        self.upgradeables -= u32::from(holder.claim.mode == LockMode::Upgradeable);
+        self.permits -= u64::from(holder.request.permits);
+        self.upgradeables -= u32::from(holder.request.mode == LockMode::Upgradeable);
         self.upgrading -= u32::from(holder.upgrading);
     }
 }
@@ -113,7 +113,7 @@ type Owners = BTreeMap<(SessionId, Arc<str>), (Zxid, u64, Arc<str>)>;
 
 /// Position of a contender: among the holders or the waiters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Rank {
+pub(crate) enum QueuePosition {
     /// Among the holders.
     Holds,
     /// In the queue, behind other waiters.
@@ -216,7 +216,8 @@ impl Queue {
     /// Returns the waiter that [`Queue::promote`] would grant the lock to.
     pub fn next(&self, terms: Terms) -> Option<&Contender> {
         let next = self.contenders.get(self.holding)?;
-        let gets_in = !terms.is_shut() && (self.has_room_for(next.claim, terms) || self.is_overtaking(next));
+        let gets_in =
+            !terms.is_shut() && (self.has_room_for(next.request, terms) || self.is_overtaking(next));
         gets_in.then_some(next)
     }
 
@@ -226,7 +227,7 @@ impl Queue {
         let gone = self.front_waiter_gone;
         #[cfg(not(feature = "planted"))]
         let gone = false;
-        gone && planted::is(Bug::OvertakingReader) && next.claim.mode == LockMode::Shared
+        gone && planted::is(Bug::OvertakingReader) && next.request.mode == LockMode::Shared
     }
 
     /// [`Bug::LeakedPermits`]: these are never given back.
@@ -241,12 +242,12 @@ impl Queue {
             return false;
         }
         // A limit that was lowered is no reason.
-        let lease = |contender: &Contender| matches!(contender.claim.mode, LockMode::Semaphore { .. });
+        let lease = |contender: &Contender| matches!(contender.request.mode, LockMode::Semaphore { .. });
         let mut alone = 0;
         let mut leases = 0;
         for contender in self.contenders.iter().take(holding) {
             self.held.add(contender);
-            alone += usize::from(contender.claim.mode == LockMode::Exclusive);
+            alone += usize::from(contender.request.mode == LockMode::Exclusive);
             leases += usize::from(lease(contender));
         }
         self.holding = holding;
@@ -255,24 +256,24 @@ impl Queue {
     }
 
     /// Returns whether the rule would grant the lock to a contender that arrived now.
-    pub fn lets_in(&self, claim: Claim, terms: Terms) -> bool {
-        self.holding == self.contenders.len() && !terms.is_shut() && self.has_room_for(claim, terms)
+    pub fn would_grant(&self, request: LockRequest, terms: Terms) -> bool {
+        self.holding == self.contenders.len() && !terms.is_shut() && self.has_room_for(request, terms)
     }
 
     /// Returns whether the holders have room for one more. The first holder decides for all: the others are compatible with it, and a limit
     /// that made them compatible stays until they have left (`configure.rs`).
-    fn has_room_for(&self, claim: Claim, terms: Terms) -> bool {
+    fn has_room_for(&self, request: LockRequest, terms: Terms) -> bool {
         let Some(first) = self.contenders.front().filter(|_| self.holding > 0) else {
             return true;
         };
-        let (first, mode) = (terms.in_force(first.claim.mode), terms.in_force(claim.mode));
+        let (first, mode) = (terms.in_force(first.request.mode), terms.in_force(request.mode));
         match mode {
             LockMode::Exclusive => planted::is(Bug::CrowdedLock) && self.holding == 1,
             _ if self.held.upgrading > 0 => false,
             LockMode::Shared => matches!(first, LockMode::Shared | LockMode::Upgradeable),
             LockMode::Upgradeable => first == LockMode::Shared && self.held.upgradeables == 0,
             LockMode::Semaphore { limit } => {
-                first == mode && self.held.permits + u64::from(claim.permits) <= u64::from(limit)
+                first == mode && self.held.permits + u64::from(request.permits) <= u64::from(limit)
             }
         }
     }
@@ -288,7 +289,7 @@ impl Queue {
     /// The mode that the lock is used in; `None` if it is not.
     pub fn mode(&self, terms: Terms) -> Option<LockMode> {
         let first = self.contenders.front()?;
-        Some(terms.in_force(first.claim.mode))
+        Some(terms.in_force(first.request.mode))
     }
 
     /// Returns the contenders before the place `at` that block a contender there: holders, and waiters that are granted first. Of a
@@ -299,20 +300,24 @@ impl Queue {
     pub fn blockers(
         &self,
         at: usize,
-        claim: Claim,
+        request: LockRequest,
         terms: Terms,
     ) -> impl Iterator<Item = Option<&Contender>> {
         // A waiter that is not overtaken needs what it needs and passes it on to all behind it.
         let waiting = self.contenders.range(self.holding.min(at)..at);
         let need = waiting
             .take(FEW)
-            .map(|waiter| waiter.claim.permits)
-            .fold(claim.permits, u32::max);
+            .map(|waiter| waiter.request.permits)
+            .fold(request.permits, u32::max);
         let ahead = self.contenders.iter().take(at).enumerate();
         ahead.map(move |(place, other)| {
-            let permits = if place < self.holding { need } else { claim.permits };
-            let wanted = Claim { permits, ..claim };
-            (!get_along(wanted, other.prospect(), terms)).then_some(&**other)
+            let permits = if place < self.holding {
+                need
+            } else {
+                request.permits
+            };
+            let wanted = LockRequest { permits, ..request };
+            (!are_compatible(wanted, other.effective_request(), terms)).then_some(&**other)
         })
     }
 
@@ -322,11 +327,11 @@ impl Queue {
     }
 
     /// Returns the position of a contender; `None` if it is not in this queue.
-    pub fn rank(&self, position: Position<'_>) -> Option<Rank> {
+    pub fn queue_position(&self, position: Position<'_>) -> Option<QueuePosition> {
         let at = self.find(position).ok()?;
         Some(match at.checked_sub(self.holding) {
-            None => Rank::Holds,
-            Some(ahead) => Rank::Waits {
+            None => QueuePosition::Holds,
+            Some(ahead) => QueuePosition::Waits {
                 ahead: u32::try_from(ahead).unwrap_or(u32::MAX),
             },
         })
@@ -386,7 +391,7 @@ impl Queue {
 }
 
 /// Returns whether two contenders may hold a lock at the same time.
-fn get_along(one: Claim, other: Claim, terms: Terms) -> bool {
+fn are_compatible(one: LockRequest, other: LockRequest, terms: Terms) -> bool {
     let (mode, with) = (terms.in_force(one.mode), terms.in_force(other.mode));
     match mode {
         LockMode::Exclusive => false,
@@ -416,13 +421,13 @@ mod tests {
     use super::*;
 
     /// Each has an owner of its own; every third one cannot be joined.
-    fn contender(number: u64, claim: Claim) -> Contender {
+    fn contender(number: u64, request: LockRequest) -> Contender {
         Contender {
             czxid: Zxid(number + 100),
             number,
             name: format!("n{number:010}").into(),
             session: SessionId(number % 2 + 1),
-            claim,
+            request,
             owner: Some(format!("owner {}", number / 2).into()),
             reentrant: !number.is_multiple_of(3),
             token: Zxid(number + 100),
@@ -444,28 +449,28 @@ mod tests {
         );
         assert_eq!(queue.len(), model.len());
         assert_eq!(queue.is_empty(), model.is_empty());
-        let first = model.first().map(|first| terms.in_force(first.claim.mode));
+        let first = model.first().map(|first| terms.in_force(first.request.mode));
         assert_eq!(queue.mode(terms), first);
         assert!(queue.holders().eq(&model[..holding]));
         assert!(queue.waiters().eq(&model[holding..]));
         for (at, contender) in model.iter().enumerate() {
             let rank = match at {
-                at if at < holding => Rank::Holds,
-                at => Rank::Waits {
+                at if at < holding => QueuePosition::Holds,
+                at => QueuePosition::Waits {
                     ahead: (at - holding) as u32,
                 },
             };
-            assert_eq!(queue.rank(contender.position()), Some(rank));
+            assert_eq!(queue.queue_position(contender.position()), Some(rank));
             if let Some(owner) = contender.joined_by() {
                 assert_eq!(queue.of_owner(contender.session, owner), Some(contender));
                 assert_eq!(queue.of_owner(SessionId(9), owner), None);
             }
         }
-        assert_eq!(queue.rank((Zxid(u64::MAX), 0, "")), None);
+        assert_eq!(queue.queue_position((Zxid(u64::MAX), 0, "")), None);
         assert_eq!(queue.of_owner(SessionId(1), &"nobody".into()), None);
         let permits: u64 = queue
             .holders()
-            .map(|holder| u64::from(holder.claim.permits))
+            .map(|holder| u64::from(holder.request.permits))
             .sum();
         assert_eq!(queue.held.permits, permits);
         assert_eq!(
@@ -474,8 +479,9 @@ mod tests {
         );
         // Blockers, one by one: each waiter has some before it, unless the lock grants nothing.
         for (at, waiter) in model.iter().enumerate().skip(holding) {
-            let alone = |other: &&Contender| !get_along(waiter.claim, other.prospect(), terms);
-            let named: Vec<_> = queue.blockers(at, waiter.claim, terms).flatten().collect();
+            let alone =
+                |other: &&Contender| !are_compatible(waiter.request, other.effective_request(), terms);
+            let named: Vec<_> = queue.blockers(at, waiter.request, terms).flatten().collect();
             assert!(
                 model[..at]
                     .iter()
@@ -487,7 +493,7 @@ mod tests {
 
     #[derive(Debug, Clone)]
     enum Step {
-        Arrive(Claim),
+        Arrive(LockRequest),
         Leave(usize),
         /// Of the holders the one, to a mode that gets along with more.
         Downgrade(usize, bool),
@@ -497,14 +503,14 @@ mod tests {
         Drain(bool),
     }
 
-    fn any_claim() -> impl Strategy<Value = Claim> {
+    fn any_claim() -> impl Strategy<Value = LockRequest> {
         prop_oneof![
-            2 => Just(Claim { mode: LockMode::Exclusive, permits: 1 }),
-            2 => Just(Claim { mode: LockMode::Upgradeable, permits: 1 }),
-            4 => Just(Claim { mode: LockMode::Shared, permits: 1 }),
-            4 => (1u32..=4).prop_map(|permits| Claim { mode: LockMode::Semaphore { limit: 4 }, permits }),
-            1 => (1u32..=2).prop_map(|permits| Claim { mode: LockMode::Semaphore { limit: 2 }, permits }),
-            1 => Just(Claim { mode: LockMode::Semaphore { limit: u32::MAX }, permits: u32::MAX }),
+            2 => Just(LockRequest { mode: LockMode::Exclusive, permits: 1 }),
+            2 => Just(LockRequest { mode: LockMode::Upgradeable, permits: 1 }),
+            4 => Just(LockRequest { mode: LockMode::Shared, permits: 1 }),
+            4 => (1u32..=4).prop_map(|permits| LockRequest { mode: LockMode::Semaphore { limit: 4 }, permits }),
+            1 => (1u32..=2).prop_map(|permits| LockRequest { mode: LockMode::Semaphore { limit: 2 }, permits }),
+            1 => Just(LockRequest { mode: LockMode::Semaphore { limit: u32::MAX }, permits: u32::MAX }),
         ]
     }
 
@@ -530,12 +536,12 @@ mod tests {
             let mut holding = 0;
             for (number, step) in steps.into_iter().enumerate() {
                 match step {
-                    Step::Arrive(claim) => {
-                        let lets_in = queue.lets_in(claim, terms);
-                        let contender = contender(number as u64, claim);
+                    Step::Arrive(request) => {
+                        let would_grant = queue.would_grant(request, terms);
+                        let contender = contender(number as u64, request);
                         queue.insert(contender.clone());
                         model.push(contender);
-                        prop_assert_eq!(promote_all(&mut queue, terms), usize::from(lets_in));
+                        prop_assert_eq!(promote_all(&mut queue, terms), usize::from(would_grant));
                     }
                     Step::Leave(_) if model.is_empty() => continue,
                     Step::Leave(which) => {
@@ -552,17 +558,17 @@ mod tests {
                     Step::Downgrade(_, _) | Step::Upgrade(_) if holding == 0 => continue,
                     Step::Downgrade(which, shared) => {
                         let holder = &mut model[which % holding];
-                        let mode = match holder.claim.mode {
+                        let mode = match holder.request.mode {
                             LockMode::Exclusive if !shared => LockMode::Upgradeable,
                             LockMode::Exclusive | LockMode::Upgradeable => LockMode::Shared,
                             other => other,
                         };
-                        (holder.claim.mode, holder.upgrading) = (mode, false);
-                        queue.change(holder.position(), |own| (own.claim.mode, own.upgrading) = (mode, false));
+                        (holder.request.mode, holder.upgrading) = (mode, false);
+                        queue.change(holder.position(), |own| (own.request.mode, own.upgrading) = (mode, false));
                     }
                     Step::Upgrade(which) => {
                         let holder = &mut model[which % holding];
-                        let upgrading = holder.claim.mode == LockMode::Upgradeable && !holder.upgrading;
+                        let upgrading = holder.request.mode == LockMode::Upgradeable && !holder.upgrading;
                         holder.upgrading = upgrading;
                         queue.change(holder.position(), |own| own.upgrading = upgrading);
                     }
@@ -571,7 +577,7 @@ mod tests {
                     Step::Limit(limit) => terms.limit = limit,
                     Step::Drain(draining) => terms.draining = draining,
                 }
-                let claims: Vec<Claim> = model.iter().map(|contender| contender.claim).collect();
+                let claims: Vec<LockRequest> = model.iter().map(|contender| contender.request).collect();
                 let stays = terms.is_shut() || (holding > 0 && model.iter().any(|contender| contender.upgrading));
                 if !stays {
                     holding = rule::holders_after(&claims, holding, terms.limit);
@@ -594,8 +600,8 @@ mod tests {
         #[test]
         fn a_queue_built_at_once_is_the_same(all in proptest::collection::vec(any_claim(), 0..40)) {
             let mut at_once = Queue::default();
-            for (number, claim) in all.iter().enumerate() {
-                at_once.insert(contender(number as u64, *claim));
+            for (number, request) in all.iter().enumerate() {
+                at_once.insert(contender(number as u64, *request));
             }
             promote_all(&mut at_once, Terms::default());
             prop_assert_eq!(at_once.holding(), rule::holders(&all));
@@ -604,7 +610,7 @@ mod tests {
 
     #[test]
     fn contenders_of_one_multi_stand_in_order_of_their_numbers() {
-        let claim = Claim {
+        let request = LockRequest {
             mode: LockMode::Exclusive,
             permits: 1,
         };
@@ -612,7 +618,7 @@ mod tests {
         for number in [7, 5, 6] {
             queue.insert(Contender {
                 czxid: Zxid(1),
-                ..contender(number, claim)
+                ..contender(number, request)
             });
         }
         assert_eq!(promote_all(&mut queue, Terms::default()), 1);

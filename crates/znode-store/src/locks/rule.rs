@@ -1,45 +1,45 @@
 //! Lock rule: the specification of grants, as a function of the whole list. `queue.rs` computes the same result step by step, and a
 //! property test compares the two.
 
-use crate::model::lock::Claim;
 use crate::model::lock::LockMode;
+use crate::model::lock::LockRequest;
 
 /// Returns the number of contenders, from the front of the list, that hold a lock without settings of its own: the longest compatible
 /// prefix.
 ///
 /// The list is in order of arrival, so no contender is overtaken: a waiting writer blocks later readers.
-pub fn holders(claims: &[Claim]) -> usize {
+pub fn holders(claims: &[LockRequest]) -> usize {
     holders_after(claims, 0, None)
 }
 
 /// Returns the number of holders where the first `holding` hold the lock already, which the rule does not revoke, and where a semaphore may
 /// have another limit than its users requested. (A lock that is drained, closed or about to be upgraded grants nothing: then it stays at
 /// `holding`.)
-pub fn holders_after(claims: &[Claim], holding: usize, limit: Option<u32>) -> usize {
+pub fn holders_after(claims: &[LockRequest], holding: usize, limit: Option<u32>) -> usize {
     let more = (holding + 1..=claims.len()).take_while(|&count| compatible(&claims[..count], limit));
     holding + more.count()
 }
 
 /// Returns whether these contenders may hold the lock together.
-fn compatible(claims: &[Claim], limit: Option<u32>) -> bool {
-    let semaphore = |claim: &Claim| match claim.mode {
+fn compatible(claims: &[LockRequest], limit: Option<u32>) -> bool {
+    let semaphore = |request: &LockRequest| match request.mode {
         LockMode::Semaphore { limit: own } => Some(limit.unwrap_or(own)),
         LockMode::Exclusive | LockMode::Shared | LockMode::Upgradeable => None,
     };
     match claims {
-        // Somebody always gets on: nobody can claim more than there is.
+        // Somebody always gets on: nobody can request more than there is.
         [] | [_] => true,
         [first, ..] => match first.mode {
             LockMode::Exclusive => false,
             LockMode::Shared | LockMode::Upgradeable => {
-                let of = |mode| claims.iter().filter(|claim| claim.mode == mode).count();
+                let of = |mode| claims.iter().filter(|request| request.mode == mode).count();
                 let upgradeable = of(LockMode::Upgradeable);
                 upgradeable <= 1 && upgradeable + of(LockMode::Shared) == claims.len()
             }
             LockMode::Semaphore { .. } => {
-                let permits: u64 = claims.iter().map(|claim| u64::from(claim.permits)).sum();
+                let permits: u64 = claims.iter().map(|request| u64::from(request.permits)).sum();
                 let limit = semaphore(first);
-                claims.iter().all(|claim| semaphore(claim) == limit)
+                claims.iter().all(|request| semaphore(request) == limit)
                     && limit.is_some_and(|limit| permits <= u64::from(limit))
             }
         },
@@ -50,21 +50,21 @@ fn compatible(claims: &[Claim], limit: Option<u32>) -> bool {
 mod tests {
     use super::*;
 
-    const X: Claim = Claim {
+    const X: LockRequest = LockRequest {
         mode: LockMode::Exclusive,
         permits: 1,
     };
-    const U: Claim = Claim {
+    const U: LockRequest = LockRequest {
         mode: LockMode::Upgradeable,
         permits: 1,
     };
-    const S: Claim = Claim {
+    const S: LockRequest = LockRequest {
         mode: LockMode::Shared,
         permits: 1,
     };
 
-    fn lease(permits: u32, limit: u32) -> Claim {
-        Claim {
+    fn lease(permits: u32, limit: u32) -> LockRequest {
+        LockRequest {
             mode: LockMode::Semaphore { limit },
             permits,
         }

@@ -82,6 +82,6 @@ impl Terms {
 }
 
 /// Returns whether a change only removes settings.
-pub(crate) fn lifts(limit: Option<Option<u32>>, draining: Option<bool>) -> bool {
+pub(crate) fn only_removes_settings(limit: Option<Option<u32>>, draining: Option<bool>) -> bool {
     matches!((limit, draining), (None | Some(None), None | Some(false)))
 }

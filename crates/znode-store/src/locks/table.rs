@@ -26,7 +26,7 @@ use crate::stable_hash::Table;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct LockTable {
+pub(crate) struct Locks {
     /// Locks without contenders are not in it.
     queues: BTreeMap<ByName, Queue>,
     /// Number of all contenders and of all holders, for metrics, at no cost.
@@ -54,7 +54,7 @@ pub(crate) struct LockTable {
 /// A list of touched locks with more places is given back to the allocator: the command that needed them was a rare one.
 const MAX_KEPT_LIST: usize = 64;
 
-/// Party of a deadlock: a session, or one of its threads or tasks.
+/// Owner of a deadlock: a session, or one of its threads or tasks.
 pub(crate) type Scope = (SessionId, Arc<str>);
 
 /// A place where a scope waits.
@@ -73,7 +73,7 @@ impl Borrow<str> for ByName {
     }
 }
 
-impl LockTable {
+impl Locks {
     /// An ephemeral node came to be below a lock's znode: by a lock command, by a ZooKeeper client, or by a
     /// restore. Most such nodes are contenders; it holds nothing before the end of the command.
     pub(crate) fn contender_created(
@@ -89,7 +89,7 @@ impl LockTable {
         };
         self.touched.push(lock.clone());
         let record = facts.record.as_deref();
-        let owner = record.and_then(super::contender::Record::party).cloned();
+        let owner = record.and_then(super::contender::Record::distinct_owner).cloned();
         if let Some(owner) = &owner {
             *self.scopes.entry((session, owner.clone())).or_insert(0) += 1;
         }
@@ -110,7 +110,7 @@ impl LockTable {
             number: facts.number,
             name,
             session,
-            claim: facts.claim,
+            request: facts.request,
             reentrant: record.is_some_and(|record| record.reentrant),
             token: record.and_then(|record| record.token).unwrap_or(czxid),
             upgrading: record.is_some_and(super::contender::Record::is_upgrading),
@@ -175,7 +175,7 @@ impl LockTable {
             self.touched.push(lock.clone());
         }
         if !self.asked.is_empty() {
-            self.note_asked(contender.session, lock, position.2, false);
+            self.set_release_requested(contender.session, lock, position.2, false);
         }
         if let Some(owner) = &contender.owner {
             let scope = (contender.session, owner.clone());
@@ -184,19 +184,19 @@ impl LockTable {
                 Some(count) => *count -= 1,
                 None => unreachable!("every contender's scope is counted"),
             }
-            self.waits_no_more(&scope, lock, position);
+            self.remove_wait(&scope, lock, position);
         }
         held.then_some(contender)
     }
 
     /// From now on a scope waits there.
-    pub(crate) fn waits(&mut self, scope: Scope, lock: &LockName, (czxid, number, name): Position<'_>) {
+    pub(crate) fn add_wait(&mut self, scope: Scope, lock: &LockName, (czxid, number, name): Position<'_>) {
         let wait = (lock.clone(), (czxid, number, name.into()));
         self.waits.entry(scope).or_default().insert(wait);
     }
 
     /// It waits there no more, if it did.
-    pub(crate) fn waits_no_more(&mut self, scope: &Scope, lock: &LockName, position: Position<'_>) {
+    pub(crate) fn remove_wait(&mut self, scope: &Scope, lock: &LockName, position: Position<'_>) {
         // Nearly nobody waits anywhere.
         if self.waits.is_empty() {
             return;
@@ -222,7 +222,13 @@ impl LockTable {
     }
 
     /// Notes that a holder is asked to give its lock up, or has answered, or is gone.
-    pub(crate) fn note_asked(&mut self, session: SessionId, lock: &LockName, name: &str, asked: bool) {
+    pub(crate) fn set_release_requested(
+        &mut self,
+        session: SessionId,
+        lock: &LockName,
+        name: &str,
+        asked: bool,
+    ) {
         let of_session = self.asked.entry(session).or_default();
         let key = (lock.clone(), name.into());
         if asked {
@@ -252,14 +258,14 @@ impl LockTable {
     }
 
     /// Takes the list back that was taken, which is empty now: the next command needs no other one.
-    pub(crate) fn give_back(&mut self, list: Vec<LockName>) {
+    pub(crate) fn recycle_touched(&mut self, list: Vec<LockName>) {
         debug_assert!(list.is_empty());
         if self.touched.capacity() == 0 && list.capacity() <= MAX_KEPT_LIST {
             self.touched = list;
         }
     }
 
-    /// Returns the waiter that [`LockTable::promote`] would grant the lock to.
+    /// Returns the waiter that [`Locks::promote`] would grant the lock to.
     pub(crate) fn next(&self, lock: &LockName) -> Option<&Contender> {
         self.queue(lock)?.next(self.terms(lock))
     }
@@ -270,7 +276,7 @@ impl LockTable {
         let newcomer = self.queues.get_mut(lock.as_str())?.promote(terms)?.clone();
         self.holding += 1;
         if let Some(owner) = &newcomer.owner {
-            self.waits_no_more(&(newcomer.session, owner.clone()), lock, newcomer.position());
+            self.remove_wait(&(newcomer.session, owner.clone()), lock, newcomer.position());
         }
         Some(newcomer)
     }

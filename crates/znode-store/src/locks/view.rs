@@ -96,7 +96,7 @@ pub struct LockCounts {
 
 /// State of a contender: holder, waiter, or upgrading holder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
+pub enum ContenderState {
     /// It holds the lock.
     Holds(Grant),
     /// It waits in the queue.
@@ -124,16 +124,16 @@ pub struct WaitView {
     /// The lock.
     pub lock: LockName,
     /// The waiter: in the queue, or a holder that wants to be the only one.
-    pub waiter: PartyView,
+    pub waiter: OwnerView,
     /// Those ahead that it cannot pass, the first [`MAX_NAMED_BLOCKERS`] of them. Nobody if the lock is drained or closed.
-    pub waits_for: Vec<PartyView>,
+    pub waits_for: Vec<OwnerView>,
     /// True if there are more blockers, or may be: those far ahead are not visited.
     pub more: bool,
 }
 
 /// Contender in a wait: the waiter or a blocker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PartyView {
+pub struct OwnerView {
     /// Its session.
     pub session: SessionId,
     /// Its scope within the session; empty for clients that speak ZooKeeper.

@@ -254,7 +254,7 @@ impl core::fmt::Display for LockMode {
 
 /// Mode and permits of a request: all that the rule has to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Claim {
+pub struct LockRequest {
     /// The mode.
     pub mode: LockMode,
     /// Permits of a semaphore, between 1 and its limit; else 1.
@@ -277,14 +277,14 @@ pub struct Revocation {
 
 /// Returns the owner of a call, if the owner is distinct. A call that is not reentrant and names no owner may belong to any thread of its
 /// client, so its wait says nothing about other calls.
-pub(crate) fn told_apart(owner: &Arc<str>, reentrant: bool) -> Option<&Arc<str>> {
+pub(crate) fn distinct_owner(owner: &Arc<str>, reentrant: bool) -> Option<&Arc<str>> {
     (reentrant || !owner.is_empty()).then_some(owner)
 }
 
 impl LockWish {
     /// The scope that waits for others and is waited for.
-    pub(crate) fn party(&self) -> Option<&Arc<str>> {
-        told_apart(&self.owner, self.may_reenter())
+    pub(crate) fn distinct_owner(&self) -> Option<&Arc<str>> {
+        distinct_owner(&self.owner, self.may_reenter())
     }
 
     /// Permits are not a place that one could be in twice: every lease is a contender of its own.

@@ -16,7 +16,7 @@ use crate::model::path::{LockName, ZPath};
 
 /// Owner in a cycle of waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Party {
+pub struct Owner {
     /// Session of the owner.
     pub session: SessionId,
     /// Its scope within the session.
@@ -37,7 +37,7 @@ pub enum ModeStep {
 }
 
 /// Text of a cycle of waits.
-struct Waiting<'c>(&'c LockName, &'c [Party]);
+struct Waiting<'c>(&'c LockName, &'c [Owner]);
 
 impl core::fmt::Display for Waiting<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
@@ -51,7 +51,7 @@ impl core::fmt::Display for Waiting<'_> {
         }
         write!(f, "to wait for the lock {lock} would be to wait for oneself")?;
         for (at, party) in cycle.iter().skip(1).enumerate() {
-            let Party {
+            let Owner {
                 session,
                 owner,
                 has,
@@ -311,7 +311,7 @@ pub enum Refusal {
         /// The lock.
         lock: LockName,
         /// The cycle of waits: the caller first, then the owner that the caller would wait for. The last one waits for the caller.
-        cycle: Vec<Party>,
+        cycle: Vec<Owner>,
     },
     /// More contenders than [`crate::MAX_CONTENDERS`].
     #[error("the queue of the lock {0} is full")]

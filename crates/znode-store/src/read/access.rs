@@ -4,8 +4,8 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::access::table::Passport;
-use crate::access::visibility::Sight;
+use crate::access::table::CallerRights;
+use crate::access::visibility::Visibility;
 use crate::locks::deadlock::MAX_GRAPH_WAITS;
 use crate::locks::view::{LockView, WaitView};
 use crate::model::access::principal::Principal;
@@ -40,23 +40,23 @@ impl Store {
     }
 
     /// Returns the access policies as of now, for the delivery of events.
-    pub fn sight(&self) -> Sight<'_> {
-        Sight::of(&self.access, self.time_ms)
+    pub fn visibility(&self) -> Visibility<'_> {
+        Visibility::of(&self.access, self.time_ms)
     }
 }
 
 impl View<'_> {
     /// Returns the rights that the policies give the caller; `None` in an open state.
-    pub(crate) fn passport(&self) -> Result<Option<Passport<'_>>, Refusal> {
+    pub(crate) fn caller_rights(&self) -> Result<Option<CallerRights<'_>>, Refusal> {
         match self.store.access.is_secured() {
-            true => (self.store.access.passport(self.caller, self.store.time_ms)).map(Some),
+            true => (self.store.access.caller_rights(self.caller, self.store.time_ms)).map(Some),
             false => Ok(None),
         }
     }
 
     /// Refuses a caller that is not authenticated.
     pub fn admission(&self) -> Result<(), Refusal> {
-        self.passport().map(|_| ())
+        self.caller_rights().map(|_| ())
     }
 
     /// Returns the principal of the caller and its role. (All callers also have the role `anonymous`.)
@@ -74,13 +74,15 @@ impl View<'_> {
     /// All that the policies allow the caller: of its role, and what everybody may. `None` if that is everything, as in a state
     /// that is not secured.
     pub fn grants(&self) -> Result<Option<Vec<PathGrant>>, Refusal> {
-        Ok(self.passport()?.and_then(|passport| passport.listed()))
+        Ok(self
+            .caller_rights()?
+            .and_then(|caller_rights| caller_rights.listed()))
     }
 
     /// Refuses what the policies do not allow the caller at a path.
     pub fn may(&self, right: Right, path: &ZPath) -> Result<(), Refusal> {
-        match self.passport()? {
-            Some(passport) => passport.require(right, path),
+        match self.caller_rights()? {
+            Some(caller_rights) => caller_rights.require(right, path),
             None => Ok(()),
         }
     }
@@ -93,17 +95,17 @@ impl View<'_> {
     /// Refuses the use of somebody else's session: its heartbeats, its events, what it holds. A session that does not
     /// live is nobody's.
     pub fn may_use(&self, session: SessionId) -> Result<(), Refusal> {
-        match self.passport()? {
-            Some(passport) => passport.may_use(self.store.sessions.owned(session), self.caller),
+        match self.caller_rights()? {
+            Some(caller_rights) => caller_rights.may_use(self.store.sessions.owned(session), self.caller),
             None => Ok(()),
         }
     }
 
     /// The sessions that the caller may use, by id.
     pub fn sessions(&self) -> Result<Vec<SessionView>, Refusal> {
-        let passport = self.passport()?;
-        let is_shown = |view: &SessionView| match &passport {
-            Some(passport) => passport.may_be(&view.owner, self.caller),
+        let caller_rights = self.caller_rights()?;
+        let is_shown = |view: &SessionView| match &caller_rights {
+            Some(caller_rights) => caller_rights.may_be(&view.owner, self.caller),
             None => true,
         };
         let mut sessions = self.store.sessions();
@@ -114,8 +116,8 @@ impl View<'_> {
     /// Does the same for the connection that has the session. A session without an owner becomes the connection's own with
     /// its first change under a proven identity.
     pub fn may_go_on(&self, session: SessionId) -> Result<(), Refusal> {
-        match self.passport()? {
-            Some(passport) => passport.may_go_on(self.store.sessions.owned(session), self.caller),
+        match self.caller_rights()? {
+            Some(caller_rights) => caller_rights.may_go_on(self.store.sessions.owned(session), self.caller),
             None => Ok(()),
         }
     }
@@ -169,10 +171,11 @@ impl View<'_> {
 
     /// Of some paths those that the policies let the caller know of: what it may read, or has in a lock that it may take.
     pub(crate) fn known(&self, paths: Vec<ZPath>) -> Result<Vec<ZPath>, Refusal> {
-        let Some(passport) = self.passport()? else {
+        let Some(caller_rights) = self.caller_rights()? else {
             return Ok(paths);
         };
-        let is_known = |path: &ZPath| passport.may(Right::Read, path) || passport.may(Right::Lock, path);
+        let is_known =
+            |path: &ZPath| caller_rights.may(Right::Read, path) || caller_rights.may(Right::Lock, path);
         Ok(paths.into_iter().filter(is_known).collect())
     }
 

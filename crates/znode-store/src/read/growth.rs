@@ -1,7 +1,7 @@
 //! Estimate of whether a request may make the state larger, for a cluster whose disks are nearly full. Nothing here knows disks or refuses
 //! anything; [`crate::apply`] does not use it.
 
-use crate::locks::state::lifts;
+use crate::locks::state::only_removes_settings;
 use crate::model::access::command::AccessCommand;
 use crate::model::acl::Acl;
 use crate::model::command::{Command, Op, Request, Step};
@@ -21,7 +21,9 @@ impl Store {
     /// only answered again, and does not grow. The answer is valid for the state at this moment, and errs towards "yes".
     pub fn may_grow(&self, request: &Request) -> bool {
         if let Some(id) = &request.request_id
-            && self.remembered_of(request.session, &request.caller, id).is_some()
+            && self
+                .recorded_outcome(request.session, &request.caller, id)
+                .is_some()
         {
             return false;
         }
@@ -67,7 +69,9 @@ impl Store {
                 wishes.iter().any(|wish| !self.locks.joins(request.session, wish))
             }
             // The lock may not exist yet. To lift what was set is always possible.
-            Command::Lock(LockCommand::Configure { limit, draining, .. }) => !lifts(*limit, *draining),
+            Command::Lock(LockCommand::Configure { limit, draining, .. }) => {
+                !only_removes_settings(*limit, *draining)
+            }
             // What holders are asked and answer is bounded for each, as is what is noted of an upgrade.
             Command::Lock(
                 LockCommand::Release { .. }

@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 
 use crate::locks::contender::Record;
 use crate::locks::deadlock::MAX_GRAPH_WAITS;
-use crate::locks::queue::{Contender, Queue, Rank};
+use crate::locks::queue::{Contender, Queue, QueuePosition};
 use crate::locks::view::{
-    ClosedLock, ClosedView, ContenderView, LockCounts, LockSummary, LockView, Standing, WaitView,
+    ClosedLock, ClosedView, ContenderState, ContenderView, LockCounts, LockSummary, LockView, WaitView,
 };
 use crate::model::event::Hold;
 use crate::model::ids::{SessionId, Zxid};
@@ -136,14 +136,14 @@ impl Store {
     }
 
     /// Returns the state of the contender `holder` of a lock; `None` if it does not exist.
-    pub fn standing(&self, lock: &LockName, holder: &str) -> Option<Standing> {
+    pub fn contender_state(&self, lock: &LockName, holder: &str) -> Option<ContenderState> {
         let found = self.contender(lock, holder)?;
-        Some(match found.rank {
-            Rank::Holds if found.record.as_deref().is_some_and(Record::is_upgrading) => {
-                Standing::Upgrades(found.grant())
+        Some(match found.queue_position {
+            QueuePosition::Holds if found.record.as_deref().is_some_and(Record::is_upgrading) => {
+                ContenderState::Upgrades(found.grant())
             }
-            Rank::Holds => Standing::Holds(found.grant()),
-            Rank::Waits { ahead } => Standing::Waits(found.place(ahead)),
+            QueuePosition::Holds => ContenderState::Holds(found.grant()),
+            QueuePosition::Waits { ahead } => ContenderState::Waits(found.place(ahead)),
         })
     }
 
@@ -167,7 +167,11 @@ impl Store {
         let standing = |(_, path, _): (Zxid, ZPath, NodeIndex)| {
             let lock = LockName::of_contender(&path)?;
             let found = self.contender(&lock, path.name())?;
-            Some((lock, path.name().into(), found.rank == Rank::Holds))
+            Some((
+                lock,
+                path.name().into(),
+                found.queue_position == QueuePosition::Holds,
+            ))
         };
         (oldest.into_iter().filter_map(standing).collect(), is_all)
     }
@@ -233,8 +237,8 @@ impl Store {
             owner,
             note,
             address,
-            mode: contender.claim.mode,
-            permits: contender.claim.permits,
+            mode: contender.request.mode,
+            permits: contender.request.permits,
             holds: holds_count,
             fencing_token: contender.token,
             since_ms,

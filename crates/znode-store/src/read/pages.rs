@@ -7,7 +7,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Bound;
 
-use crate::access::table::Passport;
+use crate::access::table::CallerRights;
 use crate::locks::view::{LockSummary, WaitView};
 use crate::model::access::principal::Principal;
 use crate::model::access::right::Right;
@@ -84,9 +84,9 @@ impl Area {
 }
 
 /// The names of locks that begin with `prefix` and at which a caller may read by the policies: disjoint areas, in the order of names.
-fn readable(passport: Option<&Passport<'_>>, prefix: &str) -> Vec<Area> {
+fn readable(caller_rights: Option<&CallerRights<'_>>, prefix: &str) -> Vec<Area> {
     let everything = || Vec::from([Area::Beginning(prefix.into())]);
-    let Some(grants) = passport.and_then(Passport::listed) else {
+    let Some(grants) = caller_rights.and_then(CallerRights::listed) else {
         return everything();
     };
     let mut areas = BTreeSet::new();
@@ -131,9 +131,9 @@ impl View<'_> {
     /// Only names that the caller may read by the policies are visited, at most [`MAX_LOOKED_AT`] of them. So a page may show fewer than
     /// `count`, or none, and not be the last one.
     pub fn locks_page(&self, prefix: &str, after: Option<&str>, count: usize) -> Result<LockPage, Refusal> {
-        let passport = self.passport()?;
+        let caller_rights = self.caller_rights()?;
         let (mut locks, mut looked_at, mut last) = (Vec::new(), 0, None::<&LockName>);
-        let areas = readable(passport.as_ref(), prefix);
+        let areas = readable(caller_rights.as_ref(), prefix);
         for area in &areas {
             let in_area = self.store.locks.page(area.text(), after);
             for (lock, queue) in in_area.take_while(|(lock, _)| area.has(lock.as_str())) {
@@ -170,8 +170,8 @@ impl View<'_> {
         asked: impl Fn(&SessionView) -> bool,
     ) -> Result<SessionPage, Refusal> {
         let sessions = &self.store.sessions;
-        let looked_at: Vec<SessionId> = match self.passport()? {
-            Some(passport) if !passport.administers_all() => {
+        let looked_at: Vec<SessionId> = match self.caller_rights()? {
+            Some(caller_rights) if !caller_rights.administers_all() => {
                 let mut ids: Vec<SessionId> = (self.principals())
                     .flat_map(|owner| sessions.ids_of(&owner, after).take(MAX_LOOKED_AT + 1))
                     .collect();
@@ -225,7 +225,7 @@ impl View<'_> {
     ) -> Result<EphemeralPage, Refusal> {
         self.may_use(session)?;
         self.store.sessions.require(session)?;
-        let passport = self.passport()?;
+        let caller_rights = self.caller_rights()?;
         let state = self.store.sessions.get(session).expect("it lives");
         let first = after.map_or(Zxid(0), |(czxid, _)| *czxid);
         let (mut looked_at, mut more) = (Vec::<(Zxid, ZPath)>::new(), false);
@@ -241,8 +241,10 @@ impl View<'_> {
             looked_at.push((czxid, self.store.tree.path(index)));
         }
         looked_at.sort_unstable();
-        let is_known = |path: &ZPath| match &passport {
-            Some(passport) => passport.may(Right::Read, path) || passport.may(Right::Lock, path),
+        let is_known = |path: &ZPath| match &caller_rights {
+            Some(caller_rights) => {
+                caller_rights.may(Right::Read, path) || caller_rights.may(Right::Lock, path)
+            }
             None => true,
         };
         let (mut paths, mut last) = (Vec::new(), None);
@@ -273,10 +275,10 @@ impl View<'_> {
         prefix: &str,
         from: Option<&GraphCursor>,
     ) -> Result<(Vec<WaitView>, Option<GraphCursor>), Refusal> {
-        let passport = self.passport()?;
+        let caller_rights = self.caller_rights()?;
         let (mut waits, mut looked_at) = (Vec::new(), 0);
         let first = from.map_or("", |from| from.lock.as_str());
-        let areas = readable(passport.as_ref(), prefix);
+        let areas = readable(caller_rights.as_ref(), prefix);
         for area in &areas {
             let in_area = self.store.locks.page_from(area.text(), first);
             for (lock, queue) in in_area.take_while(|(lock, _)| area.has(lock.as_str())) {

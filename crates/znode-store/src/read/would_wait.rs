@@ -1,6 +1,6 @@
 //! Prospect of an `acquire` before it is applied, for the scheduling of proposals. Nothing here refuses or changes anything.
 
-use crate::locks::plan::claim_of;
+use crate::locks::plan::request_of;
 use crate::model::command::{Command, Request};
 use crate::model::lock::{LockCommand, LockMode};
 use crate::store::Store;
@@ -16,7 +16,9 @@ impl Store {
         };
         // It is answered what it was answered before.
         if let Some(id) = &request.request_id
-            && self.remembered_of(request.session, &request.caller, id).is_some()
+            && self
+                .recorded_outcome(request.session, &request.caller, id)
+                .is_some()
         {
             return None;
         }
@@ -26,10 +28,10 @@ impl Store {
             return None;
         }
         let terms = self.locks.terms(&wish.lock);
-        let mut claim = claim_of(wish);
-        if claim.mode == (LockMode::Semaphore { limit: 0 }) {
-            claim.mode = queue.mode(terms)?;
+        let mut wanted = request_of(wish);
+        if wanted.mode == (LockMode::Semaphore { limit: 0 }) {
+            wanted.mode = queue.mode(terms)?;
         }
-        (!queue.lets_in(claim, terms)).then(|| queue.len() - queue.holding())
+        (!queue.would_grant(wanted, terms)).then(|| queue.len() - queue.holding())
     }
 }

@@ -4,7 +4,7 @@ use crate::model::ids::{RequestId, SessionId};
 use crate::model::path::LockName;
 use crate::model::reply::{Outcome, Place, Reply};
 use crate::sessions::Sessions;
-use crate::sessions::request_cache::MemoryKey;
+use crate::sessions::request_cache::RequestKey;
 
 impl Sessions {
     /// Corrects the recorded outcome of a call that was answered "queued", or of its part for one lock.
@@ -16,7 +16,7 @@ impl Sessions {
         holder: &str,
         answer: Outcome,
     ) {
-        let id = &MemoryKey::from(id);
+        let id = &RequestKey::from(id);
         let Some(memory) = self.requests_mut(Some(session)) else {
             return;
         };
@@ -51,7 +51,7 @@ impl Sessions {
         holder: &str,
         answer: Option<Outcome>,
     ) {
-        let id = &MemoryKey::from(id);
+        let id = &RequestKey::from(id);
         let Some(memory) = self.requests_mut(Some(session)) else {
             return;
         };

@@ -3,28 +3,28 @@
 
 use alloc::sync::Arc;
 
-use crate::sessions::request_cache::Remembered;
+use crate::sessions::request_cache::RequestCache;
 
 /// See the module.
-pub(crate) struct Alike {
+pub(crate) struct Interner {
     /// Name of the session that was opened last. The next one often has the same.
     name: Arc<str>,
     /// Request cache of all sessions without recorded outcomes. The first outcome of a session copies it ([`Arc::make_mut`]).
-    nothing: Arc<Remembered>,
+    nothing: Arc<RequestCache>,
 }
 
-impl Default for Alike {
+impl Default for Interner {
     fn default() -> Self {
         Self {
             name: Arc::default(),
-            nothing: Arc::new(Remembered::of_session()),
+            nothing: Arc::new(RequestCache::of_session()),
         }
     }
 }
 
-impl Alike {
+impl Interner {
     /// A memory with nothing in it.
-    pub(crate) fn nothing(&self) -> Arc<Remembered> {
+    pub(crate) fn nothing(&self) -> Arc<RequestCache> {
         self.nothing.clone()
     }
 
@@ -47,7 +47,7 @@ mod tests {
     use crate::{Principal, Reply, RequestId};
 
     fn open(sessions: &mut Sessions, id: u64, name: &str) {
-        let remembered = sessions.nothing_remembered();
+        let remembered = sessions.empty_cache();
         let session = Session::new(
             Password([0; 16]),
             1_000,

@@ -24,8 +24,8 @@ use crate::model::path::{MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, ZPath};
 use crate::model::refusal::{Limited, Refusal};
 use crate::model::session::{OwnedSession, SessionFate, SessionView, Silence, Turn};
 use crate::planted::Bug;
-use crate::sessions::interning::Alike;
-use crate::sessions::request_cache::{Kept, Remembered};
+use crate::sessions::interning::Interner;
+use crate::sessions::request_cache::{CachedRequests, RequestCache};
 use crate::stable_hash::Table;
 use crate::tree::Tree;
 use crate::tree::index::NodeIndex;
@@ -76,7 +76,7 @@ pub(crate) struct Session {
     /// Its ephemeral znodes by the position of their creation. Those of one position are in an order that differs between replicas.
     pub(crate) ephemerals: BTreeSet<(Zxid, NodeIndex)>,
     /// Outcomes of its requests; shared with a snapshot that is being drawn, and while there are none with all who have none.
-    pub(crate) remembered: Arc<Remembered>,
+    pub(crate) remembered: Arc<RequestCache>,
 }
 
 /// Record of a session in snapshots and the digest. Its ephemerals follow from the tree.
@@ -92,7 +92,7 @@ pub(crate) struct SessionRecord {
     pub(crate) turn: Turn,
     heard_at: Zxid,
     /// Recorded outcomes of its requests. Filled in when the part is built.
-    pub(crate) requests: Kept,
+    pub(crate) requests: CachedRequests,
 }
 
 impl SessionRecord {
@@ -112,7 +112,7 @@ impl Session {
         owner: Principal,
         opened_at_ms: u64,
         opened_at: Zxid,
-        remembered: Arc<Remembered>,
+        remembered: Arc<RequestCache>,
     ) -> Self {
         Self {
             password,
@@ -159,7 +159,7 @@ impl Session {
             owner: self.owner.clone(),
             turn: self.turn,
             heard_at: self.heard_at,
-            requests: Kept::default(),
+            requests: CachedRequests::default(),
         }
     }
 
@@ -199,7 +199,7 @@ impl Session {
 
 impl Session {
     /// A session that comes out of a snapshot, still without its ephemerals.
-    pub(crate) fn restored(record: SessionRecord, remembered: Arc<Remembered>) -> Self {
+    pub(crate) fn restored(record: SessionRecord, remembered: Arc<RequestCache>) -> Self {
         let SessionRecord {
             session: _,
             password,
@@ -240,12 +240,12 @@ pub(crate) struct Sessions {
     by_owner: BTreeMap<Principal, BTreeSet<SessionId>>,
     /// Those among `live` that have ended and still have ephemeral znodes.
     ending: BTreeSet<SessionId>,
-    alike: Alike,
+    interner: Interner,
     ended: Table<SessionId, ()>,
     /// Ids of the ended sessions, the oldest first.
     ended_order: VecDeque<SessionId>,
     /// Outcomes of requests that came without a session. Shared with a snapshot that is being taken.
-    sessionless: Arc<Remembered>,
+    sessionless: Arc<RequestCache>,
 }
 
 impl Default for Sessions {
@@ -255,10 +255,10 @@ impl Default for Sessions {
             by_id: BTreeSet::new(),
             by_owner: BTreeMap::new(),
             ending: BTreeSet::new(),
-            alike: Alike::default(),
+            interner: Interner::default(),
             ended: Table::default(),
             ended_order: VecDeque::new(),
-            sessionless: Arc::new(Remembered::sessionless()),
+            sessionless: Arc::new(RequestCache::sessionless()),
         }
     }
 }
@@ -277,7 +277,7 @@ impl Sessions {
     }
 
     /// Returns the number of recorded outcomes of the session with the most of them.
-    pub(crate) fn most_remembered(&self) -> usize {
+    pub(crate) fn most_recorded(&self) -> usize {
         let counts = self.live.values().map(|session| session.remembered.len());
         counts.max().unwrap_or_default()
     }
@@ -429,7 +429,7 @@ impl Sessions {
     }
 
     /// All live sessions as they go into a snapshot, by id, their memories beside them.
-    pub(crate) fn records(&self) -> Vec<(SessionRecord, Arc<Remembered>)> {
+    pub(crate) fn records(&self) -> Vec<(SessionRecord, Arc<RequestCache>)> {
         let mut records: Vec<_> = self
             .live
             .iter()
@@ -462,12 +462,12 @@ impl Sessions {
     }
 
     /// The memory of a session that has asked for nothing yet.
-    pub(crate) fn nothing_remembered(&self) -> Arc<Remembered> {
-        self.alike.nothing()
+    pub(crate) fn empty_cache(&self) -> Arc<RequestCache> {
+        self.interner.nothing()
     }
 
     pub(crate) fn insert(&mut self, id: SessionId, mut session: Session) {
-        session.name = self.alike.name(session.name);
+        session.name = self.interner.name(session.name);
         self.live.insert(id, Box::new(session));
         self.list(id);
     }
@@ -592,7 +592,7 @@ impl Sessions {
     }
 
     /// Returns the recorded outcomes of a session's requests, or of requests without a session. `None`: the session has just ended.
-    pub(crate) fn requests(&self, session: Option<SessionId>) -> Option<&Remembered> {
+    pub(crate) fn requests(&self, session: Option<SessionId>) -> Option<&RequestCache> {
         match session {
             Some(session) => Some(&self.get(session)?.remembered),
             None => Some(&self.sessionless),
@@ -600,7 +600,7 @@ impl Sessions {
     }
 
     /// Returns the same to record an outcome. What a snapshot shares is copied first.
-    pub(crate) fn requests_mut(&mut self, session: Option<SessionId>) -> Option<&mut Remembered> {
+    pub(crate) fn requests_mut(&mut self, session: Option<SessionId>) -> Option<&mut RequestCache> {
         let requests = match session {
             Some(session) => &mut self.get_mut(session)?.remembered,
             None => &mut self.sessionless,
@@ -609,7 +609,7 @@ impl Sessions {
     }
 
     /// Returns the recorded outcomes of requests without a session, to be shared with a snapshot.
-    pub(crate) fn sessionless(&self) -> &Arc<Remembered> {
+    pub(crate) fn sessionless(&self) -> &Arc<RequestCache> {
         &self.sessionless
     }
 }

@@ -34,12 +34,12 @@ pub const MAX_SESSIONLESS_REQUESTS: usize = 10_000;
 
 /// Under what an outcome is remembered.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) struct MemoryKey(Arc<str>);
+pub(crate) struct RequestKey(Arc<str>);
 
 /// The longest key: a request's id, a certificate's subject, and what is between.
 const MAX_KEY_BYTES: usize = MAX_REQUEST_ID_BYTES + MAX_CERTIFICATE_BYTES + 64;
 
-impl MemoryKey {
+impl RequestKey {
     /// Of a principal's request without a session.
     pub(crate) fn of_principal(principal: &Principal, id: &RequestId) -> Self {
         // With its length first, so that no id can pass for another one and somebody else's name.
@@ -49,7 +49,7 @@ impl MemoryKey {
     }
 }
 
-impl MemoryKey {
+impl RequestKey {
     /// Returns the principal of the request, as a text that no other principal has. Empty if principals do not matter.
     fn principal(&self) -> &str {
         let found = self.0.split_once(' ').and_then(|(length, rest)| {
@@ -60,7 +60,7 @@ impl MemoryKey {
     }
 }
 
-impl From<&RequestId> for MemoryKey {
+impl From<&RequestId> for RequestKey {
     fn from(id: &RequestId) -> Self {
         Self(id.shared())
     }
@@ -71,15 +71,15 @@ impl From<&RequestId> for MemoryKey {
 /// A call that waits in a lock's queue is neither counted nor evicted, because a repetition that was executed again would enter the queue
 /// twice. When the call is answered, its outcome becomes the newest.
 #[derive(Clone)]
-pub(crate) struct Remembered {
+pub(crate) struct RequestCache {
     limit: usize,
     /// Outcomes that may be evicted, in the order of arrival. Each request of a session touches its cache after it has left the processor's
     /// caches, so an outcome and its place in the order are in one allocation.
-    answered: LinkedHashMap<MemoryKey, Entry, FixedState>,
+    answered: LinkedHashMap<RequestKey, Entry, FixedState>,
     /// Shares of the principals, if the cache is shared among principals.
     shares: Option<Shares>,
     /// The calls that wait.
-    waiting: Table<MemoryKey, Entry>,
+    waiting: Table<RequestKey, Entry>,
     /// The next number of arrival. It is the same on all replicas, and goes into snapshots.
     next: u64,
     /// The sum of the digests of all records.
@@ -90,21 +90,21 @@ pub(crate) struct Remembered {
 #[derive(Clone, Default)]
 struct Shares {
     /// By principal and arrival.
-    of: BTreeMap<Arc<str>, BTreeMap<u64, MemoryKey>>,
+    of: BTreeMap<Arc<str>, BTreeMap<u64, RequestKey>>,
     /// The principals by how much they have.
     by_size: BTreeSet<(usize, Arc<str>)>,
 }
 
 impl Shares {
-    fn add(&mut self, id: &MemoryKey, arrival: u64) {
+    fn add(&mut self, id: &RequestKey, arrival: u64) {
         self.change(id, |share| drop(share.insert(arrival, id.clone())));
     }
 
-    fn remove(&mut self, id: &MemoryKey, arrival: u64) {
+    fn remove(&mut self, id: &RequestKey, arrival: u64) {
         self.change(id, |share| drop(share.remove(&arrival)));
     }
 
-    fn change(&mut self, id: &MemoryKey, change: impl FnOnce(&mut BTreeMap<u64, MemoryKey>)) {
+    fn change(&mut self, id: &RequestKey, change: impl FnOnce(&mut BTreeMap<u64, RequestKey>)) {
         let principal = match self.of.get_key_value(id.principal()) {
             Some((known, _)) => known.clone(),
             None => id.principal().into(),
@@ -119,7 +119,7 @@ impl Shares {
     }
 
     /// The oldest record of the principal that has the most.
-    fn oldest_of_largest(&self) -> Option<MemoryKey> {
+    fn oldest_of_largest(&self) -> Option<RequestKey> {
         let (_, principal) = self.by_size.last()?;
         self.of.get(principal)?.values().next().cloned()
     }
@@ -128,14 +128,14 @@ impl Shares {
 /// A record as it lies in memory.
 #[derive(Clone)]
 struct Entry {
-    record: Record,
+    record: RecordedOutcome,
     /// Its digest.
     digest: u64,
 }
 
 /// Recorded outcome of one request.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct Record {
+pub(crate) struct RecordedOutcome {
     /// Fingerprint of the request; see [`fingerprint`].
     pub(crate) fingerprint: u64,
     /// The outcome.
@@ -144,7 +144,7 @@ pub(crate) struct Record {
     pub(crate) arrival: u64,
 }
 
-impl Record {
+impl RecordedOutcome {
     fn waits(&self) -> bool {
         let queued = |reply: &Reply| matches!(reply, Reply::Queued(_));
         match &self.outcome {
@@ -154,7 +154,7 @@ impl Record {
         }
     }
 
-    fn digest(&self, id: &MemoryKey) -> u64 {
+    fn digest(&self, id: &RequestKey) -> u64 {
         stable_hash::of_words([
             stable_hash::of(id),
             self.fingerprint,
@@ -164,7 +164,7 @@ impl Record {
     }
 }
 
-impl Remembered {
+impl RequestCache {
     /// Of one session.
     pub(crate) fn of_session() -> Self {
         Self::with_limit(MAX_REMEMBERED_REQUESTS)
@@ -194,18 +194,18 @@ impl Remembered {
         self.answered.len()
     }
 
-    pub(crate) fn get(&self, id: &MemoryKey) -> Option<&Record> {
+    pub(crate) fn get(&self, id: &RequestKey) -> Option<&RecordedOutcome> {
         let entry = self.answered.get(id).or_else(|| self.waiting.get(id));
         entry.map(|entry| &entry.record)
     }
 
     /// Remembers an outcome.
-    pub(crate) fn insert(&mut self, id: MemoryKey, fingerprint: u64, outcome: Outcome, rules: Rules) {
+    pub(crate) fn insert(&mut self, id: RequestKey, fingerprint: u64, outcome: Outcome, rules: Rules) {
         let arrival = self.next;
         self.next += 1;
         self.put(
             id,
-            Record {
+            RecordedOutcome {
                 fingerprint,
                 outcome,
                 arrival,
@@ -223,14 +223,14 @@ impl Remembered {
     }
 
     /// From now on a repeated request is answered by `outcome`, unless it is forgotten already.
-    pub(crate) fn update(&mut self, id: &MemoryKey, outcome: Outcome) {
+    pub(crate) fn update(&mut self, id: &RequestKey, outcome: Outcome) {
         if let Some(record) = self.get(id) {
             self.insert(id.clone(), record.fingerprint, outcome, Rules::Current);
         }
     }
 
     /// Evicts an outcome. From here on a repeated request is executed again.
-    pub(crate) fn forget(&mut self, id: &MemoryKey) {
+    pub(crate) fn forget(&mut self, id: &RequestKey) {
         let answered = self.answered.remove(id);
         if let (Some(entry), Some(shares)) = (&answered, &mut self.shares) {
             shares.remove(id, entry.record.arrival);
@@ -241,7 +241,7 @@ impl Remembered {
     }
 
     /// Puts in a record that came after all that are there.
-    fn put(&mut self, id: MemoryKey, record: Record) {
+    fn put(&mut self, id: RequestKey, record: RecordedOutcome) {
         self.forget(&id);
         let digest = record.digest(&id);
         self.digest = self.digest.wrapping_add(digest);
@@ -259,17 +259,17 @@ impl Remembered {
     }
 
     /// The records of what was answered, the oldest first.
-    pub(crate) fn answered(&self) -> impl Iterator<Item = (&MemoryKey, &Record)> {
+    pub(crate) fn answered(&self) -> impl Iterator<Item = (&RequestKey, &RecordedOutcome)> {
         self.answered.iter().map(|(id, entry)| (id, &entry.record))
     }
 
     /// All of it, as it goes into a snapshot.
-    pub(crate) fn kept(&self) -> Kept {
+    pub(crate) fn kept(&self) -> CachedRequests {
         let waiting = self.waiting.iter().map(|(id, entry)| (id, &entry.record));
         let all = self.answered().chain(waiting);
         let mut records: Vec<_> = all.map(|(id, record)| (id.clone(), record.clone())).collect();
         records.sort_unstable_by_key(|(_, record)| record.arrival);
-        Kept {
+        CachedRequests {
             next: self.next,
             records,
         }
@@ -281,7 +281,7 @@ impl Remembered {
     }
 
     /// Takes in what a snapshot has kept of it.
-    pub(crate) fn restore(&mut self, kept: Kept) -> Result<(), Damage> {
+    pub(crate) fn restore(&mut self, kept: CachedRequests) -> Result<(), Damage> {
         if kept.next >= NEVER_COUNTED {
             return Err("a request in it came after all that can come");
         }
@@ -313,12 +313,12 @@ impl Remembered {
 
 /// Records of a request cache in a snapshot, or some of them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Kept {
+pub(crate) struct CachedRequests {
     pub(crate) next: u64,
-    pub(crate) records: Vec<(MemoryKey, Record)>,
+    pub(crate) records: Vec<(RequestKey, RecordedOutcome)>,
 }
 
-impl Kept {
+impl CachedRequests {
     /// Returns whether the cache was never written to.
     pub(crate) fn is_nothing(&self) -> bool {
         self.next == 0 && self.records.is_empty()
@@ -332,7 +332,7 @@ impl Kept {
 
 /// Returns whether an outcome is the final answer to its request. A session id that was taken is not: the node draws another one and
 /// proposes the same request again.
-pub(crate) fn is_memorable(outcome: &Outcome) -> bool {
+pub(crate) fn is_final(outcome: &Outcome) -> bool {
     !matches!(
         outcome,
         Err(Refusal::SessionIdTaken(_) | Refusal::StaleLeader | Refusal::RequestIdReused)

@@ -5,11 +5,11 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::access::table::Access;
-use crate::locks::table::{KeptState, LockTable};
+use crate::locks::table::{KeptState, Locks};
 use crate::model::ids::{SessionId, Zxid};
 use crate::model::limits::Limits;
 use crate::model::session::Silence;
-use crate::sessions::request_cache::{Kept, Remembered};
+use crate::sessions::request_cache::{CachedRequests, RequestCache};
 use crate::sessions::{Ending, SessionRecord, Sessions};
 use crate::snapshot::part::{FORMAT, OLDEST_FORMAT, Part, SnapshotPart};
 use crate::tree::Tree;
@@ -38,12 +38,12 @@ pub(crate) struct SnapshotBuilder {
     access: Arc<Access>,
     stage: Stage,
     /// As they were at the beginning. Their request caches are shared with the live sessions until those change.
-    sessions: VecDeque<(SessionRecord, Arc<Remembered>)>,
+    sessions: VecDeque<(SessionRecord, Arc<RequestCache>)>,
     silences: Vec<(SessionId, Silence)>,
     certificates: VecDeque<(SessionId, Arc<str>)>,
     endings: Vec<(SessionId, Ending)>,
     ended: Vec<SessionId>,
-    sessionless: Arc<Remembered>,
+    sessionless: Arc<RequestCache>,
     locks: Vec<KeptState>,
     /// Znodes of the last part whose data is null, until a part records that.
     nulls: Vec<NodeIndex>,
@@ -74,7 +74,7 @@ impl SnapshotBuilder {
         header: Header,
         tree: &mut Tree,
         sessions: &Sessions,
-        locks: &LockTable,
+        locks: &Locks,
         access: &Arc<Access>,
     ) -> Self {
         let (silences, endings) = (sessions.silences(), sessions.endings());
@@ -186,11 +186,11 @@ impl SnapshotBuilder {
                     false => Stage::Requests(drawn + records.len()),
                     true => {
                         // From here on the memory may change without being copied first.
-                        self.sessionless = Arc::new(Remembered::sessionless());
+                        self.sessionless = Arc::new(RequestCache::sessionless());
                         Stage::Znodes
                     }
                 };
-                Part::Requests(Kept { next, records })
+                Part::Requests(CachedRequests { next, records })
             }
             Stage::Znodes => {
                 let mut znodes = Vec::new();

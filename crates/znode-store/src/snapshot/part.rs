@@ -10,7 +10,7 @@ use crate::locks::table::KeptState;
 use crate::model::ids::{SessionId, Zxid};
 use crate::model::limits::Limits;
 use crate::model::session::Silence;
-use crate::sessions::request_cache::Kept;
+use crate::sessions::request_cache::CachedRequests;
 use crate::sessions::{Ending, SessionRecord};
 use crate::tree::ZnodeRecord;
 use crate::tree::index::NodeIndex;
@@ -40,7 +40,7 @@ pub(crate) enum Part {
     /// The oldest first.
     EndedSessions(Vec<SessionId>),
     /// Outcomes of requests without a session, the oldest first.
-    Requests(Kept),
+    Requests(CachedRequests),
     Znodes(Vec<ZnodeRecord>),
     /// The states of locks that have one, and how many hold them.
     Locks(Vec<KeptState>),

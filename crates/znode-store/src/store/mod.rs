@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::access::table::Access;
-use crate::locks::table::LockTable;
+use crate::locks::table::Locks;
 use crate::model::access::principal::Principal;
 use crate::model::data::Data;
 use crate::model::identity::Identities;
@@ -17,7 +17,7 @@ use crate::model::path::{MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, ZPath};
 use crate::model::session::{SessionFate, SessionView, Silence};
 use crate::model::stat::Stat;
 use crate::sessions::Sessions;
-use crate::sessions::request_cache::{MemoryKey, Record};
+use crate::sessions::request_cache::{RecordedOutcome, RequestKey};
 use crate::snapshot::builder::SnapshotBuilder;
 use crate::stable_hash;
 use crate::tree::Tree;
@@ -40,7 +40,7 @@ pub struct Store {
     pub(crate) tree: Tree,
     pub(crate) sessions: Sessions,
     /// Its queues follow from the tree; what does not is in snapshots and in the digest.
-    pub(crate) locks: LockTable,
+    pub(crate) locks: Locks,
     /// Access policies. Shared with a snapshot that is being taken.
     pub(crate) access: Arc<Access>,
     /// The snapshot that is being taken, if any. It is no part of the state.
@@ -62,7 +62,7 @@ impl Store {
             limits: Limits::default(),
             tree: Tree::new(),
             sessions: Sessions::default(),
-            locks: LockTable::default(),
+            locks: Locks::default(),
             access: Arc::default(),
             snapshot: None,
         }
@@ -216,7 +216,7 @@ impl Store {
     /// Returns the number of recorded outcomes, beside those of calls that wait: of the session with the most of them, and of all requests
     /// without a session.
     pub fn remembered_requests(&self) -> (usize, usize) {
-        (self.sessions.most_remembered(), self.sessions.sessionless().len())
+        (self.sessions.most_recorded(), self.sessions.sessionless().len())
     }
 
     /// Returns whether the state is secured and lacks the rule of [`AccessCommand::EndWaitsWithRights`](crate::AccessCommand).
@@ -230,26 +230,26 @@ impl Store {
     }
 
     /// Returns the recorded outcome under a request id.
-    pub(crate) fn remembered_of(
+    pub(crate) fn recorded_outcome(
         &self,
         session: Option<SessionId>,
         caller: &Identities,
         id: &RequestId,
-    ) -> Option<&Record> {
-        let key = self.memory_key(session, caller, id);
+    ) -> Option<&RecordedOutcome> {
+        let key = self.request_key(session, caller, id);
         self.sessions.requests(session)?.get(&key)
     }
 
     /// Under what an outcome is remembered. What came without a session is remembered for all together, and then another
     /// principal's request is another one, whatever it calls itself.
-    pub(crate) fn memory_key(
+    pub(crate) fn request_key(
         &self,
         session: Option<SessionId>,
         caller: &Identities,
         id: &RequestId,
-    ) -> MemoryKey {
+    ) -> RequestKey {
         match session {
-            None if self.access.is_secured() => MemoryKey::of_principal(&Principal::of(caller), id),
+            None if self.access.is_secured() => RequestKey::of_principal(&Principal::of(caller), id),
             _ => id.into(),
         }
     }

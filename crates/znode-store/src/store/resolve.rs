@@ -5,18 +5,18 @@ use alloc::sync::Arc;
 
 use crate::locks::contender::Record;
 use crate::locks::hold;
-use crate::locks::queue::{Contender, Position, Rank};
+use crate::locks::queue::{Contender, Position, QueuePosition};
 use crate::locks::table::Scope;
 use crate::model::event::Hold;
 use crate::model::ids::{SessionId, Zxid};
-use crate::model::lock::Claim;
+use crate::model::lock::LockRequest;
 use crate::model::path::{LockName, ZPath};
 use crate::model::reply::{Grant, Place, Reply};
 use crate::store::Store;
 use crate::tree::index::NodeIndex;
 
 /// A contender that lives.
-pub(crate) struct Found {
+pub(crate) struct ResolvedContender {
     pub lock: LockName,
     /// Its znode.
     pub index: NodeIndex,
@@ -27,14 +27,14 @@ pub(crate) struct Found {
     pub token: Zxid,
     /// Its sequence number.
     pub number: u64,
-    pub claim: Claim,
+    pub request: LockRequest,
     pub holds: u32,
     /// `None` if it is another client's.
     pub record: Option<Arc<Record>>,
-    pub rank: Rank,
+    pub queue_position: QueuePosition,
 }
 
-impl Found {
+impl ResolvedContender {
     /// Returns the name that clients use for it.
     pub fn holder(&self) -> &str {
         self.path.name()
@@ -52,7 +52,7 @@ impl Found {
 
     /// Returns its scope in deadlock detection. `None` if it has no distinct owner.
     pub fn scope(&self) -> Option<Scope> {
-        let party = self.record.as_ref()?.party()?;
+        let party = self.record.as_ref()?.distinct_owner()?;
         Some((self.session, party.clone()))
     }
 
@@ -61,10 +61,10 @@ impl Found {
         Grant {
             lock: self.lock.clone(),
             holder: String::from(self.holder()),
-            mode: self.claim.mode,
+            mode: self.request.mode,
             fencing_token: self.token,
             holds: self.holds,
-            permits: self.claim.permits,
+            permits: self.request.permits,
         }
     }
 
@@ -79,16 +79,16 @@ impl Found {
 
     /// Returns the reply to a call of `acquire` that it stands for.
     pub fn reply(&self) -> Reply {
-        match self.rank {
-            Rank::Holds => Reply::Granted(self.grant()),
-            Rank::Waits { ahead } => Reply::Queued(self.place(ahead)),
+        match self.queue_position {
+            QueuePosition::Holds => Reply::Granted(self.grant()),
+            QueuePosition::Waits { ahead } => Reply::Queued(self.place(ahead)),
         }
     }
 }
 
 impl Store {
     /// Returns the contender of a lock by its name; `None` if it does not exist, or no longer.
-    pub(crate) fn contender(&self, lock: &LockName, holder: &str) -> Option<Found> {
+    pub(crate) fn contender(&self, lock: &LockName, holder: &str) -> Option<ResolvedContender> {
         let queue = self.locks.queue(lock)?;
         let index = self.tree.child(self.tree.find(lock.znode())?, holder)?;
         let node = self.tree.node(index);
@@ -98,10 +98,10 @@ impl Store {
             Some(path) => path.clone(),
             None => lock.znode().join_checked(holder).ok()?,
         };
-        let rank = queue
-            .rank((node.czxid, facts.number, holder))
+        let queue_position = queue
+            .queue_position((node.czxid, facts.number, holder))
             .expect("every contender is in its lock's queue");
-        Some(Found {
+        Some(ResolvedContender {
             lock: lock.clone(),
             index,
             path,
@@ -113,10 +113,10 @@ impl Store {
                 .and_then(|record| record.token)
                 .unwrap_or(node.czxid),
             number: facts.number,
-            claim: facts.claim,
+            request: facts.request,
             holds: facts.holds(),
             record: facts.record,
-            rank,
+            queue_position,
         })
     }
 

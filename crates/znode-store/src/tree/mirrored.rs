@@ -13,7 +13,7 @@ use crate::tree::undo::Undo;
 use crate::tree::{SPECIAL, Tree};
 
 /// Facts that a node is to have.
-pub(crate) struct Restated {
+pub(crate) struct MirroredNode {
     pub(crate) kind: Kind,
     pub(crate) data: Data,
     pub(crate) acl: Acl,
@@ -27,11 +27,11 @@ pub(crate) struct Restated {
 impl Tree {
     /// Adds a child that is not there yet. `path` is the child's. Its parent's counter is not moved by it, for that has, or
     /// will get, the value that it has in the other tree; but there are never more children than were created.
-    pub(crate) fn insert_restated(
+    pub(crate) fn insert_mirrored(
         &mut self,
         parent: NodeIndex,
         path: &ZPath,
-        facts: Restated,
+        facts: MirroredNode,
         zxid: Zxid,
         now_ms: u64,
     ) -> NodeIndex {
@@ -60,11 +60,11 @@ impl Tree {
     }
 
     /// Changes a node into what it is to be, but for children that are there and were never created there. `path` is its own.
-    pub(crate) fn restate(
+    pub(crate) fn mirror(
         &mut self,
         index: NodeIndex,
         path: &ZPath,
-        facts: Restated,
+        facts: MirroredNode,
         zxid: Zxid,
         now_ms: u64,
     ) {
@@ -90,7 +90,7 @@ impl Tree {
             owner: facts.kind.into(),
             family,
         };
-        self.remember(|| Undo::Restated {
+        self.remember(|| Undo::MirroredNode {
             index,
             path: path.clone(),
             before: before.into(),

@@ -23,7 +23,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 pub(crate) use acls::Acls;
-pub(crate) use mirrored::Restated;
+pub(crate) use mirrored::MirroredNode;
 pub(crate) use node::{Family, Node};
 use node::{FamilyFacts, PathHash};
 pub(crate) use rebuild::Rebuild;

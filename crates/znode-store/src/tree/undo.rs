@@ -31,7 +31,7 @@ pub(crate) enum Undo {
         path: ZPath,
         before: OwnFacts,
     },
-    Restated {
+    MirroredNode {
         index: NodeIndex,
         path: ZPath,
         before: Box<AllFacts>,
@@ -86,7 +86,7 @@ impl Tree {
                     });
                     self.acls.give_back(replaced);
                 }
-                Undo::Restated { index, path, before } => self.replace_facts(index, &path, *before),
+                Undo::MirroredNode { index, path, before } => self.replace_facts(index, &path, *before),
             }
         }
     }

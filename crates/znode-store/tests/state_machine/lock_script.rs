@@ -31,8 +31,8 @@ use std::fmt::Write as _;
 
 use goldenscript::{ArgumentConsumer, Command as Line};
 use znode_store::{
-    AttemptId, Claim, Command, ContenderNames, ContenderView, Downgraded, HolderId, LockCommand, LockMode,
-    LockName, LockWish, PartyView, Revocation, Standing, Store, WaitView, WithdrawCause, Zxid,
+    AttemptId, Command, ContenderNames, ContenderState, ContenderView, Downgraded, HolderId, LockCommand,
+    LockMode, LockName, LockRequest, LockWish, OwnerView, Revocation, Store, WaitView, WithdrawCause, Zxid,
     holders_by_rule, holders_by_rule_after,
 };
 
@@ -164,10 +164,10 @@ pub fn run(script: &mut Script, line: &Line) -> Output {
         "standing" => {
             let (lock, holder) = (lock(&mut args)?, holder(&mut args)?);
             args.reject_next()?;
-            return Ok(Some(match store.standing(&lock, &holder) {
-                Some(Standing::Holds(grant)) => grant.to_string(),
-                Some(Standing::Waits(place)) => place.to_string(),
-                Some(Standing::Upgrades(grant)) => format!("{grant}, and waits to be the only one"),
+            return Ok(Some(match store.contender_state(&lock, &holder) {
+                Some(ContenderState::Holds(grant)) => grant.to_string(),
+                Some(ContenderState::Waits(place)) => place.to_string(),
+                Some(ContenderState::Upgrades(grant)) => format!("{grant}, and waits to be the only one"),
                 None => format!("{holder} is no contender of lock {lock}"),
             }));
         }
@@ -219,11 +219,11 @@ pub fn run(script: &mut Script, line: &Line) -> Output {
 pub fn check_rule(store: &Store) {
     for summary in store.locks("", None, usize::MAX) {
         let view = store.lock(&summary.lock).expect("a lock in use exists");
-        let claims: Vec<Claim> = view
+        let claims: Vec<LockRequest> = view
             .holders
             .iter()
             .chain(&view.queue)
-            .map(|contender| Claim {
+            .map(|contender| LockRequest {
                 mode: contender.mode,
                 permits: contender.permits,
             })
@@ -439,8 +439,8 @@ fn show_graph(store: &Store, prefix: &str) -> Result<String, Box<dyn Error>> {
     Ok(output)
 }
 
-fn show_party(party: &PartyView) -> String {
-    let PartyView {
+fn show_party(party: &OwnerView) -> String {
+    let OwnerView {
         session,
         owner,
         holder,

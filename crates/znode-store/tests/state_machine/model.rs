@@ -105,7 +105,7 @@ impl Model {
             self.heard_at.insert(session, Zxid(self.zxid));
         }
         let Some(id) = &request.request_id else {
-            return self.carry_out(entry, request, events);
+            return self.execute(entry, request, events);
         };
         let key = (request.session, id.clone());
         // All of what was said, not what is shown of it: data that is no text is shown by its length alone.
@@ -126,7 +126,7 @@ impl Model {
             }
             return outcome.clone();
         }
-        let outcome = self.carry_out(entry, request, events);
+        let outcome = self.execute(entry, request, events);
         let final_answer = !matches!(outcome, Err(Refusal::SessionIdTaken(_) | Refusal::StaleLeader));
         if final_answer
             && request
@@ -148,7 +148,7 @@ impl Model {
         }
     }
 
-    fn carry_out(&mut self, entry: &EntryContext, request: &Request, events: &mut Vec<Event>) -> Outcome {
+    fn execute(&mut self, entry: &EntryContext, request: &Request, events: &mut Vec<Event>) -> Outcome {
         match &request.command {
             Command::OpenSession {
                 session, timeout_ms, ..

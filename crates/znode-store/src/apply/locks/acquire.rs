@@ -9,7 +9,7 @@ use crate::apply::locks::modes::waits_for_itself;
 use crate::locks::contender::{Attempt, Record};
 use crate::locks::name;
 use crate::locks::plan::{Plan, named_holders, reach};
-use crate::locks::queue::Rank;
+use crate::locks::queue::QueuePosition;
 use crate::model::acl::Acl;
 use crate::model::event::Event;
 use crate::model::ids::{RequestId, SessionId};
@@ -19,11 +19,11 @@ use crate::model::refusal::Refusal;
 use crate::model::reply::{Outcome, Reply};
 use crate::model::stat::Kind;
 use crate::store::Store;
-use crate::store::resolve::Found;
+use crate::store::resolve::ResolvedContender;
 use crate::tree::index::NodeIndex;
 
 /// One call of `acquire`.
-pub(crate) struct Call {
+pub(crate) struct AcquireCall {
     pub session: SessionId,
     pub wish: LockWish,
     pub guid: u128,
@@ -32,8 +32,8 @@ pub(crate) struct Call {
 }
 
 /// Outcome of a call.
-pub(crate) enum Entry {
-    Joined(Found),
+pub(crate) enum AcquireOutcome {
+    Joined(ResolvedContender),
     Created(Created),
 }
 
@@ -49,19 +49,23 @@ pub(crate) struct Created {
 
 impl Store {
     /// Creates a contender, joins a contender of the same owner, or refuses.
-    pub(crate) fn acquire(&mut self, cx: &mut Context<'_>, mut call: Call) -> Outcome {
+    pub(crate) fn acquire(&mut self, cx: &mut Context<'_>, mut call: AcquireCall) -> Outcome {
         match self.locks.plan(call.session, &mut call.wish, call.wait)? {
             Plan::Join(own) => self.join(cx, &own, call).map(|found| found.reply()),
             Plan::Enter => {
                 let created = self.create_contender(cx, call)?;
-                Ok(self.stand(cx, created).reply())
+                Ok(self.enqueue(cx, created).reply())
             }
         }
     }
 
     /// Creates a contender, and the lock if need be. It is in the queue only after [`Store::enqueue`].
-    pub(crate) fn create_contender(&mut self, cx: &mut Context<'_>, call: Call) -> Result<Created, Refusal> {
-        let Call {
+    pub(crate) fn create_contender(
+        &mut self,
+        cx: &mut Context<'_>,
+        call: AcquireCall,
+    ) -> Result<Created, Refusal> {
+        let AcquireCall {
             session,
             wish,
             guid,
@@ -84,7 +88,7 @@ impl Store {
         let mut record = Record::new(&wish, attempt, cx.now_ms);
         let terms = self.locks.terms(&wish.lock);
         let queue = self.locks.queue(&wish.lock);
-        if queue.map_or(!terms.is_shut(), |queue| queue.lets_in(record.claim, terms)) {
+        if queue.map_or(!terms.is_shut(), |queue| queue.would_grant(record.request, terms)) {
             record.granted_ms = Some(cx.now_ms);
         }
         let record = Arc::new(record);
@@ -103,7 +107,7 @@ impl Store {
     }
 
     /// Sees what a new contender's place in the queue is, once the lock table knows of it.
-    pub(crate) fn stand(&mut self, cx: &mut Context<'_>, created: Created) -> Found {
+    pub(crate) fn enqueue(&mut self, cx: &mut Context<'_>, created: Created) -> ResolvedContender {
         let Created {
             lock,
             index,
@@ -121,10 +125,10 @@ impl Store {
             .locks
             .queue(&lock)
             .expect("a contender of it was just created");
-        let rank = queue
-            .rank((cx.zxid, number, path.name()))
+        let queue_position = queue
+            .queue_position((cx.zxid, number, path.name()))
             .expect("it was just created");
-        let found = Found {
+        let found = ResolvedContender {
             lock,
             index,
             path,
@@ -132,28 +136,33 @@ impl Store {
             czxid: cx.zxid,
             token: cx.zxid,
             number,
-            claim: record.claim,
+            request: record.request,
             holds: record.holds(),
             record: Some(record),
-            rank,
+            queue_position,
         };
-        if let (Rank::Waits { .. }, Some(scope)) = (rank, found.scope()) {
-            self.locks.waits(scope, &found.lock, found.position());
+        if let (QueuePosition::Waits { .. }, Some(scope)) = (queue_position, found.scope()) {
+            self.locks.add_wait(scope, &found.lock, found.position());
         }
         found
     }
 
     /// Enters once more where the owner is already, or waits already.
-    pub(crate) fn join(&mut self, cx: &mut Context<'_>, own: &str, call: Call) -> Result<Found, Refusal> {
-        let Call {
+    pub(crate) fn join(
+        &mut self,
+        cx: &mut Context<'_>,
+        own: &str,
+        call: AcquireCall,
+    ) -> Result<ResolvedContender, Refusal> {
+        let AcquireCall {
             wish, attempt, wait, ..
         } = call;
         let mut found = self.contender(&wish.lock, own).expect("it is in the queue");
         // Who shares the lock asks for more: it would stand behind itself. (A writer that asks to read has what it asks.)
-        if reach(found.claim.mode) < reach(wish.mode) {
+        if reach(found.request.mode) < reach(wish.mode) {
             return Err(waits_for_itself(&found));
         }
-        if !wait && found.rank != Rank::Holds {
+        if !wait && found.queue_position != QueuePosition::Holds {
             let queue = self.locks.queue(&wish.lock).expect("its contender was found");
             return Err(Refusal::LockBusy {
                 holders: named_holders(queue),

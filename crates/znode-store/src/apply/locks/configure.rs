@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::apply::context::Context;
-use crate::locks::state::{MAX_CONFIGURED_LOCKS, lifts};
+use crate::locks::state::{MAX_CONFIGURED_LOCKS, only_removes_settings};
 use crate::model::acl::{Acl, Perms};
 use crate::model::event::{ContenderEnd, Event};
 use crate::model::ids::Zxid;
@@ -37,12 +37,12 @@ impl Store {
             }
         }
         // Of a lock that does not exist nothing has to be lifted, so that a full disk never hinders it.
-        let lifts = lifts(limit, draining);
-        if lifts && self.tree.find(lock.znode()).is_none() {
+        let only_removes_settings = only_removes_settings(limit, draining);
+        if only_removes_settings && self.tree.find(lock.znode()).is_none() {
             return Ok(Reply::Configured);
         }
         self.may_configure(cx, &lock)?;
-        if lifts && self.locks.state(&lock).is_none() {
+        if only_removes_settings && self.locks.state(&lock).is_none() {
             return Ok(Reply::Configured);
         }
         if self.locks.state(&lock).is_none() && self.locks.states_len() >= MAX_CONFIGURED_LOCKS {
@@ -56,7 +56,7 @@ impl Store {
             state.draining = draining.unwrap_or(state.draining);
         });
         if let Some(Some(limit)) = limit {
-            self.send_away_those_who_want_more(cx, &lock, limit);
+            self.remove_never_grantable(cx, &lock, limit);
         }
         Ok(Reply::Configured)
     }
@@ -81,13 +81,13 @@ impl Store {
     }
 
     /// Removes waiters that request more permits than the new limit, and would block the queue without end. No holder loses permits.
-    fn send_away_those_who_want_more(&mut self, cx: &mut Context<'_>, lock: &LockName, limit: u32) {
+    fn remove_never_grantable(&mut self, cx: &mut Context<'_>, lock: &LockName, limit: u32) {
         let waiters = self
             .locks
             .queue(lock)
             .into_iter()
             .flat_map(|queue| queue.waiters());
-        let never = waiters.filter(|waiter| waiter.claim.permits > limit);
+        let never = waiters.filter(|waiter| waiter.request.permits > limit);
         let never: Vec<String> = never.map(|waiter| String::from(&*waiter.name)).collect();
         for holder in never {
             let found = self.contender(lock, &holder).expect("it was just listed");

@@ -66,10 +66,10 @@ impl Store {
         if let Some(contender) = held {
             #[cfg(feature = "planted")]
             if planted::is(Bug::LeakedPermits)
-                && matches!(contender.claim.mode, LockMode::Semaphore { .. })
+                && matches!(contender.request.mode, LockMode::Semaphore { .. })
                 && matches!(how, ContenderEnd::SessionExpired | ContenderEnd::SessionClosed)
             {
-                self.locks.leak(&lock, contender.claim.permits);
+                self.locks.leak(&lock, contender.request.permits);
             }
             let since_ms = facts.record.as_deref().and_then(|record| record.granted_ms);
             let hold = self.hold(&lock, &contender, facts.record.as_deref(), since_ms);

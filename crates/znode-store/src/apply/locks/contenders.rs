@@ -3,16 +3,21 @@
 use crate::apply::context::Context;
 use crate::model::event::ContenderEnd;
 use crate::store::Store;
-use crate::store::resolve::Found;
+use crate::store::resolve::ResolvedContender;
 
 impl Store {
     /// Removes the znode of a contender, and with it the contender.
-    pub(crate) fn remove_contender(&mut self, cx: &mut Context<'_>, found: &Found, how: ContenderEnd) {
+    pub(crate) fn remove_contender(
+        &mut self,
+        cx: &mut Context<'_>,
+        found: &ResolvedContender,
+        how: ContenderEnd,
+    ) {
         self.remove_child(cx, found.index, found.lock.znode(), &found.path, how);
     }
 
     /// Writes a record that was changed back to its znode.
-    pub(crate) fn rewrite(&mut self, cx: &mut Context<'_>, found: &mut Found) {
+    pub(crate) fn rewrite(&mut self, cx: &mut Context<'_>, found: &mut ResolvedContender) {
         let record = found
             .record
             .as_ref()

@@ -4,7 +4,7 @@
 //! waiter second, and that waiter must never hold the lock.
 
 use crate::apply::context::Context;
-use crate::locks::queue::{Contender, Rank};
+use crate::locks::queue::{Contender, QueuePosition};
 use crate::model::event::{ContenderEnd, Event};
 use crate::model::ids::{SessionId, Zxid};
 use crate::model::path::LockName;
@@ -13,22 +13,22 @@ use crate::store::Store;
 
 impl Store {
     /// Grants the locks that a command touched to their waiters. Called once at the end of each command.
-    pub(crate) fn settle_locks(&mut self, cx: &mut Context<'_>) {
+    pub(crate) fn grant_waiters(&mut self, cx: &mut Context<'_>) {
         loop {
             let mut touched = self.locks.take_touched();
             if touched.is_empty() {
-                return self.locks.give_back(touched);
+                return self.locks.recycle_touched(touched);
             }
             for lock in touched.drain(..) {
-                self.settle_upgrade(cx, &lock);
+                self.grant_upgrade(cx, &lock);
                 while self.remove_ungrantable(cx, &lock)
                     && let Some(contender) = self.locks.promote(&lock)
                 {
-                    self.let_in(cx, &lock, contender);
+                    self.complete_grant(cx, &lock, contender);
                 }
                 self.locks.lower_floor(&lock);
             }
-            self.locks.give_back(touched);
+            self.locks.recycle_touched(touched);
         }
     }
 
@@ -63,10 +63,12 @@ impl Store {
     }
 
     /// Completes the grant of a lock to a waiter: record, recorded outcomes, events.
-    fn let_in(&mut self, cx: &mut Context<'_>, lock: &LockName, mut contender: Contender) {
+    fn complete_grant(&mut self, cx: &mut Context<'_>, lock: &LockName, mut contender: Contender) {
         let holder = &*contender.name.clone();
-        let mut found = self.contender(lock, holder).expect("it was just granted the lock");
-        debug_assert_eq!(found.rank, Rank::Holds);
+        let mut found = self
+            .contender(lock, holder)
+            .expect("it was just granted the lock");
+        debug_assert_eq!(found.queue_position, QueuePosition::Holds);
         let floor = self.locks.state(lock).map_or(Zxid(0), |state| state.floor);
         let is_late = found.czxid <= floor;
         if let Some(record) = found.record_mut() {

@@ -7,10 +7,10 @@ use alloc::format;
 use alloc::vec::Vec;
 
 use crate::apply::context::Context;
-use crate::apply::locks::acquire::{Call, Entry};
+use crate::apply::locks::acquire::{AcquireCall, AcquireOutcome};
 use crate::locks::contender::{Attempt, Record};
 use crate::locks::plan::Plan;
-use crate::locks::queue::Rank;
+use crate::locks::queue::QueuePosition;
 use crate::model::event::ContenderEnd;
 use crate::model::ids::{RequestId, SessionId};
 use crate::model::lock::{AttemptId, HolderId, LockWish, MAX_LOCKS_AT_ONCE, WithdrawCause};
@@ -18,7 +18,7 @@ use crate::model::path::LockName;
 use crate::model::refusal::Refusal;
 use crate::model::reply::{Outcome, Reply};
 use crate::store::Store;
-use crate::store::resolve::Found;
+use crate::store::resolve::ResolvedContender;
 
 impl Store {
     /// Enters all queues or none.
@@ -38,7 +38,7 @@ impl Store {
         }
         let mut calls = Vec::with_capacity(wishes.len());
         for (at, wish) in (0..).zip(wishes) {
-            let mut call = Call {
+            let mut call = AcquireCall {
                 session,
                 wish,
                 // Names of contenders tell calls apart, also within one.
@@ -56,8 +56,8 @@ impl Store {
         let mut entries = Vec::with_capacity(calls.len());
         for (call, plan) in calls {
             let entry = match plan {
-                Plan::Join(own) => self.join(cx, &own, call).map(Entry::Joined),
-                Plan::Enter => self.create_contender(cx, call).map(Entry::Created),
+                Plan::Join(own) => self.join(cx, &own, call).map(AcquireOutcome::Joined),
+                Plan::Enter => self.create_contender(cx, call).map(AcquireOutcome::Created),
             };
             match entry {
                 Ok(entry) => entries.push(entry),
@@ -74,8 +74,8 @@ impl Store {
             self.tell_locks(cx, change);
         }
         let replies = entries.into_iter().map(|entry| match entry {
-            Entry::Joined(found) => found.reply(),
-            Entry::Created(created) => self.stand(cx, created).reply(),
+            AcquireOutcome::Joined(found) => found.reply(),
+            AcquireOutcome::Created(created) => self.enqueue(cx, created).reply(),
         });
         Ok(Reply::Multi(replies.collect()))
     }
@@ -160,12 +160,12 @@ impl Store {
             let known = found.session == session && found.record.as_deref().is_some_and(known);
             known.then_some(found)
         };
-        let found: Vec<Option<Found>> = holders.iter().map(find).collect();
-        let granted = |found: &Option<Found>| {
+        let found: Vec<Option<ResolvedContender>> = holders.iter().map(find).collect();
+        let granted = |found: &Option<ResolvedContender>| {
             found
                 .as_ref()
-                .filter(|found| found.rank == Rank::Holds)
-                .map(Found::reply)
+                .filter(|found| found.queue_position == QueuePosition::Holds)
+                .map(ResolvedContender::reply)
         };
         let grants: Option<Vec<Reply>> = found.iter().map(granted).collect();
         // All was granted before the end of the caller's patience, if only just.
@@ -181,11 +181,11 @@ impl Store {
             WithdrawCause::Abandoned => None,
         };
         for found in found.into_iter().flatten() {
-            let how = match found.rank {
-                Rank::Holds => ContenderEnd::Released,
-                Rank::Waits { .. } => ContenderEnd::Withdrawn,
+            let how = match found.queue_position {
+                QueuePosition::Holds => ContenderEnd::Released,
+                QueuePosition::Waits { .. } => ContenderEnd::Withdrawn,
             };
-            self.take_back(cx, found, attempt, how, answer.clone());
+            self.withdraw_call(cx, found, attempt, how, answer.clone());
         }
         Ok(Reply::Withdrawn)
     }

@@ -11,7 +11,7 @@ mod release;
 pub(crate) mod release_request;
 
 use crate::apply::context::Context;
-use crate::apply::locks::acquire::Call;
+use crate::apply::locks::acquire::AcquireCall;
 use crate::locks::contender::Attempt;
 use crate::model::ids::{RequestId, SessionId};
 use crate::model::lock::LockCommand;
@@ -41,7 +41,7 @@ impl Store {
                 attempt,
                 wait,
             } => {
-                let call = Call {
+                let call = AcquireCall {
                     session: required?,
                     wish,
                     guid,

@@ -10,15 +10,15 @@ use crate::apply::context::Context;
 use crate::locks::contender::{Attempt, Upgrade};
 use crate::locks::deadlock::Ask;
 use crate::locks::plan::names;
-use crate::locks::queue::{Queue, Rank};
+use crate::locks::queue::{Queue, QueuePosition};
 use crate::model::event::{ContenderEnd, Event, Hold};
 use crate::model::ids::{RequestId, SessionId};
 use crate::model::lock::{AttemptId, Downgraded, HolderId, LockMode, WithdrawCause};
 use crate::model::path::LockName;
-use crate::model::refusal::{ModeStep, Party, Refusal};
+use crate::model::refusal::{ModeStep, Owner, Refusal};
 use crate::model::reply::{Outcome, Reply};
 use crate::store::Store;
-use crate::store::resolve::Found;
+use crate::store::resolve::ResolvedContender;
 
 impl Store {
     /// Changes a hold to a weaker mode. Waiters that become compatible are granted the lock at the end of the command.
@@ -35,7 +35,7 @@ impl Store {
             Downgraded::Shared => LockMode::Shared,
             Downgraded::Upgradeable => LockMode::Upgradeable,
         };
-        match (found.claim.mode, mode) {
+        match (found.request.mode, mode) {
             // It was downgraded before.
             (now, then) if now == then => return Ok(Reply::Granted(found.grant())),
             (LockMode::Exclusive, _) | (LockMode::Upgradeable, LockMode::Shared) => {}
@@ -59,7 +59,7 @@ impl Store {
         wait: bool,
     ) -> Outcome {
         let mut found = self.own_holder(session, lock, holder)?;
-        match found.claim.mode {
+        match found.request.mode {
             // It was upgraded before.
             LockMode::Exclusive => return Ok(Reply::Granted(found.grant())),
             // Two shared holders could request an upgrade, and each would wait for the other.
@@ -100,7 +100,7 @@ impl Store {
             .change(&lock, found.position(), |contender| contender.upgrading = true);
         self.locks.change_state(&lock, |state| state.upgrading = true);
         if let Some(scope) = scope {
-            self.locks.waits(scope, &lock, found.position());
+            self.locks.add_wait(scope, &lock, found.position());
         }
         self.rewrite(cx, &mut found);
         Ok(self.upgrade_reply(&found))
@@ -136,7 +136,7 @@ impl Store {
     }
 
     /// Called at the end of a command for each lock that it touched: the others may be gone.
-    pub(crate) fn settle_upgrade(&mut self, cx: &mut Context<'_>, lock: &LockName) {
+    pub(crate) fn grant_upgrade(&mut self, cx: &mut Context<'_>, lock: &LockName) {
         let upgrading = self.locks.queue(lock).and_then(Queue::upgrading);
         let Some(holder) = upgrading.map(|upgrading| upgrading.name.clone()) else {
             return;
@@ -172,7 +172,7 @@ impl Store {
     pub(crate) fn withdraw_upgrade(
         &mut self,
         cx: &mut Context<'_>,
-        mut found: Found,
+        mut found: ResolvedContender,
         cause: WithdrawCause,
     ) -> Reply {
         let record = found.record.as_ref().expect("it knows the call");
@@ -198,7 +198,7 @@ impl Store {
     }
 
     /// Returns the reply to a call of `upgrade`.
-    fn upgrade_reply(&self, found: &Found) -> Reply {
+    fn upgrade_reply(&self, found: &ResolvedContender) -> Reply {
         let record = found.record.as_ref().expect("only ours are upgraded");
         if !record.is_upgrading() {
             return Reply::Granted(found.grant());
@@ -214,13 +214,14 @@ impl Store {
         session: SessionId,
         lock: LockName,
         holder: HolderId,
-    ) -> Result<Found, Refusal> {
+    ) -> Result<ResolvedContender, Refusal> {
         if self.tree.find(lock.znode()).is_none() {
             return Err(Refusal::NoLock(lock));
         }
         let found = self.contender(&lock, &holder);
-        let is_own =
-            |found: &Found| found.session == session && found.rank == Rank::Holds && found.record.is_some();
+        let is_own = |found: &ResolvedContender| {
+            found.session == session && found.queue_position == QueuePosition::Holds && found.record.is_some()
+        };
         found.filter(is_own).ok_or(Refusal::NotHolder { lock, holder })
     }
 
@@ -230,7 +231,7 @@ impl Store {
         queue.is_some_and(|queue| queue.holding() == 1) && !self.locks.terms(lock).closed
     }
 
-    fn finish_upgrade(&mut self, cx: &mut Context<'_>, found: &mut Found) {
+    fn finish_upgrade(&mut self, cx: &mut Context<'_>, found: &mut ResolvedContender) {
         let token = cx.zxid;
         let hold = self.hold_of(found);
         cx.events.push(Event::HoldEnded {
@@ -238,7 +239,7 @@ impl Store {
             how: ContenderEnd::Upgraded,
             by: None,
         });
-        self.waits_for_others_no_more(found);
+        self.end_upgrade_wait(found);
         found.token = token;
         if let Some(record) = found.record_mut() {
             record.token = Some(token);
@@ -255,7 +256,7 @@ impl Store {
     }
 
     /// Describes the present hold of a contender.
-    fn hold_of(&self, found: &Found) -> Arc<Hold> {
+    fn hold_of(&self, found: &ResolvedContender) -> Arc<Hold> {
         let queue = self.locks.queue(&found.lock).expect("its contender was found");
         let place = queue.place(found.position()).expect("it is in the queue");
         let contender = queue.get(place).expect("it was just found");
@@ -265,12 +266,12 @@ impl Store {
     }
 
     /// Forgets the last upgrade, and that it waits.
-    fn end_upgrade(&mut self, cx: &mut Context<'_>, found: &mut Found) {
+    fn end_upgrade(&mut self, cx: &mut Context<'_>, found: &mut ResolvedContender) {
         let record = found.record_mut().expect("only ours are upgraded");
         let Some(upgrade) = record.upgrade.take() else {
             return;
         };
-        self.waits_for_others_no_more(found);
+        self.end_upgrade_wait(found);
         if !upgrade.done {
             cx.events.push(Event::UpgradeWithdrawn {
                 session: found.session,
@@ -280,11 +281,11 @@ impl Store {
         }
     }
 
-    fn waits_for_others_no_more(&mut self, found: &Found) {
+    fn end_upgrade_wait(&mut self, found: &ResolvedContender) {
         let lock = &found.lock;
         if self.locks.state(lock).is_some_and(|state| state.upgrading) {
             if let Some(scope) = found.scope() {
-                self.locks.waits_no_more(&scope, lock, found.position());
+                self.locks.remove_wait(&scope, lock, found.position());
             }
             self.locks
                 .change(lock, found.position(), |contender| contender.upgrading = false);
@@ -292,13 +293,13 @@ impl Store {
         }
     }
 
-    fn set_mode(&mut self, cx: &mut Context<'_>, found: &mut Found, mode: LockMode) {
-        found.claim.mode = mode;
+    fn set_mode(&mut self, cx: &mut Context<'_>, found: &mut ResolvedContender, mode: LockMode) {
+        found.request.mode = mode;
         if let Some(record) = found.record_mut() {
-            record.claim.mode = mode;
+            record.request.mode = mode;
         }
         self.locks.change(&found.lock, found.position(), |contender| {
-            contender.claim.mode = mode
+            contender.request.mode = mode
         });
         self.rewrite(cx, found);
         cx.events.push(Event::ModeChanged {
@@ -309,22 +310,22 @@ impl Store {
 }
 
 /// The refusal of a step that the holder's mode does not allow.
-fn wrong_mode(found: &Found, what: ModeStep) -> Refusal {
+fn wrong_mode(found: &ResolvedContender, what: ModeStep) -> Refusal {
     Refusal::WrongMode {
         lock: found.lock.clone(),
         holder: found.holder().into(),
-        mode: found.claim.mode,
+        mode: found.request.mode,
         what,
     }
 }
 
 /// Returns the refusal of a stronger mode for an owner that shares the lock.
-pub(crate) fn waits_for_itself(found: &Found) -> Refusal {
+pub(crate) fn waits_for_itself(found: &ResolvedContender) -> Refusal {
     let lock = &found.lock;
     let owner = found.record.as_ref().map(|record| record.owner.clone());
     Refusal::WouldDeadlock {
         lock: lock.clone(),
-        cycle: alloc::vec![Party {
+        cycle: alloc::vec![Owner {
             session: found.session,
             owner: owner.unwrap_or_default(),
             has: lock.clone(),

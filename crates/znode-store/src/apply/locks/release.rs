@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 
 use crate::apply::context::Context;
-use crate::locks::queue::{Queue, Rank};
+use crate::locks::queue::{Queue, QueuePosition};
 use crate::model::acl::Perms;
 use crate::model::event::ContenderEnd;
 use crate::model::ids::SessionId;
@@ -13,7 +13,7 @@ use crate::model::refusal::Refusal;
 use crate::model::reply::{Outcome, Reply};
 use crate::planted::{self, Bug};
 use crate::store::Store;
-use crate::store::resolve::Found;
+use crate::store::resolve::ResolvedContender;
 
 impl Store {
     /// Gives one hold back.
@@ -28,7 +28,8 @@ impl Store {
             return Err(Refusal::NoLock(lock));
         }
         let found = self.contender(&lock, &holder);
-        let mut found = found.filter(|found| found.session == session && found.rank == Rank::Holds);
+        let mut found =
+            found.filter(|found| found.session == session && found.queue_position == QueuePosition::Holds);
         if found.is_none() && planted::is(Bug::ReleaseByName) {
             let held = |queue: &Queue| {
                 let mut own = queue.holders().filter(|holder| holder.session == session);
@@ -74,27 +75,27 @@ impl Store {
             // It was withdrawn before, its place was taken by a repeated call, or all is over.
             _ => return Reply::Withdrawn,
         };
-        let how = match (found.rank, cause) {
+        let how = match (found.queue_position, cause) {
             // The grant came before the end of the caller's patience, if only just.
-            (Rank::Holds, WithdrawCause::TimedOut) => return Reply::Granted(found.grant()),
+            (QueuePosition::Holds, WithdrawCause::TimedOut) => return Reply::Granted(found.grant()),
             // Nobody will ever learn of the grant.
-            (Rank::Holds, WithdrawCause::Abandoned) => ContenderEnd::Released,
-            (Rank::Waits { .. }, _) => ContenderEnd::Withdrawn,
+            (QueuePosition::Holds, WithdrawCause::Abandoned) => ContenderEnd::Released,
+            (QueuePosition::Waits { .. }, _) => ContenderEnd::Withdrawn,
         };
         let answer = match cause {
             WithdrawCause::TimedOut => Some(Err(Refusal::LockTimeout(lock.clone()))),
             WithdrawCause::Abandoned => None,
         };
-        self.take_back(cx, found, attempt, how, answer);
+        self.withdraw_call(cx, found, attempt, how, answer);
         Reply::Withdrawn
     }
 
     /// Withdraws a call that a contender stands for, and removes the contender with its last call. A repetition of the call gets `answer`,
     /// or is executed again.
-    pub(crate) fn take_back(
+    pub(crate) fn withdraw_call(
         &mut self,
         cx: &mut Context<'_>,
-        mut found: Found,
+        mut found: ResolvedContender,
         attempt: AttemptId,
         how: ContenderEnd,
         answer: Option<Outcome>,
@@ -104,7 +105,7 @@ impl Store {
         if record.attempts.len() == 1 {
             self.remove_contender(cx, &found, how);
         } else {
-            record.take_back(attempt);
+            record.remove_call(attempt);
             self.rewrite(cx, &mut found);
         }
         if let Some(request_id) = request_id {

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::apply::context::Context;
-use crate::locks::queue::Rank;
+use crate::locks::queue::QueuePosition;
 use crate::model::acl::Perms;
 use crate::model::event::Event;
 use crate::model::ids::SessionId;
@@ -36,7 +36,7 @@ impl Store {
         let asked: Vec<String> = match holder {
             Some(holder) => {
                 let found = self.contender(&lock, &holder);
-                if !found.is_some_and(|found| found.rank == Rank::Holds) {
+                if !found.is_some_and(|found| found.queue_position == QueuePosition::Holds) {
                     return Err(Refusal::NotHolder { lock, holder });
                 }
                 alloc::vec![holder]
@@ -57,7 +57,8 @@ impl Store {
                     answer: None,
                 });
                 self.rewrite(cx, &mut found);
-                self.locks.note_asked(found.session, &lock, holder, true);
+                self.locks
+                    .set_release_requested(found.session, &lock, holder, true);
             }
             cx.events.push(Event::RevokeRequested {
                 session: found.session,
@@ -90,7 +91,7 @@ impl Store {
         revoke.answer = Some(answer.clone());
         self.rewrite(cx, &mut found);
         let (lock, holder) = (found.lock.clone(), found.holder().to_string());
-        self.locks.note_asked(session, &lock, &holder, false);
+        self.locks.set_release_requested(session, &lock, &holder, false);
         cx.events.push(Event::RevokeAnswered {
             session,
             lock,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use znode_store::{
-    Command, ContenderEnd, ContenderView, Event, Grant, Hold, HolderId, LockCommand, LockCounts, LockMode,
-    LockName, LockView, Outcome, Reply, SessionFate, Standing, Store, Zxid,
+    Command, ContenderEnd, ContenderState, ContenderView, Event, Grant, Hold, HolderId, LockCommand,
+    LockCounts, LockMode, LockName, LockView, Outcome, Reply, SessionFate, Store, Zxid,
 };
 
 use super::steps::LOCKS;
@@ -130,8 +130,8 @@ pub fn check_events(before: &Views, after: &Views, events: &[Event], store: &Sto
         if let Event::Granted { session, grant } = event {
             granted.push((grant.lock.clone(), grant.holder.clone()));
             assert_eq!(
-                store.standing(&grant.lock, &grant.holder),
-                Some(Standing::Holds(grant.clone()))
+                store.contender_state(&grant.lock, &grant.holder),
+                Some(ContenderState::Holds(grant.clone()))
             );
             let view = &after[&grant.lock];
             assert!(
@@ -320,8 +320,8 @@ pub fn check_sessions(after: &Views, store: &Store) {
             .filter(|contender| contender.session == view.session);
         assert_eq!(of_session.len(), expected.count());
         for (lock, holder, holds) in of_session {
-            let standing = store.standing(&lock, &holder).expect("it was listed");
-            assert_eq!(holds, !matches!(standing, Standing::Waits(_)));
+            let standing = store.contender_state(&lock, &holder).expect("it was listed");
+            assert_eq!(holds, !matches!(standing, ContenderState::Waits(_)));
         }
     }
 }
@@ -337,31 +337,34 @@ pub fn check_reply(command: &Command, outcome: &Outcome, store: &Store, may_repe
     if let Command::Lock(LockCommand::Upgrade { .. }) = command
         && let Ok(Reply::Queued(place)) = outcome
     {
-        let standing = store.standing(&place.lock, &place.holder);
-        assert!(matches!(standing, Some(Standing::Upgrades(_))), "{standing:?}");
+        let standing = store.contender_state(&place.lock, &place.holder);
+        assert!(
+            matches!(standing, Some(ContenderState::Upgrades(_))),
+            "{standing:?}"
+        );
         return;
     }
     match outcome {
         // A call that enters once more while another one upgrades.
         Ok(Reply::Granted(grant))
             if matches!(
-                store.standing(&grant.lock, &grant.holder),
-                Some(Standing::Upgrades(_))
+                store.contender_state(&grant.lock, &grant.holder),
+                Some(ContenderState::Upgrades(_))
             ) =>
         {
             assert_eq!(grant.mode, LockMode::Upgradeable);
         }
         Ok(Reply::Granted(grant)) if !may_repeat => {
             assert_eq!(
-                store.standing(&grant.lock, &grant.holder),
-                Some(Standing::Holds(grant.clone()))
+                store.contender_state(&grant.lock, &grant.holder),
+                Some(ContenderState::Holds(grant.clone()))
             );
             assert!(store.is_held_with(&grant.lock, grant.fencing_token));
         }
         Ok(Reply::Queued(place)) => {
             assert_eq!(
-                store.standing(&place.lock, &place.holder),
-                Some(Standing::Waits(place.clone()))
+                store.contender_state(&place.lock, &place.holder),
+                Some(ContenderState::Waits(place.clone()))
             );
         }
         _ => {}
