@@ -14,7 +14,7 @@ pub enum Bug {
     UnsyncedVote = 2,
     /// A read that must be linearizable is answered from the local state, without asking whether others are ahead.
     StaleRead = 3,
-    /// A waiter keeps its place when its session ends, and is granted the lock although nobody is there.
+    /// A waiter keeps its place when its session ends, and is granted the lock although its client is gone.
     GrantToTheDead = 4,
     /// A release takes whatever hold the session has on the lock, also a later one than it names.
     ReleaseByName = 5,
@@ -43,7 +43,7 @@ pub enum Bug {
     /// Access to a znode is checked with the rights of the moment at which the request came in, not with those of its
     /// position in the log.
     AccessAtTheDoor = 16,
-    /// An exclusive lock lets a second contender in.
+    /// An exclusive lock is granted to a second contender.
     CrowdedLock = 17,
     /// The end of a session leaves one of its ephemeral znodes.
     KeptEphemeral = 18,

@@ -108,7 +108,7 @@
 //!
 //! # What the crate must not know
 //!
-//! - Time. Commands bring the leader's; the store only keeps it from going back. The leader decides whether a session has missed its
+//! - Time. Commands bring the leader's; the store only prevents a step back. The leader decides whether a session has missed its
 //!   heartbeats, and front ends how long a caller waits; commands report both.
 //! - Watches and waiting callers. They live on the node that their client is connected to, and read [`Event`]s.
 //! - Encodings. Values are `Serialize`, and the crate does not know which encoding is used.

@@ -28,7 +28,7 @@ pub struct TooFar {
 }
 
 impl Store {
-    /// Moves the position forward without a command. What comes next gets a position, and so a fencing token, that is
+    /// Moves the position forward without a command. The next command gets a position, and so a fencing token, that is
     /// larger than any of those passed over. Nothing in the tree changes.
     ///
     /// Only for a state that nobody serves: watchers and clients of a running one would miss what they cannot miss.
@@ -68,7 +68,7 @@ impl Store {
             term: entry.term,
             as_of: self.zxid,
         };
-        // In one go, however many znodes they have: nobody waits.
+        // In one command, however many znodes they have: no client waits.
         let (work, request) = (&mut EntryWork::default(), Request::internal(command));
         match self
             .apply_by(Rules::Former, &entry, work, request, &mut Vec::new())

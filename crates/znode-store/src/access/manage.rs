@@ -14,7 +14,7 @@ impl Access {
     /// Executes a command of the access policies.
     pub(crate) fn execute(&mut self, command: &AccessCommand, by: &Principal, now_ms: u64) -> Outcome {
         match command {
-            // An operator secures the cluster. In an open state nobody else is who it says.
+            // An operator secures the cluster. In an open state other identities prove nothing.
             AccessCommand::Secure { .. } if self.secured => Err(AccessRefusal::AlreadySecured.into()),
             AccessCommand::Secure { .. } if *by != Principal::Operator => {
                 Err(AccessRefusal::OperatorOnly.into())
@@ -42,7 +42,7 @@ impl Access {
                 self.tokens.insert(token.id, token);
                 Ok(Reply::Secured)
             }
-            // What is planted in an open state, where everybody may do everything, would count later.
+            // In an open state every caller has all rights, and tokens made then would be valid later.
             _ if !self.secured => Err(AccessRefusal::NotSecured.into()),
             AccessCommand::CreateToken(new) => self.create_token(new, now_ms),
             AccessCommand::RevokeToken(id) => {
@@ -133,7 +133,7 @@ impl Access {
         Ok(Reply::TokenCreated(*id))
     }
 
-    /// Returns whether somebody beside the operator can administer everything. Expiry of tokens is not foreseen.
+    /// Returns whether a token or a certificate has the role `admin`. Expiry of tokens is not foreseen.
     fn has_administrator(&self) -> bool {
         let tokens = self.tokens.values().map(|token| &token.role);
         tokens

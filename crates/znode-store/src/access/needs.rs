@@ -39,7 +39,7 @@ pub(crate) enum Need<'c> {
     DeleteAll(&'c ZPath),
     /// To change a list: to administer; own ephemeral nodes: or to write.
     ChangeAcl(&'c ZPath),
-    /// To lock, or to be that contender: what is had can be given back, whatever the policies say by then.
+    /// To lock, or to own that contender: an owner can release a hold whatever the policies say by then.
     Contender(&'c LockName, &'c str),
     /// Like [`Need::Contender`] for at least one of several. The others are skipped and not reported.
     SomeContender(&'c [(LockName, alloc::string::String)]),
@@ -74,7 +74,7 @@ pub(crate) fn rights_needed(command: &Command) -> Vec<Need<'_>> {
         Command::Reconnect { session, password: _ } => Vec::from([Need::Reconnect(*session)]),
         Command::InTurn { turn: _, step } => rights_needed_in_turn(step),
         Command::Access(command) => Vec::from([needed_by_access(command)]),
-        // It goes past the lists, and past what is written by locks and sessions alone.
+        // It bypasses access control lists, and the rules for znodes that only locks and sessions write.
         Command::Mirror(_) => Vec::from([Need::AdministerAll]),
     }
 }
@@ -150,7 +150,7 @@ fn needed_by_step(step: &LockCommand) -> Vec<Need<'_>> {
 
 fn needed_by_access(command: &AccessCommand) -> Need<'static> {
     match command {
-        // (That only the operator secures an open state is decided where it is done: there nothing is asked for here.)
+        // (`manage.rs` decides that only the operator secures an open state: in an open state no needs are checked.)
         AccessCommand::Secure { .. }
         | AccessCommand::CreateToken(_)
         | AccessCommand::RevokeToken(_)

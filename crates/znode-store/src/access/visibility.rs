@@ -23,7 +23,7 @@ impl<'s> Visibility<'s> {
 }
 
 impl Visibility<'_> {
-    /// Everybody may see everything, as in an open state.
+    /// Returns the visibility of an open state: every caller may see everything.
     pub fn open() -> Self {
         Self { access: None }
     }

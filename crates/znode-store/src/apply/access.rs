@@ -16,7 +16,7 @@ impl Store {
         access.sweep(cx.now_ms);
         let by = Principal::of(cx.caller);
         let reply = access.execute(&command, &by, cx.now_ms)?;
-        // It sets a rule of the state and changes nobody's rights, so there is no event.
+        // It sets a rule of the state and changes no rights, so there is no event.
         if command == AccessCommand::EndWaitsWithRights {
             return Ok(reply);
         }

@@ -31,7 +31,7 @@ impl Store {
         command: &Command,
     ) -> Result<(), Refusal> {
         let caller_rights = self.access.caller_rights(cx.caller, cx.now_ms)?;
-        // In turn speaks nobody but the connection that has the session.
+        // Only the connection of the session sends steps in turn.
         let is_its_connection = matches!(command, Command::InTurn { .. });
         let is_claimable = is_its_connection || cx.rules == Rules::Former;
         if let Some(session) = session {
@@ -239,7 +239,7 @@ impl Authorization<'_> {
     fn delete(&self, path: &ZPath) -> Result<(), Refusal> {
         match self.store.contender_at(path, self.session) {
             Some(ContenderOwnership { is_own: true, .. }) => self.require_any(LOCK_OR_WRITE, path),
-            // The lock, or the place in its queue, would be taken from somebody.
+            // The deletion would break a hold or a wait of another session.
             Some(ContenderOwnership { lock, is_own: false }) => {
                 self.caller_rights.require(Right::Break, lock.znode())
             }

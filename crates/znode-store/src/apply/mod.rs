@@ -221,7 +221,7 @@ impl Store {
                 Ok(Reply::LimitsSet)
             }
             Command::Lock(command) => self.lock_command(cx, session, request_id, command),
-            // A client has lost its connection, and goes on.
+            // A client has lost its connection, and resumes its session.
             Command::Reconnect { session, password } => {
                 let timeout_ms = self.sessions.reconnect(session, password, cx.zxid)?;
                 cx.events.push(Event::SessionReconnected {

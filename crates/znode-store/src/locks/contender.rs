@@ -56,9 +56,9 @@ pub(crate) struct Record {
     pub lock_delay_ms: u32,
     /// The fencing token, where it is not the position of the creation.
     pub token: Option<Zxid>,
-    /// The last call of `upgrade`, unless it was given up or downgraded since.
+    /// The last call of `upgrade`, unless it was withdrawn or downgraded since.
     pub upgrade: Option<Upgrade>,
-    /// The last request to give the lock up.
+    /// The last release request.
     pub revoke: Option<Revocation>,
 }
 
@@ -235,10 +235,10 @@ impl Record {
         }
     }
 
-    /// Takes a known call back, and with it one hold or one place.
+    /// Removes a known call, and with it one hold or one wait.
     ///
-    /// If the call's own hold was given back already, by a release of another caller, the oldest of the others goes in its
-    /// place. The call of that one counts as released from then on: it stays known, for its caller may go away as well.
+    /// If the call's own hold was released already, by another caller, the oldest of the other holds ends in its place. The call of that
+    /// one counts as released from then on: it stays known, because its caller may hang up as well.
     pub fn remove_call(&mut self, attempt: AttemptId) {
         match self.attempts.iter().position(|known| known.id == attempt) {
             Some(at) => drop(self.attempts.remove(at)),

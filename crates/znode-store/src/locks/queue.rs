@@ -56,7 +56,7 @@ impl Contender {
         self.owner.as_ref().filter(|_| self.reentrant)
     }
 
-    /// Its request, as others have to reckon with it.
+    /// Returns its request as others conflict with it.
     fn effective_request(&self) -> LockRequest {
         match self.upgrading {
             true => LockRequest {

@@ -27,7 +27,7 @@ fn compatible(claims: &[LockRequest], limit: Option<u32>) -> bool {
         LockMode::Exclusive | LockMode::Shared | LockMode::Upgradeable => None,
     };
     match claims {
-        // Somebody always gets on: nobody can request more than there is.
+        // The lock always makes progress: no request exceeds the limit.
         [] | [_] => true,
         [first, ..] => match first.mode {
             LockMode::Exclusive => false,

@@ -32,7 +32,7 @@ pub(crate) struct Locks {
     /// Number of all contenders and of all holders, for metrics, at no cost.
     contenders: usize,
     holding: usize,
-    /// Locks whose waiters may have got a chance in this command, in no order, some perhaps twice.
+    /// Locks whose waiters this command may have unblocked, in no order, some perhaps twice.
     touched: Vec<LockName>,
     /// Locks that have a state of their own. Few of all.
     states: BTreeMap<ByName, LockState>,
@@ -44,7 +44,7 @@ pub(crate) struct Locks {
     scopes: Table<Scope, u32>,
     /// Waits of each scope: in a queue, or for an upgrade.
     waits: BTreeMap<Scope, BTreeSet<Wait>>,
-    /// Holders that are asked to give their lock up and have not answered, by session.
+    /// Holders with an unanswered release request, by session.
     asked: BTreeMap<SessionId, BTreeSet<(LockName, Arc<str>)>>,
     /// For the bug [`LeakedPermits`](crate::planted::Bug::LeakedPermits): how many of each lock.
     #[cfg(feature = "planted")]
@@ -156,7 +156,7 @@ impl Locks {
         }
     }
 
-    /// Takes out a contender that is gone; returns it if it held the lock.
+    /// Removes a contender that has ended; returns it if it held the lock.
     pub(crate) fn remove(&mut self, lock: &LockName, position: Position<'_>) -> Option<Box<Contender>> {
         let queue = self
             .queues
@@ -189,15 +189,15 @@ impl Locks {
         held.then_some(contender)
     }
 
-    /// From now on a scope waits there.
+    /// Adds a wait of a scope.
     pub(crate) fn add_wait(&mut self, scope: Scope, lock: &LockName, (czxid, number, name): Position<'_>) {
         let wait = (lock.clone(), (czxid, number, name.into()));
         self.waits.entry(scope).or_default().insert(wait);
     }
 
-    /// It waits there no more, if it did.
+    /// Removes a wait of a scope, if there is one.
     pub(crate) fn remove_wait(&mut self, scope: &Scope, lock: &LockName, position: Position<'_>) {
-        // Nearly nobody waits anywhere.
+        // Waits are rare.
         if self.waits.is_empty() {
             return;
         }
@@ -221,7 +221,7 @@ impl Locks {
         self.scopes.contains_key(scope)
     }
 
-    /// Notes that a holder is asked to give its lock up, or has answered, or is gone.
+    /// Adds or removes a holder with an unanswered release request.
     pub(crate) fn set_release_requested(
         &mut self,
         session: SessionId,
@@ -241,13 +241,13 @@ impl Locks {
         }
     }
 
-    /// The holders of a session that are asked to give their locks up and have not answered.
+    /// Returns the holders of a session with an unanswered release request.
     pub(crate) fn asked(&self, session: SessionId) -> impl Iterator<Item = (&LockName, &str)> {
         let asked = self.asked.get(&session).into_iter().flatten();
         asked.map(|(lock, name)| (lock, &**name))
     }
 
-    /// Takes the locks whose waiters may have got a chance, by name.
+    /// Removes and returns the locks whose waiters may be unblocked, by name.
     pub(crate) fn take_touched(&mut self) -> Vec<LockName> {
         let mut touched = core::mem::take(&mut self.touched);
         if touched.len() > 1 {
@@ -257,7 +257,7 @@ impl Locks {
         touched
     }
 
-    /// Takes the list back that was taken, which is empty now: the next command needs no other one.
+    /// Reuses the list of touched locks, which is empty now, for the next command.
     pub(crate) fn recycle_touched(&mut self, list: Vec<LockName>) {
         debug_assert!(list.is_empty());
         if self.touched.capacity() == 0 && list.capacity() <= MAX_KEPT_LIST {

@@ -27,7 +27,7 @@ pub struct LockView {
     pub queue: Vec<ContenderView>,
 }
 
-/// A lock that lets nobody in, because the session of a holder expired.
+/// Lock-delay of a lock that grants nothing, because the session of a holder expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClosedView {
     /// Since when, in milliseconds since 1970.
@@ -57,7 +57,7 @@ pub struct ContenderView {
     pub permits: u32,
     /// Number of entries of its owner (or, in the queue, of calls).
     pub holds: u32,
-    /// The fencing token that it has, or will have if nobody upgrades meanwhile.
+    /// The fencing token that it has, or will have without an upgrade meanwhile.
     pub fencing_token: Zxid,
     /// Beginning of the hold or wait in milliseconds since 1970. The grant of a ZooKeeper client's contender is not recorded; for those it
     /// is the time of their creation.
@@ -66,7 +66,7 @@ pub struct ContenderView {
     pub lock_delay_ms: u32,
     /// Since when it waits to be the only holder.
     pub upgrading_since_ms: Option<u64>,
-    /// The last request to give the lock up.
+    /// The last release request.
     pub revoke: Option<Revocation>,
 }
 
@@ -125,7 +125,7 @@ pub struct WaitView {
     pub lock: LockName,
     /// The waiter: in the queue, or a holder that wants to be the only one.
     pub waiter: OwnerView,
-    /// Those ahead that it cannot pass, the first [`MAX_NAMED_BLOCKERS`] of them. Nobody if the lock is drained or closed.
+    /// The blockers ahead of it, the first [`MAX_NAMED_BLOCKERS`] of them. None if the lock is drained or closed.
     pub waits_for: Vec<OwnerView>,
     /// True if there are more blockers, or may be: those far ahead are not visited.
     pub more: bool,

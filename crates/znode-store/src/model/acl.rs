@@ -56,7 +56,7 @@ impl BitOr for Perms {
 ///
 /// | scheme | id | matching callers |
 /// |---|---|---|
-/// | `world` | `anyone` | everybody |
+/// | `world` | `anyone` | all callers |
 /// | `auth` | (ignored) | identities that the creator of the list has proven |
 /// | `digest` | `user:base64(sha1(user:password))` | callers that have shown the password |
 /// | `ip` | `address` or `address/bits` | callers from there |
@@ -75,17 +75,17 @@ pub struct AclEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "Option<Vec<AclEntry>>", into = "Option<Vec<AclEntry>>")]
 pub struct Acl(
-    /// `None`: everybody may do everything, which is what nearly all nodes have.
+    /// `None`: every caller has all rights, which is the list of nearly all nodes.
     Option<Arc<[AclEntry]>>,
 );
 
 impl Acl {
-    /// Everybody may do everything.
+    /// Returns the list that gives every caller all rights.
     pub fn open() -> Self {
         Self(None)
     }
 
-    /// Everybody may read.
+    /// Returns the list that gives every caller the right to read.
     pub fn read_only() -> Self {
         Self::new(Vec::from([AclEntry::world(Perms::READ)]))
     }
@@ -106,7 +106,7 @@ impl Acl {
         }
     }
 
-    /// Returns whether everybody may do everything.
+    /// Returns whether every caller has all rights.
     pub fn is_open(&self) -> bool {
         self.0.is_none()
     }
@@ -207,7 +207,7 @@ impl From<Acl> for Option<Vec<AclEntry>> {
 }
 
 impl AclEntry {
-    /// Rights of everybody.
+    /// Returns an entry for all callers.
     pub fn world(perms: Perms) -> Self {
         Self {
             perms,
@@ -220,7 +220,7 @@ impl AclEntry {
         &*self.scheme == "world" && &*self.id == "anyone"
     }
 
-    /// Returns whether the entry can match anybody.
+    /// Returns whether the entry can match any caller.
     fn is_valid(&self) -> bool {
         match &*self.scheme {
             "world" => &*self.id == "anyone",

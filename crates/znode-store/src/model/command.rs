@@ -41,8 +41,7 @@ impl Request {
         }
     }
 
-    /// A request of the cluster itself: what its leader and its nodes have to do by themselves. No client may ever be
-    /// given this.
+    /// Returns a request of the cluster itself, for the leader's and the nodes' own work. No front end may give this identity to a client.
     pub fn internal(command: Command) -> Self {
         Self {
             caller: Identities::internal(),
@@ -90,7 +89,7 @@ pub enum Command {
     /// Deletes containers that had children and have none any more, and TTL nodes without children whose time is over;
     /// others are passed over.
     Sweep(Vec<ZPath>),
-    /// From now on other limits hold; what is beyond them already stays.
+    /// Replaces the limits. Quantities beyond them already stay.
     SetLimits(Limits),
     /// A step of the lock protocol.
     Lock(LockCommand),
@@ -113,8 +112,8 @@ pub enum Command {
     Access(AccessCommand),
     /// Steps towards the tree of another server, all or none, at one position: at most [`crate::MAX_MIRRORED`].
     Mirror(Vec<MirrorStep>),
-    /// Puts on record for how long sessions have been silent, so that the next leader goes on counting from there. Valid only
-    /// in the term of the leader that proposed it. From now on the leader confirms no heartbeat of these sessions before a
+    /// Puts on record for how long sessions have been silent, so that the next leader continues its count. Valid only
+    /// in the term of the leader that proposed it. From here on the leader confirms no heartbeat of these sessions before a
     /// [`Command::NoteHeartbeats`] takes them off the record.
     RecordSilence {
         /// The sessions, each with its silence in milliseconds; those that have ended meanwhile are skipped.
@@ -242,7 +241,7 @@ pub enum CreateMode {
     PersistentSequential,
     /// Both.
     EphemeralSequential,
-    /// Like persistent, but swept some time after its last child has gone.
+    /// Like persistent, but swept some time after the end of its last child.
     Container,
     /// Like persistent, but swept when it has no children and its data was not replaced for a time.
     Ttl {

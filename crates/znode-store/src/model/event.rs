@@ -51,7 +51,7 @@ pub enum Event {
         /// The grant as it is now.
         grant: Grant,
     },
-    /// An upgrade was given up; the contender holds the lock as before.
+    /// An upgrade was withdrawn; the contender holds the lock as before.
     UpgradeWithdrawn {
         /// The session of the contender.
         session: SessionId,
@@ -60,7 +60,7 @@ pub enum Event {
         /// The contender.
         holder: HolderId,
     },
-    /// A holder is asked to give the lock up.
+    /// An operator asks a holder to release the lock.
     RevokeRequested {
         /// The session of the contender.
         session: SessionId,
@@ -106,7 +106,7 @@ pub enum Event {
     },
     /// A session was opened.
     SessionOpened(SessionId),
-    /// A session goes on on another connection.
+    /// A session was resumed on another connection.
     SessionReconnected {
         /// The session.
         session: SessionId,
@@ -167,13 +167,13 @@ pub struct ZnodeEvent {
 /// ZooKeeper's four kinds of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ZnodeEventKind {
-    /// The znode came to be.
+    /// The znode was created.
     Created,
     /// The znode is gone.
     Deleted,
     /// Its data was replaced (perhaps by the same).
     DataChanged,
-    /// A child came or went.
+    /// A child was created or deleted.
     ChildrenChanged,
 }
 
@@ -188,7 +188,7 @@ pub enum ContenderEnd {
     SessionClosed,
     /// Its session expired.
     SessionExpired,
-    /// Taken away by an operator.
+    /// Broken by an operator.
     Broken {
         /// The operator.
         by: Arc<str>,
@@ -204,6 +204,6 @@ pub enum ContenderEnd {
     Forbidden,
     /// Its znode was deleted by means of the tree, as ZooKeeper clients release their locks.
     Deleted,
-    /// Of a hold only: it goes on as another one, exclusive and with a new token.
+    /// Of a hold only: it continues as another hold, exclusive and with a new token.
     Upgraded,
 }

@@ -19,7 +19,7 @@ pub enum LockMode {
     Shared,
     /// Holders whose permits add up to at most the limit.
     Semaphore {
-        /// Permits in all: the same in every request for as long as the lock has contenders. In a wish 0 stands for the
+        /// Permits in all: the same in every request for as long as the lock has contenders. In a request 0 means the
         /// limit that is in force already.
         limit: u32,
     },
@@ -137,7 +137,7 @@ pub enum LockCommand {
         /// Told to the same.
         reason: Arc<str>,
     },
-    /// Holds on with fewer rights, and lets those in at once who get along with that.
+    /// Changes a hold to a weaker mode. Waiters that are compatible with it are granted the lock at once.
     Downgrade {
         /// The lock.
         lock: LockName,
@@ -191,7 +191,7 @@ pub enum LockCommand {
         /// True if the lock takes and grants no new contenders.
         draining: Option<bool>,
     },
-    /// Asks holders to give the lock up.
+    /// Asks holders to release the lock.
     Revoke {
         /// The lock.
         lock: LockName,
@@ -234,9 +234,9 @@ pub enum Downgraded {
 /// Why a call of `acquire` ends without its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WithdrawCause {
-    /// Its time to wait is over. If the lock was granted meanwhile the grant stands.
+    /// Its wait has timed out. If the lock was granted meanwhile the grant is valid.
     TimedOut,
-    /// The caller went away, so that nobody would learn of a grant: it is taken back too.
+    /// The caller hung up and would not learn of a grant: a grant is released, too.
     Abandoned,
 }
 
@@ -261,7 +261,7 @@ pub struct LockRequest {
     pub permits: u32,
 }
 
-/// A request to give a lock up.
+/// Release request: an operator asks a holder to release the lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Revocation {
     /// The requester.
@@ -300,16 +300,16 @@ pub const MAX_CONTENDERS: usize = 20_000;
 /// Maximum number of entries of one owner to a lock. Each entry is some twenty bytes in the contender's data, which each entry rewrites.
 pub const MAX_HOLDS: usize = 1_000;
 
-/// The longest owner in bytes: it is a scope (a thread, a task), not a text.
+/// Maximum length of an owner in bytes: it is a scope (a thread, a task), not a text.
 pub const MAX_OWNER_BYTES: usize = 256;
 
-/// The longest note in bytes: a line or two for people.
+/// Maximum length of a note in bytes: a line or two for people.
 pub const MAX_NOTE_BYTES: usize = 1024;
 
-/// The longest address in bytes: a host's name and a port.
+/// Maximum length of an address in bytes: a host's name and a port.
 pub const MAX_ADDRESS_BYTES: usize = 300;
 
-/// The longest reason of a break or a request to give up, and the longest answer to that: a line or two for people.
+/// Maximum length of the reason of a break or a release request, and of the answer, in bytes: a line or two for people.
 pub const MAX_REASON_BYTES: usize = 1024;
 
 /// Maximum number of holders that a refusal names. A shared lock may have thousands, and the request cache would store them for each

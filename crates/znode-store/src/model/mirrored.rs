@@ -10,10 +10,10 @@ use crate::model::stat::Kind;
 /// Maximum number of steps of one command, and of znodes on a page. Both block the apply loop.
 pub const MAX_MIRRORED: usize = 1_000;
 
-/// One step towards the other tree. To take it twice is to take it once.
+/// One step towards the other tree. Idempotent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MirrorStep {
-    /// The znode is as given from now on; it is created if need be, below a parent that exists. Quotas stop nobody here:
+    /// The znode is as given from now on; it is created if need be, below a parent that exists. Quotas do not apply here:
     /// what is there is there.
     Put(Mirrored),
     /// The znode, which has no children, is gone from now on.
@@ -41,7 +41,7 @@ pub struct Mirrored {
     /// Data of the znode. Null is marked elsewhere: see `op_encoding.rs`.
     #[serde(with = "bytes_alone")]
     pub data: Data,
-    /// Its list, word for word: entries of schemes that mean nothing here are kept, and match nobody.
+    /// Its list, word for word: entries of schemes that mean nothing here are kept, and match no caller.
     pub acl: Acl,
     /// Kind of the znode.
     pub kind: MirroredKind,
@@ -57,12 +57,12 @@ pub struct Mirrored {
     pub creations: u64,
 }
 
-/// The kinds of znodes that can be brought from elsewhere: those that no session owns.
+/// Kind of a znode of another server: those that no session owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MirroredKind {
     /// Lives until it is deleted.
     Persistent,
-    /// Swept some time after its last child has gone.
+    /// Swept some time after the end of its last child.
     Container,
     /// Swept when it has no children and its data was not replaced for this time in milliseconds.
     Ttl(u64),

@@ -32,8 +32,8 @@ pub(crate) fn list<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     Ok(elements.into_iter().map(|Element(element)| element).collect())
 }
 
-/// Decodes an enumeration, but not its variant [`NESTING`]. It stands before the real deserializer, the visitor and the
-/// access to the variant, for only the last one comes to know which variant it is.
+/// Decodes an enumeration, but not its variant [`NESTING`]. It wraps the real deserializer, the visitor and the
+/// access to the variant, because only the last one knows the variant.
 struct Flat<T>(T);
 
 impl<'de, D: Deserializer<'de>> Deserializer<'de> for Flat<D> {

@@ -152,7 +152,7 @@ pub enum AccessRefusal {
     /// There is no such role.
     #[error("there is no role {0}")]
     NoRole(RoleName),
-    /// Somebody has the role.
+    /// A token or a certificate has the role.
     #[error("the role {0} is in use")]
     RoleInUse(RoleName),
     /// The role `admin` is what it is.
@@ -161,7 +161,7 @@ pub enum AccessRefusal {
     /// The certificate has no role.
     #[error("the certificate {0:?} has no role")]
     NoCertificate(Arc<str>),
-    /// Nobody could administer the cluster any more.
+    /// The change would leave the cluster without an administrator.
     #[error("nobody else has the role admin")]
     LastAdministrator,
     /// A text that is malformed or too long.
@@ -200,7 +200,7 @@ pub enum Refusal {
     /// The name, with its number, would be no legal path.
     #[error("the path of the new znode would be illegal: {0}")]
     BadPath(String),
-    /// Ten digits are used up; the parent has to be created anew.
+    /// Ten digits are used up; the parent has to be created again.
     #[error("the sequence numbers below {0} are used up")]
     SequenceExhausted(ZPath),
     /// The caller has not the right that this needs. Creating and deleting are matters of the parent.
@@ -337,7 +337,7 @@ pub enum Refusal {
         /// The requested change: "upgraded", "downgraded".
         what: ModeStep,
     },
-    /// An operator took the lock, or the place in its queue, away.
+    /// An operator broke the hold or the wait.
     #[error("{holder} was taken out of the lock {lock} by an operator ({by}): {reason}")]
     Broken {
         /// The lock.
@@ -365,7 +365,7 @@ pub enum Refusal {
         /// The next turn.
         expected: u64,
     },
-    /// The caller is nobody, and nobody in particular may do this.
+    /// The caller is not authenticated.
     #[error("{0}")]
     Unauthenticated(Unproven),
     /// The policies do not allow it.
@@ -379,7 +379,7 @@ pub enum Refusal {
     /// Only the principal that opened a session may use it.
     #[error("the session {0} is somebody else's")]
     NotYourSession(SessionId),
-    /// It is the cluster's own doing, and nobody asks for it.
+    /// Only the cluster itself sends this command.
     #[error("only the cluster itself does this")]
     Internal,
     /// A change of the access policies was refused.

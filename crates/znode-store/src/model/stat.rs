@@ -51,7 +51,7 @@ const TTL: u64 = 0xff << 56;
 pub(crate) enum Kind {
     /// It lives until it is deleted.
     Persistent,
-    /// It is swept after its last child has gone.
+    /// It is swept after the end of its last child.
     Container,
     /// It is swept this time after its data was replaced, in milliseconds.
     Ttl(u64),

@@ -92,8 +92,8 @@ impl View<'_> {
         self.may(Right::Read, path)
     }
 
-    /// Refuses the use of somebody else's session: its heartbeats, its events, what it holds. A session that does not
-    /// live is nobody's.
+    /// Refuses the use of another principal's session: its heartbeats, its events, its holds. A session that does not
+    /// live has no owner.
     pub fn may_use(&self, session: SessionId) -> Result<(), Refusal> {
         match self.caller_rights()? {
             Some(caller_rights) => caller_rights.may_use(self.store.sessions.owned(session), self.caller),

@@ -39,7 +39,7 @@ pub struct LockPage {
 /// Some of the sessions that a caller may use, by id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionPage {
-    /// Those that were asked for.
+    /// The requested sessions.
     pub sessions: Vec<SessionView>,
     /// After which of the caller's sessions the next page begins; `None` on the last one.
     pub next_after: Option<SessionId>,

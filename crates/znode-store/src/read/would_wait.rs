@@ -22,7 +22,7 @@ impl Store {
         {
             return None;
         }
-        // A lock that is shut while nobody is there is too rare to be looked for.
+        // A lock without contenders that grants nothing is too rare to matter here.
         let queue = self.locks.queue(&wish.lock)?;
         if self.locks.joins(request.session, wish) {
             return None;

@@ -198,7 +198,7 @@ impl Session {
 }
 
 impl Session {
-    /// A session that comes out of a snapshot, still without its ephemerals.
+    /// Returns a session of a snapshot, still without its ephemerals.
     pub(crate) fn restored(record: SessionRecord, remembered: Arc<RequestCache>) -> Self {
         let SessionRecord {
             session: _,
@@ -244,7 +244,7 @@ pub(crate) struct Sessions {
     ended: Table<SessionId, ()>,
     /// Ids of the ended sessions, the oldest first.
     ended_order: VecDeque<SessionId>,
-    /// Outcomes of requests that came without a session. Shared with a snapshot that is being taken.
+    /// Outcomes of requests without a session. Shared with a snapshot that is being taken.
     sessionless: Arc<RequestCache>,
 }
 
@@ -301,7 +301,7 @@ impl Sessions {
         own.flat_map(move |own| following(own, after))
     }
 
-    /// From now on the session is another one's.
+    /// Changes the owner of a session.
     pub(crate) fn change_owner(&mut self, id: SessionId, owner: Principal) {
         self.unlist(id);
         self.live.get_mut(&id).expect("it lives").owner = owner;
@@ -354,7 +354,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// A live session has asked for something: the end that is on its way to it, if any, comes too late.
+    /// Records a sign of life of a live session: an expiry that was proposed before is void.
     pub(crate) fn hear(&mut self, id: SessionId, at: Zxid) -> Result<(), Refusal> {
         match self.live.get_mut(&id) {
             Some(session) if session.ending.is_none() => {
@@ -452,7 +452,7 @@ impl Sessions {
         }
     }
 
-    /// Refuses what is asked for a session that does not live.
+    /// Refuses a request for a session that does not live.
     pub(crate) fn require(&self, session: SessionId) -> Result<(), Refusal> {
         match self.fate(session) {
             SessionFate::Live => Ok(()),
@@ -461,7 +461,7 @@ impl Sessions {
         }
     }
 
-    /// The memory of a session that has asked for nothing yet.
+    /// Returns the request cache of a session without recorded outcomes.
     pub(crate) fn empty_cache(&self) -> Arc<RequestCache> {
         self.interner.nothing()
     }

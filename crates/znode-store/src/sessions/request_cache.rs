@@ -42,7 +42,7 @@ const MAX_KEY_BYTES: usize = MAX_REQUEST_ID_BYTES + MAX_CERTIFICATE_BYTES + 64;
 impl RequestKey {
     /// Of a principal's request without a session.
     pub(crate) fn of_principal(principal: &Principal, id: &RequestId) -> Self {
-        // With its length first, so that no id can pass for another one and somebody else's name.
+        // With its length first, so that no id can pass for another one with a principal's name.
         let mut text = format!("{} {} ", id.as_str().len(), id.as_str());
         principal.append_to(&mut text);
         Self(text.into())
@@ -222,7 +222,7 @@ impl RequestCache {
         }
     }
 
-    /// From now on a repeated request is answered by `outcome`, unless it is forgotten already.
+    /// Replaces the outcome that a repeated request gets, unless it is evicted already.
     pub(crate) fn update(&mut self, id: &RequestKey, outcome: Outcome) {
         if let Some(record) = self.get(id) {
             self.insert(id.clone(), record.fingerprint, outcome, Rules::Current);
@@ -240,7 +240,7 @@ impl RequestCache {
         }
     }
 
-    /// Puts in a record that came after all that are there.
+    /// Inserts the newest outcome.
     fn put(&mut self, id: RequestKey, record: RecordedOutcome) {
         self.forget(&id);
         let digest = record.digest(&id);
@@ -263,7 +263,7 @@ impl RequestCache {
         self.answered.iter().map(|(id, entry)| (id, &entry.record))
     }
 
-    /// All of it, as it goes into a snapshot.
+    /// Returns all outcomes, as they go into a snapshot.
     pub(crate) fn kept(&self) -> CachedRequests {
         let waiting = self.waiting.iter().map(|(id, entry)| (id, &entry.record));
         let all = self.answered().chain(waiting);

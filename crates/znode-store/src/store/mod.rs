@@ -240,8 +240,8 @@ impl Store {
         self.sessions.requests(session)?.get(&key)
     }
 
-    /// Under what an outcome is remembered. What came without a session is remembered for all together, and then another
-    /// principal's request is another one, whatever it calls itself.
+    /// Returns the key of an outcome. Requests without a session share one cache, in which requests of two principals are different
+    /// whatever their ids are.
     pub(crate) fn request_key(
         &self,
         session: Option<SessionId>,

@@ -14,7 +14,7 @@ use crate::stable_hash::Table;
 pub(crate) struct AclIndex(NonZeroU32);
 
 impl AclIndex {
-    /// The list that lets everybody do everything. It is not counted.
+    /// The list that gives every caller all rights. It is not counted.
     pub(crate) const OPEN: Self = Self(NonZeroU32::MIN);
 
     fn of_slot(slot: usize) -> Self {

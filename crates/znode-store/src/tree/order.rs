@@ -1,4 +1,4 @@
-//! The children of a znode that has very many, in the order of their names, for lists that are asked for in pages. Only
+//! The children of a znode that has very many, in the order of their names, for pages. Only
 //! indices are kept, in pieces of bounded size: a change moves a few hundred of them, never all.
 
 use alloc::vec::Vec;

@@ -171,7 +171,7 @@ impl Tree {
 
     /// The nearest subtree around `path` that has a quota, and the node below which that is kept.
     fn quota_over(&self, path: &ZPath) -> Option<(ZPath, NodeIndex)> {
-        // Hardly anybody has quotas, and everybody changes znodes.
+        // Quotas are rare, and changes of znodes are not.
         if self.node(NodeIndex::QUOTA).num_children() == 0 {
             return None;
         }

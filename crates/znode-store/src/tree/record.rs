@@ -20,7 +20,7 @@ pub(crate) struct ZnodeRecord {
     pub(crate) index: NodeIndex,
     pub(crate) parent: NodeIndex,
     pub(crate) name: EcoString,
-    /// Null stands beside the records: see [`crate::snapshot`].
+    /// Null is marked beside the records: see [`crate::snapshot`].
     #[serde(with = "bytes_alone")]
     pub(crate) data: Data,
     acl: Acl,

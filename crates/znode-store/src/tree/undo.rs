@@ -1,5 +1,5 @@
-//! Taking back a transaction that failed half way, so that not even its sequence numbers are missed. Steps
-//! are taken back in reverse order, so every node returns to the very place that it had.
+//! Undo of a transaction that failed half way, so that not even its sequence numbers are missing. Steps are undone in reverse order, so
+//! every node returns to the very place that it had.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -39,12 +39,12 @@ pub(crate) enum Undo {
 }
 
 impl Tree {
-    /// From now on changes can be taken back.
+    /// Begins to log changes for an undo.
     pub(crate) fn begin(&mut self) {
         self.undo = Some(Vec::new());
     }
 
-    /// The changes since [`Tree::begin`] stand.
+    /// Makes the changes since [`Tree::begin`] final.
     pub(crate) fn commit(&mut self) {
         self.undo = None;
     }

@@ -158,7 +158,7 @@ impl Store {
             wish, attempt, wait, ..
         } = call;
         let mut found = self.contender(&wish.lock, own).expect("it is in the queue");
-        // Who shares the lock asks for more: it would stand behind itself. (A writer that asks to read has what it asks.)
+        // A shared holder requests a stronger mode: it would wait behind itself. (A writer that requests to read has that right.)
         if reach(found.request.mode) < reach(wish.mode) {
             return Err(waits_for_itself(&found));
         }

@@ -54,7 +54,7 @@ impl Store {
             ContenderEnd::Forbidden => Some(Refusal::no_right_to_lock(&lock)),
             // The step that withdrew the call corrects the memory itself; a release leaves it as it is.
             ContenderEnd::Withdrawn | ContenderEnd::Released | ContenderEnd::Upgraded => None,
-            // What was remembered of the session goes with it.
+            // The recorded outcomes of the session are removed with it.
             ContenderEnd::SessionClosed | ContenderEnd::SessionExpired => None,
         };
         if let Some(refusal) = answer {

@@ -92,7 +92,7 @@ impl Store {
         }
         let hold = self.hold(lock, &contender, found.record.as_deref(), Some(cx.now_ms));
         cx.events.push(Event::HoldBegan(hold));
-        // A ZooKeeper client's contender that comes into a free lock has not waited.
+        // A ZooKeeper client's contender that is created in a free lock has not waited.
         if found.czxid != cx.zxid {
             cx.events.push(Event::Granted {
                 session: found.session,

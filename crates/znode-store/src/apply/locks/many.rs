@@ -41,7 +41,7 @@ impl Store {
             let mut call = AcquireCall {
                 session,
                 wish,
-                // Names of contenders tell calls apart, also within one.
+                // Contenders have distinct names, also within one call.
                 guid: guid.wrapping_add(at),
                 attempt: attempt.clone(),
                 wait,
@@ -144,7 +144,7 @@ impl Store {
         }
     }
 
-    /// Ends the call in all queues, and takes back what it was granted.
+    /// Withdraws the call in all queues, also where it was granted.
     pub(crate) fn withdraw_many(
         &mut self,
         cx: &mut Context<'_>,

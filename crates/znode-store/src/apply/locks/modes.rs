@@ -168,7 +168,7 @@ impl Store {
         }
     }
 
-    /// Ends a call of `upgrade`, or takes back what it was granted. The contender holds the lock as before.
+    /// Withdraws a call of `upgrade`, also a granted one. The contender holds the lock as before.
     pub(crate) fn withdraw_upgrade(
         &mut self,
         cx: &mut Context<'_>,

@@ -53,7 +53,7 @@ impl Store {
         Ok(Reply::Released { holds: found.holds })
     }
 
-    /// Ends one call: takes it out of the queue, or back what it was granted.
+    /// Withdraws one call: ends its wait, or releases its grant.
     pub(crate) fn withdraw(
         &mut self,
         cx: &mut Context<'_>,
@@ -76,9 +76,9 @@ impl Store {
             _ => return Reply::Withdrawn,
         };
         let how = match (found.queue_position, cause) {
-            // The grant came before the end of the caller's patience, if only just.
+            // The grant was applied before the timeout, if only just.
             (QueuePosition::Holds, WithdrawCause::TimedOut) => return Reply::Granted(found.grant()),
-            // Nobody will ever learn of the grant.
+            // No caller will ever learn of the grant.
             (QueuePosition::Holds, WithdrawCause::Abandoned) => ContenderEnd::Released,
             (QueuePosition::Waits { .. }, _) => ContenderEnd::Withdrawn,
         };

@@ -27,7 +27,7 @@ pub enum AccessCommand {
     },
     /// Makes a token.
     CreateToken(NewToken),
-    /// Unmakes a token.
+    /// Revokes a token.
     RevokeToken(TokenId),
     /// Makes a role, or replaces what it allows.
     SetRole {
@@ -36,7 +36,7 @@ pub enum AccessCommand {
         /// The grants.
         grants: Vec<PathGrant>,
     },
-    /// Unmakes a role that nobody has.
+    /// Deletes a role that is not in use.
     DeleteRole(RoleName),
     /// Gives a role to callers that show a certificate with this subject (or alternative name, as the front end formats them).
     MapCertificate {

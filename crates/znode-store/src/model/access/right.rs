@@ -16,7 +16,7 @@ pub enum Right {
     Lock,
     /// To create, change and delete znodes.
     Write,
-    /// To take locks from others, or ask them to give them up.
+    /// To break the locks of others, or to request their release.
     Break,
     /// To change what holds for others: access control lists, quotas, the terms of locks. At `/`: also to use and end
     /// everybody's sessions, and to make tokens and roles.

@@ -121,7 +121,7 @@ impl fmt::Display for TokenView {
 }
 
 impl TokenId {
-    /// The id as the part of a text that tells principals apart.
+    /// Appends the id to a text that identifies a principal.
     pub(crate) fn append_to(self, text: &mut alloc::string::String) {
         write!(text, "{self}").expect("a text takes what is written");
     }

@@ -80,7 +80,7 @@ pub enum BadPath {
 pub struct ZPath(Arc<str>);
 
 impl ZPath {
-    /// Checks `text` and takes it as a path.
+    /// Checks `text` and returns it as a path.
     pub fn parse(text: &str) -> Result<Self, BadPath> {
         if !text.starts_with('/') {
             return Err(BadPath::NotAbsolute);
@@ -226,7 +226,7 @@ fn first_component(text: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Checks one component. What stands between two slashes has none in it.
+/// Checks one component, which is between two slashes and so contains none.
 pub(crate) fn check_component(component: &str) -> Result<(), BadPath> {
     match component {
         "" => Err(BadPath::EmptyComponent),
@@ -257,7 +257,7 @@ fn check_characters(component: &str) -> Result<(), BadPath> {
 /// children of `/queue` by their numbers alone).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreatePath {
-    /// The parent, which must exist unless missing parents are asked for.
+    /// The parent, which must exist unless missing parents are requested.
     pub parent: ZPath,
     /// The name below it, without the sequence number.
     pub name: Arc<str>,

@@ -32,7 +32,7 @@ pub(crate) struct Rebuild {
 pub(crate) type Ephemeral = (Option<ZPath>, NodeIndex);
 
 impl Rebuild {
-    /// Takes one record of a tree that was as it was at `zxid`; the root's comes first.
+    /// Adds one record of a tree as of `zxid`; the root's is the first.
     pub(crate) fn add(&mut self, record: ZnodeRecord, zxid: Zxid) -> Result<(), Damage> {
         if record.newest() > zxid {
             return Err("a znode in it is newer than it");
@@ -59,7 +59,7 @@ impl Rebuild {
         }
     }
 
-    /// Makes null the data, of no bytes, of the node that lay at `before`, whose record came already.
+    /// Makes null the data, of no bytes, of the node that lay at `before`, whose record was added already.
     pub(crate) fn make_null(&mut self, before: NodeIndex) -> Result<(), Damage> {
         let now = self.places.get(before).ok_or("null data in it is of no znode")?;
         let data = &mut self.slab[now].data;
