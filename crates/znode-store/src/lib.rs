@@ -128,8 +128,7 @@
 //! | 2 | `model`: commands, replies, events, ids, paths, names, limits, data | `stable_hash` |
 //! | 1 | `stable_hash`, `planted` | nothing |
 //!
-//! In `apply`, `context` has the effects of a command so far; `znodes` changes znodes with all that a change entails; `create`, `write`,
-//! `mirror` and `locks/` are the operations above that; `authorize` comes before all of them. tests/scripts states the rules one by one.
+//! `apply` has layers of its own, which its page lists. tests/scripts states the rules one by one.
 #![no_std]
 extern crate alloc;
 

@@ -9,8 +9,7 @@ use crate::model::identity::Identities;
 use crate::model::path::LockName;
 use crate::model::refusal::Refusal;
 use crate::model::session::OwnedSession;
-use crate::planted;
-use crate::planted::Bug;
+use crate::planted::{self, Bug};
 
 impl CallerRights<'_> {
     /// Refuses the use of another principal's session.

@@ -9,19 +9,17 @@ use crate::model::event::Event;
 use crate::model::reply::Outcome;
 use crate::store::Store;
 
-impl Store {
-    /// Changes the access policies, or refuses and changes nothing. Expired tokens are removed in any case.
-    pub(crate) fn access_command(&mut self, cx: &mut Context<'_>, command: AccessCommand) -> Outcome {
-        let access = Arc::make_mut(&mut self.access);
-        access.sweep(cx.now_ms);
-        let by = Principal::of(cx.caller);
-        let reply = access.execute(&command, &by, cx.now_ms)?;
-        // It sets a rule of the state and changes no rights, so there is no event.
-        if command == AccessCommand::EndWaitsWithRights {
-            return Ok(reply);
-        }
-        let change = AccessChange { by, command };
-        cx.events.push(Event::AccessChanged(change.into()));
-        Ok(reply)
+/// Changes the access policies, or refuses and changes nothing. Expired tokens are removed in any case.
+pub(crate) fn access_command(store: &mut Store, cx: &mut Context<'_>, command: AccessCommand) -> Outcome {
+    let access = Arc::make_mut(&mut store.access);
+    access.sweep(cx.now_ms);
+    let by = Principal::of(cx.caller);
+    let reply = access.execute(&command, &by, cx.now_ms)?;
+    // It sets a rule of the state and changes no rights, so there is no event.
+    if command == AccessCommand::EndWaitsWithRights {
+        return Ok(reply);
     }
+    let change = AccessChange { by, command };
+    cx.events.push(Event::AccessChanged(change.into()));
+    Ok(reply)
 }

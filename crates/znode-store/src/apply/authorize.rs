@@ -7,7 +7,7 @@ use crate::access::needs::{Creation, Need, rights_needed, rights_needed_in_turn}
 use crate::access::session_use::may_claim;
 use crate::access::table::CallerRights;
 use crate::apply::context::Context;
-use crate::apply::tree_queries::{ContenderOwnership, is_of_locks, is_reserved};
+use crate::apply::tree_queries::{self, ContenderOwnership, is_of_locks, is_reserved};
 use crate::model::access::principal::Principal;
 use crate::model::access::right::{Right, Rights};
 use crate::model::command::{Command, CreateMode, Step};
@@ -21,131 +21,128 @@ use crate::store::Store;
 
 const LOCK_OR_WRITE: Rights = Rights::of([Right::Lock, Right::Write]);
 
-impl Store {
-    /// Refuses a command of a caller that is not authenticated, that uses another principal's session, or that lacks the rights. (The
-    /// rights of a step in turn are checked later, see [`Store::authorize_step`].)
-    pub(crate) fn admit(
-        &mut self,
-        cx: &Context<'_>,
-        session: Option<SessionId>,
-        command: &Command,
-    ) -> Result<(), Refusal> {
-        let caller_rights = self.access.caller_rights(cx.caller, cx.now_ms)?;
-        // Only the connection of the session sends steps in turn.
-        let is_its_connection = matches!(command, Command::InTurn { .. });
-        let is_claimable = is_its_connection || cx.rules == Rules::Former;
-        if let Some(session) = session {
-            self.sessions.require(session)?;
-            let is_asked_below =
-                matches!(command, Command::Reconnect { session: own, .. } if *own == session);
-            if !is_asked_below {
-                match is_claimable {
-                    true => caller_rights.may_go_on(self.sessions.owned(session), cx.caller)?,
-                    false => caller_rights.may_use(self.sessions.owned(session), cx.caller)?,
-                }
-                // The request counts as a sign of life, whatever its outcome is.
-                self.sessions.hear(session, cx.zxid)?;
+/// Refuses a command of a caller that is not authenticated, that uses another principal's session, or that lacks the rights. (The
+/// rights of a step in turn are checked later, see [`authorize_step`].)
+pub(crate) fn admit(
+    store: &mut Store,
+    cx: &Context<'_>,
+    session: Option<SessionId>,
+    command: &Command,
+) -> Result<(), Refusal> {
+    let caller_rights = store.access.caller_rights(cx.caller, cx.now_ms)?;
+    // Only the connection of the session sends steps in turn.
+    let is_its_connection = matches!(command, Command::InTurn { .. });
+    let is_claimable = is_its_connection || cx.rules == Rules::Former;
+    if let Some(session) = session {
+        store.sessions.require(session)?;
+        let is_asked_below = matches!(command, Command::Reconnect { session: own, .. } if *own == session);
+        if !is_asked_below {
+            match is_claimable {
+                true => caller_rights.may_go_on(store.sessions.owned(session), cx.caller)?,
+                false => caller_rights.may_use(store.sessions.owned(session), cx.caller)?,
             }
-        }
-        if !matches!(command, Command::InTurn { .. }) {
-            self.authorize(cx, session, command)?;
-        }
-        if let Some(session) = session.filter(|_| is_claimable) {
-            let owned = self.sessions.owned(session);
-            if owned.owner.is_some_and(|owner| may_claim(owner, cx.caller)) {
-                self.sessions.change_owner(session, Principal::of(cx.caller));
-                self.record_certificate(session, cx.caller);
-            }
-        }
-        Ok(())
-    }
-
-    /// Refuses a command whose caller has not the rights that it needs.
-    fn authorize(
-        &self,
-        cx: &Context<'_>,
-        session: Option<SessionId>,
-        command: &Command,
-    ) -> Result<(), Refusal> {
-        let is_transaction = matches!(command, Command::Multi(_));
-        self.meets_all(cx, session, rights_needed(command), is_transaction)
-    }
-
-    /// Refuses a step in turn that its caller has no right to. The turn is used up all the same.
-    pub(crate) fn authorize_step(
-        &self,
-        cx: &Context<'_>,
-        session: Option<SessionId>,
-        step: &Step,
-    ) -> Result<(), Refusal> {
-        let is_transaction = matches!(step, Step::Multi(_));
-        self.meets_all(cx, session, rights_needed_in_turn(step), is_transaction)
-    }
-
-    fn meets_all(
-        &self,
-        cx: &Context<'_>,
-        session: Option<SessionId>,
-        needs: Vec<Need<'_>>,
-        is_transaction: bool,
-    ) -> Result<(), Refusal> {
-        let caller_rights = self.access.caller_rights(cx.caller, cx.now_ms)?;
-        let authorization = Authorization {
-            store: self,
-            caller_rights,
-            session,
-            cx,
-        };
-        for (index, need) in (0..).zip(needs) {
-            authorization
-                .meets(need)
-                .map_err(|refusal| match is_transaction {
-                    true => Refusal::Multi {
-                        index,
-                        refusal: refusal.into(),
-                    },
-                    false => refusal,
-                })?;
-        }
-        Ok(())
-    }
-
-    /// Takes out of an answer what the caller may not see: others' locks and sessions.
-    pub(crate) fn conceal(&self, cx: &Context<'_>, outcome: Outcome) -> Outcome {
-        let caller_rights = match &outcome {
-            Err(Refusal::WouldDeadlock { .. } | Refusal::NoLock(_) | Refusal::NotHolder { .. }) => {
-                self.access.caller_rights(cx.caller, cx.now_ms)?
-            }
-            _ => return outcome,
-        };
-        let knows = |lock: &LockName| caller_rights.may_any(Rights::ALL, lock.znode());
-        match outcome {
-            Err(Refusal::WouldDeadlock { lock, cycle }) => {
-                let parties = cycle.len();
-                let shown = |party: &Owner| {
-                    let may_see = |lock: &LockName| caller_rights.may(Right::Read, lock.znode());
-                    may_see(&party.has) && may_see(&party.awaits)
-                };
-                let mut cycle: Vec<Owner> = cycle.into_iter().filter(shown).collect();
-                // One that is left alone would seem to wait for itself.
-                if parties > 1 && cycle.len() == 1 {
-                    cycle.clear();
-                }
-                Err(Refusal::WouldDeadlock { lock, cycle })
-            }
-            // Whether a lock exists is not for those to know who have no business with it.
-            Err(Refusal::NoLock(lock) | Refusal::NotHolder { lock, .. }) if !knows(&lock) => {
-                Err(caller_rights.refusal(Right::Lock, lock.znode()))
-            }
-            outcome => outcome,
+            // The request counts as a sign of life, whatever its outcome is.
+            store.sessions.hear(session, cx.zxid)?;
         }
     }
-
-    /// Records the certificate that the owner of a session showed beside its token, if grants depend on rights.
-    pub(crate) fn record_certificate(&mut self, session: SessionId, caller: &Identities) {
-        if self.access.waits_end_with_rights() {
-            self.sessions.record_certificate(session, caller);
+    if !matches!(command, Command::InTurn { .. }) {
+        authorize(store, cx, session, command)?;
+    }
+    if let Some(session) = session.filter(|_| is_claimable) {
+        let owned = store.sessions.owned(session);
+        if owned.owner.is_some_and(|owner| may_claim(owner, cx.caller)) {
+            store.sessions.change_owner(session, Principal::of(cx.caller));
+            record_certificate(store, session, cx.caller);
         }
+    }
+    Ok(())
+}
+
+/// Refuses a command whose caller has not the rights that it needs.
+fn authorize(
+    store: &Store,
+    cx: &Context<'_>,
+    session: Option<SessionId>,
+    command: &Command,
+) -> Result<(), Refusal> {
+    let is_transaction = matches!(command, Command::Multi(_));
+    meets_all(store, cx, session, rights_needed(command), is_transaction)
+}
+
+/// Refuses a step in turn that its caller has no right to. The turn is used up all the same.
+pub(crate) fn authorize_step(
+    store: &Store,
+    cx: &Context<'_>,
+    session: Option<SessionId>,
+    step: &Step,
+) -> Result<(), Refusal> {
+    let is_transaction = matches!(step, Step::Multi(_));
+    meets_all(store, cx, session, rights_needed_in_turn(step), is_transaction)
+}
+
+fn meets_all(
+    store: &Store,
+    cx: &Context<'_>,
+    session: Option<SessionId>,
+    needs: Vec<Need<'_>>,
+    is_transaction: bool,
+) -> Result<(), Refusal> {
+    let caller_rights = store.access.caller_rights(cx.caller, cx.now_ms)?;
+    let authorization = Authorization {
+        store,
+        caller_rights,
+        session,
+        cx,
+    };
+    for (index, need) in (0..).zip(needs) {
+        authorization
+            .meets(need)
+            .map_err(|refusal| match is_transaction {
+                true => Refusal::Multi {
+                    index,
+                    refusal: refusal.into(),
+                },
+                false => refusal,
+            })?;
+    }
+    Ok(())
+}
+
+/// Takes out of an answer what the caller may not see: others' locks and sessions.
+pub(crate) fn conceal(store: &Store, cx: &Context<'_>, outcome: Outcome) -> Outcome {
+    let caller_rights = match &outcome {
+        Err(Refusal::WouldDeadlock { .. } | Refusal::NoLock(_) | Refusal::NotHolder { .. }) => {
+            store.access.caller_rights(cx.caller, cx.now_ms)?
+        }
+        _ => return outcome,
+    };
+    let knows = |lock: &LockName| caller_rights.may_any(Rights::ALL, lock.znode());
+    match outcome {
+        Err(Refusal::WouldDeadlock { lock, cycle }) => {
+            let parties = cycle.len();
+            let shown = |party: &Owner| {
+                let may_see = |lock: &LockName| caller_rights.may(Right::Read, lock.znode());
+                may_see(&party.has) && may_see(&party.awaits)
+            };
+            let mut cycle: Vec<Owner> = cycle.into_iter().filter(shown).collect();
+            // One that is left alone would seem to wait for itself.
+            if parties > 1 && cycle.len() == 1 {
+                cycle.clear();
+            }
+            Err(Refusal::WouldDeadlock { lock, cycle })
+        }
+        // Whether a lock exists is not for those to know who have no business with it.
+        Err(Refusal::NoLock(lock) | Refusal::NotHolder { lock, .. }) if !knows(&lock) => {
+            Err(caller_rights.refusal(Right::Lock, lock.znode()))
+        }
+        outcome => outcome,
+    }
+}
+
+/// Records the certificate that the owner of a session showed beside its token, if grants depend on rights.
+pub(crate) fn record_certificate(store: &mut Store, session: SessionId, caller: &Identities) {
+    if store.access.waits_end_with_rights() {
+        store.sessions.record_certificate(session, caller);
     }
 }
 
@@ -178,31 +175,33 @@ impl Authorization<'_> {
             },
             Need::Reconnect(of) => caller_rights.may_reconnect(store.sessions.owned(of), cx.caller),
             Need::Create(creation) => self.create(&creation),
-            Need::Change(path) => match store.contender_at(path, *session) {
+            Need::Change(path) => match tree_queries::contender_at(store, path, *session) {
                 Some(ContenderOwnership { is_own: true, .. }) => self.require_any(LOCK_OR_WRITE, path),
                 _ => self.write(path),
             },
             Need::Delete(path) => self.delete(path),
             Need::DeleteAll(path) => {
                 self.delete(path)?;
-                match store.has_contenders_of_others(path, *session) {
+                match tree_queries::has_contenders_of_others(store, path, *session) {
                     true => caller_rights.require(Right::Break, path),
                     false => Ok(()),
                 }
             }
             Need::ChangeAcl(path) => {
-                let is_own =
-                    !caller_rights.may(Right::Administer, path) && store.is_own_ephemeral(path, *session);
+                let is_own = !caller_rights.may(Right::Administer, path)
+                    && tree_queries::is_own_ephemeral(store, path, *session);
                 match is_own {
                     true if LockName::of_contender(path).is_some() => self.require_any(LOCK_OR_WRITE, path),
                     true => caller_rights.require(Right::Write, path),
                     false => caller_rights.require(Right::Administer, path),
                 }
             }
-            Need::Contender(lock, holder) => match store.is_own_contender(lock, holder, *session) {
-                true => Ok(()),
-                false => caller_rights.require(Right::Lock, lock.znode()),
-            },
+            Need::Contender(lock, holder) => {
+                match tree_queries::is_own_contender(store, lock, holder, *session) {
+                    true => Ok(()),
+                    false => caller_rights.require(Right::Lock, lock.znode()),
+                }
+            }
             Need::SomeContender(holders) => {
                 let mut met = holders
                     .iter()
@@ -237,7 +236,7 @@ impl Authorization<'_> {
     }
 
     fn delete(&self, path: &ZPath) -> Result<(), Refusal> {
-        match self.store.contender_at(path, self.session) {
+        match tree_queries::contender_at(self.store, path, self.session) {
             Some(ContenderOwnership { is_own: true, .. }) => self.require_any(LOCK_OR_WRITE, path),
             // The deletion would break a hold or a wait of another session.
             Some(ContenderOwnership { lock, is_own: false }) => {
@@ -266,7 +265,7 @@ impl Authorization<'_> {
             return Ok(());
         }
         let missing = match parents {
-            true => self.store.first_missing(&path.parent),
+            true => tree_queries::first_missing(self.store, &path.parent),
             false => None,
         };
         debug_assert!(is_open || !is_plain, "what is plain is open");

@@ -8,10 +8,8 @@ use core::cmp::Ordering;
 
 use crate::locks::state::Terms;
 use crate::model::ids::{SessionId, Zxid};
-use crate::model::lock::LockMode;
-use crate::model::lock::LockRequest;
-use crate::planted;
-use crate::planted::Bug;
+use crate::model::lock::{LockMode, LockRequest};
+use crate::planted::{self, Bug};
 
 /// Up to this number of contenders the owner is searched linearly. Nearly all locks have fewer, and an index costs more than that.
 const FEW: usize = 16;

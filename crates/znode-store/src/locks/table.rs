@@ -21,8 +21,7 @@ use crate::model::data::Data;
 use crate::model::event::Event;
 use crate::model::ids::{SessionId, Zxid};
 use crate::model::path::{LockName, ZPath};
-use crate::stable_hash;
-use crate::stable_hash::Table;
+use crate::stable_hash::{self, Table};
 
 /// See the module.
 #[derive(Default)]

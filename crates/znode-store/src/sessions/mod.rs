@@ -23,13 +23,12 @@ use crate::model::ids::{Password, SessionId, Zxid};
 use crate::model::path::{MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, ZPath};
 use crate::model::refusal::{Limited, Refusal};
 use crate::model::session::{OwnedSession, SessionFate, SessionView, Silence, Turn};
-use crate::planted::Bug;
+use crate::planted::{self, Bug};
 use crate::sessions::interning::Interner;
 use crate::sessions::request_cache::{CachedRequests, RequestCache};
-use crate::stable_hash::Table;
+use crate::stable_hash::{self, Table};
 use crate::tree::Tree;
 use crate::tree::index::NodeIndex;
-use crate::{planted, stable_hash};
 
 /// Number of ended sessions that are recorded, so that their clients learn of the end. They take 16 bytes each. Older ones become unknown,
 /// and their clients open a new session all the same.

@@ -10,18 +10,15 @@ use alloc::vec::Vec;
 use hashlink::LinkedHashMap;
 use serde::{Deserialize, Serialize};
 
-use crate::model::access::principal::MAX_CERTIFICATE_BYTES;
-use crate::model::access::principal::Principal;
+use crate::model::access::principal::{MAX_CERTIFICATE_BYTES, Principal};
 use crate::model::command::Command;
-use crate::model::damage::Damage;
-use crate::model::damage::NEVER_COUNTED;
+use crate::model::damage::{Damage, NEVER_COUNTED};
 use crate::model::entry::Rules;
 use crate::model::ids::{MAX_REQUEST_ID_BYTES, RequestId};
 use crate::model::lock::{LockCommand, LockWish};
 use crate::model::refusal::Refusal;
 use crate::model::reply::{Outcome, Reply};
-use crate::stable_hash;
-use crate::stable_hash::{FixedState, Table};
+use crate::stable_hash::{self, FixedState, Table};
 
 /// Maximum number of recorded outcomes of a session, beside those of calls that wait in a queue. A client repeats only requests in flight,
 /// and does not have more than this in flight for one session. Each outcome takes about 200 bytes, and this number fits into a table of 256

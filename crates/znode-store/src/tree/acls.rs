@@ -5,8 +5,7 @@ use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
 use crate::model::acl::Acl;
-use crate::stable_hash;
-use crate::stable_hash::Table;
+use crate::stable_hash::{self, Table};
 
 /// Number of a node's access control list. Numbers are reused, and differ between replicas. No list has number 0, so an empty place for a
 /// node takes no more memory than a node.

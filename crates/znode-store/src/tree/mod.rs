@@ -1,5 +1,5 @@
-//! The tree of znodes: look-ups and the three ways to change it. Every change here is legal already; what
-//! may be refused is refused in [`crate::apply::write`]. It emits no events and knows neither sessions nor locks.
+//! The tree of znodes: look-ups, changes, their undo, and what can be checked with the tree alone (placement, quotas). Other checks are in
+//! `apply`. It knows the values of the model, and no other owner.
 
 mod acls;
 mod capture;

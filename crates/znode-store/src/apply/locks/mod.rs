@@ -1,4 +1,13 @@
-//! Steps of the lock protocol.
+//! Steps of the lock protocol. Each refuses before it changes anything.
+//!
+//! | file | content |
+//! |---|---|
+//! | `acquire.rs`, `many.rs` | one lock, several locks by one call |
+//! | `release.rs` | release, withdraw, break |
+//! | `modes.rs` | downgrade, upgrade |
+//! | `configure.rs`, `release_request.rs` | settings of a lock; requests to release it |
+//! | `contenders.rs` | changes of a contender's znode, which the steps share |
+//! | `contender_end.rs`, `grant_waiters.rs` | ends of contenders; grants at the end of each command |
 
 pub(crate) mod acquire;
 pub(crate) mod configure;
@@ -19,84 +28,86 @@ use crate::model::refusal::Refusal;
 use crate::model::reply::Outcome;
 use crate::store::Store;
 
-impl Store {
-    /// Executes a step of the lock protocol. The caller records its outcome under `request_id`. The attempt has the id, too, for later
-    /// corrections of the recorded outcome.
-    pub(crate) fn lock_command(
-        &mut self,
-        cx: &mut Context<'_>,
-        session: Option<SessionId>,
-        request_id: Option<&RequestId>,
-        command: LockCommand,
-    ) -> Outcome {
-        let required = session.ok_or(Refusal::SessionRequired);
-        let called = |id| Attempt {
-            id,
-            request_id: request_id.cloned(),
-        };
-        match command {
-            LockCommand::Acquire {
+/// Executes a step of the lock protocol. The caller records its outcome under `request_id`. The attempt has the id, too, for later
+/// corrections of the recorded outcome.
+pub(crate) fn lock_command(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    session: Option<SessionId>,
+    request_id: Option<&RequestId>,
+    command: LockCommand,
+) -> Outcome {
+    let required = session.ok_or(Refusal::SessionRequired);
+    let called = |id| Attempt {
+        id,
+        request_id: request_id.cloned(),
+    };
+    match command {
+        LockCommand::Acquire {
+            wish,
+            guid,
+            attempt,
+            wait,
+        } => {
+            let call = AcquireCall {
+                session: required?,
                 wish,
                 guid,
-                attempt,
+                attempt: called(attempt),
                 wait,
-            } => {
-                let call = AcquireCall {
-                    session: required?,
-                    wish,
-                    guid,
-                    attempt: called(attempt),
-                    wait,
-                };
-                self.acquire(cx, call)
-            }
-            LockCommand::AcquireMany {
-                wishes,
-                guid,
-                attempt,
-                wait,
-            } => self.acquire_many(cx, required?, wishes, guid, &called(attempt), wait),
-            LockCommand::Release { lock, holder } => self.release(cx, required?, lock, holder),
-            LockCommand::ReleaseMany { holders } => self.release_many(cx, required?, holders),
-            LockCommand::Downgrade { lock, holder, to } => self.downgrade(cx, required?, lock, holder, to),
-            LockCommand::Upgrade {
-                lock,
-                holder,
-                attempt,
-                wait,
-            } => self.upgrade(cx, required?, lock, holder, &called(attempt), wait),
-            LockCommand::Withdraw {
-                lock,
-                holder,
-                attempt,
-                cause,
-            } => Ok(self.withdraw(cx, required?, &lock, &holder, attempt, cause)),
-            LockCommand::WithdrawMany {
-                holders,
-                attempt,
-                cause,
-            } => self.withdraw_many(cx, required?, &holders, attempt, cause),
-            LockCommand::AnswerRevoke { lock, holder, answer } => {
-                self.answer_revoke(cx, required?, lock, holder, answer)
-            }
-            LockCommand::Break {
-                lock,
-                holder,
-                by,
-                reason,
-            } => self.break_contender(cx, lock, holder, by, reason),
-            LockCommand::Revoke {
-                lock,
-                holder,
-                by,
-                reason,
-            } => self.revoke(cx, lock, holder, by, reason),
-            LockCommand::Configure {
-                lock,
-                limit,
-                draining,
-            } => self.configure(cx, lock, limit, draining),
-            LockCommand::CountDelays { locks, term } => self.count_delays(cx, locks, term),
+            };
+            acquire::acquire(store, cx, call)
         }
+        LockCommand::AcquireMany {
+            wishes,
+            guid,
+            attempt,
+            wait,
+        } => many::acquire_many(store, cx, required?, wishes, guid, &called(attempt), wait),
+        LockCommand::Release { lock, holder } => release::release(store, cx, required?, lock, holder),
+        LockCommand::ReleaseMany { holders } => many::release_many(store, cx, required?, holders),
+        LockCommand::Downgrade { lock, holder, to } => {
+            modes::downgrade(store, cx, required?, lock, holder, to)
+        }
+        LockCommand::Upgrade {
+            lock,
+            holder,
+            attempt,
+            wait,
+        } => modes::upgrade(store, cx, required?, lock, holder, &called(attempt), wait),
+        LockCommand::Withdraw {
+            lock,
+            holder,
+            attempt,
+            cause,
+        } => Ok(release::withdraw(
+            store, cx, required?, &lock, &holder, attempt, cause,
+        )),
+        LockCommand::WithdrawMany {
+            holders,
+            attempt,
+            cause,
+        } => many::withdraw_many(store, cx, required?, &holders, attempt, cause),
+        LockCommand::AnswerRevoke { lock, holder, answer } => {
+            release_request::answer_revoke(store, cx, required?, lock, holder, answer)
+        }
+        LockCommand::Break {
+            lock,
+            holder,
+            by,
+            reason,
+        } => release::break_contender(store, cx, lock, holder, by, reason),
+        LockCommand::Revoke {
+            lock,
+            holder,
+            by,
+            reason,
+        } => release_request::revoke(store, cx, lock, holder, by, reason),
+        LockCommand::Configure {
+            lock,
+            limit,
+            draining,
+        } => configure::configure(store, cx, lock, limit, draining),
+        LockCommand::CountDelays { locks, term } => configure::count_delays(store, cx, locks, term),
     }
 }

@@ -6,6 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::apply::context::Context;
+use crate::apply::locks::{contenders, modes};
 use crate::locks::queue::QueuePosition;
 use crate::model::acl::Perms;
 use crate::model::event::Event;
@@ -16,90 +17,89 @@ use crate::model::refusal::Refusal;
 use crate::model::reply::{Outcome, Reply};
 use crate::store::Store;
 
-impl Store {
-    /// Asks one holder, or all of them. Later holders are not asked.
-    pub(crate) fn revoke(
-        &mut self,
-        cx: &mut Context<'_>,
-        lock: LockName,
-        holder: Option<HolderId>,
-        by: Arc<str>,
-        reason: Arc<str>,
-    ) -> Outcome {
-        let Some(znode) = self.tree.find(lock.znode()) else {
-            return Err(Refusal::NoLock(lock));
-        };
-        let acl = self.tree.acl(znode);
-        acl.require(Perms::WRITE, cx.caller, lock.znode())?;
-        check_text("reason", &reason, MAX_REASON_BYTES)?;
-        check_text("by", &by, MAX_ADDRESS_BYTES)?;
-        let asked: Vec<String> = match holder {
-            Some(holder) => {
-                let found = self.contender(&lock, &holder);
-                if !found.is_some_and(|found| found.queue_position == QueuePosition::Holds) {
-                    return Err(Refusal::NotHolder { lock, holder });
-                }
-                alloc::vec![holder]
+/// Asks one holder, or all of them. Later holders are not asked.
+pub(crate) fn revoke(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    lock: LockName,
+    holder: Option<HolderId>,
+    by: Arc<str>,
+    reason: Arc<str>,
+) -> Outcome {
+    let Some(znode) = store.tree.find(lock.znode()) else {
+        return Err(Refusal::NoLock(lock));
+    };
+    let acl = store.tree.acl(znode);
+    acl.require(Perms::WRITE, cx.caller, lock.znode())?;
+    check_text("reason", &reason, MAX_REASON_BYTES)?;
+    check_text("by", &by, MAX_ADDRESS_BYTES)?;
+    let asked: Vec<String> = match holder {
+        Some(holder) => {
+            let found = store.contender(&lock, &holder);
+            if !found.is_some_and(|found| found.queue_position == QueuePosition::Holds) {
+                return Err(Refusal::NotHolder { lock, holder });
             }
-            None => {
-                let queue = self.locks.queue(&lock);
-                let holders = queue.into_iter().flat_map(|queue| queue.holders());
-                holders.map(|holder| holder.name.to_string()).collect()
-            }
-        };
-        for holder in &asked {
-            let mut found = self.contender(&lock, holder).expect("it was just found");
-            if let Some(record) = found.record_mut() {
-                record.revoke = Some(Revocation {
-                    by: by.clone(),
-                    reason: reason.clone(),
-                    requested_ms: cx.now_ms,
-                    answer: None,
-                });
-                self.rewrite(cx, &mut found);
-                self.locks
-                    .set_release_requested(found.session, &lock, holder, true);
-            }
-            cx.events.push(Event::RevokeRequested {
-                session: found.session,
-                lock: lock.clone(),
-                holder: holder.clone(),
+            alloc::vec![holder]
+        }
+        None => {
+            let queue = store.locks.queue(&lock);
+            let holders = queue.into_iter().flat_map(|queue| queue.holders());
+            holders.map(|holder| holder.name.to_string()).collect()
+        }
+    };
+    for holder in &asked {
+        let mut found = store.contender(&lock, holder).expect("it was just found");
+        if let Some(record) = found.record_mut() {
+            record.revoke = Some(Revocation {
                 by: by.clone(),
                 reason: reason.clone(),
+                requested_ms: cx.now_ms,
+                answer: None,
             });
+            contenders::rewrite(store, cx, &mut found);
+            store
+                .locks
+                .set_release_requested(found.session, &lock, holder, true);
         }
-        Ok(Reply::RevokeRequested(asked.len() as u32))
-    }
-
-    /// Notes what a holder says to it.
-    pub(crate) fn answer_revoke(
-        &mut self,
-        cx: &mut Context<'_>,
-        session: SessionId,
-        lock: LockName,
-        holder: HolderId,
-        answer: Arc<str>,
-    ) -> Outcome {
-        check_text("answer", &answer, MAX_REASON_BYTES)?;
-        let mut found = self.own_holder(session, lock, holder)?;
-        let revoke = found.record_mut().and_then(|record| record.revoke.as_mut());
-        let Some(revoke) = revoke else {
-            return Err(Refusal::BadWish(
-                "nobody asked this holder to give the lock up".into(),
-            ));
-        };
-        revoke.answer = Some(answer.clone());
-        self.rewrite(cx, &mut found);
-        let (lock, holder) = (found.lock.clone(), found.holder().to_string());
-        self.locks.set_release_requested(session, &lock, &holder, false);
-        cx.events.push(Event::RevokeAnswered {
-            session,
-            lock,
-            holder,
-            answer,
+        cx.events.push(Event::RevokeRequested {
+            session: found.session,
+            lock: lock.clone(),
+            holder: holder.clone(),
+            by: by.clone(),
+            reason: reason.clone(),
         });
-        Ok(Reply::RevokeAnswered)
     }
+    Ok(Reply::RevokeRequested(asked.len() as u32))
+}
+
+/// Notes what a holder says to it.
+pub(crate) fn answer_revoke(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    session: SessionId,
+    lock: LockName,
+    holder: HolderId,
+    answer: Arc<str>,
+) -> Outcome {
+    check_text("answer", &answer, MAX_REASON_BYTES)?;
+    let mut found = modes::own_holder(store, session, lock, holder)?;
+    let revoke = found.record_mut().and_then(|record| record.revoke.as_mut());
+    let Some(revoke) = revoke else {
+        return Err(Refusal::BadWish(
+            "nobody asked this holder to give the lock up".into(),
+        ));
+    };
+    revoke.answer = Some(answer.clone());
+    contenders::rewrite(store, cx, &mut found);
+    let (lock, holder) = (found.lock.clone(), found.holder().to_string());
+    store.locks.set_release_requested(session, &lock, &holder, false);
+    cx.events.push(Event::RevokeAnswered {
+        session,
+        lock,
+        holder,
+        answer,
+    });
+    Ok(Reply::RevokeAnswered)
 }
 
 fn check_text(what: &str, text: &str, limit: usize) -> Result<(), Refusal> {
