@@ -126,7 +126,7 @@
 //! | 4 | `snapshot` (`part`, `builder`): a snapshot being taken | the owners |
 //! | 3 | the owners `tree`, `sessions`, `locks`, `access`, each with methods of its own | `model`; `sessions` also the index of a node in `tree` |
 //! | 2 | `model`: commands, replies, events, ids, paths, names, limits, data | `stable_hash` |
-//! | 1 | `stable_hash`, `planted` | nothing |
+//! | 1 | `stable_hash` | nothing |
 //!
 //! `apply` has layers of its own, which its page lists. tests/scripts states the rules one by one.
 #![no_std]

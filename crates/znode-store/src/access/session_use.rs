@@ -2,6 +2,8 @@
 
 use alloc::sync::Arc;
 
+use fault_injection::planted::{self, Bug};
+
 use crate::access::table::{Access, CallerRights};
 use crate::model::access::principal::Principal;
 use crate::model::access::right::{Right, Rights};
@@ -9,7 +11,6 @@ use crate::model::identity::Identities;
 use crate::model::path::LockName;
 use crate::model::refusal::Refusal;
 use crate::model::session::OwnedSession;
-use crate::planted::{self, Bug};
 
 impl CallerRights<'_> {
     /// Refuses the use of another principal's session.

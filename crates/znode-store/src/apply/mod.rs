@@ -25,6 +25,8 @@ pub(crate) mod znodes;
 
 use alloc::vec::Vec;
 
+use fault_injection::planted::{self, Bug};
+
 use crate::apply::context::{Context, EntryWork};
 use crate::apply::locks::{acquire, grant_waiters, many, modes};
 use crate::model::access::principal::Principal;
@@ -36,7 +38,6 @@ use crate::model::lock::LockCommand;
 use crate::model::refusal::{Limited, Refusal};
 use crate::model::reply::{Applied, Outcome, Reply};
 use crate::model::session::{SessionFate, Silence};
-use crate::planted::{self, Bug};
 use crate::sessions::{Session, request_cache};
 use crate::store::Store;
 

@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use fault_injection::planted::{self, Bug};
+
 use crate::apply::context::Context;
 use crate::apply::znodes;
 use crate::locks::queue::QueuePosition;
@@ -9,7 +11,6 @@ use crate::model::entry::Rules;
 use crate::model::event::Event;
 use crate::model::ids::{SessionId, Zxid};
 use crate::model::path::{LockName, ZPath};
-use crate::planted::{self, Bug};
 use crate::sessions::Ending;
 use crate::store::Store;
 use crate::tree::index::NodeIndex;

@@ -1,5 +1,7 @@
 //! Changes of znodes with all that they entail: events, the owner's ephemerals, the queues of locks, quotas.
 
+use fault_injection::planted;
+
 use crate::apply::context::{ContenderChange, Context, EndedContender};
 use crate::apply::locks::contender_end;
 use crate::model::acl::Acl;
@@ -7,7 +9,6 @@ use crate::model::data::Data;
 use crate::model::event::{ContenderEnd, ZnodeEventKind};
 use crate::model::path::{LockName, ZPath};
 use crate::model::stat::Kind;
-use crate::planted;
 use crate::store::Store;
 use crate::tree::MirroredNode;
 use crate::tree::index::NodeIndex;

@@ -6,10 +6,11 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use core::cmp::Ordering;
 
+use fault_injection::planted::{self, Bug};
+
 use crate::locks::state::Terms;
 use crate::model::ids::{SessionId, Zxid};
 use crate::model::lock::{LockMode, LockRequest};
-use crate::planted::{self, Bug};
 
 /// Up to this number of contenders the owner is searched linearly. Nearly all locks have fewer, and an index costs more than that.
 const FEW: usize = 16;

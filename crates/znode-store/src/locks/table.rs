@@ -45,7 +45,7 @@ pub(crate) struct Locks {
     waits: BTreeMap<Scope, BTreeSet<Wait>>,
     /// Holders with an unanswered release request, by session.
     asked: BTreeMap<SessionId, BTreeSet<(LockName, Arc<str>)>>,
-    /// For the bug [`LeakedPermits`](crate::planted::Bug::LeakedPermits): how many of each lock.
+    /// For the bug [`LeakedPermits`](fault_injection::planted::Bug::LeakedPermits): how many of each lock.
     #[cfg(feature = "planted")]
     leaked: BTreeMap<LockName, u64>,
 }

@@ -13,6 +13,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Bound;
 
+use fault_injection::planted::{self, Bug};
 use serde::{Deserialize, Serialize};
 
 use crate::model::access::principal::Principal;
@@ -23,7 +24,6 @@ use crate::model::ids::{Password, SessionId, Zxid};
 use crate::model::path::{MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, ZPath};
 use crate::model::refusal::{Limited, Refusal};
 use crate::model::session::{OwnedSession, SessionFate, SessionView, Silence, Turn};
-use crate::planted::{self, Bug};
 use crate::sessions::interning::Interner;
 use crate::sessions::request_cache::{CachedRequests, RequestCache};
 use crate::stable_hash::{self, Table};

@@ -2,6 +2,9 @@
 
 use alloc::string::String;
 
+#[cfg(feature = "planted")]
+use fault_injection::planted::{self, Bug};
+
 use crate::apply::context::{Context, EndedContender};
 use crate::model::event::{ContenderEnd, Event};
 use crate::model::lock::LockMode;

@@ -2,6 +2,8 @@
 
 use alloc::sync::Arc;
 
+use fault_injection::planted::{self, Bug};
+
 use crate::apply::context::Context;
 use crate::apply::locks::{contenders, modes};
 use crate::locks::queue::{Queue, QueuePosition};
@@ -12,7 +14,6 @@ use crate::model::lock::{AttemptId, HolderId, WithdrawCause};
 use crate::model::path::LockName;
 use crate::model::refusal::Refusal;
 use crate::model::reply::{Outcome, Reply};
-use crate::planted::{self, Bug};
 use crate::store::Store;
 use crate::store::resolve::ResolvedContender;
 

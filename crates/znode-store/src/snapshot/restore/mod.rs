@@ -4,11 +4,12 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use fault_injection::planted::{self, Bug};
+
 use crate::locks::table::KeptState;
 use crate::model::damage::{Damage, NEVER_COUNTED};
 use crate::model::path::LockName;
 use crate::model::session::SessionFate;
-use crate::planted::{self, Bug};
 use crate::sessions::Session;
 use crate::snapshot::part::{FORMAT, OLDEST_FORMAT, Part, SnapshotPart};
 use crate::store::Store;

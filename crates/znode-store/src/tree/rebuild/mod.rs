@@ -5,12 +5,13 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use fault_injection::planted::{self, Bug};
+
 use crate::model::damage::{Damage, NEVER_COUNTED};
 use crate::model::data::Data;
 use crate::model::ids::Zxid;
 use crate::model::path::{MAX_PATH_BYTES, SHORT_PATH_BYTES, ZPath, check_component};
 use crate::model::stat::Kind;
-use crate::planted::{self, Bug};
 use crate::stable_hash::Table;
 use crate::tree::index::NodeIndex;
 use crate::tree::node::{Family, PathHash};
