@@ -9,7 +9,7 @@ use core::hash::BuildHasher;
 use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Takes words and bytes in, one after the other.
+/// Hasher of a sequence of words and bytes.
 #[derive(Clone)]
 pub(crate) struct StableHasher(u64);
 

@@ -31,7 +31,7 @@ pub(crate) enum AccessRecord {
 }
 
 impl Access {
-    /// Takes in what a snapshot has kept of it. What no command could have made is refused.
+    /// Adds a record of a snapshot. Refuses a record that no command could have made.
     pub(crate) fn restore(&mut self, record: AccessRecord) -> Result<(), Damage> {
         let has_no_role = |role: &RoleName| !role.is_admin() && !self.roles.contains_key(role);
         let is_bad = match &record {

@@ -108,7 +108,7 @@ fn meets_all(
     Ok(())
 }
 
-/// Takes out of an answer what the caller may not see: others' locks and sessions.
+/// Removes from an answer the locks and sessions that the caller may not see.
 pub(crate) fn conceal(store: &Store, cx: &Context<'_>, outcome: Outcome) -> Outcome {
     let caller_rights = match &outcome {
         Err(Refusal::WouldDeadlock { .. } | Refusal::NoLock(_) | Refusal::NotHolder { .. }) => {

@@ -22,7 +22,7 @@ pub struct EntryWork {
 }
 
 impl Default for EntryWork {
-    /// Of an entry whose first command comes next.
+    /// Returns the budget of an entry before its first command.
     fn default() -> Self {
         Self {
             removals: MAX_REMOVED_AT_ONCE,
@@ -48,7 +48,7 @@ pub(crate) struct Context<'e> {
     pub(crate) events: &'e mut Vec<Event>,
     /// The bytes of the long paths that the command creates or removes beside those that it names.
     pub(crate) long_paths_bytes: usize,
-    /// In a transaction: changes that the lock table learns of when nothing can fail any more.
+    /// In a transaction: changes for the queues, which wait until nothing can fail any more.
     pub(crate) held_back: Option<Vec<ContenderChange>>,
 }
 
@@ -87,9 +87,9 @@ pub(crate) enum ContenderChange {
     Removed(EndedContender),
 }
 
-/// An ephemeral node below a lock's znode that is gone.
+/// End of an ephemeral node below a lock's znode.
 pub(crate) struct EndedContender {
-    /// Below which lock.
+    /// The lock.
     pub lock: LockName,
     /// Path of the node.
     pub node: ZPath,
@@ -99,6 +99,6 @@ pub(crate) struct EndedContender {
     pub czxid: Zxid,
     /// Its session.
     pub session: SessionId,
-    /// Why it is gone.
+    /// Cause of its end.
     pub how: ContenderEnd,
 }

@@ -18,7 +18,7 @@ use crate::tree::MirroredNode;
 use crate::tree::index::NodeIndex;
 use crate::tree::quota::is_stats_of_quota;
 
-/// Takes all steps or none.
+/// Executes all steps or none.
 pub(crate) fn mirror(store: &mut Store, cx: &mut Context<'_>, steps: Vec<MirrorStep>) -> Outcome {
     let (events_before, count) = (cx.events.len(), steps.len() as u32);
     store.tree.begin();

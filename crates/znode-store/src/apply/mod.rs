@@ -154,8 +154,7 @@ fn execute(
     command: Command,
 ) -> Outcome {
     match command {
-        // A client arrives. Its id must not be one that an older client may still speak for, and must
-        // fit where a znode notes its owner.
+        // The id must not be one that an older client may still use, and must fit into the owner field of a znode.
         Command::OpenSession {
             session,
             password,
@@ -190,13 +189,12 @@ fn execute(
             cx.events.push(Event::SessionOpened(session));
             Ok(Reply::SessionOpened { session, timeout_ms })
         }
-        // A client leaves.
         Command::CloseSession { session } => {
             store.sessions.require(session)?;
             session_end::end_session(store, cx, session, false);
             Ok(Reply::SessionClosed)
         }
-        // Clients were not heard of. Only the leader of this very term can know that: the entry of a
+        // The sessions were silent. Only the leader of this very term can know that: the entry of a
         // deposed one may be committed by its successor, which has given the sessions new time.
         // What a session asked for after the leader had found it silent may be answered already, and its client counts on
         // another timeout since then.

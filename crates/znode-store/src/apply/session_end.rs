@@ -15,7 +15,7 @@ use crate::sessions::Ending;
 use crate::store::Store;
 use crate::tree::index::NodeIndex;
 
-/// Takes out what bugs leave behind when a session ends: its waiters, or the newest of its other ephemeral nodes.
+/// Removes from the list the nodes that planted bugs leave behind: the waiters, or the newest of the other ephemeral nodes.
 fn leave_orphans(store: &Store, ephemerals: &mut Vec<(Zxid, ZPath, NodeIndex)>) {
     if planted::is(Bug::GrantToTheDead) {
         ephemerals.retain(|(_, path, _)| {
@@ -32,8 +32,8 @@ fn leave_orphans(store: &Store, ephemerals: &mut Vec<(Zxid, ZPath, NodeIndex)>) 
     }
 }
 
-/// Ends a live session, or goes on with an end that has begun. Its ephemeral znodes are removed in the order in which they came: as
-/// many as the entry has left. If others remain the session has ended all the same, and the leader proposes to go on.
+/// Ends a live session, or continues an end that has begun. Removes its ephemeral znodes in the order of their creation, within the budget
+/// of the entry. If others remain the session has ended all the same, and the leader proposes to continue.
 pub(crate) fn end_session(store: &mut Store, cx: &mut Context<'_>, session: SessionId, expired: bool) {
     let most = match cx.rules {
         Rules::Former => usize::MAX,

@@ -213,7 +213,7 @@ fn children_changed(store: &Store, cx: &mut Context<'_>, parent: NodeIndex, path
     cx.changed(ZnodeEventKind::ChildrenChanged, path, acl);
 }
 
-/// Takes a failed transaction back.
+/// Undoes a failed transaction.
 pub(crate) fn roll_back(store: &mut Store) {
     let Store { tree, sessions, .. } = store;
     tree.roll_back(|session, ephemeral, lives| {
@@ -228,7 +228,7 @@ pub(crate) fn roll_back(store: &mut Store) {
     });
 }
 
-/// Tells the lock table of a contender, now or when the transaction has succeeded.
+/// Passes a change of a contender to its queue, now or when the transaction has succeeded.
 pub(crate) fn tell_locks(store: &mut Store, cx: &mut Context<'_>, change: ContenderChange) {
     if let Some(held_back) = &mut cx.held_back {
         held_back.push(change);

@@ -146,7 +146,7 @@ impl Queue {
         }
     }
 
-    /// Takes a contender out, and says whether it held the lock.
+    /// Removes a contender, and returns it with whether it held the lock.
     pub fn remove(&mut self, position: Position<'_>) -> Option<(Box<Contender>, bool)> {
         let at = self.find(position).ok()?;
         let contender = self.contenders.remove(at)?;

@@ -112,7 +112,7 @@ pub enum Command {
     Access(AccessCommand),
     /// Steps towards the tree of another server, all or none, at one position: at most [`crate::MAX_MIRRORED`].
     Mirror(Vec<MirrorStep>),
-    /// Puts on record for how long sessions have been silent, so that the next leader continues its count. Valid only
+    /// Records for how long sessions have been silent, so that the next leader continues its count. Valid only
     /// in the term of the leader that proposed it. From here on the leader confirms no heartbeat of these sessions before a
     /// [`Command::NoteHeartbeats`] takes them off the record.
     RecordSilence {

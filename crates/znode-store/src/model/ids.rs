@@ -32,7 +32,7 @@ pub struct SessionId(pub u64);
 pub struct BadSessionId;
 
 impl SessionId {
-    /// Takes 64 random bits and bends them into a legal id.
+    /// Makes a legal id of 64 random bits.
     pub fn from_random(bits: u64) -> Self {
         Self((bits & (u64::MAX >> 1)).max(1))
     }

@@ -108,7 +108,7 @@ pub enum LockCommand {
         /// True if the call waits when the lock is not free.
         wait: bool,
     },
-    /// Gives one hold back.
+    /// Releases one hold.
     Release {
         /// The lock.
         lock: LockName,
@@ -168,7 +168,7 @@ pub enum LockCommand {
         /// True if the call waits when not all locks are free.
         wait: bool,
     },
-    /// Gives one hold of each back.
+    /// Releases one hold of each.
     ReleaseMany {
         /// Of which locks, by which contenders: at most [`crate::MAX_LOCKS_AT_ONCE`].
         holders: Vec<(LockName, HolderId)>,

@@ -43,7 +43,7 @@ impl<T, E: fmt::Display> Visitor<'_> for Text<T, E> {
     }
 }
 
-/// Has a type be written as its text, and read by its `parse`.
+/// Implements serde for a type by its text and its `parse`.
 macro_rules! checked_text {
     ($type:ident) => {
         impl serde::Serialize for $type {

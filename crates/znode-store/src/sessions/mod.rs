@@ -307,14 +307,14 @@ impl Sessions {
         self.list(id);
     }
 
-    /// Puts a session that lives into the lists.
+    /// Adds a live session to the lists.
     fn list(&mut self, id: SessionId) {
         let owner = self.live[&id].owner.clone();
         self.by_id.insert(id);
         self.by_owner.entry(owner).or_default().insert(id);
     }
 
-    /// Takes a session out of the lists, if it is there.
+    /// Removes a session from the lists, if it is there.
     fn unlist(&mut self, id: SessionId) {
         self.by_id.remove(&id);
         if let Some(session) = self.live.get(&id)
@@ -365,7 +365,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Takes the session's next turn, if this is it.
+    /// Uses up the session's next turn, if this is it.
     pub(crate) fn take_turn(&mut self, id: SessionId, turn: Turn) -> Result<(), Refusal> {
         self.require(id)?;
         let session = self.live.get_mut(&id).expect("it lives");
@@ -384,7 +384,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Has the session go on on another connection.
+    /// Resumes the session on another connection.
     pub(crate) fn reconnect(
         &mut self,
         id: SessionId,

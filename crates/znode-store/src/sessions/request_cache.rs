@@ -277,7 +277,7 @@ impl RequestCache {
         self.next
     }
 
-    /// Takes in what a snapshot has kept of it.
+    /// Adds the records of a snapshot.
     pub(crate) fn restore(&mut self, kept: CachedRequests) -> Result<(), Damage> {
         if kept.next >= NEVER_COUNTED {
             return Err("a request in it came after all that can come");

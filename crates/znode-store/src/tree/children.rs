@@ -171,7 +171,7 @@ impl Children {
         }
     }
 
-    /// Takes a child out; its name must still be known.
+    /// Removes a child; its name must still be known.
     pub(crate) fn remove<'n>(&mut self, child: NodeIndex, name_of: impl Fn(NodeIndex) -> &'n str) {
         match self {
             Self::Few(few) => {

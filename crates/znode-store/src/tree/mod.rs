@@ -390,7 +390,7 @@ impl Tree {
         self.acls.give_back(before);
     }
 
-    /// Puts a node into the tree, below the parent that it names, whose facts `change`.
+    /// Inserts a node into the tree below its parent, and changes the facts of the parent.
     fn attach(&mut self, node: Node, path: &ZPath, change: impl FnOnce(&mut FamilyFacts)) -> NodeIndex {
         let (parent, hash) = (node.parent, PathHash::of(path.as_str()));
         // A node that comes back may have had children.
@@ -404,7 +404,7 @@ impl Tree {
         index
     }
 
-    /// Takes a node out of the tree; the facts of its parent `change`.
+    /// Removes a node from the tree, and changes the facts of its parent.
     fn detach(&mut self, index: NodeIndex, path: &ZPath, change: impl FnOnce(&mut FamilyFacts)) -> Node {
         let (parent, hash) = (self.slab[index].parent, PathHash::of(path.as_str()));
         self.change_family(parent, path.parent_text(), |family, slab| {

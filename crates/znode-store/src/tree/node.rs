@@ -231,7 +231,7 @@ impl Node {
         self.family.as_ref().map_or(none, |family| family.facts)
     }
 
-    /// Takes the family out, or makes one: what a node never had before its first child.
+    /// Removes and returns the family, or makes one: a node has none before its first child.
     pub(crate) fn take_family(&mut self) -> Box<Family> {
         let facts = self.family_facts();
         self.family.take().unwrap_or_else(|| {

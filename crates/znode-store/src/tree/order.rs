@@ -14,7 +14,7 @@ const PIECE: usize = 1024;
 pub(crate) struct Order(Vec<Vec<NodeIndex>>);
 
 impl Order {
-    /// Takes children in the order of their names.
+    /// Makes the order of children that are sorted by name.
     pub(crate) fn from_sorted(children: &[NodeIndex]) -> Self {
         Self(children.chunks(PIECE / 2).map(<[_]>::to_vec).collect())
     }
@@ -50,7 +50,7 @@ impl Order {
         }
     }
 
-    /// Takes a child out; its name must still be known.
+    /// Removes a child; its name must still be known.
     pub(crate) fn remove<'n>(&mut self, child: NodeIndex, name_of: impl Fn(NodeIndex) -> &'n str) {
         let (piece, at) = self.place(name_of(child), name_of);
         let removed = self.0[piece].remove(at);

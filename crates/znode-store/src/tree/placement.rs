@@ -111,7 +111,7 @@ impl Tree {
         }
     }
 
-    /// Looks where children of `parent` would come.
+    /// Returns the placement of children of `parent`.
     pub(crate) fn place_below<'p>(&self, parent: &'p ZPath) -> Placement<'p> {
         let mut ancestor = NodeIndex::ROOT;
         let mut missing = Vec::new();

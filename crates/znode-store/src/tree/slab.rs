@@ -40,7 +40,7 @@ impl Slab {
         self.pieces.get_mut(at / PIECE)?.get_mut(at % PIECE)?.as_mut()
     }
 
-    /// Puts a node into the place that became free last, or into a new one.
+    /// Inserts a node into the place that was freed last, or into a new one.
     pub(crate) fn insert(&mut self, node: Node) -> NodeIndex {
         if let Some(index) = self.free.pop() {
             *self.slot(index) = Some(node);
@@ -61,7 +61,7 @@ impl Slab {
         index
     }
 
-    /// Takes a node out and frees its place.
+    /// Removes a node and frees its place.
     pub(crate) fn remove(&mut self, index: NodeIndex) -> Node {
         let node = self.slot(index).take().expect("only a live znode is removed");
         self.free.push(index);

@@ -117,7 +117,7 @@ pub(crate) fn create_contender(
     })
 }
 
-/// Sees what a new contender's place in the queue is, once the lock table knows of it.
+/// Completes a new contender that is in the queue, and returns it with its position.
 pub(crate) fn enqueue(store: &mut Store, cx: &mut Context<'_>, created: Created) -> ResolvedContender {
     let Created {
         lock,

@@ -118,8 +118,7 @@ pub(crate) fn repeat_acquire_many(
     Ok(Reply::Multi(replies))
 }
 
-/// Gives one hold of each back. What is not held is passed over: the caller has lost it, and the others have to go all
-/// the same.
+/// Releases one hold of each. A lock that is not held is skipped: the caller has lost it, and the others have to be released all the same.
 pub(crate) fn release_many(
     store: &mut Store,
     cx: &mut Context<'_>,

@@ -17,7 +17,7 @@ use crate::model::reply::{Outcome, Reply};
 use crate::store::Store;
 use crate::store::resolve::ResolvedContender;
 
-/// Gives one hold back.
+/// Releases one hold.
 pub(crate) fn release(
     store: &mut Store,
     cx: &mut Context<'_>,

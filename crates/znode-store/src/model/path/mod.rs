@@ -106,7 +106,7 @@ impl ZPath {
         Ok(Self(text.into()))
     }
 
-    /// Takes a text that was put together from legal components.
+    /// Returns the path of a text that was built from legal components.
     pub(crate) fn from_checked(text: String) -> Self {
         debug_assert!(Self::parse(&text).is_ok(), "{text} is no path");
         Self(text.into())

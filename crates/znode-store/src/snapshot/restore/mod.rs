@@ -46,7 +46,7 @@ impl From<Damage> for SnapshotError {
     }
 }
 
-/// Puts a state together from the parts of a snapshot, one after the other.
+/// Restores a state from the parts of a snapshot, one after the other.
 #[derive(Default)]
 pub struct Restorer {
     /// Everything but the tree; `None` before the first part.
@@ -63,7 +63,7 @@ impl Restorer {
         Self::default()
     }
 
-    /// Takes the next part.
+    /// Adds the next part.
     pub fn add(&mut self, part: SnapshotPart) -> Result<(), SnapshotError> {
         if self.digest.is_some() {
             return Err(SnapshotError::OutOfOrder);

@@ -130,7 +130,7 @@ impl Rebuild {
         ))
     }
 
-    /// Puts every node into its parent's set of children.
+    /// Inserts every node into its parent's set of children.
     fn link_all(&mut self) -> Result<(), Damage> {
         let mut siblings: Option<Siblings> = None;
         for index in (1..self.slab.slots()).map(NodeIndex) {
