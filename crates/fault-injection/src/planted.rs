@@ -14,18 +14,18 @@ pub enum Bug {
     UnsyncedVote = 2,
     /// A read that must be linearizable is answered from the local state, without asking whether others are ahead.
     StaleRead = 3,
-    /// A waiter keeps its place when its session ends, and is granted the lock although nobody is there.
+    /// A waiter keeps its place when its session ends, and is granted the lock although its client is gone.
     GrantToTheDead = 4,
     /// A release takes whatever hold the session has on the lock, also a later one than it names.
     ReleaseByName = 5,
     /// The leader confirms heartbeats without asking the others whether it still leads, and an expiry that a deposed leader
-    /// proposed is carried out under its successor.
+    /// proposed is executed under its successor.
     UnprovenLeader = 6,
     /// A snapshot leaves out how many children a znode has had, so that names of sequential children come again.
     ForgottenCounter = 7,
-    /// A node drops all watches when the leader changes, and tells nobody.
+    /// A node drops all watches when the leader changes, and notifies no client.
     LostWatches = 8,
-    /// A request that comes again under the same id is carried out again.
+    /// A repeated request with the same id is executed again.
     Repeated = 9,
     /// Sessions that have ended are remembered in an order that is a replica's own.
     OwnOrder = 10,
@@ -33,7 +33,7 @@ pub enum Bug {
     OwnClock = 11,
     /// The permits of a holder whose session ends are not given back.
     LeakedPermits = 12,
-    /// A shared contender is let in past a writer that holds the lock or waits for it.
+    /// A shared contender is granted the lock past a writer that holds it or waits for it.
     OvertakingReader = 13,
     /// A leader takes it for consent if a follower cannot be reached, so what it commits alone is lost with it. The nearest
     /// equivalent, on our side of openraft, of a commit position that is counted wrongly.
@@ -43,7 +43,7 @@ pub enum Bug {
     /// Access to a znode is checked with the rights of the moment at which the request came in, not with those of its
     /// position in the log.
     AccessAtTheDoor = 16,
-    /// An exclusive lock lets a second contender in.
+    /// An exclusive lock is granted to a second contender.
     CrowdedLock = 17,
     /// The end of a session leaves one of its ephemeral znodes.
     KeptEphemeral = 18,
@@ -61,7 +61,7 @@ pub enum Bug {
     SilenceKept = 24,
     /// A follower waits for a silent leader as long as on a quiet machine, whatever pauses it has seen.
     FixedPatience = 25,
-    /// A leader is silenced by the time since a quorum answered, although it only stood still itself.
+    /// A leader is silenced by the time since a quorum answered, although it was only paused itself.
     MutedByPause = 26,
     /// Of a member that comes back only the count of its starts is compared, and not what it had acknowledged.
     CountedStarts = 27,
@@ -122,7 +122,7 @@ mod chosen {
         CHOSEN.store(bug.map_or(0, |bug| bug as u8), Relaxed);
     }
 
-    /// Whether this process has the bug.
+    /// Returns whether this process has the bug.
     pub fn is(bug: Bug) -> bool {
         CHOSEN.load(Relaxed) == bug as u8
     }
@@ -131,7 +131,7 @@ mod chosen {
 #[cfg(feature = "planted")]
 pub use chosen::{is, plant};
 
-/// Whether this process has the bug: this build has none.
+/// Returns whether this process has the bug: this build has none.
 #[cfg(not(feature = "planted"))]
 pub const fn is(_bug: Bug) -> bool {
     false

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use znode_store::{ContenderView, Identities, Identity, LockView, Standing, Store, ZPath};
+use znode_store::{ContenderState, ContenderView, Identities, Identity, LockView, Store, ZPath};
 
 /// Maximum number of znodes that are read: a state may have thousands, and a fuzzer tries thousands of
 /// states.
@@ -30,10 +30,10 @@ pub(crate) fn read_all(store: &Store) {
     for lock in store.locks("", None, usize::MAX) {
         let view = store.lock(&lock.lock).expect("the lock was just listed");
         for (contender, holds) in contenders(&view) {
-            let standing = store
-                .standing(&lock.lock, &contender.holder)
+            let state = store
+                .contender_state(&lock.lock, &contender.holder)
                 .expect("the contender was just listed");
-            let is_holder = !matches!(standing, Standing::Waits(_));
+            let is_holder = !matches!(state, ContenderState::Waits(_));
             assert_eq!(is_holder, holds, "two reads of a contender disagree");
         }
     }

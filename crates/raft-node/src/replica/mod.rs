@@ -13,8 +13,8 @@ use fault_injection::planted::{self, Bug};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use znode_store::{
-    Applied, Command, ContenderEnd, EntryContext, EntryWork, Event, HolderId, LockMode, LockName, Reply,
-    SessionId, Standing, Store, Zxid,
+    Applied, Command, ContenderEnd, ContenderState, EntryContext, EntryWork, Event, HolderId, LockMode,
+    LockName, Reply, SessionId, Store, Zxid,
 };
 
 use crate::audit::verdict::StateDigest;
@@ -143,16 +143,16 @@ impl Replica {
     /// granted.
     pub fn wait_for_grant(&self, lock: &LockName, holder: &HolderId, alone: bool) -> GrantWait {
         let store = self.store.read();
-        match store.standing(lock, holder) {
-            Some(Standing::Upgrades(_)) if alone => self.hub.wait_for_grant(lock, holder),
+        match store.contender_state(lock, holder) {
+            Some(ContenderState::Upgrades(_)) if alone => self.hub.wait_for_grant(lock, holder),
             // An upgrade that was given up, elsewhere and under the same request.
-            Some(Standing::Holds(grant)) if alone && grant.mode != LockMode::Exclusive => {
+            Some(ContenderState::Holds(grant)) if alone && grant.mode != LockMode::Exclusive => {
                 GrantWait::decided(Verdict::Ended(ContenderEnd::Withdrawn))
             }
-            Some(Standing::Holds(grant) | Standing::Upgrades(grant)) => {
+            Some(ContenderState::Holds(grant) | ContenderState::Upgrades(grant)) => {
                 GrantWait::decided(Verdict::Granted(grant))
             }
-            Some(Standing::Waits(_)) => self.hub.wait_for_grant(lock, holder),
+            Some(ContenderState::Waits(_)) => self.hub.wait_for_grant(lock, holder),
             None => GrantWait::decided(Verdict::Lost),
         }
     }
@@ -160,7 +160,7 @@ impl Replica {
     /// Waits for the end of a contender, or says at once that it is gone.
     pub fn wait_for_end(&self, lock: &LockName, holder: &HolderId) -> GrantWait {
         let store = self.store.read();
-        match store.standing(lock, holder) {
+        match store.contender_state(lock, holder) {
             Some(_) => self.hub.wait_for_end(lock, holder),
             None => GrantWait::decided(Verdict::Lost),
         }
@@ -329,7 +329,7 @@ impl ReplicatedState for Replica {
                 }
                 self.follow_events(&applied, &events, opening, now, &store);
                 fail_step!("watch::before_dispatch");
-                self.hub.dispatch(applied.zxid, &events, store.sight());
+                self.hub.dispatch(applied.zxid, &events, store.visibility());
                 self.hub.sessions.happened(applied.zxid, store.time_ms(), &events);
                 self.hub.recent.happened(applied.zxid, store.time_ms(), &events);
                 fail_step!("watch::after_dispatch");

@@ -12,7 +12,7 @@ use znode_store::*;
 /// A process has one bug at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// What a program comes to without the bug, and with it.
+/// Runs a program without the bug, and with it.
 fn both<T>(bug: Bug, program: impl Fn() -> T) -> (T, T) {
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     plant(None);

@@ -8,7 +8,7 @@ pub struct Program {
     guid: u128,
 }
 
-/// What an `acquire` was answered.
+/// Outcome of an `acquire`.
 pub struct Acquired(Outcome);
 
 impl Acquired {
@@ -115,7 +115,7 @@ impl Program {
         );
     }
 
-    /// Creates a sequential child of `/q`, and tells its path.
+    /// Creates a sequential child of `/q`, and returns its path.
     pub fn sequential(&mut self) -> String {
         self.sequential_as(None)
     }

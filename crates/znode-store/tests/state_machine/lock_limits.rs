@@ -117,7 +117,7 @@ fn a_full_queue_takes_nobody_and_lets_all_in_at_once() {
         world.acquire(2, reader.clone(), false),
         Err(Refusal::LockBusy { .. })
     ));
-    // Who waits for whom can be asked, too: as many as are told wait for the writer.
+    // The graph of waits is a part of the bounds, too: its waiters wait for the writer.
     let (waits, complete) = world.store.wait_graph("");
     assert!(!complete && waits.len() == MAX_GRAPH_WAITS);
     assert!(

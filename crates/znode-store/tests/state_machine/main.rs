@@ -10,7 +10,7 @@ mod access_script;
 mod damage;
 mod lock_limits;
 mod long_paths;
-mod lock_prospect;
+mod lock_would_wait;
 mod lock_property;
 mod lock_script;
 mod mirror_property;

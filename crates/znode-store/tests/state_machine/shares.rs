@@ -1,4 +1,4 @@
-//! What one caller can use up of what all share: the time of one entry, the looks of a page, the memory of requests.
+//! Bounds on one caller's use of shared resources: the time of one entry, the visits of a page, the request cache.
 
 #![expect(clippy::unwrap_used, reason = "a step that must succeed may say so shortly")]
 
@@ -90,7 +90,7 @@ impl World {
         self.apply_by(rules, request)
     }
 
-    /// What the leader proposes while sessions are ending.
+    /// Applies the leader's proposals while sessions are ending.
     fn go_on(&mut self) -> usize {
         let sessions = self.store.ending_sessions(64);
         let command = Command::ExpireSessions {
@@ -106,7 +106,7 @@ impl World {
         self.removed()
     }
 
-    /// How many contenders the events of the last entry have seen end.
+    /// Returns the number of contenders that ended in the events of the last entry.
     fn removed(&self) -> usize {
         let ended = |event: &&Event| matches!(event, Event::ContenderEnded { .. });
         self.events.iter().filter(ended).count()
@@ -244,7 +244,7 @@ fn a_large_session_ends_over_several_entries_in_the_order_of_arrival() {
     assert_eq!(world.go_on(), MAX_REMOVED_AT_ONCE);
     assert!(
         world.events.iter().all(|event| *event != ended),
-        "that is told once"
+        "whose event comes once"
     );
     assert_eq!(world.go_on(), MANY - 2 * MAX_REMOVED_AT_ONCE);
     assert!(!world.store.is_ending(FIRST));
@@ -296,7 +296,7 @@ fn a_place_in_a_queue_is_not_granted_after_its_session_has_ended() {
 }
 
 #[test]
-fn what_is_left_of_an_expired_session_expires() {
+fn remaining_ephemerals_of_an_expired_session_are_removed() {
     let mut world = World::with_sessions(&[FIRST]);
     for number in 0..=MAX_REMOVED_AT_ONCE {
         world.acquire(FIRST, &lock_of(number), None);

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use znode_store::{Acl, Identities, Sight, ZnodeEvent, ZnodeEventKind, Zxid};
+use znode_store::{Acl, Identities, Visibility, ZnodeEvent, ZnodeEventKind, Zxid};
 use znode_watch::{WatchKind, WatchLimits, Watches};
 
 use super::counted;
@@ -32,7 +32,7 @@ fn changed(text: &str) -> ZnodeEvent {
 fn fire(watches: &mut Watches, event: &ZnodeEvent, times: u64) -> u64 {
     let mut notified = 0;
     for _ in 0..times {
-        watches.fire(Zxid(1), event, Sight::open(), |watcher, notice| {
+        watches.fire(Zxid(1), event, Visibility::open(), |watcher, notice| {
             black_box((watcher, notice));
             notified += 1;
         });

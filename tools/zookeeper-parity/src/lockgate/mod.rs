@@ -132,7 +132,7 @@ impl Lockgate {
         for event in &events {
             if let Event::Znode(event) = event {
                 self.watches
-                    .fire(applied.zxid, event, self.store.sight(), |watcher, notice| {
+                    .fire(applied.zxid, event, self.store.visibility(), |watcher, notice| {
                         fired.push((watcher, notification(&notice)))
                     });
             }

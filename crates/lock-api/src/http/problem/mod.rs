@@ -18,7 +18,7 @@ use raft_node::{
 };
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
-use znode_store::{AccessRefusal, BadPath, BadRequestId, Limited, LockMode, Party, Refusal, SessionId};
+use znode_store::{AccessRefusal, BadPath, BadRequestId, Limited, LockMode, Owner, Refusal, SessionId};
 
 use super::lenient::in_words;
 use crate::locks::{LockError, LockHistoryError};
@@ -467,8 +467,8 @@ pub(crate) fn mode_word(mode: LockMode) -> &'static str {
 }
 
 /// One of those who would wait for each other.
-fn party(party: &Party) -> Value {
-    let Party {
+fn party(party: &Owner) -> Value {
+    let Owner {
         session,
         owner,
         has,
