@@ -122,8 +122,8 @@ fn log_connect_error(metrics: &ConnectionMetrics, client: &Client, error: &Conne
         ConnectError::NotAuthenticated(_) => "client rejected",
         _ => return debug!(%address, %error, "ZooKeeper front end: client not served"),
     };
-    if let Some(suppressed) = metrics.admit_line(address.ip()) {
-        info!(%address, %error, suppressed, "ZooKeeper front end: {message}");
+    if let Some(others_left_out) = metrics.admit_line(address.ip()) {
+        info!(%address, %error, others_left_out, "ZooKeeper front end: {message}");
     }
 }
 
