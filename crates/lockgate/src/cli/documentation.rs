@@ -80,8 +80,11 @@ fn commands(path: &Path, text: &str) -> Vec<String> {
         let line = line.trim_start_matches([' ', '#', '(', '$']);
         line.to_owned()
     });
-    let all = code.chain(spans);
-    all.filter(|line| line.starts_with("lockgate ")).collect()
+    let is_command = |line: &String| {
+        let rest = line.strip_prefix("lockgate ");
+        rest.is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_lowercase() || first == '-'))
+    };
+    code.chain(spans).filter(is_command).collect()
 }
 
 /// The words of a command up to the first one that a shell would have to expand, without the marks of optional parts.
