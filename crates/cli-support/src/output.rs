@@ -39,6 +39,19 @@ pub fn tell(text: impl AsRef<str>) {
         .write_all(format!("{}\n", text.as_ref()).as_bytes());
 }
 
+/// Returns an error and its causes on one line, joined by colons. Some errors show their cause in their own text; such a cause is not
+/// repeated.
+pub fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.ends_with(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
 /// Escapes a text from a client for a terminal: one line, on which every character is visible and has no
 /// other effect. Control characters, line separators, bidirectional controls and invisible characters are
 /// escaped as in Rust: `\n`, `\u{202e}`.
@@ -101,6 +114,18 @@ pub fn is_shown(character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn causes_are_not_repeated() {
+        let cause = std::io::Error::other("no such certificate");
+        let error = anyhow::Error::new(cause).context("TLS: a.crt: no such certificate");
+        assert_eq!(with_causes(&error), "TLS: a.crt: no such certificate");
+        let error = error.context("the node does not start");
+        assert_eq!(
+            with_causes(&error),
+            "the node does not start: TLS: a.crt: no such certificate"
+        );
+    }
 
     #[test]
     fn visible_text_is_unchanged() {

@@ -61,7 +61,7 @@ pub enum TlsError {
     NotBuilt,
     /// The TLS library rejected the certificate or the key.
     #[cfg(feature = "tls")]
-    #[error("{path}: {source}", path = path.display())]
+    #[error("{path}: {}", own_fault(source), path = path.display())]
     Rejected {
         /// Certificate file.
         path: PathBuf,
@@ -196,6 +196,21 @@ fn certificate_fault(error: &CertificateError) -> String {
             "its certificate is meant for another purpose (extended key usage)".to_owned()
         }
         other => format!("its certificate was rejected: {other}"),
+    }
+}
+
+/// Describes why this program's own certificate is unusable. To rustls, every certificate is a peer's.
+#[cfg(feature = "tls")]
+fn own_fault(error: &rustls::Error) -> String {
+    match error {
+        // rustls has no variant for this one.
+        rustls::Error::InvalidCertificate(CertificateError::Other(other))
+            if format!("{other:?}").contains("UnsupportedCertVersion") =>
+        {
+            "this certificate is not of X.509 version 3".to_owned()
+        }
+        rustls::Error::InvalidCertificate(fault) => format!("this certificate cannot be used: {fault}"),
+        other => other.to_string(),
     }
 }
 

@@ -41,7 +41,11 @@ async fn an_authority_a_node_and_a_client() {
         "--host",
         "lock-3,192.0.2.3",
     ];
-    assert!(fails(&node).await.contains("`lockgate cert ca` makes one"));
+    assert!(
+        fails(&node)
+            .await
+            .contains("`lockgate cert ca` creates an authority")
+    );
 
     let said = succeeds(&["cert", "ca", "--dir", dir]).await;
     assert!(said.contains("lockgate cert node --dir"), "{said}");
