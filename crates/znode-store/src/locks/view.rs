@@ -125,7 +125,7 @@ pub struct WaitView {
     pub lock: LockName,
     /// The waiter: in the queue, or a holder that wants to be the only one.
     pub waiter: OwnerView,
-    /// The blockers ahead of it, the first [`MAX_NAMED_BLOCKERS`] of them. None if the lock is drained or closed.
+    /// The blockers ahead of it, the first [`MAX_NAMED_BLOCKERS`](crate::MAX_NAMED_BLOCKERS) of them. None if the lock is drained or closed.
     pub waits_for: Vec<OwnerView>,
     /// True if there are more blockers, or may be: those far ahead are not visited.
     pub more: bool,

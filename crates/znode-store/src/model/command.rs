@@ -245,12 +245,12 @@ pub enum CreateMode {
     Container,
     /// Like persistent, but swept when it has no children and its data was not replaced for a time.
     Ttl {
-        /// For how long in milliseconds: 1 to [`MAX_TTL_MS`].
+        /// For how long in milliseconds: 1 to [`MAX_TTL_MS`](crate::MAX_TTL_MS).
         ttl_ms: u64,
     },
     /// Both: a number in its name, and swept.
     TtlSequential {
-        /// For how long in milliseconds: 1 to [`MAX_TTL_MS`].
+        /// For how long in milliseconds: 1 to [`MAX_TTL_MS`](crate::MAX_TTL_MS).
         ttl_ms: u64,
     },
 }
