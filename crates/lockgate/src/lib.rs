@@ -50,7 +50,7 @@
 //! - `bench`: `lockgate bench`, the load generator.
 //! - `migrate`: `lockgate migrate`, which moves the tree of a ZooKeeper ensemble.
 //!
-//! Off by default is `testing`: a node for the tests of programs that take locks ([`testing`]).
+//! Off by default is `testing`: a node for the tests of programs that take locks (module `testing`).
 
 mod in_process;
 mod operator;

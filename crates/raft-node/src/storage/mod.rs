@@ -1,4 +1,4 @@
-//! Storage of this node: its data directory with the log, snapshots and the [witness](crate::witness), and the log as openraft wants it.
+//! Storage of this node: its data directory with the log, snapshots and the witness (`witness.rs`), and the log as openraft wants it.
 //!
 //! The crate `raft-log` has the files; [`log_store`] and [`log_entry`] put openraft's traits and types on top of it.
 

@@ -15,7 +15,6 @@ use knots::knots;
 /// Maximum size of a knot, in files.
 const MAX_KNOT: usize = 8;
 
-<<<<<<< HEAD
 /// Crates with a larger knot, and its size. The table may only shrink: lower a number, or remove its row, when the knot becomes smaller.
 const LARGER_KNOTS: [(&str, usize); 0] = [];
 
@@ -50,10 +49,6 @@ const REPLICATION: [&str; 28] = [
     "wall_clock",
     "witness",
 ];
-=======
-/// Crates with a larger knot, and its size. The table may only shrink: there is none at present, and no row may be added.
-const LARGER_KNOTS: [(&str, usize); 0] = [];
->>>>>>> m-e
 
 /// Layer of a crate: modules that may import the layers below, and each other only within one module or as `also` says.
 struct Layer {
