@@ -273,7 +273,7 @@ impl Ledger {
         self.note("bounded tables", check);
     }
 
-    /// See [`PromptExpiry::look`].
+    /// See [`PromptExpiry::check`].
     pub fn check_sessions(&mut self, now: Micros) {
         let check = self.prompt.check(now);
         self.note("sessions expire in time", check);
