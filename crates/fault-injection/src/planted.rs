@@ -67,11 +67,13 @@ pub enum Bug {
     CountedStarts = 27,
     /// A waiter is granted its lock although the owner of its session has no right to lock there any more.
     WaitOutlivesRight = 28,
+    /// A waiter is granted its lock although its session has ended, as long as no entry has removed it.
+    GrantWhileEnding = 29,
 }
 
 impl Bug {
     /// All of them, by number.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::UnsyncedLog,
         Self::UnsyncedVote,
         Self::StaleRead,
@@ -100,6 +102,7 @@ impl Bug {
         Self::MutedByPause,
         Self::CountedStarts,
         Self::WaitOutlivesRight,
+        Self::GrantWhileEnding,
     ];
 
     /// The bug with this number.
@@ -153,6 +156,6 @@ mod tests {
             assert_eq!(Bug::numbered(bug as u8), Some(bug));
         }
         assert_eq!(Bug::numbered(0), None);
-        assert_eq!(Bug::numbered(29), None);
+        assert_eq!(Bug::numbered(30), None);
     }
 }

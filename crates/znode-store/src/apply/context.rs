@@ -24,9 +24,15 @@ pub struct EntryWork {
 impl Default for EntryWork {
     /// Returns the budget of an entry before its first command.
     fn default() -> Self {
-        Self {
-            removals: MAX_REMOVED_AT_ONCE,
-        }
+        Self::with_removals(MAX_REMOVED_AT_ONCE)
+    }
+}
+
+impl EntryWork {
+    /// Returns the budget of an entry that removes another number of ephemeral znodes. It must be the same on every replica, so only a
+    /// simulation of all replicas may choose it.
+    pub fn with_removals(removals: usize) -> Self {
+        Self { removals }
     }
 }
 

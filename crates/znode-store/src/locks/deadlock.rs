@@ -80,8 +80,8 @@ fn awaited_by<'q>(
 }
 
 impl Locks {
-    /// The cycle that would be closed if a scope waited there.
-    fn cycle(&self, scope: &Scope, ask: &Ask<'_>) -> Option<Vec<Owner>> {
+    /// Returns the cycle of contenders that `stay` which would be closed if a scope waited there.
+    fn cycle(&self, scope: &Scope, ask: &Ask<'_>, stays: impl Fn(&Contender) -> bool) -> Option<Vec<Owner>> {
         let mut seen = BTreeSet::from([scope.clone()]);
         let mut steps: Vec<Step> = Vec::new();
         let mut budget = MAX_DEADLOCK_STEPS;
@@ -105,7 +105,9 @@ impl Locks {
         };
         for look in blockers {
             budget = budget.checked_sub(1)?;
-            let Some(blocker) = look else { continue };
+            let Some(blocker) = look.filter(|blocker| stays(blocker)) else {
+                continue;
+            };
             // A wait for another call of its own scope lasts until its timeout, with or without others between them.
             if blocker.session == scope.0 && blocker.owner.as_ref() == Some(&scope.1) {
                 return None;
@@ -121,7 +123,9 @@ impl Locks {
                 let waiter = queue.get(place).expect("it was just found");
                 for look in awaited_by(queue, waiter, self.terms(lock)) {
                     budget = budget.checked_sub(1)?;
-                    let Some(blocker) = look else { continue };
+                    let Some(blocker) = look.filter(|blocker| stays(blocker)) else {
+                        continue;
+                    };
                     let Some(owner) = &blocker.owner else { continue };
                     if blocker.session == scope.0 && *owner == scope.1 {
                         return Some(parties(scope, &steps, at, lock));
@@ -135,11 +139,18 @@ impl Locks {
     }
 
     /// Refuses what would close a cycle of waits. Costs nothing if the scope has no other place anywhere.
-    pub(crate) fn refuse_deadlock(&self, scope: Scope, ask: &Ask<'_>) -> Result<(), Refusal> {
+    ///
+    /// The contenders that do not `stay` are about to be removed, so waits for them end soon.
+    pub(crate) fn refuse_deadlock(
+        &self,
+        scope: Scope,
+        ask: &Ask<'_>,
+        stays: impl Fn(&Contender) -> bool,
+    ) -> Result<(), Refusal> {
         if !self.knows(&scope) {
             return Ok(());
         }
-        match self.cycle(&scope, ask) {
+        match self.cycle(&scope, ask, stays) {
             Some(cycle) => Err(Refusal::WouldDeadlock {
                 lock: cycle[0].awaits.clone(),
                 cycle,

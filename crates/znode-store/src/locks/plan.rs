@@ -103,7 +103,13 @@ pub(crate) fn names<'q>(holders: impl Iterator<Item = &'q Contender>) -> Vec<Hol
 
 impl Locks {
     /// Decides which contender a call gets, and refuses what the queue refuses. Fills in the limit in force if the request names none.
-    pub(crate) fn plan(&self, session: SessionId, wish: &mut LockWish, wait: bool) -> Result<Plan, Refusal> {
+    pub(crate) fn plan(
+        &self,
+        session: SessionId,
+        wish: &mut LockWish,
+        wait: bool,
+        stays: impl Fn(&Contender) -> bool,
+    ) -> Result<Plan, Refusal> {
         check_wish(wish)?;
         let terms = self.terms(&wish.lock);
         let in_use = self.mode_in_force(&wish.lock, terms);
@@ -149,7 +155,7 @@ impl Locks {
             return Err(Refusal::QueueFull(wish.lock.clone()));
         }
         if !is_free && let Some(party) = wish.distinct_owner() {
-            self.refuse_deadlock((session, party.clone()), &Ask::Enter(&wish.lock, request))?;
+            self.refuse_deadlock((session, party.clone()), &Ask::Enter(&wish.lock, request), stays)?;
         }
         Ok(Plan::Enter)
     }

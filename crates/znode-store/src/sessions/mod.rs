@@ -337,6 +337,11 @@ impl Sessions {
         !self.ending.is_empty()
     }
 
+    /// Returns whether a session has ended and still has ephemeral znodes.
+    pub(crate) fn is_ending(&self, session: SessionId) -> bool {
+        self.ending.contains(&session)
+    }
+
     /// Returns the beginnings of these ends.
     pub(crate) fn endings(&self) -> Vec<(SessionId, Ending)> {
         let how = |&id: &SessionId| Some((id, self.live[&id].ending?));

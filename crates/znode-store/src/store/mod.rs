@@ -133,9 +133,7 @@ impl Store {
 
     /// Returns whether a session has ended and still has ephemeral znodes.
     pub fn is_ending(&self, session: SessionId) -> bool {
-        self.sessions
-            .get(session)
-            .is_some_and(|state| state.ending.is_some())
+        self.sessions.is_ending(session)
     }
 
     /// Returns the number of sessions that live.

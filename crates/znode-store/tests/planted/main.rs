@@ -150,3 +150,19 @@ fn an_ephemeral_outlives_its_session() {
     });
     assert_eq!(left, ([false, false], [false, true]));
 }
+
+#[test]
+fn waiter_is_granted_the_lock_while_its_session_ends() {
+    let owners = both(Bug::GrantWhileEnding, || {
+        let mut program = Program::with_sessions(3);
+        let holder = program.acquire(1, LockMode::Exclusive).holder();
+        program.acquire(2, LockMode::Exclusive);
+        program.acquire(3, LockMode::Exclusive);
+        program.entry(0, |program| {
+            program.expire(&[2]);
+            program.release(1, &holder).expect("it holds");
+        });
+        program.holders()
+    });
+    assert_eq!(owners, (vec![], vec![SessionId(2)]));
+}

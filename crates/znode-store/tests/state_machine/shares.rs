@@ -14,6 +14,7 @@ use crate::replicas::{draw, restore};
 
 const FIRST: SessionId = SessionId(1);
 const SECOND: SessionId = SessionId(2);
+const THIRD: SessionId = SessionId(3);
 
 #[derive(Default)]
 struct World {
@@ -56,10 +57,17 @@ impl World {
     }
 
     fn acquire(&mut self, session: SessionId, lock: &str, token: Option<TokenId>) -> Reply {
+        let request = self.call(session, lock, LockMode::Exclusive);
+        let caller = token.map_or(Identities::none(), shows);
+        self.apply(Request { caller, ..request }).unwrap()
+    }
+
+    /// The next call of `acquire`, which waits.
+    fn call(&mut self, session: SessionId, lock: &str, mode: LockMode) -> Request {
         self.calls += 1;
         let wish = LockWish {
             lock: LockName::parse(lock).unwrap(),
-            mode: LockMode::Exclusive,
+            mode,
             permits: 1,
             owner: "".into(),
             reentrant: false,
@@ -68,17 +76,53 @@ impl World {
             lock_delay_ms: 0,
             names: Default::default(),
         };
-        let acquire = Command::Lock(LockCommand::Acquire {
+        let acquire = LockCommand::Acquire {
             wish,
             guid: self.calls.into(),
             attempt: AttemptId(self.calls),
             wait: true,
-        });
-        let request = Request {
-            session: Some(session),
-            ..of(token, acquire)
         };
-        self.apply(request).unwrap()
+        by(session, acquire)
+    }
+
+    /// Begins an entry, and has it end a session that owns more than it removes. Nothing is left of its work.
+    fn begin_end(&mut self, session: SessionId) {
+        self.work = EntryWork::default();
+        self.events.clear();
+        assert_eq!(self.close(Rules::Current, session), Ok(Reply::SessionClosed));
+        assert_eq!(self.removed(), MAX_REMOVED_AT_ONCE);
+        assert!(self.store.is_ending(session));
+    }
+
+    /// Another replica, which begins with a snapshot of this one in the middle of the present entry.
+    fn replica(&mut self) -> Self {
+        let other = Self {
+            store: restore(draw(&mut self.store, 100)),
+            ..Self::default()
+        };
+        assert_eq!(other.store.digest(), self.store.digest());
+        other
+    }
+
+    /// The sessions that hold a lock, and those that wait for it.
+    fn of_lock(&self, lock: &str) -> (Vec<SessionId>, Vec<SessionId>) {
+        let lock = LockName::parse(lock).unwrap();
+        let view = self.store.lock(&lock).unwrap();
+        let session = |contender: &znode_store::ContenderView| contender.session;
+        (
+            view.holders.iter().map(session).collect(),
+            view.queue.iter().map(session).collect(),
+        )
+    }
+
+    /// The sessions whose holds began, or whose waits ended with a grant, in the events.
+    fn granted(&self) -> Vec<SessionId> {
+        let granted = |event: &Event| match event {
+            Event::HoldBegan(hold) => Some(hold.session),
+            Event::Granted { session, .. } => Some(*session),
+            _ => None,
+        };
+        self.events.iter().filter_map(granted).collect()
     }
 
     fn close(&mut self, rules: Rules, session: SessionId) -> Outcome {
@@ -186,6 +230,21 @@ fn of(token: Option<TokenId>, command: Command) -> Request {
     }
 }
 
+fn by(session: SessionId, command: LockCommand) -> Request {
+    Request {
+        session: Some(session),
+        ..Request::anonymous(Command::Lock(command))
+    }
+}
+
+fn release(session: SessionId, reply: &Reply) -> Request {
+    let Reply::Granted(grant) = reply else {
+        panic!("not granted: {reply}");
+    };
+    let (lock, holder) = (grant.lock.clone(), grant.holder.clone());
+    by(session, LockCommand::Release { lock, holder })
+}
+
 fn lock_of(number: usize) -> String {
     format!("job/{number:05}")
 }
@@ -268,15 +327,13 @@ fn a_large_session_ends_over_several_entries_in_the_order_of_arrival() {
 
 #[test]
 fn a_place_in_a_queue_is_not_granted_after_its_session_has_ended() {
-    let mut world = World::with_sessions(&[FIRST, SECOND]);
-    let third = SessionId(3);
-    world.open(third, None);
+    let mut world = World::with_sessions(&[FIRST, SECOND, THIRD]);
     for number in 0..MANY {
         world.acquire(FIRST, &lock_of(number), None);
     }
     world.acquire(SECOND, "wanted", None);
     world.acquire(FIRST, "wanted", None);
-    world.acquire(third, "wanted", None);
+    world.acquire(THIRD, "wanted", None);
     world.work = EntryWork::default();
     assert_eq!(world.close(Rules::Current, FIRST), Ok(Reply::SessionClosed));
     let close = Command::CloseSession { session: SECOND };
@@ -284,7 +341,7 @@ fn a_place_in_a_queue_is_not_granted_after_its_session_has_ended() {
     let wanted = world.store.lock(&LockName::parse("wanted").unwrap()).unwrap();
     assert_eq!(
         (wanted.holders[0].session, wanted.queue.len()),
-        (third, 0),
+        (THIRD, 0),
         "the place before it is gone"
     );
     let began = |event: &Event| match event {
@@ -292,7 +349,130 @@ fn a_place_in_a_queue_is_not_granted_after_its_session_has_ended() {
         _ => None,
     };
     let began: Vec<SessionId> = world.events.iter().filter_map(began).collect();
-    assert_eq!(began, [third]);
+    assert_eq!(began, [THIRD]);
+}
+
+/// `FIRST` has begun to end and waits for the lock "wanted", `THIRD` waits behind it, and the holder has released the lock in the same entry.
+fn released_before_an_ended_waiter() -> World {
+    let mut world = World::with_sessions(&[FIRST, SECOND, THIRD]);
+    for number in 0..MANY {
+        world.acquire(FIRST, &lock_of(number), None);
+    }
+    let held = world.acquire(SECOND, "wanted", None);
+    world.acquire(FIRST, "wanted", None);
+    world.acquire(THIRD, "wanted", None);
+    world.begin_end(FIRST);
+    let released = world.apply_by(Rules::Current, release(SECOND, &held));
+    assert_eq!(released, Ok(Reply::Released { holds: 0 }));
+    world
+}
+
+#[test]
+fn lock_stays_free_while_the_entry_cannot_remove_an_ended_waiter() {
+    let mut world = released_before_an_ended_waiter();
+    assert_eq!(world.granted(), []);
+    assert_eq!(world.of_lock("wanted"), (vec![], vec![FIRST, THIRD]));
+
+    // Nobody overtakes the queue, and the newcomer does not promote it either.
+    let late = world.call(SECOND, "wanted", LockMode::Exclusive);
+    let Ok(Reply::Queued(place)) = world.apply_by(Rules::Current, late) else {
+        panic!("it overtook the queue");
+    };
+    assert_eq!(place.ahead, 2);
+    assert_eq!(world.granted(), []);
+    assert_eq!(world.of_lock("wanted"), (vec![], vec![FIRST, THIRD, SECOND]));
+
+    // A replica that begins here with a snapshot goes on in the same way.
+    let mut other = world.replica();
+    for world in [&mut world, &mut other] {
+        while world.store.is_ending(FIRST) {
+            world.go_on();
+            assert!(!world.granted().contains(&FIRST));
+        }
+        assert_eq!(world.granted(), [THIRD, THIRD], "the hold, and the notice");
+        assert_eq!(world.of_lock("wanted"), (vec![THIRD], vec![SECOND]));
+    }
+    assert_eq!(world.store.digest(), other.store.digest());
+}
+
+#[test]
+fn next_command_for_a_lock_removes_its_ended_waiters() {
+    let mut world = released_before_an_ended_waiter();
+    let mut other = world.replica();
+    let late = world.call(SECOND, "wanted", LockMode::Exclusive);
+    for world in [&mut world, &mut other] {
+        assert!(matches!(world.apply(late.clone()), Ok(Reply::Queued(_))));
+        assert_eq!(world.granted(), [THIRD, THIRD]);
+        assert_eq!(world.removed(), 1, "only the waiter was in the way");
+        assert_eq!(world.of_lock("wanted"), (vec![THIRD], vec![SECOND]));
+    }
+    assert_eq!(world.store.digest(), other.store.digest());
+}
+
+#[test]
+fn ended_session_is_granted_no_upgrade() {
+    let mut world = World::with_sessions(&[FIRST, SECOND]);
+    for number in 0..MANY {
+        world.acquire(FIRST, &lock_of(number), None);
+    }
+    let [upgradeable, shared] =
+        [(FIRST, LockMode::Upgradeable), (SECOND, LockMode::Shared)].map(|(session, mode)| {
+            let call = world.call(session, "wanted", mode);
+            world.apply(call).unwrap()
+        });
+    let Reply::Granted(grant) = &upgradeable else {
+        panic!("not granted: {upgradeable}");
+    };
+    let upgrade = LockCommand::Upgrade {
+        lock: grant.lock.clone(),
+        holder: grant.holder.clone(),
+        attempt: AttemptId(9_999),
+        wait: true,
+    };
+    assert!(matches!(world.apply(by(FIRST, upgrade)), Ok(Reply::Queued(_))));
+    world.begin_end(FIRST);
+    (world.apply_by(Rules::Current, release(SECOND, &shared))).unwrap();
+    let mut other = world.replica();
+    for world in [&mut world, &mut other] {
+        assert_eq!(world.granted(), []);
+        while world.store.is_ending(FIRST) {
+            world.go_on();
+            assert_eq!(world.granted(), []);
+        }
+        assert_eq!(world.store.lock_count(), 0);
+    }
+    assert_eq!(world.store.digest(), other.store.digest());
+}
+
+#[test]
+fn wait_for_an_ended_session_closes_no_cycle() {
+    let mut world = World::with_sessions(&[FIRST, SECOND]);
+    for number in 0..MANY {
+        world.acquire(FIRST, &lock_of(number), None);
+    }
+    let owned = |mut request: Request| {
+        if let Command::Lock(LockCommand::Acquire { wish, .. }) = &mut request.command {
+            wish.owner = "task".into();
+        }
+        request
+    };
+    let [first, second, waits, closes] = [(FIRST, "one"), (SECOND, "two"), (FIRST, "two"), (SECOND, "one")]
+        .map(|(session, lock)| owned(world.call(session, lock, LockMode::Exclusive)));
+    for request in [first, second, waits] {
+        world.apply(request).unwrap();
+    }
+    let refused = world.apply(closes.clone());
+    assert!(
+        matches!(refused, Err(Refusal::WouldDeadlock { .. })),
+        "{refused:?}"
+    );
+    world.begin_end(FIRST);
+    let mut other = world.replica();
+    for world in [&mut world, &mut other] {
+        let queued = world.apply_by(Rules::Current, closes.clone());
+        assert!(matches!(queued, Ok(Reply::Queued(_))), "{queued:?}");
+    }
+    assert_eq!(world.store.digest(), other.store.digest());
 }
 
 #[test]

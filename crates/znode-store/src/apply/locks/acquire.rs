@@ -11,6 +11,7 @@ use crate::apply::znodes;
 use crate::locks::contender::{Attempt, Record};
 use crate::locks::name;
 use crate::locks::plan::{Plan, named_holders, reach};
+use crate::locks::queue::Contender;
 use crate::locks::queue::QueuePosition;
 use crate::model::acl::Acl;
 use crate::model::event::Event;
@@ -51,7 +52,8 @@ pub(crate) struct Created {
 
 /// Creates a contender, joins a contender of the same owner, or refuses.
 pub(crate) fn acquire(store: &mut Store, cx: &mut Context<'_>, mut call: AcquireCall) -> Outcome {
-    match store.locks.plan(call.session, &mut call.wish, call.wait)? {
+    let stays = |contender: &Contender| !store.sessions.is_ending(contender.session);
+    match store.locks.plan(call.session, &mut call.wish, call.wait, stays)? {
         Plan::Join(own) => join(store, cx, &own, call).map(|found| found.reply()),
         Plan::Enter => {
             let created = create_contender(store, cx, call)?;
@@ -127,8 +129,10 @@ pub(crate) fn enqueue(store: &mut Store, cx: &mut Context<'_>, created: Created)
         number,
         record,
     } = created;
-    // The earlier waiters could not be granted the lock, otherwise they would hold it.
-    if let Some(newcomer) = store.locks.promote(&lock) {
+    // Only into a lock that was free before: the next waiter of another one may be of a session that has ended.
+    if record.granted_ms.is_some()
+        && let Some(newcomer) = store.locks.promote(&lock)
+    {
         let hold = store.hold(&lock, &newcomer, Some(&record), Some(cx.now_ms));
         cx.events.push(Event::HoldBegan(hold));
     }

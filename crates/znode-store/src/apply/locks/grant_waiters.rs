@@ -3,6 +3,8 @@
 //! Between the steps of a command a lock may be free, but no step grants it. When a session ends, its holder is removed first and its
 //! waiter second, and that waiter must never hold the lock.
 
+use fault_injection::planted::{self, Bug};
+
 use crate::apply::context::Context;
 use crate::apply::locks::{contenders, modes};
 use crate::locks::queue::{Contender, QueuePosition};
@@ -43,7 +45,8 @@ fn remove_ungrantable(store: &mut Store, cx: &mut Context<'_>, lock: &LockName) 
         let ended = store
             .sessions
             .get(next.session)
-            .and_then(|session| session.ending);
+            .and_then(|session| session.ending)
+            .filter(|_| !planted::is(Bug::GrantWhileEnding));
         let how = match ended {
             Some(_) if *cx.removals_left == 0 => return false,
             Some(ending) => {

@@ -12,6 +12,7 @@ use crate::apply::locks::{contenders, release};
 use crate::apply::znodes;
 use crate::locks::contender::{Attempt, Record};
 use crate::locks::plan::Plan;
+use crate::locks::queue::Contender;
 use crate::locks::queue::QueuePosition;
 use crate::model::event::ContenderEnd;
 use crate::model::ids::{RequestId, SessionId};
@@ -47,7 +48,8 @@ pub(crate) fn acquire_many(
             attempt: attempt.clone(),
             wait,
         };
-        let plan = store.locks.plan(session, &mut call.wish, wait)?;
+        let stays = |contender: &Contender| !store.sessions.is_ending(contender.session);
+        let plan = store.locks.plan(session, &mut call.wish, wait, stays)?;
         calls.push((call, plan));
     }
     // What can still fail are the limits of sessions, parents and quotas, which add up.

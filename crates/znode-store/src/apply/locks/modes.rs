@@ -11,6 +11,7 @@ use crate::apply::locks::contenders;
 use crate::locks::contender::{Attempt, Upgrade};
 use crate::locks::deadlock::Ask;
 use crate::locks::plan::names;
+use crate::locks::queue::Contender;
 use crate::locks::queue::{Queue, QueuePosition};
 use crate::model::event::{ContenderEnd, Event, Hold};
 use crate::model::ids::{RequestId, SessionId};
@@ -91,9 +92,10 @@ pub(crate) fn upgrade(
     }
     let scope = found.scope();
     if let Some(scope) = &scope {
+        let stays = |contender: &Contender| !store.sessions.is_ending(contender.session);
         store
             .locks
-            .refuse_deadlock(scope.clone(), &Ask::Upgrade(&lock, found.position()))?;
+            .refuse_deadlock(scope.clone(), &Ask::Upgrade(&lock, found.position()), stays)?;
     }
     let record = found.record_mut().expect("only ours are upgradeable");
     record.upgrade = upgrade(false);
@@ -147,6 +149,10 @@ pub(crate) fn grant_upgrade(store: &mut Store, cx: &mut Context<'_>, lock: &Lock
         return;
     }
     let mut found = store.contender(lock, &holder).expect("it is in the queue");
+    // The session has ended, and a later entry removes the holder.
+    if store.is_ending(found.session) {
+        return;
+    }
     let may_lock = !contenders::has_lost_right(store, found.session, lock, true, cx.now_ms);
     let record = found.record_mut().expect("only ours are upgraded");
     let upgrade = record.upgrade.as_mut().expect("the queue knows of it");
