@@ -146,8 +146,7 @@ impl Drop for OpenSession {
     fn drop(&mut self) {
         match self.core.life.loss() {
             None => self.core.life.lose(Loss::Closed),
-            Some(Loss::Closed)
-                if self.core.id.is_empty() && !self.core.close_has_ended.load(Ordering::Relaxed) => {}
+            Some(Loss::Closed) if !self.core.close_has_ended.load(Ordering::Relaxed) => {}
             Some(_) => return,
         }
         let core = self.core.clone();
