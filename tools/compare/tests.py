@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is made of results, without measuring anything: medians and ratios, several calls as one, and what may not be mixed."""
+"""Tests of the evaluation of results: medians and ratios, the combination of several calls, and the rejection of calls that are not comparable."""
 
 import pathlib
 import sys
@@ -39,7 +39,7 @@ def session(resident, heap, rate):
 
 LOADS = results(
     loads=[load("lockgate", "http", "lock", 1, 900, 1000, 1300), load("zookeeper", "zookeeper", "lock", 1, 500, 400, 600)],
-    note="Nothing else went on.",
+    note="No other program ran.",
 )
 STATE = results(
     state={"lockgate": [kept(200, None, 30_000)], "zookeeper": [kept(1000, 400, 10_000)]},
@@ -52,39 +52,39 @@ STATE = results(
 
 
 def shown(of):
-    """What, beside whom, and the ratio."""
+    """Returns the ratios by quantity and other system."""
     return {(row[0], row[2]): row[4] for row in foreground.rows(of, Figures(of))}
 
 
 class Targets(unittest.TestCase):
-    def test_the_leader_is_the_first_that_clients_are_told_of(self):
+    def test_leader_first_lists_the_leader_first(self):
         told = servers.leader_first([1001, 1002, 1003], 1)
         self.assertEqual(told, ["--servers", "127.0.0.1:1002,127.0.0.1:1001,127.0.0.1:1003"])
 
 
 class Ratios(unittest.TestCase):
-    def test_of_rates_it_is_how_many_times_as_much_and_of_the_median_of_the_rounds(self):
-        self.assertEqual(shown(LOADS)["locks taken and given back in a second, 1 client", "ZooKeeper"], "**2.0x**")
+    def test_ratio_of_rates_is_a_factor_of_medians(self):
+        self.assertEqual(shown(LOADS)["locks acquired and released per second, 1 client", "ZooKeeper"], "**2.0x**")
 
-    def test_a_commit_is_beside_what_it_cannot_do_without(self):
-        # Half of 600 µs, of 100 and 20.
+    def test_commit_is_compared_with_its_minimum(self):
+        # Half of 600 µs, divided by the sum of 100 and 20.
         what = "µs for a commit: half of a lock's cycle, 1 client, p50", "`fdatasync` and a round trip"
         self.assertEqual(shown(LOADS)[what], "**2.5x**")
 
-    def test_of_times_and_memory_it_is_what_part_and_of_java_twice(self):
+    def test_ratio_of_times_and_memory_is_a_fraction(self):
         ratios = shown(STATE)
-        self.assertEqual(ratios["bytes resident for a znode with 100 bytes of data", "ZooKeeper, alive on the heap"], "**0.50**")
+        self.assertEqual(ratios["bytes resident for a znode with 100 bytes of data", "ZooKeeper, live on the heap"], "**0.50**")
         self.assertEqual(ratios["bytes resident for a znode with 100 bytes of data", "ZooKeeper, resident"], "**0.20**")
         name = "bytes resident for an idle session, with its connection"
-        self.assertEqual(ratios[name, "ZooKeeper, alive on the heap"], "**0.20**")
-        self.assertEqual(ratios["sessions opened in a second", "ZooKeeper"], "**2.0x**")
-        self.assertEqual(ratios["ms until 1,000 sessions know of a change, p50", "ZooKeeper"], "**0.25**")
+        self.assertEqual(ratios[name, "ZooKeeper, live on the heap"], "**0.20**")
+        self.assertEqual(ratios["sessions opened per second", "ZooKeeper"], "**2.0x**")
+        self.assertEqual(ratios["ms until 1,000 sessions are notified of a change, p50", "ZooKeeper"], "**0.25**")
 
-    def test_what_has_not_grown_has_no_ratio(self):
+    def test_memory_without_growth_has_no_ratio(self):
         self.assertIsNone(foreground.less("bytes", 10, "ZooKeeper", -3.0))
         self.assertIsNone(foreground.less("bytes", None, "ZooKeeper", 3.0))
 
-    def test_memory_is_what_each_server_has_grown_by(self):
+    def test_memory_is_the_growth_of_each_server(self):
         before = [{"resident_bytes": 100, "heap_bytes": None}, {"resident_bytes": 100, "heap_bytes": None}]
         after = [{"resident_bytes": 300, "heap_bytes": None}, {"resident_bytes": 500, "heap_bytes": None}]
         grown = memory.grown(before, after, 100)
@@ -93,7 +93,7 @@ class Ratios(unittest.TestCase):
 
 
 class Bound(unittest.TestCase):
-    def test_it_stands_beside_zookeeper_and_lockgate_beside_it(self):
+    def test_bound_is_compared_with_zookeeper_and_lockgate(self):
         of = results(loads=[*LOADS["loads"], load("openraft-http", "http", "lock", 1, 1250, 2500, 2000)])
         shown = document.bound(Figures(of)).splitlines()
         self.assertIn("| lock | 1 | 2,000 | **4.0x** | **2.0x** | 0.50 | 0.60 | 0.60 | 0.90 | 0.90 |", shown)
@@ -110,8 +110,8 @@ class AtLeader(unittest.TestCase):
         ]
     )
 
-    def test_who_is_at_the_leader_stands_beside_who_is_at_the_leader(self):
-        what = "one lock that all want: hand-overs in a second, 16 clients"
+    def test_clients_at_the_leaders_are_compared(self):
+        what = "handovers of one contended lock per second, 16 clients"
         ratios = shown(self.OF)
         self.assertEqual(ratios[what, "ZooKeeper"], "**2.0x**")
         self.assertEqual(ratios[f"{what}, all at the leader", "ZooKeeper, at its leader"], "**3.0x**")
@@ -119,56 +119,56 @@ class AtLeader(unittest.TestCase):
         self.assertIn("| contended | 16 | 4,000 | **4.0x** | **2.0x** | 0.50 |  |  |  |  |", rows)
         self.assertIn("| contended, at the leader | 16 | 4,000 | **4.0x** | **3.0x** | 0.75 |  |  |  |  |", rows)
 
-    def test_all_who_are_at_the_leader_are_told_of_it_alone(self):
+    def test_clients_at_the_leader_get_only_its_address(self):
         self.assertEqual(servers.leader_alone([1001, 1002], 1), ["--servers", "127.0.0.1:1002"])
 
-    def test_by_http_they_are_told_in_its_own_way(self):
+    def test_http_clients_get_a_target(self):
         self.assertEqual(servers.by_http(servers.leader_alone([1001, 1002], 1)), ["--target", "127.0.0.1:1002"])
 
 
 class Together(unittest.TestCase):
-    def test_what_one_call_has_not_the_other_has(self):
+    def test_calls_with_different_measurements_are_merged(self):
         whole = together([LOADS, STATE])
         self.assertEqual(shown(whole).keys(), shown(LOADS).keys() | shown(STATE).keys())
-        self.assertIn("It was measured in 2 parts, one after the other. Nothing else went on.", document.text(whole))
+        self.assertIn("The measurement ran in 2 parts. No other program ran.", document.text(whole))
 
-    def test_what_both_have_are_more_rounds(self):
+    def test_common_measurements_are_further_rounds(self):
         whole = together([LOADS, LOADS])
         self.assertEqual(len(whole["loads"]), 2)
         self.assertEqual([len(entry["reports"]) for entry in whole["loads"]], [6, 6])
         self.assertIn("Medians of 6 rounds", document.text(whole))
-        # The calls' own results are as they were.
+        # The calls' own results are unchanged.
         self.assertEqual(len(LOADS["loads"][0]["reports"]), 3)
 
-    def test_a_commit_is_beside_the_disk_of_its_own_hour(self):
+    def test_commit_is_compared_with_the_disk_of_its_own_call(self):
         faster = {**STATE, "machine": {**STATE["machine"], "fdatasync_us": 40}}
         what = "µs for a commit: half of a lock's cycle, 1 client, p50", "`fdatasync` and a round trip"
         for calls in [LOADS, faster], [faster, LOADS], [together([faster, LOADS]), faster]:
             self.assertEqual(shown(together(calls))[what], "**2.5x**")
 
-    def test_one_call_is_itself(self):
+    def test_a_single_call_is_unchanged(self):
         self.assertEqual(document.text(together([STATE])), document.text(STATE))
 
-    def test_what_cannot_be_compared_is_not_mixed(self):
+    def test_calls_that_are_not_comparable_are_rejected(self):
         other_cpu = results(machine={**MACHINE, "cpu": "Y", "fdatasync_us": 1})
         other_version = results(versions={"zookeeper": "3"})
         shorter = {**LOADS, "seconds": 2}
         for other in (other_cpu, other_version, shorter):
             with self.assertRaises(SystemExit):
                 together([LOADS, other])
-        # Where the other has no loads, their length is nobody's.
+        # A call without loads has no length of loads to compare.
         together([LOADS, {**STATE, "seconds": 2}])
 
 
 class Document(unittest.TestCase):
-    def test_it_is_written_between_its_marks_with_a_picture_of_each_size(self):
+    def test_document_is_written_between_its_markers_with_plots(self):
         with tempfile.TemporaryDirectory() as directory:
             file = pathlib.Path(directory) / "performance.md"
-            file.write_text(f"before\n{document.BEGIN}\nwhat was measured before\n{document.END}\nafter\n")
+            file.write_text(f"before\n{document.BEGIN}\nthe earlier results\n{document.END}\nafter\n")
             document.write(together([LOADS, STATE]), file)
             written = file.read_text()
             self.assertTrue(written.startswith("before\n") and written.endswith("after\n"), written)
-            self.assertNotIn("what was measured before", written)
+            self.assertNotIn("the earlier results", written)
             for name in ("memory", "load", "restart", "session-memory", "session-openings", "watch"):
                 self.assertIn(f"](images/performance/{name}.svg)", written)
                 self.assertTrue((file.parent / f"images/performance/{name}.svg").read_text().endswith("</svg>\n"))

@@ -1,7 +1,8 @@
-//! Tokens at the doors of a node: what their owners have ([`TokenText`]), and what the cluster knows of it ([`Standing`]).
+//! Access tokens: their text as owners have it ([`TokenText`]), and their validity as a node knows it
+//! ([`Standing`]).
 //!
-//! The cluster's state has hashes only (`znode_store::Token`), and decides what a token allows. That somebody has a token is
-//! found out here, whichever protocol it is shown by.
+//! The cluster's state holds only hashes (`znode_store::Token`) and decides what a token allows. This crate
+//! verifies that a client possesses a token, for both protocols.
 
 mod secret;
 mod standing;

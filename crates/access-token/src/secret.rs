@@ -1,4 +1,5 @@
-//! The secret part of a token: drawn, written, read, compared. It is shown to nobody but its owner, and to its owner once.
+//! Secret part of a token: generated, formatted, parsed, compared. Only the token's owner sees it, and only
+//! once.
 
 use std::fmt;
 
@@ -6,16 +7,17 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use znode_store::{TokenHash, TokenId};
 
-/// What all tokens begin with, so that they are found where they should not be: in logs, in repositories.
+/// Prefix of all tokens, so that scanners find them where they should not be, such as in logs and
+/// repositories.
 const PREFIX: &str = "lg_";
 
-/// What stands where an id would in the token of an operator, which is no token of the cluster's.
+/// Text in place of the id in an operator token, which is not part of the cluster's state.
 const OPERATOR: &str = "operator";
 
-/// The bytes of a secret: nobody finds 256 random bits by trying, however fast the hash is.
+/// Length of a secret in bytes. An attacker cannot guess 256 random bits, however fast the hash is.
 const SECRET_BYTES: usize = 32;
 
-/// 256 random bits.
+/// Secret of 256 random bits.
 #[derive(Clone)]
 pub struct Secret([u8; SECRET_BYTES]);
 
@@ -26,19 +28,19 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// Draws one.
+    /// Generates a random secret.
     pub fn draw() -> Self {
         let mut bytes = [0; SECRET_BYTES];
         getrandom::fill(&mut bytes).expect("the operating system has random numbers");
         Self(bytes)
     }
 
-    /// What is known of it where it is not known.
+    /// Returns the hash, which is all that the cluster stores of the secret.
     pub fn hash(&self) -> TokenHash {
         TokenHash(Sha256::digest(self.0).into())
     }
 
-    /// Whether it is the one with this hash. It takes the same time whatever differs.
+    /// Returns whether the secret has this hash. The comparison takes the same time wherever they differ.
     pub fn has(&self, hash: &TokenHash) -> bool {
         self.hash().0.ct_eq(&hash.0).into()
     }
@@ -68,17 +70,18 @@ fn digit(byte: u8) -> Option<u8> {
     }
 }
 
-/// A token as its owner has it: `lg_`, its id, and its secret.
+/// Token as its owner has it: `lg_`, its id, and its secret.
 #[derive(Debug, Clone)]
 pub enum TokenText {
-    /// One of the cluster's.
+    /// Access token of the cluster.
     Of(TokenId, Secret),
-    /// The operator's of one node.
+    /// Operator token of one node.
     Operator(Secret),
 }
 
 impl TokenText {
-    /// Reads it. What is none is not told more about.
+    /// Parses a token. A malformed one yields `None` without a reason, so that nothing of a secret is
+    /// disclosed.
     pub fn parse(text: &str) -> Option<Self> {
         let (id, secret) = text.strip_prefix(PREFIX)?.rsplit_once('_')?;
         let secret = Secret::parse(secret)?;
@@ -88,7 +91,7 @@ impl TokenText {
         }
     }
 
-    /// What it says it is, without its secret.
+    /// Returns a description of the token without its secret.
     pub fn name(&self) -> String {
         match self {
             Self::Of(id, _) => format!("token {id}"),
@@ -96,7 +99,7 @@ impl TokenText {
         }
     }
 
-    /// Draws one for the cluster.
+    /// Generates a token for the cluster: its id, its hash, and its text.
     pub fn draw() -> (TokenId, TokenHash, String) {
         let mut id = [0; 16];
         getrandom::fill(&mut id).expect("the operating system has random numbers");
@@ -106,26 +109,26 @@ impl TokenText {
     }
 }
 
-/// What a node knows of its operator's token: whoever can read the node's own files has it. Nothing of it is secret, or in
-/// the cluster's state.
+/// Operator token of a node, as the node stores it: a hash. Every process that can read the node's own files
+/// has the token. No part of this value is secret, and none is in the cluster's state.
 ///
-/// Whoever shows it to this node may do everything there, also secure the cluster, and is how one gets back in when every
-/// administrator's token is lost.
+/// A client that presents the token to this node has all permissions there, including securing the cluster.
+/// It also restores access when every administrator's token is lost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OperatorToken(TokenHash);
 
 impl OperatorToken {
-    /// Name of the file in a node's data directory that has the token while the node runs.
+    /// Name of the file in a node's data directory that contains the token while the node runs.
     pub const FILE_NAME: &'static str = "operator.token";
 
-    /// Draws one; the text (`lg_operator_…`) is for a file that nobody but the operator can read.
+    /// Generates an operator token. The text (`lg_operator_…`) is for a file that only the operator can read.
     pub fn draw() -> (Self, String) {
         let secret = Secret::draw();
         let text = format!("{PREFIX}{OPERATOR}_{}", secret.text());
         (Self(secret.hash()), text)
     }
 
-    /// The one with this text; `None` if it is none.
+    /// Parses the text of an operator token; `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         match TokenText::parse(text)? {
             TokenText::Operator(secret) => Some(Self(secret.hash())),
@@ -133,7 +136,7 @@ impl OperatorToken {
         }
     }
 
-    /// Whether this is its secret.
+    /// Returns whether this is the token's secret.
     pub fn is(&self, secret: &Secret) -> bool {
         secret.has(&self.0)
     }
@@ -144,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_drawn_is_read_again() {
+    fn generated_tokens_parse() {
         let (id, hash, text) = TokenText::draw();
         assert_eq!(text.len(), 3 + 32 + 1 + 64, "{text}");
         match TokenText::parse(&text) {
@@ -162,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_none() {
+    fn malformed_tokens_are_rejected() {
         let (_, _, good) = TokenText::draw();
         let longer = format!("{good}0");
         let upper = good.to_uppercase();
@@ -194,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_same_secret_has_the_hash() {
+    fn changed_secret_does_not_match_the_hash() {
         let secret = Secret::draw();
         assert!(secret.has(&secret.hash()));
         for at in 0..SECRET_BYTES {
@@ -202,7 +205,7 @@ mod tests {
             other.0[at] ^= 1;
             assert!(!other.has(&secret.hash()), "byte {at}");
         }
-        // FIPS 180-2's own example of nothing: what is stored is the plain SHA-256.
+        // SHA-256 of 32 zero bytes: the stored hash is the plain SHA-256 of FIPS 180-2.
         let zeros = Secret([0; SECRET_BYTES]);
         assert_eq!(zeros.hash().0[..4], [0x66, 0x68, 0x7a, 0xad]);
     }

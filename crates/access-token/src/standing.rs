@@ -1,30 +1,31 @@
-//! What a node knows of a token that is shown to it.
+//! Validity of a token on one node.
 
 use znode_store::{Store, TokenId, Unproven};
 
 use crate::secret::Secret;
 
-/// A token as one node knows it.
+/// Validity of a presented token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// Whoever shows it is who it says.
+    /// The token is valid.
     Good {
-        /// From when on it counts no more, in milliseconds since 1970.
+        /// Expiry of the token in milliseconds since 1970.
         expires_at_ms: Option<u64>,
     },
-    /// It is not that token's secret, or its time is over.
+    /// The secret does not match, or the token has expired.
     Bad(Unproven),
-    /// There is no such token: it was revoked, or never made, or this node is behind.
+    /// There is no such token: it was revoked, never existed, or this node lags behind.
     Unknown,
 }
 
 impl Standing {
-    /// Looks it up. `now_ms`: by this node's clock, since 1970.
+    /// Checks a token and its secret. `now_ms` is this node's clock, in milliseconds since 1970.
     pub fn of(store: &Store, id: TokenId, secret: &Secret, now_ms: u64) -> Self {
         let Some(token) = store.token(id) else {
             return Self::Unknown;
         };
-        // While nothing is asked of an open or idle cluster its time stands still, and the token's would not pass.
+        // The store's time advances only with commands. Without the node's clock, a token would not expire on
+        // an idle cluster.
         let now_ms = store.time_ms().max(now_ms);
         match (secret.has(&token.hash), token.is_expired(now_ms)) {
             (false, _) => Self::Bad(Unproven::Token),

@@ -1,7 +1,8 @@
-//! Calls of the lock API that survive the loss of a node: the next node is asked with the same `request_id`.
+//! HTTP lock API client that survives the loss of a node: it repeats a call at the next node with the same
+//! `request_id`.
 //!
-//! This is what the demo, the failover measurement and the process tests use. It has no guards and no opinion on
-//! what a lost session means; it is not the client library.
+//! The demo, the failover measurement and the process tests use it. It has no lock guards and no policy for a
+//! lost session; the client library is `lock-client`.
 
 use std::io;
 use std::time::Duration;
@@ -14,102 +15,106 @@ use transport_security::ClientTls;
 use crate::credentials::Credentials;
 use crate::http_client::{Connection, Response, encode_path};
 
-/// Between two tries when no node could answer. An election takes some hundred milliseconds, so a shorter pause
-/// only makes work, and a longer one adds to every failover.
+/// Pause before the next attempt when no node could answer. An election takes some hundred milliseconds, so a
+/// shorter pause only causes work, and a longer one delays every failover.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// How long a request without a wait of its own may be without an answer before another node is asked.
+/// Time without a response after which a request that does not wait for a lock is repeated at another node.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A caller of the lock API that knows all nodes and is connected to one at a time.
+/// Client of the lock API that knows all nodes and is connected to one at a time.
 #[derive(Debug)]
 pub struct ApiClient {
     nodes: Vec<String>,
     current: usize,
     connection: Option<Connection>,
     credentials: Credentials,
-    /// For how long a call is tried on all nodes before it fails.
-    patience: Duration,
+    /// Total time for which a call is tried on all nodes before it fails.
+    call_timeout: Duration,
     retries: u64,
 }
 
-/// A lock that was granted over HTTP.
+/// Lock that was granted over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldLock {
-    /// Its name.
+    /// Name of the lock.
     pub lock: String,
-    /// The contender that holds it.
+    /// Contender that holds it.
     pub holder: String,
-    /// Its fencing token.
+    /// Fencing token of the grant.
     pub fencing_token: u64,
 }
 
-/// Why a call has no result.
+/// Reason why a call has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// The cluster answered, and said no.
+    /// The cluster rejected the call.
     #[error("{status} {code}: {detail}")]
-    Refused {
-        /// The HTTP status.
+    Rejected {
+        /// HTTP status.
         status: u16,
-        /// The stable word for the reason.
+        /// Stable error code.
         code: String,
-        /// The reason in words.
+        /// Error text.
         detail: String,
     },
-    /// No node gave an answer for as long as the client has patience.
-    #[error("no answer from any node: {0}")]
+    /// No node responded within the call timeout.
+    #[error("no response from any node: {0}")]
     NoAnswer(String),
 }
 
 impl CallError {
-    /// The stable word for the reason of a refusal; empty if there was no answer.
+    /// Returns the stable error code of a rejection; empty if there was no response.
     pub fn code(&self) -> &str {
         match self {
-            Self::Refused { code, .. } => code,
+            Self::Rejected { code, .. } => code,
             Self::NoAnswer(_) => "",
         }
     }
 }
 
 impl ApiClient {
-    /// A client of `nodes` (each `host:port`) that begins with the one numbered `first`.
-    pub fn new(nodes: &[String], first: usize, patience: Duration) -> Self {
-        assert!(!nodes.is_empty(), "a client needs a node to talk to");
+    /// Creates a client of `nodes` (each `host:port`) that calls the node with index `first` first.
+    ///
+    /// # Panics
+    ///
+    /// If there are no nodes.
+    pub fn new(nodes: &[String], first: usize, call_timeout: Duration) -> Self {
+        assert!(!nodes.is_empty(), "an API client needs at least one node");
         Self {
             nodes: nodes.to_vec(),
             current: first % nodes.len(),
             connection: None,
             credentials: Credentials::default(),
-            patience,
+            call_timeout,
             retries: 0,
         }
     }
 
-    /// Calls the nodes over TLS, if something is given that protects it.
+    /// Sets the TLS configuration. With `None` the client uses plain HTTP.
     pub fn secured(mut self, tls: Option<ClientTls>) -> Self {
         self.credentials.tls = tls;
         self
     }
 
-    /// Calls the nodes with whatever is there to protect that, and to say who calls.
+    /// Sets the credentials for TLS and authentication.
     pub fn with(mut self, credentials: Credentials) -> Self {
         self.credentials = credentials;
         self
     }
 
-    /// How often a call had to be repeated.
+    /// Returns the number of repeated calls.
     pub fn retries(&self) -> u64 {
         self.retries
     }
 
-    /// The node that is asked first.
+    /// Returns the node that the next call is sent to.
     pub fn node(&self) -> &str {
         &self.nodes[self.current]
     }
 
-    /// Sends a request until a node answers with something else than 503. The body must carry a `request_id` if
-    /// doing it twice would be wrong.
+    /// Sends a request until a node responds with a status other than 503. The body must contain a
+    /// `request_id` if executing the request twice would be wrong.
     pub async fn call(
         &mut self,
         method: &str,
@@ -122,7 +127,7 @@ impl ApiClient {
         } else {
             body.to_string()
         };
-        let deadline = Instant::now() + self.patience;
+        let deadline = Instant::now() + self.call_timeout;
         loop {
             let attempt = tokio::time::timeout(answer_within, self.attempt(method, path, &body)).await;
             let problem = match attempt {
@@ -131,7 +136,7 @@ impl ApiClient {
                 }
                 Ok(Ok(response)) if response.status >= 400 => {
                     let detail = response.json()["detail"].as_str().unwrap_or_default().to_owned();
-                    return Err(CallError::Refused {
+                    return Err(CallError::Rejected {
                         status: response.status,
                         code: response.code(),
                         detail,
@@ -139,7 +144,7 @@ impl ApiClient {
                 }
                 Ok(Ok(response)) => return Ok(response),
                 Ok(Err(error)) => format!("{}: {error}", self.node()),
-                Err(_) => format!("{}: no answer in {} ms", self.node(), answer_within.as_millis()),
+                Err(_) => format!("{}: no response in {} ms", self.node(), answer_within.as_millis()),
             };
             if Instant::now() >= deadline {
                 return Err(CallError::NoAnswer(problem));
@@ -170,8 +175,8 @@ impl ApiClient {
 
     /// Renews a session.
     pub async fn heartbeat(&mut self, session: &str) -> Result<(), CallError> {
-        // A node that is silent must not cost the session its whole time: another one may answer.
-        let answer_within = self.patience / 3;
+        // A silent node must not use up the session's TTL: another node may respond.
+        let answer_within = self.call_timeout / 3;
         let path = format!("/v1/sessions/{session}/heartbeat");
         self.call("POST", &path, &Value::Null, answer_within)
             .await
@@ -182,41 +187,41 @@ impl ApiClient {
     pub async fn close_session(&mut self, session: &str) -> Result<(), CallError> {
         let path = format!("/v1/sessions/{session}");
         match self.call("DELETE", &path, &Value::Null, ANSWER_TIMEOUT).await {
-            // The answer to an earlier try was lost: it did its work.
-            Err(CallError::Refused {
+            // The session is gone already: an earlier attempt closed it, and its response was lost.
+            Err(CallError::Rejected {
                 status: 404 | 410, ..
             }) => Ok(()),
             other => other.map(drop),
         }
     }
 
-    /// Acquires the exclusive lock, and waits for it as long as it takes.
+    /// Acquires the lock exclusively, and waits for it without a limit.
     pub async fn acquire(&mut self, session: &str, lock: &str) -> Result<HeldLock, CallError> {
         self.acquire_with(session, lock, json!({ "wait_ms": null })).await
     }
 
-    /// Acquires a lock with the wishes in `wishes` (mode, wait_ms, …).
+    /// Acquires a lock with the given request fields (mode, wait_ms, …).
     pub async fn acquire_with(
         &mut self,
         session: &str,
         lock: &str,
-        mut wishes: Value,
+        mut request: Value,
     ) -> Result<HeldLock, CallError> {
-        wishes["session"] = session.into();
-        if wishes["request_id"].is_null() {
-            wishes["request_id"] = request_id().into();
+        request["session"] = session.into();
+        if request["request_id"].is_null() {
+            request["request_id"] = request_id().into();
         }
-        let answer_within = match wishes.get("wait_ms") {
-            // Waits until granted: the connection is its own sign of life.
+        let answer_within = match request.get("wait_ms") {
+            // Waits until granted. The server holds the request open and notices a lost connection.
             Some(Value::Null) => Duration::from_secs(24 * 3600),
             Some(wait) => ANSWER_TIMEOUT + Duration::from_millis(wait.as_u64().unwrap_or_default()),
             None => ANSWER_TIMEOUT,
         };
         let path = format!("/v1/locks/{}/acquire", encode_path(lock));
-        let response = self.call("POST", &path, &wishes, answer_within).await?;
+        let response = self.call("POST", &path, &request, answer_within).await?;
         let fencing_token = response.json()["fencing_token"]
             .as_u64()
-            .ok_or_else(|| CallError::NoAnswer("a grant without fencing_token".to_owned()))?;
+            .ok_or_else(|| CallError::NoAnswer("a grant without a fencing_token".to_owned()))?;
         Ok(HeldLock {
             lock: lock.to_owned(),
             holder: text_of(&response, "holder")?,
@@ -224,14 +229,14 @@ impl ApiClient {
         })
     }
 
-    /// Gives a lock back.
+    /// Releases a lock.
     pub async fn release(&mut self, session: &str, held: &HeldLock) -> Result<(), CallError> {
         let body = json!({ "session": session, "holder": held.holder, "request_id": request_id() });
         let path = format!("/v1/locks/{}/release", encode_path(&held.lock));
         self.call("POST", &path, &body, ANSWER_TIMEOUT).await.map(drop)
     }
 
-    /// Whether the cluster says that the lock is held under this token.
+    /// Returns whether the lock is held with this token.
     pub async fn check(&mut self, held: &HeldLock) -> Result<bool, CallError> {
         let path = format!(
             "/v1/locks/{}/check?fencing_token={}",
@@ -247,26 +252,26 @@ fn text_of(response: &Response, field: &str) -> Result<String, CallError> {
     let json = response.json();
     let text = json[field].as_str();
     text.map(str::to_owned)
-        .ok_or_else(|| CallError::NoAnswer(format!("an answer without {field}: {json}")))
+        .ok_or_else(|| CallError::NoAnswer(format!("a response without {field}: {json}")))
 }
 
-/// A fresh request id.
+/// Returns a random request id.
 pub fn request_id() -> String {
     let mut bits = [0; 16];
     getrandom::fill(&mut bits).expect("the operating system has random numbers");
     format!("{:032x}", u128::from_le_bytes(bits))
 }
 
-/// A session over HTTP with a task that renews it every third of its time. Dropping it ends the heartbeats, not
-/// the session: the cluster ends it when its time is over.
+/// Session over HTTP with a task that sends a heartbeat every third of the TTL. Dropping it stops the
+/// heartbeats but does not close the session: it expires after its TTL.
 #[derive(Debug)]
-pub struct KeptSession {
+pub struct RenewedSession {
     id: String,
     heartbeats: JoinHandle<CallError>,
 }
 
-impl KeptSession {
-    /// Opens a session through `client`; the heartbeats get a client of their own for the same nodes.
+impl RenewedSession {
+    /// Opens a session through `client`. The heartbeats use a client of their own for the same nodes.
     pub async fn open(client: &mut ApiClient, ttl: Duration, name: &str) -> Result<Self, CallError> {
         let id = client.open_session(ttl, name).await?;
         let mut heart = ApiClient::new(&client.nodes, client.current, ttl).with(client.credentials.clone());
@@ -283,18 +288,19 @@ impl KeptSession {
         Ok(Self { id, heartbeats })
     }
 
-    /// The session's id.
+    /// Returns the session's id.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Whether a heartbeat has failed for good: the session has ended, or nobody answered for its whole time.
+    /// Returns whether the heartbeats have failed for good: the session has ended, or no node responded for
+    /// the whole TTL.
     pub fn is_lost(&self) -> bool {
         self.heartbeats.is_finished()
     }
 }
 
-impl Drop for KeptSession {
+impl Drop for RenewedSession {
     fn drop(&mut self) {
         self.heartbeats.abort();
     }

@@ -1,5 +1,5 @@
-//! Files with certificates that this program makes: for a try-out, and for clusters that have no authority of their own.
-//! What stands in them is `transport_security`'s.
+//! Certificate files that this program creates, for tests and for clusters without an authority of their own.
+//! `transport_security` generates their contents.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -10,35 +10,36 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use transport_security::issue::{Authority, Issued};
 
-/// The authority's certificate, in the directory of its files.
+/// File name of the authority's certificate.
 pub const CA_CERTIFICATE: &str = "ca.pem";
 
-/// Its private key.
+/// File name of the authority's private key.
 pub const CA_KEY: &str = "ca.key";
 
-/// All files are for their owner alone: half of them are keys, and the others need no second look.
+/// File mode: readable by the owner alone. Half of the files are private keys, and nobody else needs the
+/// others.
 const MODE: u32 = 0o600;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// A number of days as a time.
+/// Returns the duration of `count` days.
 pub fn days(count: u32) -> Duration {
     DAY * count
 }
 
-/// Makes an authority in `dir`, and gives the files.
+/// Creates an authority in `dir`, and returns the paths of its files.
 pub fn make_authority(dir: &Path, name: &str, valid_for: Duration) -> anyhow::Result<[PathBuf; 2]> {
     let (_, issued) = Authority::new(name, valid_for)?;
     put(&issued, dir.join(CA_CERTIFICATE), dir.join(CA_KEY))
 }
 
-/// The authority in `dir`.
+/// Reads the authority in `dir`.
 pub fn read_authority(dir: &Path) -> anyhow::Result<Authority> {
     let text = |name| {
         let path = dir.join(name);
         std::fs::read_to_string(&path).with_context(|| {
             let path = path.display();
-            format!("{path}: there is no authority here yet; `lockgate cert ca` makes one")
+            format!("{path}: the authority's file cannot be read; `lockgate cert ca` creates an authority")
         })
     };
     let issued = Issued {
@@ -48,17 +49,17 @@ pub fn read_authority(dir: &Path) -> anyhow::Result<Authority> {
     Authority::read(&issued).with_context(|| dir.display().to_string())
 }
 
-/// Writes a certificate and its key to new files. Nothing is replaced: what is there may be in use.
+/// Writes a certificate and its key to new files. Existing files may be in use and are never replaced.
 pub fn put(issued: &Issued, certificate: PathBuf, key: PathBuf) -> anyhow::Result<[PathBuf; 2]> {
-    // Before anything is written: one of two would be of no use.
+    // Check before writing: one file without the other would be useless.
     for path in [&certificate, &key] {
         ensure!(
             std::fs::symlink_metadata(path).is_err(),
-            "{} is there already, and is not replaced",
+            "{} already exists and is not replaced",
             path.display()
         );
     }
-    // The key first: a certificate without one would only be in the way.
+    // The key first: a certificate without its key would only block the next attempt.
     write_new(&key, &issued.key)?;
     write_new(&certificate, &issued.certificate)?;
     Ok([certificate, key])

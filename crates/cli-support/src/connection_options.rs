@@ -1,4 +1,4 @@
-//! Options of every command that calls nodes: certificates for TLS, and an access token.
+//! Options of every command that calls nodes: TLS certificates and an access token.
 
 use std::path::PathBuf;
 
@@ -10,31 +10,33 @@ use transport_security::ClientTls;
 use crate::credentials::Credentials;
 use crate::usage::UsageError;
 
-/// The variable of the environment with the token itself. There is no option for it, because other users of a machine see arguments.
+/// Environment variable with the token. There is no option for the token itself, because other users of a
+/// machine can see arguments.
 pub const TOKEN_VARIABLE: &str = "LOCKGATE_TOKEN";
 
-/// Certificates, for servers with TLS, and a token, for clusters that are secured.
+/// TLS certificates, and an access token for secured clusters.
 #[derive(Debug, Default, Args)]
 pub struct ConnectionOptions {
-    /// The authority that the servers' certificates are signed by; with it TLS is spoken
+    /// PEM file of the authority that signed the servers' certificates; enables TLS
     #[arg(long, value_name = "FILE", env = "LOCKGATE_CA")]
     ca: Option<PathBuf>,
-    /// A certificate to show to servers
+    /// PEM file of the client certificate to present to servers
     #[arg(long, value_name = "FILE", env = "LOCKGATE_CERT", requires = "key")]
     cert: Option<PathBuf>,
-    /// Its private key
+    /// Private key of the client certificate
     #[arg(long, value_name = "FILE", env = "LOCKGATE_KEY", requires = "cert")]
     key: Option<PathBuf>,
-    /// A file with the token to show, which nobody else can read; without it LOCKGATE_TOKEN has the token itself
+    /// File with the access token, which only its owner may read; by default the token is read from
+    /// LOCKGATE_TOKEN
     #[arg(long, value_name = "FILE", env = "LOCKGATE_TOKEN_FILE")]
     token_file: Option<PathBuf>,
-    /// Send the token without TLS to other machines, too: whoever listens on the way can use it
+    /// Send the token to other machines without TLS, where anyone on the network path can read and use it
     #[arg(long)]
     insecure: bool,
 }
 
 impl ConnectionOptions {
-    /// What protects connections, and what is shown over them.
+    /// Returns the credentials of the command's connections.
     pub fn credentials(&self) -> anyhow::Result<Credentials> {
         let token = match &self.token_file {
             Some(file) => Some(Token::read(file).context("--token-file")?),
@@ -52,8 +54,8 @@ impl ConnectionOptions {
         match &self.ca {
             Some(ca) => ClientTls::new(ca, own).map(Some).context("--ca, --cert, --key"),
             None if own.is_some() => {
-                let told = "--cert is shown to servers with TLS only: give their authority with --ca";
-                Err(UsageError(told.to_owned()).into())
+                let message = "--cert requires TLS: name the servers' authority with --ca";
+                Err(UsageError(message.to_owned()).into())
             }
             None => Ok(None),
         }
@@ -68,14 +70,15 @@ fn token_of_environment() -> anyhow::Result<Option<Token>> {
             Err(error) => Err(UsageError(format!("{TOKEN_VARIABLE}: {error}")).into()),
         },
         Err(std::env::VarError::NotPresent) => Ok(None),
-        // What is in it is not repeated.
+        // The value is not repeated, as it may be a secret.
         Err(std::env::VarError::NotUnicode(_)) => {
-            Err(UsageError(format!("{TOKEN_VARIABLE}: it is no text")).into())
+            Err(UsageError(format!("{TOKEN_VARIABLE}: the value is not valid UTF-8")).into())
         }
     }
 }
 
-/// Checks addresses of nodes and returns them as `host:port`. Errors name `option`, by which they were given.
+/// Checks addresses of nodes and returns them as `host:port`. Errors name `option`, the command-line option
+/// that they came from.
 pub fn addresses(
     option: &str,
     given: &[String],

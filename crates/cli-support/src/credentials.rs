@@ -1,23 +1,23 @@
-//! What a caller of nodes has: by what it knows them, and what it shows to them.
+//! Credentials of a client of nodes.
 
 use std::io;
 
 use lock_client::{Token, is_on_this_machine};
 use transport_security::ClientTls;
 
-/// What a caller of nodes has. The default has nothing: neither TLS nor a token.
+/// Credentials of a client of nodes. By default neither TLS nor a token.
 #[derive(Debug, Clone, Default)]
 pub struct Credentials {
-    /// By what nodes are known, and which certificate they are shown; none: nothing is protected.
+    /// Trusted authority and the client's own certificate; `None` disables TLS.
     pub tls: Option<ClientTls>,
-    /// Says who calls, to clusters that are secured.
+    /// Access token for secured clusters.
     pub token: Option<Token>,
-    /// Whether the token goes to other machines without TLS as well.
+    /// Send the token to other machines without TLS, too.
     pub insecure: bool,
 }
 
 impl Credentials {
-    /// TLS, if there is something for it, and no token.
+    /// Returns credentials with this TLS configuration and without a token.
     pub fn of_tls(tls: Option<&ClientTls>) -> Self {
         Self {
             tls: tls.cloned(),
@@ -25,7 +25,7 @@ impl Credentials {
         }
     }
 
-    /// What is given here, and what is not from `other`.
+    /// Returns these credentials, with missing parts taken from `other`.
     pub fn or(self, other: &Self) -> Self {
         Self {
             tls: self.tls.or_else(|| other.tls.clone()),
@@ -34,15 +34,20 @@ impl Credentials {
         }
     }
 
-    /// The token to show to the node at `host:port`. An error if whoever listens on the way could use it.
+    /// Returns the token to present to the node at `host:port`.
+    ///
+    /// # Errors
+    ///
+    /// If the token would be sent to another machine without TLS, where anyone on the network path could use
+    /// it.
     pub fn token_for(&self, address: &str) -> io::Result<Option<&Token>> {
         match &self.token {
             Some(_) if self.tls.is_none() && !self.insecure && !is_on_this_machine(address) => {
                 Err(io::Error::new(
                     io::ErrorKind::InvalidInput,
                     format!(
-                        "{address} would be shown the token without TLS, and whoever listens on the way could use it: give the \
-                         authority of its certificate (--ca), or say that everybody on the way is trusted (--insecure)"
+                        "{address}: the token would be sent without TLS, and anyone on the network path could use it: name the \
+                         authority of the node's certificate (--ca), or trust the network (--insecure)"
                     ),
                 ))
             }
@@ -56,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_stays_on_this_machine_unless_it_is_protected() {
+    fn token_leaves_this_machine_only_over_tls_or_if_insecure() {
         let token = Token::parse("lg_hidden").unwrap();
         let mut with = Credentials {
             token: Some(token),

@@ -1,24 +1,24 @@
 //! Exit codes of the commands. docs/command-line.md repeats this table.
 
-/// Wrong arguments, or a wrong variable of the environment.
+/// Wrong arguments, or a wrong environment variable.
 pub const USAGE: u8 = 2;
-/// The node that was run is no member of its cluster any more: whoever starts processes need not start it again.
+/// The node that was run is no longer a member of its cluster; a supervisor need not restart it.
 pub const REMOVED: u8 = 3;
-/// No server could serve: nothing was done.
+/// No server was available, and nothing was done.
 pub const UNAVAILABLE: u8 = 69;
-/// It may have been done, or may yet be.
+/// The outcome is unknown: the command may have been executed, or may still be.
 pub const UNKNOWN: u8 = 70;
-/// The lock was not free, or not in time, or takes nobody just now.
+/// The lock was not free, or not in time, or is drained.
 pub const NOT_FREE: u8 = 75;
-/// Who called is nobody who counts here, or has not the right to it.
+/// The caller is not authenticated, or lacks the permission.
 pub const NOT_ALLOWED: u8 = 77;
 /// The lock was lost while the command ran under it.
 pub const LOST: u8 = 79;
-/// Of `lockgate migrate`: the trees differ, or the switch was refused.
+/// `lockgate migrate`: the trees differ, or the switch was rejected.
 pub const NOT_THE_SAME: u8 = 80;
-/// The command cannot be executed, as shells say it.
+/// The command cannot be executed, as in shells.
 pub const NOT_EXECUTABLE: u8 = 126;
-/// The command was not found, as shells say it.
+/// The command was not found, as in shells.
 pub const NOT_FOUND: u8 = 127;
-/// What shells add to the number of the signal that ended a command.
+/// Offset that shells add to the number of the signal that ended a command.
 pub const BY_SIGNAL: u8 = 128;

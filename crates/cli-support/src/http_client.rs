@@ -1,8 +1,8 @@
-//! One persistent HTTP/1.1 connection, for the launcher, the load generator and the tests.
+//! Persistent HTTP/1.1 connection for the launcher, the load generator and the tests.
 //!
-//! It exists because a load generator on the same machine must cost less than what it measures: one write and
-//! usually one read a request, no tasks, no locks. It knows what Lockgate's nodes send (a status, a length, a
-//! body) and no more: no redirects, no compression, no chunked bodies.
+//! A load generator on the same machine must cost less than what it measures, which is why this client
+//! exists: one write and usually one read per request, no tasks, no locks. It supports what Lockgate's nodes
+//! send (a status, a length, a body): no redirects, no compression, no chunked bodies.
 
 use std::fmt::{self, Write};
 use std::io;
@@ -15,41 +15,43 @@ use transport_security::{ClientTls, Stream};
 
 use crate::credentials::Credentials;
 
-/// Responses with more headers are not a Lockgate node's.
+/// Maximum number of response headers; a Lockgate node sends fewer.
 const MAX_HEADERS: usize = 64;
 
-/// The largest response that is read: a page of locks or children with their data stays far below.
+/// Maximum size of a response in bytes. A page of locks, or of children with their data, stays far below.
 const MAX_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
 
-/// The node may have to write a snapshot before a download begins, which takes it two minutes at the most.
-const DOWNLOAD_PATIENCE: Duration = Duration::from_secs(150);
+/// Maximum time without data in a download. The node may have to write a snapshot before the first byte,
+/// which takes at most two minutes.
+const DOWNLOAD_IDLE_TIMEOUT: Duration = Duration::from_secs(150);
 
-/// A download reads so much at once.
+/// Bytes that a download reads at once.
 const DOWNLOAD_READ_BYTES: usize = 256 * 1024;
 
-/// A node on the same network that does not accept a connection for so long does not live.
+/// Connect timeout. A live node on the same network accepts a connection sooner.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The host of `host:port`.
+/// Returns the host of `host:port`.
 pub fn host_of(address: &str) -> &str {
     address.rsplit_once(':').map_or(address, |(host, _)| host)
 }
 
-/// A connection to one node.
+/// Connection to one node.
 pub struct Connection {
     address: String,
-    /// Shown with every request.
+    /// Token that every request presents.
     token: Option<Token>,
     stream: Stream,
     request: String,
     received: Vec<u8>,
-    /// Set while a response is outstanding: whoever gave up waiting for it must not read it as the next one's.
+    /// True while a response is outstanding. If a caller gave up waiting for it, the next request must not
+    /// read it.
     in_flight: bool,
 }
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The last request has the token in it.
+        // The buffer with the last request is omitted, as it contains the token.
         f.debug_struct("Connection")
             .field("address", &self.address)
             .field("in_flight", &self.in_flight)
@@ -57,22 +59,22 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// What a node answered.
+/// Response of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
-    /// The HTTP status.
+    /// HTTP status.
     pub status: u16,
-    /// The body.
+    /// Response body.
     pub body: Vec<u8>,
 }
 
 impl Response {
-    /// The body as JSON; null if it is none.
+    /// Returns the body as JSON; null if it is not JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or(serde_json::Value::Null)
     }
 
-    /// The stable word of an error's body; empty if there is none.
+    /// Returns the stable error code in the body; empty if there is none.
     pub fn code(&self) -> String {
         self.json()["code"].as_str().unwrap_or_default().to_owned()
     }
@@ -84,12 +86,12 @@ impl Connection {
         Self::connect_with(address, None).await
     }
 
-    /// The same over TLS, if something is given that protects it.
+    /// Connects over TLS if `tls` is given.
     pub async fn connect_with(address: &str, tls: Option<&ClientTls>) -> io::Result<Self> {
         Self::connect_as(address, &Credentials::of_tls(tls)).await
     }
 
-    /// The same with whatever is there to protect it, and to say who calls.
+    /// Connects with the given credentials.
     pub async fn connect_as(address: &str, credentials: &Credentials) -> io::Result<Self> {
         let token = credentials.token_for(address)?.cloned();
         let tls = credentials.tls.as_ref();
@@ -103,7 +105,7 @@ impl Connection {
         };
         let stream = tokio::time::timeout(CONNECT_TIMEOUT, dial)
             .await
-            .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "no connection in time"))??;
+            .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "connect timeout"))??;
         Ok(Self {
             address: address.to_owned(),
             token,
@@ -114,17 +116,17 @@ impl Connection {
         })
     }
 
-    /// The node's address, as it was given to [`Connection::connect`].
+    /// Returns the node's address as it was given to [`Connection::connect`].
     pub fn address(&self) -> &str {
         &self.address
     }
 
-    /// Sends a request and waits for its response. After an error, and after a call that was dropped before it
-    /// ended, the connection is of no more use.
+    /// Sends a request and waits for its response. After an error, and after a cancelled call, the connection
+    /// is unusable.
     pub async fn send(&mut self, method: &str, path: &str, body: &str) -> io::Result<Response> {
         if self.in_flight {
             return Err(io::Error::other(
-                "an earlier request on this connection was given up",
+                "an earlier request on this connection was cancelled",
             ));
         }
         self.in_flight = true;
@@ -161,7 +163,7 @@ impl Connection {
     }
 }
 
-/// The header that shows a token, if there is one.
+/// Authorization header, empty without a token.
 struct Authorization<'t>(Option<&'t Token>);
 
 impl fmt::Display for Authorization<'_> {
@@ -178,7 +180,7 @@ pub async fn request(address: &str, method: &str, path: &str, body: &str) -> io:
     request_with(address, None, method, path, body).await
 }
 
-/// The same over TLS, if something is given that protects it.
+/// Sends one request over a connection of its own, which uses TLS if `tls` is given.
 pub async fn request_with(
     address: &str,
     tls: Option<&ClientTls>,
@@ -189,7 +191,7 @@ pub async fn request_with(
     request_as(address, &Credentials::of_tls(tls), method, path, body).await
 }
 
-/// The same with whatever is there to protect it, and to say who calls.
+/// Sends one request over a connection of its own, with the given credentials.
 pub async fn request_as(
     address: &str,
     credentials: &Credentials,
@@ -201,9 +203,13 @@ pub async fn request_as(
     connection.send(method, path, body).await
 }
 
-/// Sends a `GET` over a connection of its own, and gives the body of a 200 to `sink`, piece by piece as it comes; what
-/// `sink` says ends it, and it is told how long all of it is. The body of any other answer is in the response. An
-/// answer that ends before its length, or that stands still for two and a half minutes, is an error.
+/// Sends a `GET` over a connection of its own and streams the body of a 200 response to `sink`, together with
+/// its total length. An error of `sink` ends the download. The body of any other response is in the returned
+/// value.
+///
+/// # Errors
+///
+/// If the response ends before its length, or if no data arrives for two and a half minutes.
 pub async fn download(
     address: &str,
     credentials: &Credentials,
@@ -237,7 +243,7 @@ pub async fn download(
         match status {
             200 => sink(&received, body_bytes)?,
             _ if response.body.len() + received.len() > MAX_RESPONSE_BYTES => {
-                return Err(malformed("a long answer that is no file"));
+                return Err(malformed("an error response that is too long"));
             }
             _ => response.body.extend_from_slice(&received),
         }
@@ -251,7 +257,7 @@ pub async fn download(
 
 async fn read_more(stream: &mut Stream, received: &mut Vec<u8>) -> io::Result<()> {
     received.reserve(DOWNLOAD_READ_BYTES);
-    match tokio::time::timeout(DOWNLOAD_PATIENCE, stream.read_buf(received)).await {
+    match tokio::time::timeout(DOWNLOAD_IDLE_TIMEOUT, stream.read_buf(received)).await {
         Ok(Ok(0)) => Err(io::Error::new(
             io::ErrorKind::UnexpectedEof,
             "the node closed the connection before the end",
@@ -259,12 +265,12 @@ async fn read_more(stream: &mut Stream, received: &mut Vec<u8>) -> io::Result<()
         Ok(read) => read.map(drop),
         Err(_) => Err(io::Error::new(
             io::ErrorKind::TimedOut,
-            format!("nothing came for {DOWNLOAD_PATIENCE:?}"),
+            format!("no data received for {DOWNLOAD_IDLE_TIMEOUT:?}"),
         )),
     }
 }
 
-/// Status, length of the head, and length of the body. `None`: more has to be read first.
+/// Parses status, length of the head, and length of the body. Returns `None` if the head is incomplete.
 fn parse_head(received: &[u8]) -> io::Result<Option<(u16, usize, u64)>> {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut head = httparse::Response::new(&mut headers);
@@ -282,7 +288,7 @@ fn parse_head(received: &[u8]) -> io::Result<Option<(u16, usize, u64)>> {
         Some(length) => std::str::from_utf8(length.value)
             .ok()
             .and_then(|text| text.parse::<u64>().ok())
-            .ok_or_else(|| malformed("no usable content-length"))?,
+            .ok_or_else(|| malformed("invalid content-length"))?,
         None if status == 204 => 0,
         None => return Err(malformed("a response without content-length")),
     };
@@ -293,7 +299,7 @@ fn malformed(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
 }
 
-/// `None`: more has to be read first.
+/// Parses a response. Returns `None` if it is incomplete.
 fn parse(received: &[u8]) -> io::Result<Option<Response>> {
     let Some((status, head_bytes, body_bytes)) = parse_head(received)? else {
         return Ok(None);
@@ -301,7 +307,7 @@ fn parse(received: &[u8]) -> io::Result<Option<Response>> {
     let body_bytes = usize::try_from(body_bytes)
         .ok()
         .filter(|bytes| *bytes <= MAX_RESPONSE_BYTES)
-        .ok_or_else(|| malformed("no usable content-length"))?;
+        .ok_or_else(|| malformed("invalid content-length or too long"))?;
     let body = &received[head_bytes..];
     match body.len() {
         have if have < body_bytes => Ok(None),
@@ -313,7 +319,8 @@ fn parse(received: &[u8]) -> io::Result<Option<Response>> {
     }
 }
 
-/// Percent-encodes a lock's name (or a znode's path) for a URL: `/` stays, it makes the hierarchy.
+/// Percent-encodes a lock's name (or a znode's path) for a URL. Slashes stay, because they separate the
+/// levels of the hierarchy.
 pub fn encode_path(name: &str) -> String {
     let mut encoded = String::with_capacity(name.len());
     for byte in name.bytes() {
@@ -332,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_response_is_complete_or_awaited_or_refused() {
+    fn response_parser_accepts_waits_or_rejects() {
         let whole = b"HTTP/1.1 409 Conflict\r\ncontent-length: 16\r\n\r\n{\"code\":\"busy!\"}";
         for cut in 0..whole.len() {
             assert_eq!(parse(&whole[..cut]).unwrap(), None, "cut at {cut}");

@@ -1,4 +1,4 @@
-//! The process's limit of open files, which every connection counts against.
+//! Limit of open files of the process. Every connection counts against it.
 
 use anyhow::{Context, ensure};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -17,7 +17,7 @@ pub fn raise(wanted: u64) -> anyhow::Result<()> {
     }
     ensure!(
         raised >= wanted,
-        "{wanted} files should be open, and the limit is {raised}"
+        "{wanted} open files are needed, but the hard limit is {raised}: raise it (`ulimit -Hn`)"
     );
     Ok(())
 }

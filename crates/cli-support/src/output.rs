@@ -7,17 +7,18 @@ use std::io::{ErrorKind, IsTerminal as _, Write as _};
 
 use anyhow::Context;
 
-/// Prints a line on standard output. A reader that has gone (`lockgate … | head`) is no failure: the command goes on with its work.
+/// Prints a line on standard output. A closed pipe (`lockgate … | head`) is no error: the command continues.
 pub fn say(text: impl AsRef<str>) -> anyhow::Result<()> {
     say_to_reader(text).map(drop)
 }
 
-/// Prints a line on standard output. Returns whether somebody still reads there; a command without another purpose ends if not.
+/// Prints a line on standard output. Returns whether the pipe still has a reader; a command without another
+/// purpose ends if not.
 pub fn say_to_reader(text: impl AsRef<str>) -> anyhow::Result<bool> {
     write(format!("{}\n", text.as_ref()).as_bytes())
 }
 
-/// Writes bytes on standard output as they are. A reader that has gone is no failure.
+/// Writes bytes to standard output as they are. A closed pipe is no error.
 pub fn say_bytes(bytes: &[u8]) -> anyhow::Result<()> {
     write(bytes).map(drop)
 }
@@ -31,25 +32,40 @@ fn write(bytes: &[u8]) -> anyhow::Result<bool> {
     }
 }
 
-/// Prints a line on standard error, if anybody reads there. (`eprintln!` panics if nobody does.)
+/// Prints a line on standard error and ignores a closed pipe, on which `eprintln!` panics.
 pub fn tell(text: impl AsRef<str>) {
     let _ = std::io::stderr()
         .lock()
         .write_all(format!("{}\n", text.as_ref()).as_bytes());
 }
 
-/// A text that somebody else wrote, for a terminal: one line, on which every character shows itself and does nothing else. Control
-/// characters, line separators, bidirectional controls and invisible characters are escaped as in Rust: `\n`, `\u{202e}`.
+/// Returns an error and its causes on one line, joined by colons. Some errors show their cause in their own text; such a cause is not
+/// repeated.
+pub fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.ends_with(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
+/// Escapes a text from a client for a terminal: one line, on which every character is visible and has no
+/// other effect. Control characters, line separators, bidirectional controls and invisible characters are
+/// escaped as in Rust: `\n`, `\u{202e}`.
 pub fn shown(text: &str) -> String {
     escaped(text, is_shown)
 }
 
-/// Like [`shown`], for text of several lines: line feeds stay.
+/// Escapes a text like [`shown`], but leaves line feeds.
 pub fn shown_lines(text: &str) -> String {
     escaped(text, |character| character == '\n' || is_shown(character))
 }
 
-/// Like [`shown`], if standard output is a terminal; else the text itself, which a script may give to the next command.
+/// Escapes a text like [`shown`] if standard output is a terminal. Otherwise returns it unchanged, as a
+/// script may pass it to another command.
 pub fn shown_on_terminal(text: &str) -> String {
     match std::io::stdout().is_terminal() {
         true => shown(text),
@@ -73,8 +89,8 @@ pub fn is_shown(character: char) -> bool {
     if character.is_ascii() {
         return !character.is_ascii_control();
     }
-    // Unicode's default-ignorable characters, which nobody sees, and its other format controls (categories Cc, Cf, Zl and Zp).
-    // Arabic and Syriac signs of category Cf are visible, and not among them.
+    // Unicode's default-ignorable characters, which are invisible, and its other format controls (categories
+    // Cc, Cf, Zl and Zp). Arabic and Syriac signs of category Cf are visible, and not among them.
     let is_hidden = matches!(character,
         // Control characters of ISO 8859.
         '\u{80}'..='\u{9f}'
@@ -100,7 +116,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_that_shows_itself_stays() {
+    fn causes_are_not_repeated() {
+        let cause = std::io::Error::other("no such certificate");
+        let error = anyhow::Error::new(cause).context("TLS: a.crt: no such certificate");
+        assert_eq!(with_causes(&error), "TLS: a.crt: no such certificate");
+        let error = error.context("the node does not start");
+        assert_eq!(
+            with_causes(&error),
+            "the node does not start: TLS: a.crt: no such certificate"
+        );
+    }
+
+    #[test]
+    fn visible_text_is_unchanged() {
         for text in [
             "",
             "orders/42",

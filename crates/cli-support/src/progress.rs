@@ -1,25 +1,26 @@
-//! How far something has come that may take its time: a bar on a terminal, and a line now and then for whoever reads the standard
-//! error otherwise. What is quickly done shows nothing.
+//! Progress of a long operation on standard error: a bar on a terminal, otherwise a line now and then. Quick
+//! operations show nothing.
 //!
-//! A page of code in the place of a library: there is one bar at a time, and it says nothing but what is known.
+//! This one page of code replaces a library: there is only one bar at a time, and it shows nothing but
+//! measured values.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-/// What takes less shows nothing.
-const QUICK: Duration = Duration::from_millis(500);
+/// Duration below which an operation shows nothing.
+const FIRST_BAR_AFTER: Duration = Duration::from_millis(500);
 
-/// How often a bar is drawn.
-const DRAWN_EVERY: Duration = Duration::from_millis(100);
+/// Interval at which the bar is redrawn.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How often a line is written.
-const LINE_EVERY: Duration = Duration::from_secs(5);
+/// Interval of lines without a terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How many characters a bar has.
-const BAR: u64 = 24;
+/// Length of the bar in characters.
+const BAR_LENGTH: u64 = 24;
 
-/// Something that is under way. Its bar goes when it is dropped.
+/// Progress of one operation. Its bar is cleared when the value is dropped.
 #[derive(Debug)]
 pub struct Progress {
     what: &'static str,
@@ -29,22 +30,22 @@ pub struct Progress {
     on_terminal: bool,
 }
 
-/// What is counted.
+/// Unit of the progress.
 #[derive(Debug, Clone, Copy)]
 enum Unit {
-    /// Bytes, which people are told of in MB.
+    /// Bytes, shown in MB.
     Bytes,
-    /// Anything, and how it is called.
+    /// Items with this name in the plural.
     Things(&'static str),
 }
 
 impl Progress {
-    /// Begins with something that has bytes.
+    /// Creates the progress of an operation that is measured in bytes.
     pub fn new(what: &'static str) -> Self {
         Self::of(what, Unit::Bytes)
     }
 
-    /// Begins with something that has so many of these.
+    /// Creates the progress of an operation that is measured in items.
     pub fn counting(what: &'static str, things: &'static str) -> Self {
         Self::of(what, Unit::Things(things))
     }
@@ -59,14 +60,14 @@ impl Progress {
         }
     }
 
-    /// So much is done, of so much.
+    /// Reports that `done` of `of` units are done.
     pub fn at(&mut self, done: u64, of: u64) {
         let now = Instant::now();
         let since = self.shown.unwrap_or(self.begun);
         let pause = match (self.on_terminal, self.shown) {
-            (true, None) => QUICK,
-            (true, Some(_)) => DRAWN_EVERY,
-            (false, _) => LINE_EVERY,
+            (true, None) => FIRST_BAR_AFTER,
+            (true, Some(_)) => REDRAW_INTERVAL,
+            (false, _) => LINE_INTERVAL,
         };
         if now.duration_since(since) < pause {
             return;
@@ -76,7 +77,7 @@ impl Progress {
             Unit::Bytes => text(self.what, done, of, now.duration_since(self.begun)),
             Unit::Things(things) => counted(self.what, things, done, of),
         };
-        // Who does not listen does not need to know.
+        // Progress is best effort: a closed standard error is ignored.
         let _ = match self.on_terminal {
             true => write!(io::stderr(), "\r\x1b[K{} {text}", bar(done, of)),
             false => writeln!(io::stderr(), "{text}"),
@@ -93,8 +94,8 @@ impl Drop for Progress {
 }
 
 fn bar(done: u64, of: u64) -> String {
-    let full = (done.saturating_mul(BAR) / of.max(1)).min(BAR) as usize;
-    format!("[{}{}]", "#".repeat(full), ".".repeat(BAR as usize - full))
+    let full = (done.saturating_mul(BAR_LENGTH) / of.max(1)).min(BAR_LENGTH) as usize;
+    format!("[{}{}]", "#".repeat(full), ".".repeat(BAR_LENGTH as usize - full))
 }
 
 /// `downloading: 42 %, 61 of 145 MB, 30 MB/s, 3 s left`
@@ -125,9 +126,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_is_told() {
-        let told = text("downloading", 60_000_000, 150_000_000, Duration::from_secs(2));
-        assert_eq!(told, "downloading: 40 %, 60 of 150 MB, 30 MB/s, 3 s left");
+    fn progress_text_shows_known_values() {
+        let line = text("downloading", 60_000_000, 150_000_000, Duration::from_secs(2));
+        assert_eq!(line, "downloading: 40 %, 60 of 150 MB, 30 MB/s, 3 s left");
         assert_eq!(
             text("reading", 0, 0, Duration::from_secs(2)),
             "reading: 0 %, 0 of 0 MB"

@@ -1,4 +1,5 @@
-//! A new file for a secret that is about to be made: its place is taken before, so that no secret is made that cannot be kept.
+//! New file for a secret that is about to be created. The file is created first, so that no secret is created
+//! that cannot be stored.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -7,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// For its owner alone.
+/// File mode: readable by the owner alone.
 const MODE: u32 = 0o600;
 
-/// The file while there is nothing in it. Goes when it is dropped.
+/// Empty file that will hold the secret. It is removed when dropped before [`SecretFile::put`].
 #[derive(Debug)]
 pub struct SecretFile {
     path: PathBuf,
@@ -19,7 +20,7 @@ pub struct SecretFile {
 }
 
 impl SecretFile {
-    /// Takes the place. Nothing is ever replaced: what is there may be in use.
+    /// Creates the file. An existing file may be in use and is never replaced.
     pub fn create(path: &Path) -> anyhow::Result<Self> {
         let opened = OpenOptions::new()
             .write(true)
@@ -28,7 +29,7 @@ impl SecretFile {
             .open(path);
         let file = match opened {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                anyhow::bail!("{} is there already, and is not replaced", path.display())
+                anyhow::bail!("{} already exists and is not replaced", path.display())
             }
             opened => opened.with_context(|| path.display().to_string())?,
         };
@@ -39,7 +40,7 @@ impl SecretFile {
         })
     }
 
-    /// Writes the secret, durably.
+    /// Writes the secret and syncs the file.
     pub fn put(mut self, secret: &str) -> anyhow::Result<()> {
         let written = self.file.write_all(format!("{secret}\n").as_bytes());
         written
@@ -55,7 +56,7 @@ impl Drop for SecretFile {
         if !self.is_kept
             && let Err(error) = fs::remove_file(&self.path)
         {
-            tracing::warn!(path = %self.path.display(), %error, "an empty file stays behind");
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove the empty file for a secret");
         }
     }
 }
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_its_owners_and_replaces_nothing() {
+    fn secret_file_is_private_and_replaces_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("token");
         drop(SecretFile::create(&path).unwrap());
@@ -78,7 +79,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o600);
         let refused = SecretFile::create(&path).unwrap_err().to_string();
         assert!(
-            refused.ends_with("is there already, and is not replaced"),
+            refused.ends_with("already exists and is not replaced"),
             "{refused}"
         );
         assert!(path.exists());

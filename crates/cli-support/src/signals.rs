@@ -1,5 +1,5 @@
-//! Signals of commands. A signal that is ignored at the start (`nohup`, `trap '' INT`) stays ignored: a handler would undo that, for this
-//! program and for the programs that it starts.
+//! Signal handling of commands. A signal that is ignored at the start (`nohup`, `trap '' INT`) stays ignored:
+//! a handler would undo that, for this program and for the programs that it starts.
 
 use std::fs;
 
@@ -15,7 +15,7 @@ pub struct Ignored {
 }
 
 impl Ignored {
-    /// Reads the signals that are ignored now; none without /proc.
+    /// Reads the set of signals that are ignored now; empty without /proc.
     pub fn now() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         Self {
@@ -29,7 +29,7 @@ impl Ignored {
     }
 }
 
-/// The field `SigIgn` of proc(5).
+/// Parses the field `SigIgn` of proc(5).
 fn mask_of(status: &str) -> Option<u64> {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
     u64::from_str_radix(mask.trim(), 16).ok()
@@ -37,25 +37,25 @@ fn mask_of(status: &str) -> Option<u64> {
 
 /// Listener for one signal.
 #[derive(Debug)]
-pub struct Listener {
-    /// None: the caller ignores it.
+pub struct SignalListener {
+    /// `None` if the parent process ignores the signal.
     arrivals: Option<tokio::signal::unix::Signal>,
 }
 
-impl Listener {
+impl SignalListener {
     /// Installs a handler for the signal, unless the process ignores it. The signal's default action is off from then on.
     pub fn new(which: Signal) -> anyhow::Result<Self> {
         let arrivals = match Ignored::now().contains(which) {
             true => None,
             false => {
                 let listening = signal(SignalKind::from_raw(which as i32));
-                Some(listening.with_context(|| format!("listening for {which}"))?)
+                Some(listening.with_context(|| format!("installing the handler of {which}"))?)
             }
         };
         Ok(Self { arrivals })
     }
 
-    /// Waits for the next arrival; for ever if the signal is ignored.
+    /// Waits for the next arrival; never completes if the signal is ignored.
     pub async fn next(&mut self) {
         if let Some(arrivals) = &mut self.arrivals
             && arrivals.recv().await.is_some()
@@ -68,7 +68,7 @@ impl Listener {
 
 /// Waits until the user interrupts the command (SIGINT).
 pub async fn interrupted() -> anyhow::Result<()> {
-    Listener::new(Signal::SIGINT)?.next().await;
+    SignalListener::new(Signal::SIGINT)?.next().await;
     Ok(())
 }
 

@@ -1,4 +1,5 @@
-//! Wrong arguments and wrong variables of the environment, which end a command with exit code 2 before it has called anybody.
+//! Usage errors: wrong arguments and environment variables, which end a command with exit code 2 before it
+//! calls a node.
 
 /// Error in the arguments or in a variable of the environment. Errors that clap reports have the same exit code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -8,9 +9,9 @@ pub struct UsageError(pub String);
 /// Fails with a [`UsageError`] unless the condition holds.
 #[macro_export]
 macro_rules! ensure_usage {
-    ($holds:expr, $($told:tt)+) => {
+    ($holds:expr, $($message:tt)+) => {
         if !$holds {
-            return Err($crate::usage::UsageError(format!($($told)+)).into());
+            return Err($crate::usage::UsageError(format!($($message)+)).into());
         }
     };
 }

@@ -1,5 +1,5 @@
-//! What overload and attacks must not touch: well-behaved clients that take locks and give them back, or hold one and send
-//! heartbeats; the cluster's term; and the memory of its nodes.
+//! Well-behaved clients that overload and attacks must not affect. They acquire and release locks, or hold a
+//! session and send heartbeats. The module also measures the cluster's term and the memory of its nodes.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -20,33 +20,34 @@ use super::nodes::Nodes;
 use super::processes;
 use super::report::{Durations, Percentiles};
 
-/// A heartbeat is sent so often within a session's ttl, as the client library does.
-const BEATS: u32 = 3;
+/// Number of heartbeats within a session's TTL, as in the client library.
+const HEARTBEATS_PER_TTL: u32 = 3;
 
-/// How long a node may refuse a bystander's session at the beginning.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time for which a rejected call at the start is retried, and the timeout of a lock cycle.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What bystanders have seen in a stretch of time.
+/// Observations of the bystanders within an interval.
 #[derive(Debug, Clone, Serialize)]
-pub struct Seen {
-    /// Locks taken and given back: from the first byte of the acquire to the last of the release's answer.
+pub struct BystanderReport {
+    /// Durations of lock cycles, from the first byte of the acquire to the last byte of the release's
+    /// response.
     pub cycle: Percentiles,
-    /// Heartbeats that were confirmed.
+    /// Durations of confirmed heartbeats.
     pub heartbeat: Percentiles,
-    /// Locks that were not granted, or could not be given back.
+    /// Number of locks that were not granted or could not be released.
     pub errors: u64,
-    /// What the first of these was told.
+    /// Text of the first error.
     pub first_error: Option<String>,
-    /// Acquires that were told to come again, because the node had enough to do; they did.
+    /// Number of acquires that were rejected by load shedding and retried.
     pub refused: u64,
-    /// Heartbeats that were not confirmed and had to be tried again.
+    /// Number of heartbeats that were not confirmed and retried.
     pub heartbeats_again: u64,
-    /// Sessions whose heartbeats could not be confirmed for their whole time, or that have ended.
+    /// Number of sessions that expired, or whose heartbeats were not confirmed for a whole TTL.
     pub lost_sessions: u64,
 }
 
 #[derive(Default)]
-struct Counted {
+struct Counters {
     cycles: RefCell<Durations>,
     heartbeats: RefCell<Durations>,
     errors: Cell<u64>,
@@ -57,76 +58,76 @@ struct Counted {
     stop: Cell<bool>,
 }
 
-/// Clients that go on until they are stopped. They need a `LocalSet` around them.
+/// Clients that run until they are stopped. They need a `LocalSet`.
 pub struct Bystanders {
-    counted: Rc<Counted>,
+    counters: Rc<Counters>,
     tasks: Vec<JoinHandle<()>>,
     sessions: Vec<(ApiClient, String)>,
 }
 
 impl Bystanders {
-    /// So many clients, spread over the nodes, each with a session of this ttl and heartbeats. Those who `lock` take a lock of
-    /// their own and give it back, with a pause between.
+    /// Starts clients, spread over the nodes, each with a session of this TTL and its heartbeats. With
+    /// `lock`, each client also acquires and releases a lock of its own, with this pause in between.
     pub async fn start(
         nodes: &Nodes,
         clients: usize,
         ttl: Duration,
         lock: Option<Duration>,
     ) -> anyhow::Result<Self> {
-        let counted = Rc::new(Counted::default());
+        let counters = Rc::new(Counters::default());
         let run = request_id();
         let (mut tasks, mut sessions) = (Vec::new(), Vec::new());
         for number in 0..clients {
-            let mut api = nodes.client(number, PATIENCE);
+            let mut api = nodes.client(number, CALL_TIMEOUT);
             let session = api.open_session(ttl, "lockgate bench: a bystander").await;
             let session = session.with_context(|| format!("opening a session at {}", api.node()))?;
-            let place = Place {
+            let connector = Connector {
                 nodes: nodes.clone(),
                 number,
             };
-            tasks.push(tokio::task::spawn_local(beat(
-                place.clone(),
+            tasks.push(tokio::task::spawn_local(send_heartbeats(
+                connector.clone(),
                 session.clone(),
                 ttl,
-                counted.clone(),
+                counters.clone(),
             )));
             if let Some(pause) = lock {
                 let lock = format!("bench/{run}/bystander-{number}");
                 let locker = Locker {
-                    place,
+                    connector,
                     session: session.clone(),
                     lock,
                     pause,
                 };
                 tasks.push(tokio::task::spawn_local(
-                    locker.run(counted.clone()).boxed_local(),
+                    locker.run(counters.clone()).boxed_local(),
                 ));
             }
             sessions.push((api, session));
         }
         Ok(Self {
-            counted,
+            counters,
             tasks,
             sessions,
         })
     }
 
-    /// What was seen since the last look.
-    pub fn look(&self) -> Seen {
-        Seen {
-            cycle: self.counted.cycles.take().percentiles(),
-            heartbeat: self.counted.heartbeats.take().percentiles(),
-            errors: self.counted.errors.take(),
-            refused: self.counted.refused.take(),
-            first_error: self.counted.first_error.take(),
-            heartbeats_again: self.counted.heartbeats_again.take(),
-            lost_sessions: self.counted.lost_sessions.get(),
+    /// Returns the observations since the last call.
+    pub fn take_report(&self) -> BystanderReport {
+        BystanderReport {
+            cycle: self.counters.cycles.take().percentiles(),
+            heartbeat: self.counters.heartbeats.take().percentiles(),
+            errors: self.counters.errors.take(),
+            refused: self.counters.refused.take(),
+            first_error: self.counters.first_error.take(),
+            heartbeats_again: self.counters.heartbeats_again.take(),
+            lost_sessions: self.counters.lost_sessions.get(),
         }
     }
 
-    /// Has all of them end, and closes their sessions.
+    /// Stops all clients and closes their sessions.
     pub async fn stop(self) -> anyhow::Result<()> {
-        self.counted.stop.set(true);
+        self.counters.stop.set(true);
         for task in self.tasks {
             task.await.context("a bystander")?;
         }
@@ -137,68 +138,71 @@ impl Bystanders {
     }
 }
 
-/// Where a client is connected.
+/// Node that a client connects to.
 #[derive(Clone)]
-struct Place {
+struct Connector {
     nodes: Nodes,
     number: usize,
 }
 
-/// Heartbeats of one session, on a connection of their own.
-async fn beat(place: Place, session: String, ttl: Duration, counted: Rc<Counted>) {
+/// Sends the heartbeats of one session, on a connection of their own.
+async fn send_heartbeats(connector: Connector, session: String, ttl: Duration, counters: Rc<Counters>) {
     let path = format!("/v1/sessions/{session}/heartbeat");
     let mut connection = None;
     let mut confirmed = Instant::now();
-    while !counted.stop.get() {
+    while !counters.stop.get() {
         let sent = Instant::now();
-        match ask(&mut connection, &place, "POST", &path, "", ttl).await {
+        match send(&mut connection, &connector, "POST", &path, "", ttl).await {
             Ok(200) => {
-                counted.heartbeats.borrow_mut().record(sent.elapsed());
+                counters.heartbeats.borrow_mut().record(sent.elapsed());
                 confirmed = sent;
-                tokio::time::sleep(ttl / BEATS).await;
+                tokio::time::sleep(ttl / HEARTBEATS_PER_TTL).await;
                 continue;
             }
-            // The session is over.
+            // The session has ended.
             Ok(404 | 410) => {
-                counted.lost_sessions.set(counted.lost_sessions.get() + 1);
-                tracing::warn!(session, "a session of a client with heartbeats has ended");
+                counters.lost_sessions.set(counters.lost_sessions.get() + 1);
+                tracing::warn!(
+                    session,
+                    "bench: the session of a client with heartbeats has ended"
+                );
                 return;
             }
-            Ok(_) | Err(_) => counted.heartbeats_again.set(counted.heartbeats_again.get() + 1),
+            Ok(_) | Err(_) => counters.heartbeats_again.set(counters.heartbeats_again.get() + 1),
         }
         if confirmed.elapsed() >= ttl {
-            counted.lost_sessions.set(counted.lost_sessions.get() + 1);
-            tracing::warn!(session, "no heartbeat was confirmed for a session's whole time");
+            counters.lost_sessions.set(counters.lost_sessions.get() + 1);
+            tracing::warn!(session, "bench: no heartbeat was confirmed for a whole TTL");
             return;
         }
-        tokio::time::sleep(ttl / BEATS / 10).await;
+        tokio::time::sleep(ttl / HEARTBEATS_PER_TTL / 10).await;
     }
 }
 
 struct Locker {
-    place: Place,
+    connector: Connector,
     session: String,
     lock: String,
     pause: Duration,
 }
 
 impl Locker {
-    async fn run(self, counted: Rc<Counted>) {
+    async fn run(self, counters: Rc<Counters>) {
         let acquire_path = format!("/v1/locks/{}/acquire", self.lock);
         let acquire_body = format!("{{\"session\":\"{}\",\"wait_ms\":null}}", self.session);
         let release_path = format!("/v1/locks/{}/release", self.lock);
         let mut connection = None;
-        while !counted.stop.get() {
+        while !counters.stop.get() {
             let begin = Instant::now();
             let cycle = async {
-                let connection = connected(&mut connection, &self.place).await?;
+                let connection = connected(&mut connection, &self.connector).await?;
                 let granted = loop {
                     let granted = connection.send("POST", &acquire_path, &acquire_body).await?;
                     if granted.status != 503 || granted.code() != "unavailable" {
                         break granted;
                     }
-                    // As it was told to. All of that is time in which it was not served.
-                    counted.refused.set(counted.refused.get() + 1);
+                    // The client retries as the response demands. The whole time counts as not served.
+                    counters.refused.set(counters.refused.get() + 1);
                     tokio::time::sleep(BUSY_RETRY).await;
                 };
                 let holder = granted.json()["holder"].as_str().unwrap_or_default().to_owned();
@@ -208,19 +212,19 @@ impl Locker {
                 ensure!(released.status == 200, "release: {}", released.json());
                 anyhow::Ok(())
             };
-            match tokio::time::timeout(PATIENCE, cycle)
+            match tokio::time::timeout(CALL_TIMEOUT, cycle)
                 .await
                 .map_err(anyhow::Error::from)
                 .flatten()
             {
-                Ok(()) => counted.cycles.borrow_mut().record(begin.elapsed()),
+                Ok(()) => counters.cycles.borrow_mut().record(begin.elapsed()),
                 Err(error) => {
-                    tracing::warn!(%error, "a well-behaved client was not served");
-                    counted
+                    tracing::warn!(%error, "bench: a well-behaved client was not served");
+                    counters
                         .first_error
                         .borrow_mut()
                         .get_or_insert_with(|| error.to_string());
-                    counted.errors.set(counted.errors.get() + 1);
+                    counters.errors.set(counters.errors.get() + 1);
                     connection = None;
                 }
             }
@@ -231,57 +235,57 @@ impl Locker {
 
 async fn connected<'c>(
     connection: &'c mut Option<Connection>,
-    place: &Place,
+    connector: &Connector,
 ) -> anyhow::Result<&'c mut Connection> {
     if connection.is_none() {
-        *connection = Some(place.nodes.connect(place.number).await?);
+        *connection = Some(connector.nodes.connect(connector.number).await?);
     }
     Ok(connection.as_mut().expect("it was connected just now"))
 }
 
-/// One request within a time; its status.
-async fn ask(
+/// Sends one request with a timeout and returns the response's status.
+async fn send(
     connection: &mut Option<Connection>,
-    place: &Place,
+    connector: &Connector,
     method: &str,
     path: &str,
     body: &str,
     within: Duration,
 ) -> anyhow::Result<u16> {
-    let asked = async {
-        Ok(connected(connection, place)
+    let request = async {
+        Ok(connected(connection, connector)
             .await?
             .send(method, path, body)
             .await?
             .status)
     };
-    let answered = tokio::time::timeout(within, asked)
+    let response = tokio::time::timeout(within, request)
         .await
         .map_err(anyhow::Error::from)
         .flatten();
-    if answered.is_err() {
+    if response.is_err() {
         *connection = None;
     }
-    answered
+    response
 }
 
-/// The cluster's term, as the node says that knows the latest one: a later one means that there was an election.
+/// Returns the highest term that a node reports. A higher one later means that there was an election.
 pub async fn term(cluster: &LocalCluster) -> anyhow::Result<u64> {
     let mut term = 0;
     for id in cluster.ids() {
         let view = cluster.view_of(id).await?;
         term = term.max(view.map_or(0, |view| view.term));
     }
-    ensure!(term > 0, "no node tells the cluster's term");
+    ensure!(term > 0, "no node reports the cluster's term");
     Ok(term)
 }
 
-/// The memory that each process has now, in bytes.
+/// Returns the resident memory of each process in bytes.
 pub fn memory(pids: &[Pid]) -> anyhow::Result<Vec<u64>> {
     pids.iter().map(|pid| processes::memory(*pid)).collect()
 }
 
-/// The most that each process has ever had, in bytes.
+/// Returns the peak resident memory of each process in bytes.
 pub fn peak_memory(pids: &[Pid]) -> anyhow::Result<Vec<u64>> {
     pids.iter().map(|pid| processes::peak_memory(*pid)).collect()
 }

@@ -1,5 +1,5 @@
-//! How long a member takes to catch up that knows nothing of a large state, while the others go on serving, and what
-//! their clients notice of it.
+//! Measures how long a member without state takes to catch up on a large tree while the others continue to
+//! serve, and the effect on their clients.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,22 +13,22 @@ use tokio::time::Instant;
 
 use super::{large, processes, report};
 
-/// How long the load runs before the member comes back, and after it has caught up.
+/// Duration of the load before the member starts, and after it has caught up.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// No member takes so long.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Timeout for the member to catch up.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// What `lockgate bench catch-up` is told.
+/// Options of `lockgate bench catch-up`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// How many znodes of 100 bytes there are
+    /// Number of znodes of 100 bytes
     #[arg(long, default_value_t = 1_000_000)]
     znodes: u64,
-    /// How many clients write meanwhile
+    /// Number of clients that write meanwhile
     #[arg(long, default_value_t = 8)]
     writers: usize,
-    /// Where the cluster's files are; there must be no cluster yet
+    /// Directory for a new cluster
     #[arg(long, default_value = "lockgate-catch-up")]
     dir: PathBuf,
     /// Print JSON
@@ -36,34 +36,34 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What was measured.
+/// Result of the measurement.
 #[derive(Debug, Clone, Serialize)]
 pub struct CatchUpReport {
-    /// How many znodes there were.
+    /// Number of znodes.
     pub znodes: u64,
-    /// From the start of the member's process until it was ready, in milliseconds.
+    /// Time from the start of the member's process until it was ready, in milliseconds.
     pub caught_up_ms: u64,
-    /// Writes that were acknowledged meanwhile, per second.
+    /// Writes per second while the member caught up.
     pub writes_per_second: u64,
-    /// Writes per second in the seconds before.
+    /// Writes per second before the member started.
     pub writes_per_second_before: u64,
-    /// The longest time in which no write was acknowledged, in milliseconds.
+    /// Longest time without an acknowledged write, in milliseconds.
     pub longest_write_gap_ms: u64,
-    /// The longest time that a read at the leader took, in milliseconds.
+    /// Longest duration of a read at the leader, in milliseconds.
     pub longest_leader_read_ms: u64,
-    /// The same at the other follower.
+    /// Longest duration of a read at the other follower, in milliseconds.
     pub longest_follower_read_ms: u64,
-    /// The most memory that the leader had, in bytes.
+    /// Peak memory of the leader in bytes.
     pub leader_peak_memory_bytes: u64,
-    /// The most memory that the member had, in bytes.
+    /// Peak memory of the member in bytes.
     pub member_peak_memory_bytes: u64,
 }
 
-/// Measures on a cluster of its own, and prints what came out.
+/// Measures on a cluster of its own and prints the result.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
     ensure!(
         !args.dir.exists(),
-        "there is something in {} already, and the member has to be a new one",
+        "{} already exists, but the measurement needs a new cluster",
         args.dir.display()
     );
     let mut cluster = large::cluster_in(&args.dir)?;
@@ -91,7 +91,8 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One member is there when the cluster is formed, and away while the tree is filled.
+/// Measures on this cluster. The member joins when the cluster is formed, and is down while the tree is
+/// filled.
 pub async fn measure(
     cluster: &mut LocalCluster,
     znodes: u64,
@@ -100,7 +101,8 @@ pub async fn measure(
     cluster.up(START_TIMEOUT).await?;
     let leader = cluster.leader(START_TIMEOUT).await?;
     let others: Vec<_> = cluster.ids().into_iter().filter(|id| *id != leader).collect();
-    let (&member, &follower) = (others.first().zip(others.last())).context("a cluster of three is needed")?;
+    let (&member, &follower) =
+        (others.first().zip(others.last())).context("the cluster needs three nodes")?;
     cluster.kill(member).await?;
     let leader_http = cluster.node(leader)?.http.clone();
     let follower_http = cluster.node(follower)?.http.clone();
@@ -117,10 +119,10 @@ pub async fn measure(
     load.begin();
     let begin = Instant::now();
     cluster.start(member)?;
-    cluster.wait_ready(&[member], PATIENCE).await?;
+    cluster.wait_ready(&[member], CATCH_UP_TIMEOUT).await?;
     let took = begin.elapsed();
     let (writes, _) = load.so_far();
-    // What the last step costs the others shows a little later.
+    // The last step may affect the other nodes a little later.
     tokio::time::sleep(SETTLE).await;
     let (_, longest) = load.so_far();
     let [leader_read, follower_read] = readers;
@@ -135,7 +137,7 @@ pub async fn measure(
     let view = cluster
         .view_of(member)
         .await?
-        .context("the member does not answer")?;
+        .context("the member does not respond")?;
     ensure!(
         view.snapshot_index > 0,
         "the member has caught up without a snapshot"

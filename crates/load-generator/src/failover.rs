@@ -1,16 +1,17 @@
-//! How long the loss of the leader is felt: a crowd of clients holds and waits for locks, the leader is killed
-//! with SIGKILL (or frozen with SIGSTOP), and the clock runs from the signal to the first grant of a lock that was asked for
-//! afterwards. Beside that others write without a pause, and the longest time is measured in which none of them succeeded.
+//! Measures the effect of a lost leader. A group of clients holds and waits for locks; the leader is killed
+//! with SIGKILL (or frozen with SIGSTOP). The time runs from the signal to the first grant of a lock that was
+//! requested afterwards. Meanwhile other clients write without a pause, and the longest time without a
+//! successful write is measured.
 //!
-//! Every round also checks what a failover must not do: no held lock is lost, none is granted twice, every
-//! session that kept its heartbeats lives, and every waiter gets its lock, once its holder gives it back.
+//! Every round also checks the invariants of a failover: no held lock is lost, none is granted twice, every
+//! session with heartbeats survives, and every waiter is granted its lock after its holder has released it.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use clap::Args;
-use cli_support::api_client::{ApiClient, CallError, HeldLock, KeptSession};
+use cli_support::api_client::{ApiClient, CallError, HeldLock, RenewedSession};
 use cli_support::ensure_usage;
 use cli_support::output::say;
 use futures_util::FutureExt as _;
@@ -24,37 +25,37 @@ use super::gap::{OverHttp, Writers};
 use super::nodes::Nodes;
 use super::report;
 
-/// Sessions of the crowd: the server's default.
+/// TTL of the sessions: the server's default.
 const SESSION_TTL: Duration = Duration::from_secs(10);
 
-/// No failover may last this long; whoever got no answer by then gives up.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of calls, longer than any failover.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long it may take until all waiters are seen in the queues.
+/// Timeout for all waiters to appear in the queues.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Who writes without a pause: enough that a success is missed by no more than a write takes.
-const WRITERS_OF_A_NODE: usize = 4;
+/// Number of continuous writers per node: enough that a success is noticed within the duration of one write.
+const WRITERS_PER_NODE: usize = 4;
 
-/// How often the queues are looked at while the crowd assembles.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Poll interval of the queues.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What `lockgate bench failover` is told.
+/// Options of `lockgate bench failover`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// How often to kill the leader
+    /// Number of times to kill the leader
     #[arg(long, default_value_t = 20)]
     kills: usize,
-    /// Freeze the leader (SIGSTOP) instead of killing it: its connections stay open, and say nothing
+    /// Freeze the leader (SIGSTOP) instead of killing it: its connections stay open but silent
     #[arg(long)]
     stop: bool,
-    /// How many clients hold or wait meanwhile
+    /// Number of clients that hold or wait for locks meanwhile
     #[arg(long, default_value_t = 50)]
     clients: usize,
-    /// How many nodes
+    /// Number of nodes
     #[arg(long, default_value_t = 3)]
     nodes: u64,
-    /// Where the cluster's files are; a new cluster is made there on free ports
+    /// Directory of the cluster; a new one on free ports is created if it has no cluster
     #[arg(long, default_value = "lockgate-failover")]
     dir: PathBuf,
     /// Print JSON
@@ -62,29 +63,32 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What the rounds came to.
+/// Result of all rounds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct FailoverReport {
-    /// How many clients held or waited.
+    /// Number of clients that held or waited.
     pub clients: usize,
-    /// For each kill, the milliseconds until the first new grant.
+    /// For each kill, the time until the first new grant, in milliseconds.
     pub first_grant_ms: Vec<u64>,
-    /// For each kill, the longest time in milliseconds in which no write of anybody's succeeded.
+    /// For each kill, the longest time without a successful write, in milliseconds.
     pub write_gap_ms: Vec<u64>,
-    /// For each kill, the milliseconds until all surviving sessions had a heartbeat confirmed.
+    /// For each kill, the time until all surviving sessions had a heartbeat confirmed, in milliseconds.
     pub all_confirmed_ms: Vec<u64>,
-    /// Whatever must not happen and did.
+    /// Violated invariants.
     pub violations: Vec<String>,
 }
 
-/// Measures on a cluster of its own, and prints what came out.
+/// Measures on a cluster of its own and prints the result.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
     ensure_usage!(
         args.nodes >= 3,
-        "fewer than 3 nodes do not survive the death of one"
+        "at least 3 nodes are needed to survive the loss of one"
     );
     ensure_usage!(args.kills >= 1, "at least one kill is needed");
-    ensure_usage!(args.clients >= 2, "one client has to hold what another waits for");
+    ensure_usage!(
+        args.clients >= 2,
+        "at least 2 clients are needed, a holder and a waiter"
+    );
     let executable = std::env::current_exe().context("finding this program's own file")?;
     let mut cluster = match LocalCluster::open_plain(&args.dir, &executable) {
         Ok(cluster) => cluster,
@@ -149,23 +153,24 @@ fn print(report: &FailoverReport) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How the leader is lost.
+/// Way in which the leader is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// By SIGKILL: the kernel closes its connections.
+    /// SIGKILL: the kernel closes its connections.
     Killed,
-    /// By SIGSTOP, until the round is over: its connections stay open, and say nothing.
+    /// SIGSTOP until the end of the round: its connections stay open but silent.
     Frozen,
 }
 
-/// Loses the leader `kills` times under a crowd of `clients`, and brings it back each time. `tell` hears of each round
-/// as it is measured: its number, and the milliseconds until the first new grant and without a write.
+/// Loses the leader `kills` times while `clients` hold and wait for locks, and restores it each time.
+/// `report_round` is called after each round with its number, and with the milliseconds until the first new
+/// grant and without a write.
 pub async fn measure(
     cluster: &mut LocalCluster,
     loss: Loss,
     kills: usize,
     clients: usize,
-    mut tell: impl FnMut(usize, u64, u64) -> anyhow::Result<()>,
+    mut report_round: impl FnMut(usize, u64, u64) -> anyhow::Result<()>,
 ) -> anyhow::Result<FailoverReport> {
     let mut report = FailoverReport {
         clients,
@@ -175,7 +180,7 @@ pub async fn measure(
         let one = round(cluster, loss, number, clients, &mut report);
         LocalSet::new().run_until(one).await?;
         let last = |of: &[u64]| of.last().copied().unwrap_or_default();
-        tell(number, last(&report.first_grant_ms), last(&report.write_gap_ms))?;
+        report_round(number, last(&report.first_grant_ms), last(&report.write_gap_ms))?;
     }
     Ok(report)
 }
@@ -196,13 +201,13 @@ async fn round(
         .collect();
     let mut probes = Vec::new();
     for node in &survivors {
-        // Opened beforehand: the measured time is that of a grant, not of a session and a grant.
-        let mut client = ApiClient::new(std::slice::from_ref(node), 0, PATIENCE);
-        let session = KeptSession::open(&mut client, SESSION_TTL, "failover probe").await?;
+        // Opened in advance: the measured time is that of a grant, without opening a session.
+        let mut client = ApiClient::new(std::slice::from_ref(node), 0, CALL_TIMEOUT);
+        let session = RenewedSession::open(&mut client, SESSION_TTL, "failover probe").await?;
         probes.push((client, session));
     }
-    let writing = WRITERS_OF_A_NODE * cluster.ids().len();
-    let open = OverHttp::make(Nodes::from(cluster.http_addresses()), writing).await?;
+    let writing = WRITERS_PER_NODE * cluster.ids().len();
+    let open = OverHttp::create(Nodes::from(cluster.http_addresses()), writing).await?;
     let run = open.run();
     let writers = Writers::start(open, writing).await?;
     writers.begin();
@@ -216,7 +221,7 @@ async fn round(
     report
         .first_grant_ms
         .push(first.duration_since(lost).as_millis() as u64);
-    writers.succeed_again(lost, PATIENCE).await?;
+    writers.wait_for_success(lost, CALL_TIMEOUT).await?;
     report.write_gap_ms.push(writers.report().longest_ms as u64);
     drop(writers);
 
@@ -232,31 +237,32 @@ async fn round(
     OverHttp::remove(&Nodes::from(cluster.http_addresses()), &run).await
 }
 
-/// The moment when the first of `probes` is granted a fresh lock that it asks for now.
-async fn first_grant(probes: Vec<(ApiClient, KeptSession)>, round: usize) -> anyhow::Result<Instant> {
-    let mut asked = JoinSet::new();
+/// Requests a fresh lock through each of `probes` and returns the time of the first grant.
+async fn first_grant(probes: Vec<(ApiClient, RenewedSession)>, round: usize) -> anyhow::Result<Instant> {
+    let mut requests = JoinSet::new();
     for (number, (mut client, session)) in probes.into_iter().enumerate() {
-        asked.spawn(
+        requests.spawn(
             async move {
                 let lock = format!("failover/{round}/probe/{number}");
                 let granted = client.acquire(session.id(), &lock).await.map(|_| Instant::now());
-                // Its own end must not look like the loss of a lock.
+                // The expiry of the probe's session must not count as the loss of a lock.
                 client.close_session(session.id()).await.and(granted)
             }
             .boxed(),
         );
     }
     let mut first: Option<Instant> = None;
-    while let Some(granted) = asked.join_next().await {
+    while let Some(granted) = requests.join_next().await {
         let granted = granted
             .context("a probe")?
             .context("no lock was granted after the leader's death")?;
         first = Some(first.map_or(granted, |first| first.min(granted)));
     }
-    first.context("there was nobody to ask for a lock")
+    first.context("there was no surviving node")
 }
 
-/// Half of the clients hold a lock each; the others wait for these, each at some node.
+/// Clients of a round: half of them hold a lock each, and the others wait for these locks, at different
+/// nodes.
 struct Crowd {
     holders: Vec<Holder>,
     waiters: Vec<Waiter>,
@@ -265,13 +271,13 @@ struct Crowd {
 
 struct Holder {
     client: ApiClient,
-    session: KeptSession,
+    session: RenewedSession,
     held: HeldLock,
 }
 
 struct Waiter {
     lock: String,
-    session: KeptSession,
+    session: RenewedSession,
     wait: JoinHandle<Result<HeldLock, CallError>>,
 }
 
@@ -279,8 +285,8 @@ impl Crowd {
     async fn assemble(nodes: &[String], clients: usize, round: usize) -> anyhow::Result<Self> {
         let mut holders = Vec::new();
         for number in 0..clients.div_ceil(2) {
-            let mut client = ApiClient::new(nodes, number, PATIENCE);
-            let session = KeptSession::open(&mut client, SESSION_TTL, "failover holder").await?;
+            let mut client = ApiClient::new(nodes, number, CALL_TIMEOUT);
+            let session = RenewedSession::open(&mut client, SESSION_TTL, "failover holder").await?;
             let held = client
                 .acquire(session.id(), &format!("failover/{round}/{number}"))
                 .await?;
@@ -292,9 +298,9 @@ impl Crowd {
         }
         let mut waiters = Vec::new();
         for (number, holder) in holders.iter().take(clients / 2).enumerate() {
-            // Not the node of the lock's holder.
-            let mut client = ApiClient::new(nodes, number + 1, PATIENCE);
-            let session = KeptSession::open(&mut client, SESSION_TTL, "failover waiter").await?;
+            // At another node than the lock's holder.
+            let mut client = ApiClient::new(nodes, number + 1, CALL_TIMEOUT);
+            let session = RenewedSession::open(&mut client, SESSION_TTL, "failover waiter").await?;
             let lock = holder.held.lock.clone();
             let (id, name) = (session.id().to_owned(), lock.clone());
             let wait = tokio::spawn(async move { client.acquire(&id, &name).await }.boxed());
@@ -309,10 +315,10 @@ impl Crowd {
         Ok(crowd)
     }
 
-    /// Waits until every waiter stands in its queue.
+    /// Waits until every waiter is in its queue.
     async fn wait_queued(&self) -> anyhow::Result<()> {
         let deadline = Instant::now() + QUEUE_TIMEOUT;
-        let mut client = ApiClient::new(&self.nodes, 0, PATIENCE);
+        let mut client = ApiClient::new(&self.nodes, 0, CALL_TIMEOUT);
         for Waiter { lock, .. } in &self.waiters {
             let path = format!("/v1/locks/{lock}");
             loop {
@@ -325,17 +331,17 @@ impl Crowd {
                 }
                 ensure!(
                     Instant::now() < deadline,
-                    "the waiter of {lock} does not get into the queue: {seen}"
+                    "the waiter of {lock} does not appear in the queue: {seen}"
                 );
-                tokio::time::sleep(LOOK_EVERY).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         }
         Ok(())
     }
 
-    /// Checks that every session and every held lock has survived, and that nobody was granted a held lock.
+    /// Checks that every session and every held lock has survived, and that no held lock was granted again.
     async fn confirm(&self, survivors: &[String], violations: &mut Vec<String>) -> Instant {
-        let mut client = ApiClient::new(survivors, 0, PATIENCE);
+        let mut client = ApiClient::new(survivors, 0, CALL_TIMEOUT);
         let sessions = self.holders.iter().map(|holder| &holder.session);
         for session in sessions.chain(self.waiters.iter().map(|waiter| &waiter.session)) {
             if let Err(error) = client.heartbeat(session.id()).await {
@@ -358,7 +364,7 @@ impl Crowd {
         confirmed
     }
 
-    /// Gives every lock back and checks that its waiter gets it, under a larger token.
+    /// Releases every lock and checks that its waiter is granted it with a greater token.
     async fn finish(self, violations: &mut Vec<String>) -> anyhow::Result<()> {
         let mut tokens = Vec::new();
         for mut member in self.holders {
@@ -373,18 +379,18 @@ impl Crowd {
                 .context("closing a holder's session")?;
         }
         for (Waiter { lock, session, wait }, token) in self.waiters.into_iter().zip(tokens) {
-            let granted = tokio::time::timeout(PATIENCE, wait).await;
+            let granted = tokio::time::timeout(CALL_TIMEOUT, wait).await;
             match granted.map(|joined| joined.context("a waiter")) {
                 Err(_) => violations.push(format!("the waiter of {lock} was never granted it")),
                 Ok(Err(error)) => return Err(error),
-                Ok(Ok(Err(error))) => violations.push(format!("the waiter of {lock} was refused: {error}")),
+                Ok(Ok(Err(error))) => violations.push(format!("the waiter of {lock} was rejected: {error}")),
                 Ok(Ok(Ok(granted))) if granted.fencing_token <= token => violations.push(format!(
                     "{lock}: the token {} follows {token}",
                     granted.fencing_token
                 )),
                 Ok(Ok(Ok(_))) => {}
             }
-            let mut client = ApiClient::new(&self.nodes, 0, PATIENCE);
+            let mut client = ApiClient::new(&self.nodes, 0, CALL_TIMEOUT);
             client
                 .close_session(session.id())
                 .await

@@ -1,5 +1,5 @@
-//! `lockgate bench fill`: many znodes, as fast as they are taken, by ZooKeeper's protocol; so any ZooKeeper can be filled alike. They
-//! stay. What is measured of a large state comes after it.
+//! `lockgate bench fill`: creates many znodes as fast as possible over ZooKeeper's protocol, so that any
+//! ZooKeeper can be filled, too. The znodes stay, for measurements of a large state afterwards.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -20,24 +20,24 @@ use super::zookeeper::client::create;
 use super::zookeeper::session::{Session, refused};
 use super::{Target, report};
 
-/// All lie below it.
+/// Parent of all created znodes.
 const TOP: &str = "/lockgate-bench-fill";
 
-/// Below each parent.
+/// Number of znodes per parent.
 const SIBLINGS: u64 = 1000;
 
-/// Sessions that create at a time; each has 256 requests on their way.
+/// Number of sessions that create znodes in parallel, each with 256 pipelined requests.
 const FILLERS: usize = 12;
 
-/// What `lockgate bench fill` is told.
+/// Options of `lockgate bench fill`.
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(flatten)]
     target: Target,
-    /// How many znodes
+    /// Number of znodes
     #[arg(long, default_value_t = 1_000_000)]
     znodes: u64,
-    /// How much data each has
+    /// Number of data bytes of each znode
     #[arg(long, default_value_t = 100)]
     data_bytes: usize,
     /// Print JSON
@@ -45,19 +45,19 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What it came to.
+/// Result of the measurement.
 #[derive(Debug, Clone, Serialize)]
 pub struct FillReport {
-    /// How many there are.
+    /// Number of znodes.
     pub znodes: u64,
-    /// How long it took.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// How many were created in a second.
+    /// Created znodes per second.
     pub per_second: f64,
 }
 
 impl FillReport {
-    /// So many in that time.
+    /// Creates the report of `znodes` in this time.
     pub fn new(znodes: u64, took: Duration) -> Self {
         let seconds = took.as_secs_f64();
         Self {
@@ -67,7 +67,7 @@ impl FillReport {
         }
     }
 
-    /// Prints it, as the other measurements are printed.
+    /// Prints the report in the form of the other measurements.
     pub fn print(&self, json: bool) -> anyhow::Result<()> {
         if json {
             return report::print_json(&[self]);
@@ -79,9 +79,9 @@ impl FillReport {
     }
 }
 
-/// Creates them, and says how long it took. What is there already stays as it is.
+/// Creates the znodes and prints the duration. Existing znodes are left unchanged.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
-    ensure_usage!(args.znodes > 0, "at least one znode");
+    ensure_usage!(args.znodes > 0, "at least one znode is needed");
     ensure_usage!(
         args.data_bytes <= super::load::MAX_DATA_BYTES,
         "a request has room for {} bytes of data",
@@ -111,7 +111,7 @@ async fn fill(args: &Arguments) -> anyhow::Result<FillReport> {
         let (next, data) = (next.clone(), data.clone());
         fillers.push(tokio::task::spawn_local(
             async move {
-                // Its server may not have heard yet of what another one was told.
+                // This session's server may not have applied the parents yet.
                 let sync = Request::Sync { path: TOP.to_owned() };
                 session.call(&sync).await?.map(drop).or_else(refused)?;
                 loop {

@@ -1,7 +1,8 @@
-//! `lockgate bench gap`: clients that write without a pause, and the longest times in which no write of anybody's succeeded. What is
-//! done to the servers meanwhile is somebody else's business: a kill, a cut network, an upgrade.
+//! `lockgate bench gap`: clients that write without a pause, and the longest times without a successful
+//! write. Meanwhile the operator disturbs the servers, for example by a kill, a network partition or an
+//! upgrade.
 //!
-//! A writer whose server does not answer goes to the next one, as clients do.
+//! A writer whose server does not respond switches to the next one, as clients do.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -27,34 +28,34 @@ use super::nodes::Nodes;
 use super::workload::Workload;
 use super::{Target, http, report, zookeeper};
 
-/// A server that has not answered for so long is left for the next one. Far longer than any write takes, and short enough that a
-/// frozen server does not hold its writers for the length of what is measured.
-const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+/// Response timeout after which a writer switches to the next server. Far longer than any write takes, and
+/// short enough that a frozen server does not block its writers during the whole measurement.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Before the next try after a refusal. It is what a gap may be measured too long.
+/// Pause before the next attempt after a failure. A gap may be measured too long by this time.
 const RETRY_PAUSE: Duration = Duration::from_millis(5);
 
-/// Longer than writes that the lost server had already carried out may be on their way.
+/// Time after which writes that the lost server had already executed have certainly completed.
 const SETTLED_AFTER: Duration = Duration::from_secs(1);
 
-/// How many of the longest gaps are told.
-const TOLD: usize = 5;
+/// Maximum number of reported gaps.
+const MAX_GAPS: usize = 5;
 
-/// Data of each write.
+/// Data bytes of each write.
 const DATA_BYTES: usize = 100;
 
-/// What `lockgate bench gap` is told.
+/// Options of `lockgate bench gap`.
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(flatten)]
     target: Target,
-    /// How the writers reach the nodes: http or zookeeper
+    /// Protocol of the writers: http or zookeeper
     #[arg(long, value_enum, default_value = "http")]
     over: Over,
-    /// How many write, spread over the nodes
+    /// Number of writers, spread over the nodes
     #[arg(long, default_value_t = 12)]
     writers: usize,
-    /// For how long
+    /// Duration in seconds
     #[arg(long, default_value_t = 30)]
     seconds: u64,
     /// Print JSON
@@ -62,58 +63,58 @@ pub struct Arguments {
     json: bool,
 }
 
-/// A time without any success.
+/// Time without a success.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Gap {
-    /// When it began, in milliseconds since the first success of all.
+    /// Beginning, in milliseconds since the first success.
     pub at_ms: f64,
-    /// How long it was, in milliseconds.
+    /// Length in milliseconds.
     pub ms: f64,
 }
 
-/// What the writers saw.
+/// Result of the measurement.
 #[derive(Debug, Clone, Serialize)]
 pub struct GapReport {
-    /// How many wrote.
+    /// Number of writers.
     pub writers: usize,
-    /// For how long, from the first success.
+    /// Duration in seconds from the first success.
     pub seconds: f64,
-    /// Writes that succeeded.
+    /// Number of successful writes.
     pub writes: u64,
-    /// Tries that did not, or whose outcome is unknown.
+    /// Number of failed writes, including those with an unknown outcome.
     pub failures: u64,
-    /// The longest gap, in milliseconds.
+    /// Longest gap in milliseconds.
     pub longest_ms: f64,
-    /// The longest ones, the longest first.
+    /// Longest gaps, the longest first.
     pub gaps: Vec<Gap>,
 }
 
-/// Opens clients that write, at one server or another.
+/// Factory of writing clients.
 pub trait Open: 'static {
-    /// What writes.
+    /// Writing client.
     type Client: Client;
 
-    /// The writer with this number, at the server with that number (of which there are as many as one likes: they go round).
+    /// Opens the writer with this number at a server. Server numbers beyond the last one wrap around.
     fn open(&self, writer: usize, server: usize) -> impl Future<Output = anyhow::Result<Self::Client>>;
 }
 
-/// Writers at work. They end with this.
+/// Running writers, which end when dropped.
 pub struct Writers {
-    seen: Rc<RefCell<Seen>>,
+    log: Rc<RefCell<WriteLog>>,
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-struct Seen {
+struct WriteLog {
     begun: Option<Instant>,
     last: Instant,
     writes: u64,
     failures: u64,
     last_failure: Option<String>,
-    /// The longest first.
+    /// Longest gaps, the longest first.
     gaps: Vec<Gap>,
 }
 
-impl Seen {
+impl WriteLog {
     fn new() -> Self {
         Self {
             begun: None,
@@ -134,40 +135,40 @@ impl Seen {
         self.last = now;
     }
 
-    /// There was none until now.
+    /// Records the gap from the last success until now.
     fn gap(&mut self, begun: Instant, now: Instant) {
         let gap = Gap {
             at_ms: (self.last - begun).as_secs_f64() * 1e3,
             ms: (now - self.last).as_secs_f64() * 1e3,
         };
-        let place = self.gaps.partition_point(|longer| longer.ms >= gap.ms);
-        if place < TOLD {
-            self.gaps.insert(place, gap);
-            self.gaps.truncate(TOLD);
+        let index = self.gaps.partition_point(|longer| longer.ms >= gap.ms);
+        if index < MAX_GAPS {
+            self.gaps.insert(index, gap);
+            self.gaps.truncate(MAX_GAPS);
         }
     }
 }
 
 impl Writers {
-    /// Has so many write, and waits until one has succeeded. Has to be in a `LocalSet`.
+    /// Starts writers, and waits until one has succeeded. Needs a `LocalSet`.
     pub async fn start<O: Open>(open: O, writers: usize) -> anyhow::Result<Self> {
-        ensure!(writers > 0, "somebody has to write");
+        ensure!(writers > 0, "at least one writer is needed");
         let open = Rc::new(open);
-        let seen = Rc::new(RefCell::new(Seen::new()));
+        let log = Rc::new(RefCell::new(WriteLog::new()));
         let tasks = (0..writers)
             .map(|writer| {
-                let task = tokio::task::spawn_local(write(open.clone(), writer, seen.clone()).boxed_local());
+                let task = tokio::task::spawn_local(write(open.clone(), writer, log.clone()).boxed_local());
                 AbortOnDropHandle::new(task)
             })
             .collect();
-        let writers = Self { seen, tasks };
+        let writers = Self { log, tasks };
         let begun = Instant::now();
-        while writers.seen.borrow().begun.is_none() {
-            if begun.elapsed() > 10 * ANSWER_WITHIN {
-                let seen = writers.seen.borrow();
+        while writers.log.borrow().begun.is_none() {
+            if begun.elapsed() > 10 * RESPONSE_TIMEOUT {
+                let log = writers.log.borrow();
                 bail!(
-                    "nobody can write: {}",
-                    seen.last_failure.as_deref().unwrap_or("no server answers")
+                    "no writer succeeds: {}",
+                    log.last_failure.as_deref().unwrap_or("no server responds")
                 );
             }
             tokio::time::sleep(RETRY_PAUSE).await;
@@ -175,63 +176,67 @@ impl Writers {
         Ok(writers)
     }
 
-    /// Waits until a write that came more than a second after `since` has succeeded, and with it the gap that began then is over.
-    pub async fn succeed_again(&self, since: Instant, patience: Duration) -> anyhow::Result<()> {
+    /// Waits for a success more than a second after `since`, which ends the gap that began then.
+    pub async fn wait_for_success(&self, since: Instant, timeout: Duration) -> anyhow::Result<()> {
         loop {
-            if self.seen.borrow().last > since + SETTLED_AFTER {
+            if self.log.borrow().last > since + SETTLED_AFTER {
                 return Ok(());
             }
-            ensure!(since.elapsed() < patience, "nobody could write for {patience:?}");
+            ensure!(since.elapsed() < timeout, "no write succeeded for {timeout:?}");
             tokio::time::sleep(RETRY_PAUSE).await;
         }
     }
 
-    /// Forgets the gaps so far: what comes is to be measured.
+    /// Drops the gaps so far and begins the measurement.
     pub fn begin(&self) {
-        self.seen.borrow_mut().gaps.clear();
+        self.log.borrow_mut().gaps.clear();
     }
 
-    /// What they have seen up to now, with the gap that is open now.
+    /// Returns the observations so far, including the gap that is open now.
     pub fn report(&self) -> GapReport {
         let now = Instant::now();
-        let mut seen = self.seen.borrow_mut();
-        let begun = seen.begun.unwrap_or(now);
-        let gaps = seen.gaps.clone();
-        seen.gap(begun, now);
-        // The open one is looked at, and goes on.
-        let told = std::mem::replace(&mut seen.gaps, gaps);
+        let mut log = self.log.borrow_mut();
+        let begun = log.begun.unwrap_or(now);
+        let gaps = log.gaps.clone();
+        log.gap(begun, now);
+        // The open gap is reported, but continues.
+        let reported = std::mem::replace(&mut log.gaps, gaps);
         GapReport {
             writers: self.tasks.len(),
             seconds: (now - begun).as_secs_f64(),
-            writes: seen.writes,
-            failures: seen.failures,
-            longest_ms: told.first().map_or(0.0, |gap| gap.ms),
-            gaps: told,
+            writes: log.writes,
+            failures: log.failures,
+            longest_ms: reported.first().map_or(0.0, |gap| gap.ms),
+            gaps: reported,
         }
     }
 }
 
-/// One writer: never gives up.
-async fn write<O: Open>(open: Rc<O>, writer: usize, seen: Rc<RefCell<Seen>>) {
+/// Runs one writer, which never gives up.
+async fn write<O: Open>(open: Rc<O>, writer: usize, log: Rc<RefCell<WriteLog>>) {
     let mut client = None;
     let mut server = writer;
     loop {
-        let tried = async {
-            let writing = match &mut client {
-                Some(writing) => writing,
+        let attempt = async {
+            let connected = match &mut client {
+                Some(connected) => connected,
                 none => none.insert(open.open(writer, server).await?),
             };
-            writing.once(&mut Moments::unwatched()).await
+            connected.once(&mut Moments::unwatched()).await
         };
-        match timeout(ANSWER_WITHIN, tried).await.context("no answer").flatten() {
-            Ok(()) => seen.borrow_mut().succeeded(Instant::now()),
+        match timeout(RESPONSE_TIMEOUT, attempt)
+            .await
+            .context("no response")
+            .flatten()
+        {
+            Ok(()) => log.borrow_mut().succeeded(Instant::now()),
             Err(error) => {
                 client = None;
                 server += 1;
                 {
-                    let mut seen = seen.borrow_mut();
-                    seen.failures += 1;
-                    seen.last_failure = Some(format!("{error:#}"));
+                    let mut log = log.borrow_mut();
+                    log.failures += 1;
+                    log.last_failure = Some(format!("{error:#}"));
                 }
                 tokio::time::sleep(RETRY_PAUSE).await;
             }
@@ -239,7 +244,7 @@ async fn write<O: Open>(open: Rc<O>, writer: usize, seen: Rc<RefCell<Seen>>) {
     }
 }
 
-/// Writes by HTTP, each writer to its own znode.
+/// Writers over HTTP, each with a znode of its own.
 pub(super) struct OverHttp {
     nodes: Nodes,
     run: String,
@@ -247,18 +252,18 @@ pub(super) struct OverHttp {
 
 impl OverHttp {
     /// Creates the znodes.
-    pub async fn make(nodes: Nodes, writers: usize) -> anyhow::Result<Self> {
+    pub async fn create(nodes: Nodes, writers: usize) -> anyhow::Result<Self> {
         let run = request_id();
-        http::make_tree(&nodes, &run, writers, DATA_BYTES).await?;
+        http::create_tree(&nodes, &run, writers, DATA_BYTES).await?;
         Ok(Self { nodes, run })
     }
 
-    /// Deletes them. A copy of what was given to the writers.
+    /// Deletes the znodes of a run.
     pub async fn remove(nodes: &Nodes, run: &str) -> anyhow::Result<()> {
         http::remove_tree(nodes, run).await
     }
 
-    /// What all its znodes have in their name.
+    /// Returns the name of the run, which is part of all its paths.
     pub fn run(&self) -> String {
         self.run.clone()
     }
@@ -272,7 +277,7 @@ impl Open for OverHttp {
     }
 }
 
-/// Writes by ZooKeeper's protocol, likewise.
+/// Writers over ZooKeeper's protocol, each with a znode of its own.
 struct OverZookeeper {
     nodes: Nodes,
     tree: Rc<zookeeper::tree::Tree>,
@@ -289,16 +294,16 @@ impl Open for OverZookeeper {
     }
 }
 
-/// Measures, and prints what came out.
+/// Measures and prints the result.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
-    ensure_usage!(args.writers > 0, "somebody has to write");
+    ensure_usage!(args.writers > 0, "at least one writer is needed");
     ensure_usage!(args.seconds > 0, "at least one second is needed");
     let report = LocalSet::new().run_until(measure(&args)).await?;
     if args.json {
         return report::print_json(&report);
     }
     say(format!(
-        "{} writers for {:.1} s: {} writes, {} tries that failed or were not answered",
+        "{} writers for {:.1} s: {} writes, {} failed or unanswered attempts",
         report.writers, report.seconds, report.writes, report.failures
     ))?;
     for gap in &report.gaps {
@@ -316,22 +321,22 @@ async fn measure(args: &Arguments) -> anyhow::Result<GapReport> {
     match args.over {
         Over::Http => {
             let nodes = args.target.nodes()?;
-            let open = OverHttp::make(nodes.clone(), args.writers).await?;
+            let open = OverHttp::create(nodes.clone(), args.writers).await?;
             let run = open.run();
-            let seen = watch(open, args.writers, lasts).await;
-            OverHttp::remove(&nodes, &run).await.and(seen)
+            let report = measure_gaps(open, args.writers, lasts).await;
+            OverHttp::remove(&nodes, &run).await.and(report)
         }
         Over::Zookeeper => {
             let nodes = args.target.zookeeper_nodes()?;
             let tree = Rc::new(zookeeper::tree::Tree::new(&request_id()));
             let data = Bytes::from(vec![b'x'; DATA_BYTES]);
-            tree.make(&nodes, Workload::Set, args.writers, &data).await?;
+            tree.create(&nodes, Workload::Set, args.writers, &data).await?;
             let open = OverZookeeper {
                 nodes: nodes.clone(),
                 tree: tree.clone(),
             };
-            let seen = watch(open, args.writers, lasts).await;
-            // The server that is asked first may be the one that something was done to.
+            let report = measure_gaps(open, args.writers, lasts).await;
+            // Try all servers, because the first one may be the disturbed one.
             let mut removed = Ok(());
             for server in 0..nodes.count() {
                 removed = tree.remove(&nodes.beginning_with(server)).await;
@@ -339,18 +344,18 @@ async fn measure(args: &Arguments) -> anyhow::Result<GapReport> {
                     break;
                 }
             }
-            removed.and(seen)
+            removed.and(report)
         }
     }
 }
 
-/// Has them write for so long, or until this is interrupted: what was seen by then counts.
-pub async fn watch<O: Open>(open: O, writers: usize, lasts: Duration) -> anyhow::Result<GapReport> {
+/// Runs the writers for this time, or until an interrupt, and returns the report so far.
+pub async fn measure_gaps<O: Open>(open: O, writers: usize, lasts: Duration) -> anyhow::Result<GapReport> {
     let count = writers;
     let writers = Writers::start(open, writers).await?;
     writers.begin();
-    // Whoever does something to the servers has to know from when on it is seen.
-    tell(format!("{count} writers write"));
+    // Tells the operator when the servers may be disturbed.
+    tell(format!("{count} writers are running"));
     tokio::select! {
         () = tokio::time::sleep(lasts) => {}
         interrupted = signals::interrupted() => interrupted?,
@@ -363,26 +368,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_gaps_are_kept_and_the_open_one_is_told() {
+    fn report_has_the_longest_gaps_and_the_open_one() {
         let begin = Instant::now();
         let at = |ms| begin + Duration::from_millis(ms);
-        let mut seen = Seen::new();
+        let mut log = WriteLog::new();
         for ms in [0, 10, 110, 115, 120, 620, 621, 622, 625] {
-            seen.succeeded(at(ms));
+            log.succeeded(at(ms));
         }
-        assert_eq!(seen.writes, 9);
-        let gaps: Vec<_> = seen.gaps.iter().map(|gap| (gap.at_ms, gap.ms)).collect();
+        assert_eq!(log.writes, 9);
+        let gaps: Vec<_> = log.gaps.iter().map(|gap| (gap.at_ms, gap.ms)).collect();
         assert_eq!(gaps[..3], [(120.0, 500.0), (10.0, 100.0), (0.0, 10.0)]);
-        assert_eq!(gaps.len(), TOLD);
+        assert_eq!(gaps.len(), MAX_GAPS);
 
-        seen.last = Instant::now();
+        log.last = Instant::now();
         let writers = Writers {
-            seen: Rc::new(RefCell::new(seen)),
+            log: Rc::new(RefCell::new(log)),
             tasks: Vec::new(),
         };
         writers.begin();
         std::thread::sleep(Duration::from_millis(20));
         assert!(writers.report().longest_ms >= 20.0);
-        assert!(writers.seen.borrow().gaps.is_empty());
+        assert!(writers.log.borrow().gaps.is_empty());
     }
 }

@@ -1,5 +1,5 @@
-//! What the measurements of large states share: a tree of many znodes, writers that never stop, and readers that
-//! notice when a node holds them up. It measures nothing by itself.
+//! Shared parts of the measurements of large states: a tree of many znodes, continuous writers, and readers
+//! that detect when a node blocks them. The module measures nothing by itself.
 
 use std::fs;
 use std::path::Path;
@@ -17,28 +17,28 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Bytes of data in each znode.
+/// Data bytes of each znode.
 pub const DATA_BYTES: usize = 100;
 
-/// Below each parent.
+/// Number of znodes per parent.
 const SIBLINGS: u64 = 1000;
 
-/// Creations in one transaction: the most that there may be.
+/// Number of creates per transaction: the maximum.
 const OPS: u64 = 1000;
 
-/// Transactions under way at a time: enough to keep the leader busy.
+/// Number of parallel transactions: enough to keep the leader busy.
 const FILLERS: u64 = 4;
 
-/// No request may take so long.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Total time of a call.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a writer waits for its answer before it asks another node.
-const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+/// Response timeout after which a client switches to another node.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often readers look.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// Interval of reads.
+const READ_INTERVAL: Duration = Duration::from_millis(1);
 
-/// The cluster in `dir`, or a new one of three nodes on free ports.
+/// Opens the cluster in `dir`, or creates one of three nodes on free ports.
 pub fn cluster_in(dir: &Path) -> anyhow::Result<LocalCluster> {
     let executable = std::env::current_exe().context("finding this program's own file")?;
     match LocalCluster::open_plain(dir, &executable) {
@@ -47,26 +47,27 @@ pub fn cluster_in(dir: &Path) -> anyhow::Result<LocalCluster> {
     }
 }
 
-/// How many znodes there are below the root, as a node sees it.
+/// Returns the number of znodes as a node sees it.
 pub async fn count(node: &str) -> anyhow::Result<u64> {
-    let answer = http_client::request(node, "GET", "/v1/znodes/?descendants=true", "").await?;
-    answer.json()["descendants"]
+    let response = http_client::request(node, "GET", "/v1/znodes/?descendants=true", "").await?;
+    response.json()["descendants"]
         .as_u64()
-        .with_context(|| format!("{node} does not tell how many znodes there are"))
+        .with_context(|| format!("{node} does not report the number of znodes"))
 }
 
-/// Creates so many znodes of [`DATA_BYTES`] bytes, in parents of a thousand, through `nodes`, unless there are as many.
+/// Creates `znodes` znodes of [`DATA_BYTES`] bytes through `nodes`, a thousand per parent, unless there are
+/// as many. Returns the duration.
 pub async fn fill(nodes: &[String], znodes: u64) -> anyhow::Result<Duration> {
     let begin = Instant::now();
-    let client = || ApiClient::new(nodes, 0, PATIENCE);
-    // Several runs on one directory share what the first has made.
+    let client = || ApiClient::new(nodes, 0, CALL_TIMEOUT);
+    // Several runs on one directory share the znodes of the first one.
     if count(client().node()).await? >= znodes {
         return Ok(begin.elapsed());
     }
     let parents = znodes.div_ceil(SIBLINGS);
     let created = json!({ "parents": true, "data": "", "request_id": request_id() });
     client()
-        .call("POST", "/v1/znodes/large/0", &created, ANSWER_WITHIN)
+        .call("POST", "/v1/znodes/large/0", &created, RESPONSE_TIMEOUT)
         .await?;
     let mut ops: Vec<Value> = (1..parents)
         .map(|parent| json!({ "create": { "path": format!("/large/{parent}"), "data": "" } }))
@@ -74,7 +75,7 @@ pub async fn fill(nodes: &[String], znodes: u64) -> anyhow::Result<Duration> {
     while !ops.is_empty() {
         let some: Vec<Value> = ops.drain(..ops.len().min(OPS as usize)).collect();
         let body = json!({ "ops": some, "request_id": request_id() });
-        client().call("POST", "/v1/txn", &body, ANSWER_WITHIN).await?;
+        client().call("POST", "/v1/txn", &body, RESPONSE_TIMEOUT).await?;
     }
     let data = "x".repeat(DATA_BYTES);
     let next = Arc::new(AtomicU64::new(0));
@@ -95,7 +96,7 @@ pub async fn fill(nodes: &[String], znodes: u64) -> anyhow::Result<Duration> {
                         })
                         .collect();
                     let body = json!({ "ops": ops, "request_id": request_id() });
-                    client.call("POST", "/v1/txn", &body, ANSWER_WITHIN).await?;
+                    client.call("POST", "/v1/txn", &body, RESPONSE_TIMEOUT).await?;
                 }
             }
             .boxed(),
@@ -107,24 +108,24 @@ pub async fn fill(nodes: &[String], znodes: u64) -> anyhow::Result<Duration> {
     Ok(begin.elapsed())
 }
 
-/// Clients that write without a pause, and notice how long nobody got an answer.
+/// Clients that write without a pause and measure the longest time without an acknowledgement.
 pub struct Writers {
     stop: Arc<AtomicBool>,
-    seen: Arc<Mutex<Seen>>,
+    progress: Arc<Mutex<WriteProgress>>,
     tasks: JoinSet<anyhow::Result<()>>,
 }
 
-struct Seen {
+struct WriteProgress {
     last: Instant,
     longest: Duration,
     count: u64,
 }
 
 impl Writers {
-    /// Starts so many at `nodes`; each sets data of a znode of its own.
+    /// Starts writers at `nodes`; each sets the data of a znode of its own.
     pub async fn start(nodes: &[String], writers: usize) -> anyhow::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let seen = Arc::new(Mutex::new(Seen {
+        let progress = Arc::new(Mutex::new(WriteProgress {
             last: Instant::now(),
             longest: Duration::ZERO,
             count: 0,
@@ -132,42 +133,46 @@ impl Writers {
         let run = request_id();
         let mut tasks = JoinSet::new();
         for writer in 0..writers {
-            let mut client = ApiClient::new(nodes, writer, PATIENCE);
+            let mut client = ApiClient::new(nodes, writer, CALL_TIMEOUT);
             let path = format!("/v1/znodes/writers/{run}/{writer}");
             let body = json!({ "parents": true, "data": "", "request_id": request_id() });
-            client.call("POST", &path, &body, ANSWER_WITHIN).await?;
-            let (stop, seen) = (stop.clone(), seen.clone());
+            client.call("POST", &path, &body, RESPONSE_TIMEOUT).await?;
+            let (stop, progress) = (stop.clone(), progress.clone());
             tasks.spawn(
                 async move {
                     let data = "y".repeat(DATA_BYTES);
                     while !stop.load(Ordering::Relaxed) {
                         let body = json!({ "data": data, "request_id": request_id() });
-                        client.call("PUT", &path, &body, ANSWER_WITHIN).await?;
-                        seen.lock().acknowledged();
+                        client.call("PUT", &path, &body, RESPONSE_TIMEOUT).await?;
+                        progress.lock().acknowledged();
                     }
                     Ok(())
                 }
                 .boxed(),
             );
         }
-        Ok(Self { stop, seen, tasks })
+        Ok(Self {
+            stop,
+            progress,
+            tasks,
+        })
     }
 
-    /// Begins to measure: what was before does not count.
+    /// Begins the measurement and drops earlier observations.
     pub fn begin(&self) {
-        let mut seen = self.seen.lock();
-        seen.last = Instant::now();
-        seen.longest = Duration::ZERO;
-        seen.count = 0;
+        let mut progress = self.progress.lock();
+        progress.last = Instant::now();
+        progress.longest = Duration::ZERO;
+        progress.count = 0;
     }
 
-    /// How many writes were acknowledged since, and the longest time in which none was.
+    /// Returns the number of acknowledged writes since `begin`, and the longest time without one.
     pub fn so_far(&self) -> (u64, Duration) {
-        let seen = self.seen.lock();
-        (seen.count, seen.longest.max(seen.last.elapsed()))
+        let progress = self.progress.lock();
+        (progress.count, progress.longest.max(progress.last.elapsed()))
     }
 
-    /// Ends them. An error is one that a client got.
+    /// Stops the writers and returns the first error of any of them.
     pub async fn stop(mut self) -> anyhow::Result<()> {
         self.stop.store(true, Ordering::Relaxed);
         while let Some(ended) = self.tasks.join_next().await {
@@ -177,7 +182,7 @@ impl Writers {
     }
 }
 
-impl Seen {
+impl WriteProgress {
     fn acknowledged(&mut self) {
         self.longest = self.longest.max(self.last.elapsed());
         self.last = Instant::now();
@@ -185,15 +190,15 @@ impl Seen {
     }
 }
 
-/// The longest time that a local read of one node had to wait, measured until the answer is dropped or asked for. A
-/// node that does not answer yet does not count.
+/// Reader that measures the longest duration of a local read at one node. Failed reads do not count, so a
+/// node that does not respond yet is ignored.
 pub struct Reader {
     stop: Arc<AtomicBool>,
     task: tokio::task::JoinHandle<Duration>,
 }
 
 impl Reader {
-    /// Reads at `node` from now on.
+    /// Starts to read at `node`.
     pub fn start(node: &str) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let (node, stopped) = (node.to_owned(), stop.clone());
@@ -202,16 +207,16 @@ impl Reader {
                 let mut longest = Duration::ZERO;
                 'connect: while !stopped.load(Ordering::Relaxed) {
                     let Ok(mut connection) = http_client::Connection::connect(&node).await else {
-                        tokio::time::sleep(LOOK_EVERY).await;
+                        tokio::time::sleep(READ_INTERVAL).await;
                         continue;
                     };
                     while !stopped.load(Ordering::Relaxed) {
-                        let asked = Instant::now();
+                        let sent = Instant::now();
                         if connection.send("GET", "/v1/znodes/zookeeper", "").await.is_err() {
                             continue 'connect;
                         }
-                        longest = longest.max(asked.elapsed());
-                        tokio::time::sleep(LOOK_EVERY).await;
+                        longest = longest.max(sent.elapsed());
+                        tokio::time::sleep(READ_INTERVAL).await;
                     }
                 }
                 longest
@@ -221,7 +226,7 @@ impl Reader {
         Self { stop, task }
     }
 
-    /// The longest wait.
+    /// Stops the reader and returns the longest duration of a read.
     pub async fn stop(self) -> anyhow::Result<Duration> {
         self.stop.store(true, Ordering::Relaxed);
         self.task.await.context("a reader")
@@ -235,16 +240,16 @@ pub async fn prepare(cluster: &mut LocalCluster, znodes: u64) -> anyhow::Result<
     let took = fill(&[cluster.node(leader)?.http.clone()], znodes).await?;
     let found = count(&cluster.node(leader)?.http).await?;
     ensure!(found >= znodes, "{found} znodes instead of {znodes}");
-    tracing::info!(znodes = found, ?took, "the tree is filled");
+    tracing::info!(znodes = found, ?took, "bench: the tree is filled");
     Ok(())
 }
 
-/// How many bytes the files below a directory have.
+/// Returns the total size of the files below a directory in bytes.
 pub fn bytes_below(dir: &Path) -> anyhow::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(dir).with_context(|| dir.display().to_string())? {
         let entry = entry?;
-        // A file may go while it is looked at.
+        // A file may be deleted at this moment.
         let Ok(metadata) = entry.metadata() else { continue };
         bytes += match metadata.is_dir() {
             true => bytes_below(&entry.path())?,

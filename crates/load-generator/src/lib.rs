@@ -1,12 +1,12 @@
-//! Load generator, the subcommand `lockgate bench`: puts loads on a cluster over HTTP and over ZooKeeper's protocol, and reports rates,
-//! latencies and costs.
+//! Load generator, the subcommand `lockgate bench`: applies loads to a cluster over HTTP and over ZooKeeper's
+//! protocol, and reports rates, latencies and costs.
 //!
-//! It measures any cluster of Lockgate and any ZooKeeper from outside. Some measurements start, kill and restart a cluster of their own
-//! with [`local_cluster`]. It must not know the server library: a load that depends on the inside of a node would measure something
-//! that no client gets.
+//! It measures any Lockgate cluster and any ZooKeeper from outside. Some measurements start, kill and restart
+//! a cluster of their own with [`local_cluster`]. It must not depend on the server library: a load that
+//! depends on the internals of a node would measure something that no client gets.
 //!
-//! Spawned futures are boxed: tokio's code for a task is then compiled for each type of result, and not for each future. The crate
-//! builds in 24 s of the processor in place of 29.
+//! Spawned futures are boxed: tokio's code for a task is then compiled for each type of result, and not for
+//! each future. The crate builds in 24 s of CPU time instead of 29 s.
 
 mod attack;
 mod bystanders;
@@ -44,30 +44,30 @@ use local_cluster::LocalCluster;
 use nodes::Nodes;
 use workload::Workload;
 
-/// What can be measured.
+/// Measurement to run.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Acquire and release, each client its own lock
     Lock(LoadArgs),
     /// Acquire and release, all clients the same lock
     Contended(LoadArgs),
-    /// Acquire and release, all clients the same lock, which they share
+    /// Acquire and release in shared mode, all clients the same lock
     Shared(LoadArgs),
     /// Acquire and release, all clients the same semaphore
     Semaphore {
-        /// What every load is told
+        /// Options of every load
         #[command(flatten)]
         load: LoadArgs,
-        /// How many clients hold it at a time
+        /// Number of permits of the semaphore
         #[arg(long, default_value_t = 4)]
         permits: u32,
     },
     /// Acquire and release several locks at once, each client its own
     Multi {
-        /// What every load is told
+        /// Options of every load
         #[command(flatten)]
         load: LoadArgs,
-        /// How many locks
+        /// Number of locks
         #[arg(long, default_value_t = 3)]
         locks: usize,
     },
@@ -79,43 +79,46 @@ pub enum Command {
     Get(LoadArgs),
     /// Read and set znodes, each client its own
     Mixed {
-        /// What every load is told
+        /// Options of every load
         #[command(flatten)]
         load: LoadArgs,
-        /// How many of a hundred operations read
+        /// Percentage of operations that read
         #[arg(long, default_value_t = 90, value_name = "PERCENT")]
         reads: u32,
     },
-    /// One lock and a long queue: how long it takes from a release to the next one's grant
+    /// One lock with a long queue: time from a release to the next grant
     Queue(queue::Arguments),
-    /// Many sessions that hold a lock each and send heartbeats: whether all live, and what that costs the nodes
+    /// Many sessions that hold a lock each and send heartbeats: lost sessions, and cost for the nodes
     Sessions(sessions::Arguments),
-    /// Many sessions that do nothing but live, at Lockgate's nodes or at any ZooKeeper: how fast they are opened; and then they stay
+    /// Many idle sessions, at Lockgate's nodes or at any ZooKeeper: rate of opening, and cost of holding them
     Idle(idle::Arguments),
-    /// Kill the leader again and again, and measure the time until the next lock is granted
+    /// Kill the leader repeatedly, and measure the time until the next grant
     Failover(failover::Arguments),
-    /// Write without a pause while something is done to the cluster, and measure the longest times without a success
+    /// Write without a pause while the cluster is disturbed, and measure the longest times without a success
     Gap(gap::Arguments),
-    /// Create many znodes as fast as they are taken, and leave them there
+    /// Create many znodes as fast as possible, and leave them
     Fill(fill::Arguments),
-    /// Restart nodes with a large state, and measure until they serve again
+    /// Restart nodes with a large state, and measure the time until they serve again
     Restart(restart::Arguments),
-    /// Let a member catch up on a large state under load, and measure how long it takes and what others notice
+    /// Let a member catch up on a large state under load, and measure its duration and the effect on other
+    /// clients
     CatchUp(catch_up::Arguments),
-    /// Many sessions that watch one znode over ZooKeeper's protocol, and a writer: how long until all know of a change
+    /// Many sessions that watch one znode over ZooKeeper's protocol, and a writer: time until all are
+    /// notified of a change
     Watch(watch::Arguments),
     /// Znodes and locks over ZooKeeper's own protocol: the same load at Lockgate's nodes or at any ZooKeeper
     Zookeeper(zookeeper::Arguments),
-    /// Several times as many requests as the cluster can serve: whether sessions live, the leader stays, and locks are granted
+    /// Several times the load that the cluster can serve: lost sessions, elections, and granted locks
     Overload(overload::Arguments),
-    /// What strangers can do by asking: slow, silent and very many connections, floods, nonsense; and whether others notice
+    /// Abuse by untrusted clients: slow, silent and very many connections, floods, malformed data; and the
+    /// effect on other clients
     Attack(attack::Arguments),
 }
 
-/// Whom to put under load.
+/// Servers under load.
 #[derive(Debug, Args)]
 pub struct Target {
-    /// The cluster on this machine whose nodes are called
+    /// Directory of the local cluster whose nodes are called
     #[arg(long, default_value = "lockgate-data")]
     dir: PathBuf,
     /// Nodes to call instead, as HOST:PORT, separated by commas
@@ -126,7 +129,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// The cluster on this machine, unless others are named.
+    /// Opens the local cluster, unless other nodes are named.
     fn local(&self) -> anyhow::Result<Option<LocalCluster>> {
         if !self.target.is_empty() {
             return Ok(None);
@@ -137,7 +140,7 @@ impl Target {
             .map(Some)
     }
 
-    /// The processes of the nodes, if they are on this machine.
+    /// Returns the processes of the nodes, if they are on this machine.
     fn processes(&self) -> anyhow::Result<Vec<Pid>> {
         let mut pids = Vec::new();
         if let Some(cluster) = self.local()? {
@@ -148,7 +151,8 @@ impl Target {
         Ok(pids)
     }
 
-    /// Where the nodes serve clients of ZooKeeper, and what is shown to them. Those that are named may be anybody's.
+    /// Returns the addresses for ZooKeeper clients with the credentials. Named nodes may be any ZooKeeper
+    /// servers.
     fn zookeeper_nodes(&self) -> anyhow::Result<Nodes> {
         let given = self.secured.credentials()?;
         let Some(cluster) = self.local()? else {
@@ -162,14 +166,14 @@ impl Target {
         Ok(Nodes::new(addresses, given.or(cluster.credentials())))
     }
 
-    /// The nodes that are named.
+    /// Returns the named nodes.
     fn named(&self, credentials: Credentials) -> anyhow::Result<Nodes> {
         let named = addresses("--target", &self.target, &credentials)?;
         Ok(Nodes::new(named, credentials))
     }
 
-    /// Where the nodes serve HTTP, and what is shown to them: of a cluster on this machine what its administrator has, unless
-    /// something else is given.
+    /// Returns the HTTP addresses of the nodes with the credentials. For a local cluster these are the
+    /// administrator's, unless others are given.
     fn nodes(&self) -> anyhow::Result<Nodes> {
         let given = self.secured.credentials()?;
         Ok(match self.local()? {
@@ -179,7 +183,7 @@ impl Target {
     }
 }
 
-/// Measures, and prints the results. Runs on the calling thread until the measurement has ended.
+/// Runs a measurement on the calling thread and prints the results.
 pub fn run(command: Command) -> anyhow::Result<()> {
     cli_support::block_on(measure(command))
 }

@@ -1,5 +1,5 @@
-//! `lockgate bench lock`, and all the other loads that clients put on a cluster in loops: what the command line says of them, and who
-//! carries it out.
+//! `lockgate bench lock` and all other loads in loops: their options, and the choice of the protocol that
+//! runs them.
 
 use std::time::Duration;
 
@@ -14,57 +14,58 @@ use super::report::{self, LoadReport};
 use super::workload::Workload;
 use super::{Target, http, zookeeper};
 
-/// Znodes take a mebibyte, ZooKeeper's requests as well (`jute.maxbuffer`); less what a request is beside its data.
+/// Maximum number of data bytes: znodes and ZooKeeper's requests (`jute.maxbuffer`) take a mebibyte, less the
+/// rest of the request.
 pub const MAX_DATA_BYTES: usize = 0xf_ffff - 1024;
 
-/// The most locks that are taken at once: `znode_store::MAX_LOCKS_AT_ONCE` says the same, and a request has to name them all.
+/// Maximum number of locks per acquire, as in the state machine.
 const MAX_LOCKS: usize = znode_store::MAX_LOCKS_AT_ONCE;
 
-/// How clients reach the servers.
+/// Protocol of the clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Over {
-    /// The API of locks and znodes
+    /// The HTTP API of locks and znodes
     Http,
-    /// ZooKeeper's protocol, with the recipes of its clients: any ZooKeeper as well
+    /// ZooKeeper's protocol with the recipes of its clients, also for any ZooKeeper
     Zookeeper,
 }
 
-/// What every load is told.
+/// Options of every load.
 #[derive(Debug, Args)]
 pub struct LoadArgs {
     #[command(flatten)]
     target: Target,
-    /// How the clients reach the nodes
+    /// Protocol of the clients
     #[arg(long, value_enum, default_value = "http")]
     over: Over,
-    /// All clients at the node that leads when the run begins, as programs have it that say so to the Rust client; else they are
-    /// spread over all nodes
+    /// Connect all clients to the node that leads when the run begins, like programs that configure the Rust
+    /// client so; by default they are spread over all nodes
     #[arg(long)]
     at_leader: bool,
     #[command(flatten)]
     pace: Pace,
 }
 
-/// How many clients do something, how often, and for how long.
+/// Number of clients, rate and duration.
 #[derive(Debug, Args)]
 pub struct Pace {
-    /// How many clients, each on its own connection; several numbers are measured one after the other
+    /// Number of clients, each with a connection of its own; several numbers are measured one after the other
     #[arg(long, value_delimiter = ',', default_value = "64")]
     pub clients: Vec<usize>,
-    /// Operations in a second that are due whatever becomes of those before (an open loop); without it each client begins anew as
-    /// soon as it is done
+    /// Operations per second that are due regardless of earlier ones (an open loop); by default each client
+    /// starts its next operation as soon as the previous one ends
     #[arg(long, value_name = "PER_SECOND")]
     pub rate: Option<f64>,
-    /// How long to measure
+    /// Duration of the measurement in seconds
     #[arg(long, default_value_t = 10)]
     pub seconds: u64,
-    /// How long to run before that
+    /// Duration of the warm-up in seconds
     #[arg(long, default_value_t = 2)]
     pub warmup: u64,
-    /// How much data a znode has
+    /// Number of data bytes of a znode
     #[arg(long, default_value_t = 100)]
     pub data_bytes: usize,
-    /// Tell each second how it goes, also where no terminal is
+    /// Print progress each second, even if standard error is no terminal
     #[arg(long)]
     pub progress: bool,
     /// Print JSON
@@ -73,7 +74,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Whether this can be done at all.
+    /// Checks the options.
     pub fn check(&self) -> anyhow::Result<()> {
         ensure_usage!(!self.clients.contains(&0), "at least one client is needed");
         ensure_usage!(self.seconds > 0, "at least one second is needed");
@@ -85,27 +86,27 @@ impl Pace {
     }
 }
 
-/// A load to put on a cluster, but for how many clients do what.
+/// Load without the number of clients and their operation.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Where the nodes are; clients are spread over them.
+    /// Nodes, over which the clients are spread.
     pub nodes: Nodes,
-    /// How long to run before measuring.
+    /// Duration of the warm-up.
     pub warmup: Duration,
-    /// How long to measure.
+    /// Duration of the measurement.
     pub measured: Duration,
-    /// Operations in a second that are due, in an open loop.
+    /// Operations per second of an open loop.
     pub rate: Option<f64>,
-    /// How much data a znode has.
+    /// Number of data bytes of a znode.
     pub data_bytes: usize,
-    /// Whether progress is told where no terminal is.
+    /// Print progress even if standard error is no terminal.
     pub progress: bool,
-    /// The nodes' processes, as far as they are on this machine.
+    /// Processes of the nodes that are on this machine.
     pub processes: Vec<Pid>,
 }
 
 impl Plan {
-    /// A closed loop, and nothing special about it.
+    /// Creates the plan of a closed loop with defaults.
     pub fn new(nodes: Nodes, warmup: Duration, measured: Duration) -> Self {
         Self {
             nodes,
@@ -118,7 +119,7 @@ impl Plan {
         }
     }
 
-    /// What the command line says.
+    /// Creates the plan of the options.
     pub fn of(pace: &Pace, nodes: Nodes, processes: Vec<Pid>) -> Self {
         Self {
             rate: pace.rate,
@@ -133,12 +134,12 @@ impl Plan {
         }
     }
 
-    /// Cycles of acquire and release by HTTP, each client its own lock; for who has a `LocalSet` already.
+    /// Runs cycles of acquire and release over HTTP, each client with its own lock. Needs a `LocalSet`.
     pub async fn lock_cycles(&self, clients: usize) -> anyhow::Result<LoadReport> {
         http::run(self, Workload::Lock, clients, &request_id()).await
     }
 
-    /// How its clients are driven.
+    /// Returns the parameters for `clients` clients.
     pub(super) fn drive(&self, workload: Workload, clients: usize) -> Drive {
         Drive {
             label: format!("{}, {clients} clients", workload.name()),
@@ -152,23 +153,23 @@ impl Plan {
     }
 }
 
-/// Measures, and prints what came out.
+/// Measures and prints the result.
 pub async fn run(workload: Workload, args: LoadArgs) -> anyhow::Result<()> {
     args.pace.check()?;
     match workload {
         Workload::Semaphore { permits } => ensure_usage!(permits > 0, "at least one permit is needed"),
         Workload::Multi { locks } => ensure_usage!(
             (1..=MAX_LOCKS).contains(&locks),
-            "from 1 to {MAX_LOCKS} locks can be taken at once"
+            "from 1 to {MAX_LOCKS} locks can be acquired at once"
         ),
         Workload::Mixed { reads } => {
-            ensure_usage!(reads <= 100, "of a hundred no more than a hundred can read")
+            ensure_usage!(reads <= 100, "--reads is a percentage, at most 100")
         }
         _ => {}
     }
     ensure_usage!(
         args.over == Over::Http || !args.at_leader,
-        "--at-leader is of clients over HTTP, who may ask which node that is"
+        "--at-leader requires --over http"
     );
     let (target, pace) = (&args.target, &args.pace);
     let reports = match args.over {
@@ -180,7 +181,7 @@ pub async fn run(workload: Workload, args: LoadArgs) -> anyhow::Result<()> {
             let plan = Plan::of(pace, nodes, target.processes()?);
             let mut reports = Vec::new();
             http::run_all(&plan, workload, &pace.clients, |report| {
-                tell(pace, &report, reports.is_empty())?;
+                print(pace, &report, reports.is_empty())?;
                 reports.push(report);
                 Ok(())
             })
@@ -192,11 +193,11 @@ pub async fn run(workload: Workload, args: LoadArgs) -> anyhow::Result<()> {
     if pace.json {
         report::print_json(&reports)?;
     }
-    report::refuse_errors(&reports)
+    report::require_no_errors(&reports)
 }
 
-/// Prints a line, unless all is printed in the end.
-pub(super) fn tell(pace: &Pace, report: &LoadReport, first: bool) -> anyhow::Result<()> {
+/// Prints a line, unless JSON is printed at the end.
+pub(super) fn print(pace: &Pace, report: &LoadReport, first: bool) -> anyhow::Result<()> {
     match pace.json {
         true => Ok(()),
         false => report::print_load(report, first),

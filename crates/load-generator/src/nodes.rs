@@ -1,4 +1,4 @@
-//! Whom a load is put on, and as whom: the nodes' addresses, and what protects and accompanies every request to them.
+//! Nodes under load: their addresses, and the credentials of every request to them.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use cli_support::ensure_usage;
 use cli_support::http_client::Connection;
 use serde_json::Value;
 
-/// How long a node may leave the question who leads without an answer: it knows, or it is not well.
-const LEADER_KNOWN_WITHIN: Duration = Duration::from_secs(2);
+/// Response timeout of the query for the leader: a healthy node responds at once.
+const LEADER_QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Some nodes, and what callers of them have.
+/// Addresses of nodes, with the credentials of their clients.
 #[derive(Debug, Clone)]
 pub struct Nodes {
     addresses: Vec<String>,
@@ -22,9 +22,13 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// The nodes at these addresses, of which there is at least one.
+    /// Creates a list of nodes.
+    ///
+    /// # Panics
+    ///
+    /// If there are no addresses.
     pub fn new(addresses: Vec<String>, credentials: Credentials) -> Self {
-        assert!(!addresses.is_empty(), "a load needs a node to go to");
+        assert!(!addresses.is_empty(), "a load needs at least one node");
         Self {
             addresses,
             credentials,
@@ -32,13 +36,14 @@ impl Nodes {
         }
     }
 
-    /// The same nodes for clients of ZooKeeper that call from these addresses of this machine, by turns; none leaves it to the system.
+    /// Sets the addresses of this machine that ZooKeeper clients connect from, in turn; with none, the system
+    /// chooses.
     pub fn called_from(mut self, sources: Vec<IpAddr>) -> Self {
         self.sources = sources;
         self
     }
 
-    /// Only the node with this number, counted from 1 as people do.
+    /// Returns only the node with this number, counted from 1.
     pub fn only(mut self, number: usize) -> anyhow::Result<Self> {
         let count = self.count();
         ensure_usage!(
@@ -49,67 +54,69 @@ impl Nodes {
         Ok(self)
     }
 
-    /// Only the node that leads now, whichever it is. One that does not answer does not lead.
+    /// Returns only the current leader. A node that does not respond does not lead.
     pub async fn only_leader(mut self) -> anyhow::Result<Self> {
         let mut silent = None;
         for address in std::mem::take(&mut self.addresses) {
-            let mut node = ApiClient::new(std::slice::from_ref(&address), 0, LEADER_KNOWN_WITHIN)
+            let mut node = ApiClient::new(std::slice::from_ref(&address), 0, LEADER_QUERY_TIMEOUT)
                 .with(self.credentials.clone());
-            let asked = node.call("GET", "/v1/cluster", &Value::Null, LEADER_KNOWN_WITHIN);
-            let seen = match asked.await {
-                Ok(answer) => answer.json(),
+            let request = node.call("GET", "/v1/cluster", &Value::Null, LEADER_QUERY_TIMEOUT);
+            let status = match request.await {
+                Ok(response) => response.json(),
                 Err(CallError::NoAnswer(why)) => {
                     silent = Some(why);
                     continue;
                 }
-                Err(refused) => return Err(refused).with_context(|| format!("asking {address} who leads")),
+                Err(rejected) => {
+                    return Err(rejected).with_context(|| format!("querying {address} for the leader"));
+                }
             };
-            if seen["leader"].is_u64() && seen["leader"] == seen["node_id"] {
+            if status["leader"].is_u64() && status["leader"] == status["node_id"] {
                 self.addresses = vec![address];
                 return Ok(self);
             }
         }
         match silent {
-            Some(why) => bail!("none of the nodes that answer leads: {why}"),
-            None => bail!("none of the nodes to call leads"),
+            Some(why) => bail!("none of the nodes that respond is the leader: {why}"),
+            None => bail!("none of the nodes is the leader"),
         }
     }
 
-    /// How many there are.
+    /// Returns the number of nodes.
     pub fn count(&self) -> usize {
         self.addresses.len()
     }
 
-    /// The address of the node whose turn it is for the client with this number.
+    /// Returns the node's address for the client with this number: clients are spread in turn.
     pub fn address(&self, number: usize) -> &str {
         &self.addresses[number % self.addresses.len()]
     }
 
-    /// The address that the client with this number calls from, if it is not left to the system. Whoever goes round all nodes in the
-    /// meantime comes to each of them from each address.
+    /// Returns the local address for the client with this number, unless the system chooses. Successive
+    /// rounds over all nodes use successive addresses, so that each node is reached from each address.
     pub fn source(&self, number: usize) -> Option<IpAddr> {
         let turn = number / self.count();
         (!self.sources.is_empty()).then(|| self.sources[turn % self.sources.len()])
     }
 
-    /// The same nodes, of which another one comes first.
+    /// Returns the same nodes in rotated order, beginning with the given one.
     pub fn beginning_with(&self, number: usize) -> Self {
         let mut nodes = self.clone();
         nodes.addresses.rotate_left(number % self.addresses.len());
         nodes
     }
 
-    /// What callers have.
+    /// Returns the credentials.
     pub fn credentials(&self) -> &Credentials {
         &self.credentials
     }
 
-    /// A client that begins with that node, and goes to others when it gets no answer.
-    pub fn client(&self, number: usize, patience: Duration) -> ApiClient {
-        ApiClient::new(&self.addresses, number, patience).with(self.credentials.clone())
+    /// Returns a client that begins with the given node, and switches to others when it gets no response.
+    pub fn client(&self, number: usize, timeout: Duration) -> ApiClient {
+        ApiClient::new(&self.addresses, number, timeout).with(self.credentials.clone())
     }
 
-    /// A connection to that node.
+    /// Connects to the given node.
     pub async fn connect(&self, number: usize) -> anyhow::Result<Connection> {
         let address = self.address(number);
         let connection = Connection::connect_as(address, &self.credentials).await;
@@ -118,7 +125,7 @@ impl Nodes {
 }
 
 impl From<Vec<String>> for Nodes {
-    /// Nodes that ask for nothing.
+    /// Creates a list of nodes without credentials.
     fn from(addresses: Vec<String>) -> Self {
         Self::new(addresses, Credentials::default())
     }

@@ -1,4 +1,4 @@
-//! What the kernel knows of a process: its memory and its time on the processor.
+//! Memory and CPU time of processes, as reported by the kernel.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use anyhow::{Context, anyhow};
 use nix::errno::Errno;
 use nix::unistd::{Pid, SysconfVar, sysconf};
 
-/// The most memory that a process has had, in bytes.
+/// Returns the peak resident memory of a process in bytes.
 pub fn peak_memory(pid: Pid) -> anyhow::Result<u64> {
     kib(pid, "VmHWM:")
 }
 
-/// The memory that a process has now, in bytes.
+/// Returns the resident memory of a process in bytes.
 pub fn memory(pid: Pid) -> anyhow::Result<u64> {
     kib(pid, "VmRSS:")
 }
 
-/// What the kernel shows there of a process, which may have ended since its id was looked up.
+/// Reads a file of a process, which may have ended since its id was looked up.
 fn read(pid: Pid, path: &str) -> anyhow::Result<String> {
     fs::read_to_string(path).map_err(|error: io::Error| {
         let is_gone =
@@ -31,11 +31,11 @@ fn read(pid: Pid, path: &str) -> anyhow::Result<String> {
 }
 
 fn has_ended(pid: Pid) -> anyhow::Error {
-    anyhow!("the cluster went away during the measurement: the node with process {pid} has ended")
+    anyhow!("the cluster was lost during the measurement: the node with process {pid} has ended")
 }
 
-/// One line of `/proc/PID/status`, in bytes. A process that ends loses its memory, and with it these lines, some time
-/// before the kernel shows it as a zombie.
+/// Returns one line of `/proc/PID/status` in bytes. A process that ends releases its memory, and with it
+/// these lines, some time before the kernel shows it as a zombie.
 fn kib(pid: Pid, name: &str) -> anyhow::Result<u64> {
     let path = format!("/proc/{pid}/status");
     let status = read(pid, &path)?;
@@ -46,21 +46,22 @@ fn kib(pid: Pid, name: &str) -> anyhow::Result<u64> {
         .strip_suffix("kB")
         .and_then(|kib| kib.trim().parse::<u64>().ok());
     kib.map(|kib| kib * 1024)
-        .with_context(|| format!("{name} in {path} is not understood"))
+        .with_context(|| format!("{name} in {path} cannot be parsed"))
 }
 
-/// How long all threads of a process have run, in user and kernel mode together.
+/// Returns the CPU time of all threads of a process, in user and kernel mode together.
 pub fn cpu_time(pid: Pid) -> anyhow::Result<Duration> {
     let path = format!("/proc/{pid}/stat");
     let stat = read(pid, &path)?;
     let ticks_per_second = sysconf(SysconfVar::CLK_TCK)
-        .context("the length of a tick")?
-        .context("ticks have no length here")?;
-    let ticks = ticks(&stat).with_context(|| format!("{path} is not understood"))?;
+        .context("reading the clock tick rate")?
+        .context("the system has no clock tick rate")?;
+    let ticks = ticks(&stat).with_context(|| format!("{path} cannot be parsed"))?;
     Ok(Duration::from_secs_f64(ticks as f64 / ticks_per_second as f64))
 }
 
-/// The 14th and 15th field; the second one is a name in brackets that may have anything in it (proc(5)).
+/// Returns the sum of the 14th and 15th field. The second field is a name in parentheses that may contain
+/// anything (proc(5)).
 fn ticks(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(11);
@@ -74,9 +75,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_tells_of_this_process() {
+    fn resources_of_this_process_can_be_read() {
         let me = Pid::this();
-        // The kernel's counters are approximate, so the peak may be some pages below what is used now.
+        // The kernel's counters are approximate, so the peak may be some pages below the current value.
         assert!(memory(me).unwrap() <= 2 * peak_memory(me).unwrap());
         assert!(cpu_time(me).is_ok());
         assert_eq!(
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_has_ended_is_called_so() {
+    fn ended_process_is_reported_as_ended() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = Pid::from_raw(child.id() as i32);
         let ended = format!("the node with process {pid} has ended");
@@ -100,7 +101,7 @@ mod tests {
         assert_eq!(
             error.to_string().rsplit_once(": ").unwrap().1,
             ended,
-            "not collected yet"
+            "not reaped yet"
         );
         child.wait().unwrap();
         for result in [cpu_time(pid).map(drop), memory(pid).map(drop)] {

@@ -1,8 +1,8 @@
-//! One exclusive lock and a queue of a given length: how long it takes from a release to the next one's grant, and
-//! what it costs the nodes.
+//! One exclusive lock and a queue of a given length: measures the time from a release to the next grant, and
+//! the cost for the nodes.
 //!
-//! Whoever gives the lock back asks for it again at once, so the queue keeps its length. Each client has a session
-//! and a connection of its own, spread over the nodes.
+//! Each client that releases the lock requests it again at once, so the queue keeps its length. Each client
+//! has a session and a connection of its own, spread over the nodes.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -25,33 +25,35 @@ use super::nodes::Nodes;
 use super::report::{self, Durations, Percentiles, ms};
 use super::{Target, processes};
 
-/// The longest that the server gives by default: no session needs a heartbeat while one queue is measured.
+/// TTL of the sessions: the server's default maximum, so that no session needs a heartbeat during a
+/// measurement.
 const SESSION_TTL: Duration = Duration::from_secs(300);
 
-/// A measurement must not outlive the sessions.
-const LONGEST_RUN: Duration = Duration::from_secs(240);
+/// Maximum duration of a measurement, shorter than the TTL.
+const MAX_RUN: Duration = Duration::from_secs(240);
 
-/// How long a node may refuse before the run is given up.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Total time of a call before the run is aborted.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often it is looked whether all stand in the queue.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Poll interval of the queue's length.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Clients that join or leave at a time: enough to keep the nodes busy.
+/// Number of clients that join or leave in parallel: enough to keep the nodes busy.
 const AT_A_TIME: usize = 64;
 
-/// Of so many hand-overs the first one is not measured: the last clients' requests to join are still around.
-const WARMUP_SHARE: u64 = 10;
+/// Divisor for the share of hand-overs that are not measured at the beginning, while requests of the last
+/// joining clients are still being processed.
+const WARMUP_DIVISOR: u64 = 10;
 
-/// What `lockgate bench queue` is told.
+/// Options of `lockgate bench queue`.
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(flatten)]
     target: Target,
-    /// How many wait; several numbers are measured one after the other
+    /// Number of waiters; several numbers are measured one after the other
     #[arg(long, value_delimiter = ',', default_value = "10,100,1000,10000")]
     waiters: Vec<usize>,
-    /// How often the lock is handed over
+    /// Number of hand-overs
     #[arg(long, default_value_t = 2000)]
     hand_overs: u64,
     /// Print JSON
@@ -59,34 +61,35 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What one queue came to.
+/// Result of one measurement.
 #[derive(Debug, Clone, Serialize)]
 pub struct QueueReport {
-    /// How many waited.
+    /// Number of waiters.
     pub waiters: usize,
-    /// From the first byte of the release to the last of the next one's grant.
+    /// Durations of hand-overs, from the first byte of the release to the last byte of the next grant.
     pub hand_over: Percentiles,
-    /// How many there were in a second.
+    /// Hand-overs per second.
     pub hand_overs_per_second: f64,
-    /// Time on the processor that all nodes together spent on one, in microseconds; of nodes on this machine.
+    /// CPU time of all nodes together per hand-over in microseconds; `None` if the nodes are not on this
+    /// machine.
     pub cpu_us: Option<u64>,
 }
 
-/// Measures, and prints what came out.
+/// Measures and prints the result.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
-    ensure_usage!(!args.waiters.contains(&0), "at least one has to wait");
+    ensure_usage!(!args.waiters.contains(&0), "at least one waiter is needed");
     ensure_usage!(
-        args.hand_overs >= WARMUP_SHARE,
-        "at least {WARMUP_SHARE} hand-overs are needed"
+        args.hand_overs >= WARMUP_DIVISOR,
+        "at least {WARMUP_DIVISOR} hand-overs are needed"
     );
     let mut reports = Vec::new();
     for waiters in args.waiters {
         let queue = Queue::new(&args.target, args.hand_overs)?;
         let clients = LocalSet::new();
         let run = clients.run_until(queue.run(waiters));
-        let report = tokio::time::timeout(LONGEST_RUN, run)
+        let report = tokio::time::timeout(MAX_RUN, run)
             .await
-            .context("the sessions would end before the measurement does")??;
+            .context("the measurement took almost as long as the sessions' TTL")??;
         if !args.json {
             print(&report, reports.is_empty())?;
         }
@@ -117,31 +120,31 @@ fn print(report: &QueueReport, first: bool) -> anyhow::Result<()> {
     ))
 }
 
-/// What all clients share.
+/// State shared by all clients.
 struct Queue {
     nodes: Nodes,
     processes: Vec<Pid>,
     lock: String,
     hand_overs: u64,
-    seen: RefCell<Seen>,
+    progress: RefCell<QueueProgress>,
     done: Notify,
 }
 
-struct Seen {
+struct QueueProgress {
     durations: Durations,
     hand_overs: u64,
-    /// When the last release was sent.
+    /// Time of the last release.
     released: Instant,
-    /// When the first measured one was.
+    /// Time of the first measured release.
     begun: Option<Instant>,
-    /// The fencing token of the last grant.
+    /// Fencing token of the last grant.
     last_token: u64,
-    /// All nodes', when the measurement began.
+    /// CPU time of all nodes at the beginning of the measurement.
     cpu: Duration,
     failure: Option<String>,
 }
 
-/// One who stands in the queue.
+/// Client in the queue.
 struct Client {
     connection: Connection,
     session: String,
@@ -160,7 +163,7 @@ impl Queue {
             processes: target.processes()?,
             lock: format!("bench/{}/queue", request_id()),
             hand_overs,
-            seen: RefCell::new(Seen {
+            progress: RefCell::new(QueueProgress {
                 durations: Durations::new(),
                 hand_overs: 0,
                 released: Instant::now(),
@@ -173,9 +176,9 @@ impl Queue {
         }))
     }
 
-    /// Measures with so many waiters. All clients share this thread.
+    /// Measures with this number of waiters. All clients share this thread.
     async fn run(self: Rc<Self>, waiters: usize) -> anyhow::Result<QueueReport> {
-        // Holds the lock until all stand in the queue.
+        // This client holds the lock until all others are in the queue.
         let mut gate = Client::open(&self.nodes, 0).await?;
         let held = gate.acquire(&self.lock).await?;
         let mut tasks = Vec::new();
@@ -186,9 +189,9 @@ impl Queue {
             let queue = self.clone();
             tasks.push(tokio::task::spawn_local(
                 async move {
-                    if let Err(error) = queue.stand(&mut client).await {
+                    if let Err(error) = queue.acquire_and_release(&mut client).await {
                         queue
-                            .seen
+                            .progress
                             .borrow_mut()
                             .failure
                             .get_or_insert(format!("{error:#}"));
@@ -211,23 +214,23 @@ impl Queue {
             task.abort();
         }
         self.close(sessions).await?;
-        let seen = self.seen.borrow();
-        if let Some(failure) = &seen.failure {
+        let progress = self.progress.borrow();
+        if let Some(failure) = &progress.failure {
             bail!("{failure}");
         }
-        let measured = end - seen.begun.context("there was no hand-over")?;
-        let hand_over = seen.durations.percentiles();
+        let measured = end - progress.begun.context("there was no hand-over")?;
+        let hand_over = progress.durations.percentiles();
         Ok(QueueReport {
             waiters,
             hand_overs_per_second: hand_over.count as f64 / measured.as_secs_f64(),
             cpu_us: (!self.processes.is_empty())
-                .then(|| (cpu - seen.cpu).as_micros() as u64 / hand_over.count.max(1)),
+                .then(|| (cpu - progress.cpu).as_micros() as u64 / hand_over.count.max(1)),
             hand_over,
         })
     }
 
-    /// Takes the lock whenever it is granted, gives it back, and asks again.
-    async fn stand(&self, client: &mut Client) -> anyhow::Result<()> {
+    /// Acquires and releases the lock repeatedly.
+    async fn acquire_and_release(&self, client: &mut Client) -> anyhow::Result<()> {
         loop {
             let granted = client.acquire(&self.lock).await?;
             self.granted(granted.fencing_token)?;
@@ -235,27 +238,27 @@ impl Queue {
         }
     }
 
-    /// Somebody was granted the lock, and gives it back at once.
+    /// Records a grant, which is followed by a release at once.
     fn granted(&self, token: u64) -> anyhow::Result<()> {
         let now = Instant::now();
-        let mut seen = self.seen.borrow_mut();
+        let mut progress = self.progress.borrow_mut();
         ensure!(
-            token > seen.last_token,
+            token > progress.last_token,
             "the token {token} was granted after {}",
-            seen.last_token
+            progress.last_token
         );
-        seen.last_token = token;
-        if seen.begun.is_some() {
-            let released = seen.released;
-            seen.durations.record(now - released);
+        progress.last_token = token;
+        if progress.begun.is_some() {
+            let released = progress.released;
+            progress.durations.record(now - released);
         }
-        seen.released = now;
-        seen.hand_overs += 1;
-        if seen.hand_overs == self.hand_overs / WARMUP_SHARE {
-            seen.begun = Some(now);
-            seen.cpu = self.cpu_time()?;
+        progress.released = now;
+        progress.hand_overs += 1;
+        if progress.hand_overs == self.hand_overs / WARMUP_DIVISOR {
+            progress.begun = Some(now);
+            progress.cpu = self.cpu_time()?;
         }
-        if seen.hand_overs == self.hand_overs {
+        if progress.hand_overs == self.hand_overs {
             self.done.notify_one();
         }
         Ok(())
@@ -265,33 +268,33 @@ impl Queue {
         self.processes.iter().map(|pid| processes::cpu_time(*pid)).sum()
     }
 
-    /// Waits until so many stand in the queue.
+    /// Waits until the queue has this length.
     async fn wait_queued(&self, waiters: usize) -> anyhow::Result<()> {
-        let mut client = self.nodes.client(0, PATIENCE);
+        let mut client = self.nodes.client(0, CALL_TIMEOUT);
         let path = format!("/v1/locks?prefix={}&linearizable=true", self.lock);
         loop {
-            if let Some(failure) = &self.seen.borrow().failure {
+            if let Some(failure) = &self.progress.borrow().failure {
                 bail!("{failure}");
             }
-            let seen = client
-                .call("GET", &path, &serde_json::Value::Null, PATIENCE)
+            let response = client
+                .call("GET", &path, &serde_json::Value::Null, CALL_TIMEOUT)
                 .await?
                 .json();
-            if seen["locks"][0]["waiters"].as_u64() == Some(waiters as u64) {
+            if response["locks"][0]["waiters"].as_u64() == Some(waiters as u64) {
                 return Ok(());
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Closes all sessions, which empties the queue.
     async fn close(&self, mut sessions: Vec<String>) -> anyhow::Result<()> {
-        // The last one is the first that waits: nobody is let in only to be sent away.
+        // From the end of the queue, so that no waiter is granted the lock only to lose it.
         let mut closing = tokio::task::JoinSet::new();
         let share = sessions.len().div_ceil(AT_A_TIME);
         while !sessions.is_empty() {
             let some = sessions.split_off(sessions.len().saturating_sub(share));
-            let mut client = self.nodes.client(closing.len(), PATIENCE);
+            let mut client = self.nodes.client(closing.len(), CALL_TIMEOUT);
             closing.spawn(
                 async move {
                     for session in some {
@@ -320,7 +323,7 @@ impl Client {
             "{{\"ttl_ms\":{},\"name\":\"lockgate bench\"}}",
             SESSION_TTL.as_millis()
         );
-        let opened: Opened = answer(connection.send("POST", "/v1/sessions", &body).await?)?;
+        let opened: Opened = success(connection.send("POST", "/v1/sessions", &body).await?)?;
         Ok(Self {
             connection,
             session: opened.session,
@@ -330,23 +333,23 @@ impl Client {
     async fn acquire(&mut self, lock: &str) -> anyhow::Result<Granted> {
         let path = format!("/v1/locks/{lock}/acquire");
         let body = format!("{{\"session\":\"{}\",\"wait_ms\":null}}", self.session);
-        answer(self.connection.send("POST", &path, &body).await?)
+        success(self.connection.send("POST", &path, &body).await?)
     }
 
     async fn release(&mut self, lock: &str, holder: &str) -> anyhow::Result<()> {
         let path = format!("/v1/locks/{lock}/release");
         let body = format!("{{\"session\":\"{}\",\"holder\":\"{holder}\"}}", self.session);
-        answer::<serde_json::Value>(self.connection.send("POST", &path, &body).await?).map(drop)
+        success::<serde_json::Value>(self.connection.send("POST", &path, &body).await?).map(drop)
     }
 }
 
-/// The document of a success.
-fn answer<T: for<'de> Deserialize<'de>>(response: cli_support::http_client::Response) -> anyhow::Result<T> {
+/// Parses the body of a successful response.
+fn success<T: for<'de> Deserialize<'de>>(response: cli_support::http_client::Response) -> anyhow::Result<T> {
     ensure!(
         response.status < 300,
         "{}: {}",
         response.status,
         String::from_utf8_lossy(&response.body)
     );
-    serde_json::from_slice(&response.body).context("an answer that is not understood")
+    serde_json::from_slice(&response.body).context("a malformed response")
 }

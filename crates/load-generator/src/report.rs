@@ -1,4 +1,5 @@
-//! How measurements are printed: tables for people, JSON for programs. docs/bench.md tells what each field of a load's report means.
+//! Output of measurements: tables for people, JSON for programs. docs/bench.md explains each field of a
+//! load's report.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -7,40 +8,40 @@ use anyhow::Context;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use super::drive::{Drive, Driven};
+use super::drive::{Drive, DriveResult};
 
-/// Three significant digits: more than repeated runs agree on.
+/// Precision of the histograms: more digits than repeated runs agree on.
 const SIGNIFICANT_DIGITS: u8 = 3;
 
-/// The percentiles of a number of durations.
+/// Percentiles of durations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Percentiles {
-    /// How many durations there were.
+    /// Number of durations.
     pub count: u64,
-    /// Half of them took no longer, in microseconds.
+    /// 50th percentile, in microseconds.
     pub p50_us: u64,
-    /// 90 % of them took no longer.
+    /// 90th percentile, in microseconds.
     pub p90_us: u64,
-    /// 99 % of them took no longer.
+    /// 99th percentile, in microseconds.
     pub p99_us: u64,
-    /// 99.9 % of them took no longer.
+    /// 99.9th percentile, in microseconds.
     pub p99_9_us: u64,
-    /// The longest.
+    /// Maximum, in microseconds.
     pub max_us: u64,
 }
 
-/// Durations as they come in.
+/// Histogram of durations.
 #[derive(Debug, Clone)]
 pub struct Durations(Histogram<u64>);
 
 impl Durations {
-    /// None yet.
+    /// Creates an empty histogram.
     pub fn new() -> Self {
-        // Grows with its largest value, so that no latency is cut off.
+        // It grows with its largest value, so that no latency is cut off.
         Self(Histogram::new(SIGNIFICANT_DIGITS).expect("three digits are within the histogram's bounds"))
     }
 
-    /// One more.
+    /// Adds a duration.
     pub fn record(&mut self, duration: Duration) {
         let microseconds = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX / 2);
         self.0
@@ -48,17 +49,17 @@ impl Durations {
             .expect("the histogram grows as needed");
     }
 
-    /// Those of another series too.
+    /// Adds all durations of another histogram.
     pub fn add(&mut self, other: &Self) {
         self.0.add(&other.0).expect("the histogram grows as needed");
     }
 
-    /// How many there are.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// What they come to.
+    /// Returns the percentiles.
     pub fn percentiles(&self) -> Percentiles {
         Percentiles {
             count: self.0.len(),
@@ -77,71 +78,75 @@ impl Default for Durations {
     }
 }
 
-/// What an open loop has offered.
+/// Load that an open loop has offered.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Offered {
-    /// Operations in a second that were asked for.
+    /// Requested operations per second.
     pub wanted_per_second: f64,
-    /// Operations in a second that were due.
+    /// Operations per second that were due.
     pub due_per_second: f64,
-    /// Operations that were sent late, because all clients had one under way.
+    /// Number of operations that were sent late because all clients were busy.
     pub late_for_want_of_clients: u64,
-    /// Operations that were due and not sent by the end. They count with the time for which they had waited by then.
+    /// Number of operations that were due and never sent. They count with the time for which they had waited
+    /// by the end.
     pub not_sent: u64,
-    /// How late this program itself was at most, where a client was free, in microseconds.
+    /// Maximum delay caused by this program although a client was free, in microseconds.
     pub generator_late_us_max: u64,
 }
 
-/// Whom a load was put on, and how its operations are called.
+/// Description of a load.
 #[derive(Debug, Clone)]
 pub struct Subject<'a> {
-    /// What the clients did.
+    /// Name of the workload.
     pub workload: &'a str,
-    /// How they reached the servers.
+    /// Protocol to the servers.
     pub over: &'a str,
-    /// How many servers there were.
+    /// Number of servers.
     pub nodes: usize,
-    /// How many clients.
+    /// Number of clients.
     pub clients: usize,
 }
 
-/// What one load came to.
+/// Result of one load.
 #[derive(Debug, Clone, Serialize)]
 pub struct LoadReport {
-    /// What the clients did.
+    /// Name of the workload.
     pub workload: String,
-    /// How they reached the servers: `http`, `zookeeper`, `process`, or another server's protocol.
+    /// Protocol to the servers: `http`, `zookeeper`, `process`, or another server's protocol.
     pub over: String,
-    /// How many clients.
+    /// Number of clients.
     pub clients: usize,
-    /// On how many nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// For how long it was measured.
+    /// Duration of the measurement in seconds.
     pub seconds: f64,
-    /// Operations that ended in that time, per second. An operation is all that the workload does in one go.
+    /// Operations per second that ended during the measurement. An operation is one iteration of the
+    /// workload.
     pub operations_per_second: f64,
-    /// From the first byte of an operation's first request to the last of its last answer; in an open loop from when it was due.
+    /// Durations of operations, from the first byte of the first request to the last byte of the last
+    /// response; in an open loop from the due time.
     pub operation: Percentiles,
-    /// The same until the lock was granted; of workloads that take locks.
+    /// Times from the same beginning to the grant; only of workloads that acquire locks.
     pub acquire: Option<Percentiles>,
-    /// From the first byte of a release to the last of the next one's grant; of workloads with one lock for all.
+    /// Durations of hand-overs, from the first byte of a release to the last byte of the next grant; only of
+    /// workloads with one lock for all clients.
     pub hand_over: Option<Percentiles>,
-    /// What an open loop has offered.
+    /// Load that an open loop has offered.
     pub offered: Option<Offered>,
-    /// Operations that failed. Each ended its client.
+    /// Number of failed operations. Each failure ended its client.
     pub errors: u64,
-    /// What the first of them failed of.
+    /// Text of the first failure.
     pub first_error: Option<String>,
-    /// Time on the processor that this program spent on one operation, in microseconds: what the servers did not have of a
-    /// machine that they share with it. None where the servers are in this program.
+    /// CPU time of this program per operation in microseconds, which the servers could not use if they share
+    /// the machine. `None` if the servers are part of this program.
     pub client_cpu_us: Option<f64>,
-    /// The same of all servers together, where their processes are known.
+    /// CPU time of all servers together per operation in microseconds, if their processes are known.
     pub nodes_cpu_us: Option<f64>,
 }
 
 impl LoadReport {
-    /// What driving came to.
-    pub fn new(subject: &Subject, drive: &Drive, driven: &Driven) -> Self {
+    /// Creates the report of a load.
+    pub fn new(subject: &Subject, drive: &Drive, driven: &DriveResult) -> Self {
         let some = |durations: &Durations| (durations.count() > 0).then(|| durations.percentiles());
         let each = |spent: Duration| spent.as_secs_f64() * 1e6 / driven.ended.max(1) as f64;
         Self {
@@ -163,12 +168,12 @@ impl LoadReport {
     }
 }
 
-/// Microseconds as milliseconds, for people.
+/// Formats microseconds as milliseconds.
 pub fn ms(us: u64) -> String {
     format!("{:.2}", us as f64 / 1000.0)
 }
 
-/// The heading of the table of loads.
+/// Returns the heading of the table of loads.
 fn heading() -> String {
     format!(
         "{:<10} {:<9} {:>7} {:>12} {:>9} {:>9} {:>9} {:>9} {:>11} {:>12} {:>13} {:>12} {:>7}",
@@ -209,10 +214,10 @@ fn line(report: &LoadReport) -> String {
     )
 }
 
-/// What there is to say of an open loop beside its latencies.
+/// Formats the additional line of an open loop.
 fn offered(offered: &Offered) -> String {
     format!(
-        "           offered {:.0}/s; {} sent late because no client was free, {} not sent at all; this program late by {} ms at most",
+        "           offered {:.0}/s; {} sent late because no client was free, {} not sent; delay of this program at most {} ms",
         offered.due_per_second,
         offered.late_for_want_of_clients,
         offered.not_sent,
@@ -220,7 +225,7 @@ fn offered(offered: &Offered) -> String {
     )
 }
 
-/// Prints one line of the table, with the heading before the first.
+/// Prints one line of the table, preceded by the heading for the first one.
 pub fn print_load(report: &LoadReport, first: bool) -> anyhow::Result<()> {
     let mut text = String::new();
     if first {
@@ -239,14 +244,14 @@ pub fn print_load(report: &LoadReport, first: bool) -> anyhow::Result<()> {
         .context("writing to standard output")
 }
 
-/// Prints anything as JSON.
+/// Prints a report as JSON.
 pub fn print_json(report: &impl Serialize) -> anyhow::Result<()> {
     let text = serde_json::to_string_pretty(report).context("the report as JSON")?;
     writeln!(io::stdout().lock(), "{text}").context("writing to standard output")
 }
 
-/// A measurement with errors is one, but a script should not take it for a good one.
-pub fn refuse_errors(reports: &[LoadReport]) -> anyhow::Result<()> {
+/// Fails if a load had errors, so that scripts do not use its results.
+pub fn require_no_errors(reports: &[LoadReport]) -> anyhow::Result<()> {
     let errors: u64 = reports.iter().map(|report| report.errors).sum();
     let first = reports.iter().find_map(|report| report.first_error.as_deref());
     anyhow::ensure!(
@@ -262,14 +267,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_those_of_what_came_in() {
+    fn percentiles_match_the_recorded_durations() {
         let mut some = Durations::new();
         for ms in 1..=1000 {
             some.record(Duration::from_millis(ms));
         }
         let found = some.percentiles();
         assert_eq!((found.count, some.count()), (1000, 1000));
-        // Three digits are kept.
+        // Three digits of precision.
         for (found, expected) in [
             (found.p50_us, 500_000),
             (found.p90_us, 900_000),

@@ -1,4 +1,4 @@
-//! How long a restart takes with a large state: of one node while the others serve, and of all at once.
+//! Measures restarts with a large state: of one node while the others serve, and of all nodes at once.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,22 +15,22 @@ use tokio::time::Instant;
 
 use super::{large, processes, report};
 
-/// The first write after a restart may take so long.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Timeout of the first write after a restart.
+const FIRST_WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a node may be without an answer before the next is asked: no longer, or it is that which is measured.
-const ASK_NEXT_AFTER: Duration = Duration::from_millis(500);
+/// Response timeout before the next node is tried. It is short, as it would otherwise be measured.
+const RESPONSE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What `lockgate bench restart` is told.
+/// Options of `lockgate bench restart`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// How many znodes of 100 bytes there are
+    /// Number of znodes of 100 bytes
     #[arg(long, default_value_t = 1_000_000)]
     znodes: u64,
-    /// How often each restart is measured
+    /// Number of measurements of each restart
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Where the cluster's files are; a new cluster of three is made there on free ports
+    /// Directory of the cluster; a new one of three nodes on free ports is created if it has no cluster
     #[arg(long, default_value = "lockgate-restart")]
     dir: PathBuf,
     /// Print JSON
@@ -38,24 +38,24 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What was measured. Each list has one number for each round.
+/// Result of the measurement. Each list has one number per round.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct RestartReport {
-    /// How many znodes there were.
+    /// Number of znodes.
     pub znodes: u64,
-    /// Bytes in the data directory of node 1.
+    /// Size of node 1's data directory in bytes.
     pub disk_bytes: u64,
-    /// A follower was killed and started: milliseconds until it was ready.
+    /// Times from the start of a killed follower until it was ready, in milliseconds.
     pub one_ready_ms: Vec<u64>,
-    /// All were killed and started: milliseconds until a write was acknowledged.
+    /// Times from the start of all killed nodes until a write was acknowledged, in milliseconds.
     pub all_first_write_ms: Vec<u64>,
-    /// The same: until all were ready.
+    /// Times from the start of all killed nodes until all were ready, in milliseconds.
     pub all_ready_ms: Vec<u64>,
-    /// The most memory that a node had after that, in bytes.
+    /// Peak memory of a node afterwards, in bytes.
     pub peak_memory_bytes: u64,
 }
 
-/// Measures on a cluster of its own, and prints what came out.
+/// Measures on a cluster of its own and prints the result.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
     ensure_usage!(args.rounds >= 1, "at least one round is needed");
     let mut cluster = large::cluster_in(&args.dir)?;
@@ -68,7 +68,7 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
         return report::print_json(&report);
     }
     say(format!(
-        "{} znodes, {} MB on the disk of a node, at most {} MB of memory",
+        "{} znodes, {} MB on disk per node, at most {} MB of memory",
         report.znodes,
         report.disk_bytes / 1_000_000,
         report.peak_memory_bytes / 1_000_000
@@ -88,7 +88,7 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fills the tree and restarts.
+/// Fills the tree and measures the restarts.
 pub async fn measure(
     cluster: &mut LocalCluster,
     znodes: u64,
@@ -117,10 +117,10 @@ pub async fn measure(
         for id in cluster.ids() {
             cluster.start(id)?;
         }
-        let mut client = ApiClient::new(&cluster.http_addresses(), 0, PATIENCE);
+        let mut client = ApiClient::new(&cluster.http_addresses(), 0, FIRST_WRITE_TIMEOUT);
         let body = json!({ "data": "", "request_id": request_id() });
         let path = format!("/v1/znodes/restart-{}", request_id());
-        client.call("POST", &path, &body, ASK_NEXT_AFTER).await?;
+        client.call("POST", &path, &body, RESPONSE_TIMEOUT).await?;
         report.all_first_write_ms.push(begin.elapsed().as_millis() as u64);
         cluster.wait_ready(&cluster.ids(), START_TIMEOUT).await?;
         report.all_ready_ms.push(begin.elapsed().as_millis() as u64);

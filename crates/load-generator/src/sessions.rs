@@ -1,5 +1,5 @@
-//! Many sessions, each with a lock, a connection and heartbeats of its own: whether all live, and what that costs the
-//! nodes in memory and time on the processor.
+//! Many sessions, each with a lock, a connection and heartbeats of its own: measures lost sessions, and the
+//! nodes' memory and CPU time.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -19,31 +19,31 @@ use tokio::time::Instant;
 use super::report::{self, Durations, Percentiles, ms};
 use super::{Target, processes};
 
-/// A heartbeat is sent so often within a session's ttl, as the client library does, and up to a tenth earlier by chance:
-/// who was held up together must not come back together ever after.
-const BEATS: u32 = 3;
+/// Number of heartbeats within a session's TTL, as in the client library. Each interval is randomly shortened
+/// by up to a tenth, so that sessions that were delayed together do not stay synchronized.
+const HEARTBEATS_PER_TTL: u32 = 3;
 
-/// How long a node may refuse before the run is given up.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Total time of a call before the run is aborted.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sessions that are opened, checked or closed at a time.
+/// Number of sessions that are opened, checked or closed in parallel.
 const AT_A_TIME: usize = 64;
 
-/// How often the nodes are looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(60);
+/// Interval of the measurements of the nodes.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What `lockgate bench sessions` is told.
+/// Options of `lockgate bench sessions`.
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(flatten)]
     target: Target,
-    /// How many sessions
+    /// Number of sessions
     #[arg(long, default_value_t = 10_000)]
     sessions: usize,
-    /// The sessions' ttl in milliseconds
+    /// TTL of the sessions in milliseconds
     #[arg(long, default_value_t = 10_000)]
     ttl_ms: u64,
-    /// For how long
+    /// Duration in seconds
     #[arg(long, default_value_t = 600)]
     seconds: u64,
     /// Print JSON
@@ -51,50 +51,50 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What the nodes did in a stretch of time.
+/// Measurement of one interval.
 #[derive(Debug, Clone, Serialize)]
 pub struct Stretch {
-    /// When it ended, in seconds from the beginning.
+    /// End of the interval, in seconds from the beginning.
     pub second: u64,
-    /// Confirmed heartbeats in a second.
+    /// Confirmed heartbeats per second.
     pub heartbeats_per_second: f64,
-    /// How long they took.
+    /// Durations of the heartbeats.
     pub heartbeat: Percentiles,
-    /// Of each node on this machine: its share of one processor, in percent.
+    /// CPU time of each local node, in percent of one processor.
     pub cpu_percent: Vec<f64>,
-    /// Of each node on this machine: its memory, in bytes.
+    /// Memory of each local node, in bytes.
     pub memory_bytes: Vec<u64>,
 }
 
-/// What it came to.
+/// Result of the measurement.
 #[derive(Debug, Clone, Serialize)]
 pub struct SessionsReport {
-    /// How many sessions there were.
+    /// Number of sessions.
     pub sessions: usize,
-    /// How long it took to open them and to take their locks, in seconds.
+    /// Time to open the sessions and to acquire their locks, in seconds.
     pub opening_seconds: f64,
-    /// Minute by minute.
+    /// Measurements of the intervals.
     pub stretches: Vec<Stretch>,
-    /// Sessions whose heartbeats failed.
+    /// Number of sessions whose heartbeats failed.
     pub lost_sessions: usize,
-    /// Locks that were not held under their tokens in the end.
+    /// Number of locks that were not held with their tokens at the end.
     pub lost_locks: usize,
 }
 
-/// One client.
+/// Session with its lock.
 struct Client {
     api: ApiClient,
     session: String,
     held: HeldLock,
 }
 
-/// What all clients have seen since the last look.
-struct Seen {
+/// Observations of all clients in the current interval.
+struct Observations {
     heartbeats: RefCell<Durations>,
     lost: Cell<usize>,
 }
 
-/// Measures, and prints what came out.
+/// Measures and prints the result.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
     ensure_usage!(args.sessions > 0, "at least one session is needed");
     ensure_usage!(args.seconds > 0, "at least one second is needed");
@@ -118,12 +118,12 @@ async fn measure(args: &Arguments) -> anyhow::Result<SessionsReport> {
     let nodes = args.target.nodes()?;
     let pids = args.target.processes()?;
     let ttl = Duration::from_millis(args.ttl_ms);
-    let seen = Rc::new(Seen {
+    let observed = Rc::new(Observations {
         heartbeats: RefCell::new(Durations::new()),
         lost: Cell::new(0),
     });
     let begin = Instant::now();
-    // All stop at the same moment, so that their locks are looked at while they live.
+    // All clients stop at the same moment, so that their locks are checked while the sessions are alive.
     let (stop, stopped) = tokio::sync::watch::channel(false);
     let run = request_id();
     let mut clients = JoinSet::new();
@@ -140,7 +140,7 @@ async fn measure(args: &Arguments) -> anyhow::Result<SessionsReport> {
                     if number >= sessions {
                         return anyhow::Ok(());
                     }
-                    let mut api = nodes.client(number, PATIENCE);
+                    let mut api = nodes.client(number, CALL_TIMEOUT);
                     let session = api.open_session(ttl, "lockgate bench").await?;
                     let held = api
                         .acquire_with(&session, &format!("bench/{run}/{number}"), serde_json::json!({}))
@@ -148,16 +148,16 @@ async fn measure(args: &Arguments) -> anyhow::Result<SessionsReport> {
                     let client = Client { api, session, held };
                     opened
                         .send(client)
-                        .map_err(|_| anyhow::anyhow!("nobody takes the sessions"))?;
+                        .map_err(|_| anyhow::anyhow!("the receiver of the sessions is gone"))?;
                 }
             }
             .boxed_local(),
         );
     }
     drop(opened);
-    // Each begins with its heartbeats at once: the opening of the others takes longer than a session lives.
+    // Heartbeats begin at once, because opening the other sessions takes longer than a TTL.
     while let Some(client) = arrivals.recv().await {
-        clients.spawn_local(beat(client, ttl, seen.clone(), stopped.clone()).boxed_local());
+        clients.spawn_local(send_heartbeats(client, ttl, observed.clone(), stopped.clone()).boxed_local());
     }
     while let Some(done) = opening.join_next().await {
         done.context("a client")?.context("opening the sessions")?;
@@ -166,11 +166,11 @@ async fn measure(args: &Arguments) -> anyhow::Result<SessionsReport> {
 
     let end = Instant::now() + Duration::from_secs(args.seconds);
     let begin = Instant::now();
-    let mut looks = Looks::new(&pids, &seen, begin)?;
+    let mut sampler = Sampler::new(&pids, &observed, begin)?;
     let mut stretches = Vec::new();
     while Instant::now() < end {
-        tokio::time::sleep_until(end.min(Instant::now() + LOOK_EVERY)).await;
-        let stretch = looks.next(&pids, &seen, begin)?;
+        tokio::time::sleep_until(end.min(Instant::now() + SAMPLE_INTERVAL)).await;
+        let stretch = sampler.next(&pids, &observed, begin)?;
         if !args.json {
             print(&stretch, stretches.is_empty())?;
         }
@@ -185,16 +185,16 @@ async fn measure(args: &Arguments) -> anyhow::Result<SessionsReport> {
         sessions: args.sessions,
         opening_seconds: opening.as_secs_f64(),
         stretches,
-        lost_sessions: seen.lost.get(),
+        lost_sessions: observed.lost.get(),
         lost_locks,
     })
 }
 
-/// Renews the session until it is stopped, and then looks whether the lock is still held. Says whether it was.
-async fn beat(
+/// Sends heartbeats until stopped, and then checks whether the lock is still held, which it returns.
+async fn send_heartbeats(
     client: Client,
     ttl: Duration,
-    seen: Rc<Seen>,
+    observed: Rc<Observations>,
     mut stopped: tokio::sync::watch::Receiver<bool>,
 ) -> anyhow::Result<bool> {
     let Client {
@@ -209,44 +209,44 @@ async fn beat(
         }
         let sent = Instant::now();
         if let Err(error) = api.heartbeat(&session).await {
-            tracing::warn!(session, %error, "a session is lost");
-            seen.lost.set(seen.lost.get() + 1);
+            tracing::warn!(session, %error, "bench: session lost");
+            observed.lost.set(observed.lost.get() + 1);
             return Ok(false);
         }
-        seen.heartbeats.borrow_mut().record(sent.elapsed());
+        observed.heartbeats.borrow_mut().record(sent.elapsed());
     }
-    let kept = api.check(&held).await.context("looking at a lock")?;
+    let is_held = api.check(&held).await.context("checking a lock")?;
     api.close_session(&session).await.context("closing a session")?;
-    Ok(kept)
+    Ok(is_held)
 }
 
-/// Until the next heartbeat.
+/// Returns the random interval until the next heartbeat.
 fn interval(ttl: Duration) -> Duration {
     let mut bits = [0; 1];
     getrandom::fill(&mut bits).expect("the operating system has random numbers");
-    let longest = ttl / BEATS;
+    let longest = ttl / HEARTBEATS_PER_TTL;
     longest - longest / 10 * u32::from(bits[0]) / 255
 }
 
-/// What is known from the last look.
-struct Looks {
+/// State of the previous measurement.
+struct Sampler {
     at: Instant,
     cpu: Vec<Duration>,
 }
 
-impl Looks {
-    fn new(pids: &[Pid], seen: &Seen, now: Instant) -> anyhow::Result<Self> {
-        seen.heartbeats.replace(Durations::new());
+impl Sampler {
+    fn new(pids: &[Pid], observed: &Observations, now: Instant) -> anyhow::Result<Self> {
+        observed.heartbeats.replace(Durations::new());
         Ok(Self {
             at: now,
             cpu: cpu_times(pids)?,
         })
     }
 
-    fn next(&mut self, pids: &[Pid], seen: &Seen, begin: Instant) -> anyhow::Result<Stretch> {
+    fn next(&mut self, pids: &[Pid], observed: &Observations, begin: Instant) -> anyhow::Result<Stretch> {
         let (now, cpu) = (Instant::now(), cpu_times(pids)?);
         let took = (now - self.at).as_secs_f64();
-        let heartbeat = seen.heartbeats.replace(Durations::new()).percentiles();
+        let heartbeat = observed.heartbeats.replace(Durations::new()).percentiles();
         let used = cpu.iter().zip(&self.cpu);
         let cpu_percent = used
             .map(|(now, before)| (*now - *before).as_secs_f64() / took * 100.0)

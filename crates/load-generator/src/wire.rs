@@ -1,7 +1,8 @@
-//! One HTTP/1.1 connection for a load, at the lowest price: a request is written once and has places that change; of an answer only
-//! what is needed is looked at. [`http_client`](cli_support::http_client) is for everything else.
+//! HTTP/1.1 connection for a load at minimal cost: requests are templates with variable parts, and only the
+//! necessary parts of a response are parsed. For everything else there is
+//! [`http_client`](cli_support::http_client).
 //!
-//! On a machine that nodes and clients share, whatever the clients take the nodes do not have.
+//! On a machine that nodes and clients share, the nodes cannot use the CPU time of the clients.
 
 use std::io::Write as _;
 
@@ -13,24 +14,25 @@ use transport_security::Stream;
 
 use crate::nodes::Nodes;
 
-/// Most answers are far shorter; longer ones make the buffer grow.
+/// Initial capacity of the buffers in bytes; most responses are far shorter, and longer ones make a buffer
+/// grow.
 const ROOM: usize = 4096;
 
-/// An answer to a load's request is nowhere near it.
-const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
+/// Maximum size of a response body in bytes, far above that of a load's requests.
+const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
 
-/// A request with a place in its path and one in its body, each of which may stay empty.
+/// Request with a variable part in its path and one in its body, each of which may be empty.
 #[derive(Debug, Clone)]
 pub(super) struct Template {
-    /// Up to the place in the path.
+    /// Request line up to the variable part.
     line: String,
-    /// From there up to the length of the body.
+    /// Rest of the head up to the body's length.
     head: String,
     body: [String; 2],
 }
 
 impl Template {
-    /// `path` and `body` have at most one `{}` each, where something will stand.
+    /// Creates a template. `path` and `body` have at most one `{}` each, for the variable part.
     pub fn new(wire: &Wire, method: &str, path: &str, body: &str) -> Self {
         let (before, after) = path.split_once("{}").unwrap_or((path, ""));
         let content = if body.is_empty() {
@@ -47,17 +49,17 @@ impl Template {
     }
 }
 
-/// See the module.
+/// Connection to one node. See the module.
 pub(super) struct Wire {
     stream: Stream,
-    /// Those that all requests have.
+    /// Headers of all requests.
     headers: String,
     out: Vec<u8>,
     inbox: Vec<u8>,
 }
 
 impl Wire {
-    /// Connects to the node whose turn it is for the client with this number.
+    /// Connects to the node for the client with this number.
     pub async fn connect(nodes: &Nodes, number: usize) -> anyhow::Result<Self> {
         let address = nodes.address(number);
         let connect = async {
@@ -84,7 +86,7 @@ impl Wire {
         connect.await.with_context(|| format!("connecting to {address}"))
     }
 
-    /// Sends a request with this in its places, and returns the body of a success.
+    /// Sends a request with these variable parts, and returns the body of a successful response.
     pub async fn send(&mut self, request: &Template, in_path: &str, in_body: &str) -> anyhow::Result<&[u8]> {
         let [before, after] = &request.body;
         self.out.clear();
@@ -111,7 +113,7 @@ impl Wire {
             if self.inbox.len() >= head.bytes + head.body_bytes {
                 ensure!(
                     self.inbox.len() == head.bytes + head.body_bytes,
-                    "more than one answer to one request"
+                    "more than one response to one request"
                 );
                 break (head.status, head.bytes);
             }
@@ -124,7 +126,7 @@ impl Wire {
     }
 }
 
-/// What is looked at of an answer's head.
+/// Parsed head of a response.
 #[derive(Debug, PartialEq, Eq)]
 struct Head {
     status: u16,
@@ -133,7 +135,7 @@ struct Head {
 }
 
 impl Head {
-    /// `None`: more has to be read first.
+    /// Parses the head; `None` if it is incomplete.
     fn of(received: &[u8]) -> anyhow::Result<Option<Self>> {
         const LENGTH: &[u8] = b"content-length:";
         let mut lines = Lines(received, 0);
@@ -155,15 +157,15 @@ impl Head {
             let name = line.get(..LENGTH.len());
             if name.is_some_and(|name| name.eq_ignore_ascii_case(LENGTH)) {
                 let length = number(line[LENGTH.len()..].trim_ascii());
-                let length = length.filter(|bytes| *bytes <= MAX_ANSWER_BYTES);
-                body_bytes = length.context("no usable content-length")?;
+                let length = length.filter(|bytes| *bytes <= MAX_RESPONSE_BYTES);
+                body_bytes = length.context("invalid content-length")?;
             }
         }
         Ok(None)
     }
 }
 
-/// Lines that end with CR and LF, and how far they have been read.
+/// Iterator over lines that end with CR and LF, with the offset of the rest.
 struct Lines<'a>(&'a [u8], usize);
 
 impl<'a> Iterator for Lines<'a> {
@@ -182,7 +184,8 @@ fn number(digits: &[u8]) -> Option<usize> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// The texts of all fields of this name in a JSON document, in their order. What Lockgate puts into ids has nothing that JSON escapes.
+/// Returns the values of all text fields with this name in a JSON document. Lockgate's ids contain no
+/// characters that JSON escapes.
 pub(super) fn texts<'a>(document: &'a [u8], name: &str) -> impl Iterator<Item = &'a str> {
     let document = std::str::from_utf8(document).unwrap_or_default();
     let key = format!("\"{name}\":\"");
@@ -200,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_head_is_complete_or_awaited_or_refused() {
+    fn head_parser_accepts_waits_or_rejects() {
         let whole = b"HTTP/1.1 200 OK\r\nContent-Length: 16\r\nx-other: 7\r\n\r\n";
         for cut in 0..whole.len() {
             assert_eq!(Head::of(&whole[..cut]).unwrap(), None, "cut at {cut}");
@@ -214,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_found_where_they_stand() {
+    fn text_fields_are_found_in_order() {
         let document = br#"{"holders":[{"lock":"a","holder":"h-1"},{"lock":"b","holder":"h-2"}]}"#;
         assert_eq!(texts(document, "holder").collect::<Vec<_>>(), ["h-1", "h-2"]);
         assert_eq!(texts(document, "none").next(), None);

@@ -1,41 +1,42 @@
 //! The operations that the clients of a load repeat, independent of the protocol. `http` and `zookeeper` implement them.
 
-/// What the clients do.
+/// Operation that the clients repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Workload {
-    /// Acquire and release, each its own exclusive lock: nobody waits.
+    /// Acquire and release, each client its own exclusive lock, without waiting.
     Lock,
-    /// All the same: all but one wait.
+    /// Acquire and release, all clients the same exclusive lock: all but one wait.
     Contended,
-    /// All the same, shared: nobody waits.
+    /// Acquire and release, all clients the same lock in shared mode, without waiting.
     Shared,
-    /// All the same semaphore, of so many permits: the others wait.
+    /// Acquire and release, all clients the same semaphore.
     Semaphore {
-        /// How many hold it at a time.
+        /// Number of permits.
         permits: u32,
     },
-    /// Each so many locks of its own at once.
+    /// Acquire and release several locks at once, each client its own.
     Multi {
-        /// How many.
+        /// Number of locks.
         locks: usize,
     },
-    /// One more persistent znode.
+    /// Create a persistent znode.
     Create,
-    /// New data for the client's own znode.
+    /// Set the data of the client's own znode.
     Set,
-    /// The data of the client's own znode.
+    /// Read the data of the client's own znode.
     Get,
-    /// Some of them read the client's own znode, and the others write it.
+    /// Read or set the data of the client's own znode.
     Mixed {
-        /// How many of a hundred read.
+        /// Percentage of reads.
         reads: u32,
     },
-    /// An ephemeral sequential znode, created and deleted. Only over ZooKeeper's protocol: over HTTP it is half of a lock.
+    /// Create and delete an ephemeral sequential znode. Only over ZooKeeper's protocol: over HTTP it is half
+    /// of a lock.
     Sequential,
 }
 
 impl Workload {
-    /// As it is called on the command line and in reports.
+    /// Returns the name on the command line and in reports.
     pub fn name(self) -> &'static str {
         match self {
             Workload::Lock => "lock",
@@ -51,12 +52,12 @@ impl Workload {
         }
     }
 
-    /// Whether all want one lock that only one of them can have.
+    /// Returns whether all clients compete for one exclusive lock.
     pub fn hands_over(self) -> bool {
         self == Workload::Contended
     }
 
-    /// Whether it takes locks, and so needs sessions over HTTP.
+    /// Returns whether the clients acquire locks, and therefore need sessions over HTTP.
     pub fn takes_locks(self) -> bool {
         match self {
             Workload::Lock
@@ -73,7 +74,8 @@ impl Workload {
     }
 }
 
-/// Which operations of a mixed load read: spread evenly, so that every hundred are alike and no client needs random numbers.
+/// Distribution of the reads of a mixed load. They are spread evenly, so that every hundred operations have
+/// the same share and clients need no random numbers.
 #[derive(Debug)]
 pub struct Mix {
     reads: u32,
@@ -81,7 +83,8 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// So many of a hundred read. Clients begin at different places of the pattern.
+    /// Creates a distribution with this percentage of reads. Clients begin at different points of the
+    /// pattern.
     pub fn new(reads: u32, client: usize) -> Self {
         Self {
             reads,
@@ -89,7 +92,7 @@ impl Mix {
         }
     }
 
-    /// Whether the next one reads.
+    /// Returns whether the next operation is a read.
     pub fn next_reads(&mut self) -> bool {
         self.credit += self.reads;
         let reads = self.credit >= 100;
@@ -105,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mix_is_what_it_is_said_to_be() {
+    fn mix_has_the_requested_share_of_reads() {
         for reads in [0, 1, 50, 90, 100] {
             for client in 0..5 {
                 let mut mix = Mix::new(reads, client);

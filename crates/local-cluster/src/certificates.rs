@@ -1,6 +1,6 @@
-//! Certificates of a cluster on one machine, for a try-out.
+//! Certificates of a cluster on one machine, for tests.
 //!
-//! | path below the cluster's directory | what it is |
+//! | path below the cluster's directory | contents |
 //! |---|---|
 //! | `ca.pem`, `ca.key` | the authority |
 //! | `client.pem`, `client.key` | a client's certificate, `CN=try-out` |
@@ -10,30 +10,30 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use cli_support::certificates::{CA_CERTIFICATE, days, make_authority, put, read_authority};
-use transport_security::issue::Wanted;
+use transport_security::issue::CertificateRequest;
 use transport_security::{ClientTls, PeerName};
 
 use super::layout::{CLUSTER, LocalNode};
 
-/// What stands in the nodes' configurations, the same in all of them.
+/// TLS settings of every node's configuration.
 pub const SETTINGS: &str = "\n[tls]\ncertificate = \"node.pem\"\nkey = \"node.key\"\nca = \"../ca.pem\"\n";
 
-/// A try-out is over by then.
+/// Validity of the certificates, longer than any test.
 const VALID_DAYS: u32 = 365;
 
-/// What the try-out's client is called.
+/// Common name of the client's certificate.
 const CLIENT: &str = "try-out";
 
-/// Makes an authority in the cluster's directory, and a client's certificate.
-pub fn make(dir: &Path) -> anyhow::Result<()> {
+/// Creates an authority in the cluster's directory, and a client's certificate.
+pub fn create(dir: &Path) -> anyhow::Result<()> {
     let [_, _] = make_authority(dir, "Lockgate try-out", days(VALID_DAYS))?;
-    let client = read_authority(dir)?.issue(&Wanted::client(CLIENT, days(VALID_DAYS)))?;
+    let client = read_authority(dir)?.issue(&CertificateRequest::client(CLIENT, days(VALID_DAYS)))?;
     let [_, _] = put(&client, dir.join("client.pem"), dir.join("client.key"))?;
     Ok(())
 }
 
-/// Makes a node's certificate.
-pub fn make_for(node: &LocalNode) -> anyhow::Result<()> {
+/// Creates a node's certificate.
+pub fn create_for(node: &LocalNode) -> anyhow::Result<()> {
     let dir = node
         .dir
         .parent()
@@ -43,17 +43,17 @@ pub fn make_for(node: &LocalNode) -> anyhow::Result<()> {
         node: node.id,
     };
     let hosts = ["127.0.0.1", "::1", "localhost"].map(str::to_owned);
-    let issued = read_authority(dir)?.issue(&Wanted::node(&name, &hosts, days(VALID_DAYS)))?;
+    let issued = read_authority(dir)?.issue(&CertificateRequest::node(&name, &hosts, days(VALID_DAYS)))?;
     let [_, _] = put(&issued, node.dir.join("node.pem"), node.dir.join("node.key"))?;
     Ok(())
 }
 
-/// The authority's certificate, if the cluster in this directory has TLS.
+/// Returns the authority's certificate, if the cluster in this directory uses TLS.
 pub fn authority(dir: &Path) -> Option<PathBuf> {
     Some(dir.join(CA_CERTIFICATE)).filter(|path| path.exists())
 }
 
-/// How the nodes of the cluster in this directory are asked.
+/// Returns the TLS configuration for clients of the cluster in this directory; `None` without TLS.
 pub fn client(dir: &Path) -> anyhow::Result<Option<ClientTls>> {
     match authority(dir) {
         None => Ok(None),

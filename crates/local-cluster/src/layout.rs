@@ -1,13 +1,13 @@
-//! Where a local cluster's files are, which ports it takes, and how its nodes are configured. Starts nothing.
+//! Files, ports and configurations of a local cluster. The module starts no processes.
 //!
-//! | path below the cluster's directory | what it is |
+//! | path below the cluster's directory | contents |
 //! |---|---|
 //! | `node-N/config.toml` | the node's configuration, written once |
 //! | `node-N/data/` | its log, vote and snapshots |
-//! | `node-N/log` | what it logs, appended at every start |
+//! | `node-N/log` | its log output, appended at every start |
 //! | `node-N/pid` | claimed by its process, see [`super::process`] |
-//! | `admin.token` | the administrator's token, of a cluster that is secured |
-//! | `node-N.removed/` | the same of a node that was removed from the cluster |
+//! | `admin.token` | the administrator's token of a secured cluster |
+//! | `node-N.removed/` | the files of a node that was removed from the cluster |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -22,66 +22,68 @@ use anyhow::{Context, anyhow, bail, ensure};
 use raft_node::{MemberAddress, NodeId};
 use serde::Deserialize;
 
-/// Node N of a cluster on one machine serves HTTP on this port + N.
+/// Base port for HTTP: node N uses this port + N.
 pub const HTTP_BASE_PORT: u16 = 7400;
 
-/// Node N of a cluster on one machine listens for its peers on this port + N.
+/// Base port for peer connections: node N uses this port + N.
 pub const PEER_BASE_PORT: u16 = 7500;
 
-/// Node N of a cluster on one machine serves clients of ZooKeeper on this port + N: the first on the port that they know.
+/// Base port for ZooKeeper clients: node N uses this port + N, so that the first node has ZooKeeper's
+/// standard port.
 pub const ZOOKEEPER_BASE_PORT: u16 = 2180;
 
-/// More nodes on one machine would only compete for its cores; Raft gains nothing beyond seven.
+/// Maximum number of nodes. More nodes on one machine would only compete for its cores; Raft gains nothing
+/// beyond seven.
 pub const MAX_NODES: u64 = 9;
 
-/// Free ports are taken from here: above the well-known ones, and below the range from which operating systems
-/// serve outgoing connections, so that none of those sits on a node's port while the node is down.
+/// Range of ports for [`free_ports`]: above the well-known ones, and below the range of ephemeral ports, so
+/// that no outgoing connection occupies a node's port while the node is down.
 const FREE_PORTS: Range<u16> = 10_240..32_000;
 
-/// Value of `zookeeper_listen` in a configuration of a node that does not serve clients of ZooKeeper.
+/// Value of `zookeeper_listen` in the configuration of a node that does not serve ZooKeeper clients.
 const NOT_SERVED: &str = "off";
 
-/// Port for clients of ZooKeeper if a configuration does not name one.
+/// Port for ZooKeeper clients if a configuration does not name one.
 const DEFAULT_ZOOKEEPER_PORT: u16 = 2181;
 
-/// What a cluster on one machine is called.
+/// Name of the cluster.
 pub const CLUSTER: &str = "local";
 
-/// Which ports a new cluster takes.
+/// Ports of a new cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ports {
-    /// Node N takes `http + N`, `peer + N` and `zookeeper + N`.
+    /// Node N uses `http + N`, `peer + N` and `zookeeper + N`.
     Fixed {
-        /// For HTTP.
+        /// Base port for HTTP.
         http: u16,
-        /// For peers.
+        /// Base port for peers.
         peer: u16,
-        /// For clients of ZooKeeper.
+        /// Base port for ZooKeeper clients.
         zookeeper: u16,
     },
-    /// Whichever are free at the moment.
+    /// Free ports, chosen at random.
     Free,
 }
 
-/// A node of a local cluster: where its files are and where it listens.
+/// Node of a local cluster: its files and its addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LocalNode {
-    /// Its id.
+    /// Node id.
     pub id: NodeId,
-    /// Its directory.
+    /// Directory of the node.
     pub dir: PathBuf,
-    /// Where it serves HTTP: `host:port`.
+    /// HTTP address: `host:port`.
     pub http: String,
-    /// Where it listens for its peers: `host:port`.
+    /// Peer address: `host:port`.
     pub peer: String,
-    /// Where it serves clients of ZooKeeper: `host:port`; none if it does not.
+    /// Address for ZooKeeper clients: `host:port`; `None` if the node does not serve them.
     pub zookeeper: Option<String>,
-    /// Whether it serves nobody before the cluster is secured.
+    /// True if the node serves nobody before the cluster is secured.
     pub requires_access: bool,
 }
 
 impl LocalNode {
-    /// Where it listens, for whomever.
+    /// Returns all addresses at which the node listens.
     pub fn addresses(&self) -> impl Iterator<Item = &str> {
         [&self.http, &self.peer]
             .into_iter()
@@ -89,28 +91,28 @@ impl LocalNode {
             .map(String::as_str)
     }
 
-    /// Its configuration.
+    /// Returns the path of the configuration.
     pub fn config_file(&self) -> PathBuf {
         self.dir.join("config.toml")
     }
 
-    /// Its log, vote and snapshots.
+    /// Returns the directory of the log, the vote and the snapshots.
     pub fn data_dir(&self) -> PathBuf {
         self.dir.join("data")
     }
 
-    /// What it logs.
+    /// Returns the path of the log output.
     pub fn log_file(&self) -> PathBuf {
         self.dir.join("log")
     }
 
-    /// What its process claims.
+    /// Returns the path of the pid file.
     pub fn pid_file(&self) -> PathBuf {
         self.dir.join("pid")
     }
 }
 
-/// The settings in a node's configuration that the launcher needs. The node itself reads and checks all of them.
+/// Settings of a node's configuration that the launcher needs. The node itself reads and checks all of them.
 #[derive(Debug, Deserialize)]
 struct NodeSettings {
     node_id: NodeId,
@@ -121,7 +123,7 @@ struct NodeSettings {
     access: AccessSettings,
 }
 
-/// The section `[access]`.
+/// Section `[access]`.
 #[derive(Debug, Default, Deserialize)]
 struct AccessSettings {
     #[serde(default)]
@@ -129,7 +131,8 @@ struct AccessSettings {
 }
 
 impl NodeSettings {
-    /// Where the node serves clients of ZooKeeper, by the same defaults as the node's: the standard port, on the host of HTTP.
+    /// Returns the address for ZooKeeper clients, with the node's own defaults: the standard port, on the
+    /// host of HTTP.
     fn zookeeper_address(&self, own: &MemberAddress) -> Option<String> {
         match self.zookeeper_listen.as_deref() {
             Some(NOT_SERVED) => None,
@@ -143,7 +146,7 @@ impl NodeSettings {
     }
 }
 
-/// The nodes of the cluster in `dir`, by id; none if there is no cluster.
+/// Reads the nodes of the cluster in `dir`, sorted by id; empty if there is no cluster.
 pub fn read(dir: &Path) -> anyhow::Result<Vec<LocalNode>> {
     let mut nodes = Vec::new();
     let entries = match fs::read_dir(dir) {
@@ -180,8 +183,8 @@ pub fn read(dir: &Path) -> anyhow::Result<Vec<LocalNode>> {
     Ok(nodes)
 }
 
-/// Configures one more node for a cluster of `nodes`, with the settings of the first of them; it is to be added by the
-/// others.
+/// Configures one more node for a cluster of `nodes`, with the settings of the first of them. The new node
+/// waits until the others add it.
 pub fn add(nodes: &[LocalNode], id: NodeId) -> anyhow::Result<LocalNode> {
     let first = nodes.first().context("a cluster has a node")?;
     ensure!(
@@ -244,15 +247,15 @@ pub fn add(nodes: &[LocalNode], id: NodeId) -> anyhow::Result<LocalNode> {
     Ok(node)
 }
 
-/// Puts the files of a node that was removed out of the way; gives the place.
+/// Renames the directory of a node that was removed, and returns the new path.
 pub fn put_aside(node: &LocalNode) -> anyhow::Result<PathBuf> {
     let aside = node.dir.with_extension("removed");
     fs::rename(&node.dir, &aside).with_context(|| node.dir.display().to_string())?;
     Ok(aside)
 }
 
-/// The ports of node 0, for peers, HTTP and clients of ZooKeeper, if all nodes' ports follow their ids. Where those are not
-/// served the standard port takes the place of theirs.
+/// Returns the ports of a fictitious node 0, for peers, HTTP and ZooKeeper clients, if all nodes' ports
+/// follow their ids. The standard base port is assumed for nodes that do not serve ZooKeeper clients.
 fn bases(nodes: &[LocalNode]) -> Option<[u16; 3]> {
     let base = |address: &str, id: NodeId| {
         let port: u16 = address.strip_prefix("127.0.0.1:")?.parse().ok()?;
@@ -266,7 +269,7 @@ fn bases(nodes: &[LocalNode]) -> Option<[u16; 3]> {
         Some([base(&node.peer, node.id)?, base(&node.http, node.id)?, zookeeper])
     });
     let first = all.next()??;
-    // The ports of a single node follow from anything; the standard ones are no accident.
+    // Any ports of a single node follow its id; only the standard ones are certainly no coincidence.
     let standard = first == [PEER_BASE_PORT, HTTP_BASE_PORT, ZOOKEEPER_BASE_PORT];
     (all.all(|other| other == Some(first)) && (nodes.len() > 1 || standard)).then_some(first)
 }
@@ -275,16 +278,16 @@ fn local(port: u16) -> String {
     format!("{}:{port}", Ipv4Addr::LOCALHOST)
 }
 
-/// Writes the configurations of a new cluster of `count` nodes to `dir`. `settings` is added to each: lines of
-/// TOML.
+/// Writes the configurations of a new cluster of `count` nodes to `dir`. `settings` is added to each: lines
+/// of TOML.
 pub fn create(dir: &Path, count: u64, ports: Ports, settings: &str) -> anyhow::Result<Vec<LocalNode>> {
     ensure!(
         (1..=MAX_NODES).contains(&count),
         "a cluster on one machine has 1 to {MAX_NODES} nodes"
     );
     let addresses = addresses(count, ports)?;
-    // Before anything is written: what stands in a configuration stays as it is. Ports that were just found free need no
-    // second look.
+    // Check before writing, because written configurations are not changed later. Ports that were just found
+    // free need no check.
     if let Ports::Fixed { .. } = ports {
         for (id, (member, zookeeper)) in &addresses {
             for address in [&member.http, &member.peer, zookeeper] {
@@ -293,7 +296,7 @@ pub fn create(dir: &Path, count: u64, ports: Ports, settings: &str) -> anyhow::R
         }
     }
     fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
-    // The nodes' configurations name each other; a relative directory would depend on where one stands.
+    // The nodes' configurations contain paths; a relative directory would depend on the working directory.
     let dir = dir.canonicalize().with_context(|| dir.display().to_string())?;
     for id in addresses.keys() {
         let dir = dir.join(format!("node-{id}"));
@@ -305,7 +308,7 @@ pub fn create(dir: &Path, count: u64, ports: Ports, settings: &str) -> anyhow::R
     read(&dir)
 }
 
-/// Where each node listens: as a member, and for clients of ZooKeeper.
+/// Addresses of each node: as a member, and for ZooKeeper clients.
 type Addresses = BTreeMap<NodeId, (MemberAddress, String)>;
 
 fn addresses(count: u64, ports: Ports) -> anyhow::Result<Addresses> {
@@ -355,13 +358,13 @@ fn configuration(id: NodeId, addresses: &Addresses, settings: &str) -> String {
     text
 }
 
-/// How often and after what pause an address that is taken is looked at again. A process that another thread starts has a
-/// copy of every socket, those closed a moment ago among them, until it executes its program.
-const LOOKS_AGAIN: (u32, Duration) = (20, Duration::from_millis(10));
+/// Number of retries when an address is in use, and the pause between them. A process that another thread
+/// forks has a copy of every socket, including those closed a moment ago, until it executes its program.
+const BIND_RETRIES: (u32, Duration) = (20, Duration::from_millis(10));
 
-/// Fails if somebody listens at an address that a node is to have.
+/// Fails if a process listens at an address that a node is configured for.
 pub fn check_free(id: NodeId, address: &str) -> anyhow::Result<()> {
-    let (times, pause) = LOOKS_AGAIN;
+    let (times, pause) = BIND_RETRIES;
     let mut bound = TcpListener::bind(address);
     for _ in 0..times {
         match &bound {
@@ -375,15 +378,16 @@ pub fn check_free(id: NodeId, address: &str) -> anyhow::Result<()> {
         .with_context(|| format!("node {id} cannot have the address {address}"))
 }
 
-/// Ports that this process has found for somebody. They stay theirs while their nodes are down.
-static FOUND: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+/// Ports that [`free_ports`] has returned in this process. They stay reserved while their nodes are down.
+static RESERVED: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
-/// Ports on the loopback interface that nobody listens on and this process was never given before, for clusters that
-/// must not disturb each other. One may be taken by another process before it is used; with a random choice out of
-/// 20,000 that is rare.
+/// Returns ports of the loopback interface on which no process listens and which this process has not
+/// reserved before, for clusters that must not disturb each other. Another process may take a port before it
+/// is used; with a random choice out of 20,000 that is rare.
 ///
-/// The function connects to a port to see that nobody listens there. It does not bind the port: a child process that another thread forks
-/// at that moment would inherit the socket and keep the port until it executes its program.
+/// The function connects to a port to check that no process listens there. It does not bind the port: a child
+/// process that another thread forks at that moment would inherit the socket and hold the port until it
+/// executes its program.
 pub fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
     let mut free = Vec::new();
     for _ in 0..FREE_PORTS.len() {
@@ -392,7 +396,12 @@ pub fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
         let port = FREE_PORTS.start + (u32::from_le_bytes(bits) % FREE_PORTS.len() as u32) as u16;
         let refused = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
             .is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused);
-        if refused && FOUND.lock().unwrap_or_else(PoisonError::into_inner).insert(port) {
+        if refused
+            && RESERVED
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(port)
+        {
             free.push(port);
         }
         if free.len() == count {
@@ -400,7 +409,7 @@ pub fn free_ports(count: usize) -> anyhow::Result<Vec<u16>> {
         }
     }
     bail!(
-        "there are no {count} free ports between {} and {}",
+        "cannot find {count} free ports between {} and {}",
         FREE_PORTS.start,
         FREE_PORTS.end
     )
@@ -411,10 +420,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_created_cluster_is_read_back() {
+    fn created_cluster_is_read_back() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(read(dir.path()).unwrap(), []);
-        // The nine ports of a cluster are not a run that `free_ports` knows, so another process may have one of them.
+        // `free_ports` does not reserve the consecutive ports of the cluster, so another process may use one
+        // of them.
         let mut attempts = (0..100).map(|_| {
             let base = free_ports(1).unwrap()[0];
             let ports = Ports::Fixed {
@@ -432,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn one_more_node_goes_on_with_the_ports_and_the_settings() {
+    fn added_node_continues_the_ports_and_settings() {
         let dir = tempfile::tempdir().unwrap();
         let base = free_ports(1).unwrap()[0];
         let ports = Ports::Fixed {

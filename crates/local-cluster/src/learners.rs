@@ -1,19 +1,19 @@
-//! One more node for a cluster on this machine: configured, started, and taken in without a vote.
+//! Adding a node to a cluster on this machine: configures it, starts it, and adds it as a learner.
 
 use raft_node::{MemberAddress, NodeId};
 
-use super::members::{Changed, Members};
+use super::members::{ChangeResult, Members};
 use super::{LocalCluster, START_TIMEOUT};
 
 impl LocalCluster {
-    /// Adds a node, which gets everything and has no vote; without an id, under the next one. Returns when it serves.
-    pub async fn add_learner(&mut self, id: Option<NodeId>) -> anyhow::Result<(NodeId, Changed)> {
+    /// Adds a node as a learner; without an id, under the next free one. Returns when the node serves.
+    pub async fn add_learner(&mut self, id: Option<NodeId>) -> anyhow::Result<(NodeId, ChangeResult)> {
         let mut members = self.members()?;
         let id = match id {
             Some(id) => id,
             None => members.next_id().await?,
         };
-        // One whose adding was broken off is gone on with.
+        // Continue an addition that was interrupted before.
         let node = match self.node(id) {
             Ok(node) => node.clone(),
             Err(_) => self.configure_new(id)?,
@@ -31,8 +31,8 @@ impl LocalCluster {
         Ok((id, added))
     }
 
-    /// For changes of its members.
+    /// Returns a client for membership changes.
     pub fn members(&self) -> anyhow::Result<Members> {
-        Ok(Members::at(&self.living_http()?).with(self.credentials().clone()))
+        Ok(Members::at(&self.live_http_addresses()?).with(self.credentials().clone()))
     }
 }

@@ -1,17 +1,19 @@
-//! Launcher for a cluster of node processes on this machine: configures, starts, observes, stops and kills them.
+//! Launcher for a cluster of node processes on this machine: configures, starts, observes, stops and kills
+//! them.
 //!
-//! The nodes are processes of a given executable: `lockgate`, or another program that runs a node when it is called with `serve --config
-//! FILE`. They are detached from the process that starts them. The cluster's directory has everything that is known about a cluster
-//! (see [`layout`]); nothing here stays running.
+//! The nodes are processes of a given executable: `lockgate`, or another program that runs a node when it is
+//! called with `serve --config FILE`. They are detached from the process that starts them. The cluster's
+//! directory contains all state of the cluster (see [`layout`]); the launcher itself leaves no process
+//! running.
 //!
-//! This crate calls nodes over HTTP and writes their configurations. It must know neither the server library that runs in a node nor
-//! the commands that use it.
+//! This crate calls nodes over HTTP and writes their configurations. It must know neither the server library
+//! that runs in a node nor the commands that use it.
 
 mod certificates;
 pub mod layout;
 mod learners;
 pub mod members;
-mod mixed_up;
+mod mixed_directories;
 pub mod process;
 pub mod secured;
 
@@ -35,78 +37,81 @@ use transport_security::ClientTls;
 use cli_support::credentials::Credentials;
 use cli_support::http_client;
 pub use layout::{HTTP_BASE_PORT, LocalNode, MAX_NODES, PEER_BASE_PORT, Ports, ZOOKEEPER_BASE_PORT};
-pub use mixed_up::mixed_up;
+pub use mixed_directories::mixed_directories;
 
-/// How often nodes are asked whether they serve. They cannot tell: there is no connection to tell it over.
-const ASK_EVERY: Duration = Duration::from_millis(20);
+/// Poll interval while waiting for nodes. Nodes cannot notify the launcher, as there is no connection between
+/// them.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A living node answers such a question at once; one that takes longer is not of use now.
+/// Response timeout of status requests. A live node responds at once; a slower one is of no use at the
+/// moment.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often it is checked, while nodes are awaited, that all of them are of one cluster.
-const CHECK_EVERY: Duration = Duration::from_secs(1);
+/// Interval, while waiting for nodes, of the check that all of them belong to one cluster.
+const CLUSTER_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How many nodes start, elect and serve within this even on a machine that is busy with something else.
+/// Time in which any number of nodes start, elect and serve, even on a busy machine.
 pub const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A process that is killed has closed its sockets within this after it has given its claim up, on however busy a machine.
-const SOCKETS_CLOSE_WITHIN: Duration = Duration::from_secs(5);
+/// Time in which a killed process has closed its sockets after it released its pid file, even on a busy
+/// machine.
+const SOCKET_CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// After SIGTERM a node drains for at most its own `http.drain_timeout_ms`; then it gets SIGKILL.
+/// Time from SIGTERM to SIGKILL. A node drains for at most its own `http.drain_timeout_ms`.
 pub const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// So much of the end of a node's log is shown when the node does not start.
+/// Number of bytes at the end of a node's log output that are shown if the node does not start.
 const LOG_TAIL_BYTES: u64 = 2048;
 
-/// How a node was found.
+/// Result of a status request.
 #[derive(Debug)]
-enum Found {
-    /// It serves.
+enum NodeState {
+    /// The node serves.
     Ready,
-    /// Its process lives and does not serve yet, for this reason.
+    /// The node's process is alive but does not serve yet, for this reason.
     Starting(String),
-    /// Nobody runs it.
+    /// The node has no process.
     Gone,
 }
 
-/// A cluster of node processes on this machine.
+/// Cluster of node processes on this machine.
 #[derive(Debug)]
 pub struct LocalCluster {
     nodes: BTreeMap<NodeId, LocalNode>,
     executable: PathBuf,
-    /// Processes that this program has started: it has to collect them when they end.
+    /// Processes that this program has started and has to reap.
     children: BTreeMap<NodeId, Child>,
-    /// How its nodes are called, and who calls them.
+    /// Credentials for calls to the nodes.
     credentials: Credentials,
 }
 
-/// One node as `lockgate cluster status` shows it.
+/// Node as `lockgate cluster status` shows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NodeReport {
-    /// Its id.
+    /// Node id.
     pub id: NodeId,
-    /// Its process, if it lives.
+    /// Process id, if the process is alive.
     pub pid: Option<i32>,
-    /// Its part in the cluster, if it answers.
+    /// Role in the cluster, if the node responds.
     pub role: Option<Role>,
-    /// The id of the cluster that its data directory belongs to, if it answers and has one.
+    /// Id of the cluster that the data directory belongs to, if the node responds and has one.
     pub cluster_id: Option<String>,
-    /// Whether it can serve.
+    /// True if the node can serve.
     pub ready: bool,
-    /// What it says a person should look at, in the whole cluster.
+    /// Alarms of the whole cluster that the node reports.
     pub alarms: Vec<Alarm>,
-    /// Where it serves HTTP.
+    /// HTTP URL.
     pub url: String,
-    /// Where it listens for its peers.
+    /// Peer address.
     pub peer: String,
-    /// Where its log, vote and snapshots are.
+    /// Directory of the log, the vote and the snapshots.
     pub data_dir: PathBuf,
-    /// Where it logs to.
+    /// File of the log output.
     pub log: PathBuf,
 }
 
 impl LocalCluster {
-    /// The cluster in `dir`, whose nodes are processes of `executable`. Fails if there is none.
+    /// Opens the cluster in `dir`, whose nodes are processes of `executable`. Fails if there is none.
     pub fn open(dir: &Path, executable: &Path) -> anyhow::Result<Self> {
         let dir = dir
             .canonicalize()
@@ -121,17 +126,18 @@ impl LocalCluster {
         Ok(Self::of(nodes, executable, credentials))
     }
 
-    /// As [`LocalCluster::open`], for what does not speak TLS and shows no token.
+    /// Opens a cluster like [`LocalCluster::open`], for programs that support neither TLS nor tokens. Fails
+    /// if the cluster requires them.
     pub fn open_plain(dir: &Path, executable: &Path) -> anyhow::Result<Self> {
         let cluster = Self::open(dir, executable)?;
         ensure!(
             !cluster.is_secured(),
-            "the cluster in {} speaks TLS, and this does not",
+            "the cluster in {} uses TLS, which this command does not support",
             dir.display()
         );
         ensure!(
             cluster.credentials.token.is_none(),
-            "the cluster in {} wants to know who calls, and this does not tell",
+            "the cluster in {} requires authentication, which this command does not support",
             dir.display()
         );
         Ok(cluster)
@@ -147,7 +153,7 @@ impl LocalCluster {
     ) -> anyhow::Result<Self> {
         ensure!(
             layout::read(dir)?.is_empty(),
-            "there is a cluster in {} already",
+            "there is already a cluster in {}",
             dir.display()
         );
         Ok(Self::of(
@@ -157,7 +163,8 @@ impl LocalCluster {
         ))
     }
 
-    /// The same, with certificates: of an authority, of the nodes and of a client. The nodes speak TLS only, with everybody.
+    /// Configures a new cluster with TLS on all connections: creates an authority, and certificates of the
+    /// nodes and of a client.
     pub fn create_secured(
         dir: &Path,
         executable: &Path,
@@ -167,30 +174,30 @@ impl LocalCluster {
     ) -> anyhow::Result<Self> {
         let settings = format!("{settings}{}", certificates::SETTINGS);
         let mut cluster = Self::create(dir, executable, count, ports, &settings)?;
-        certificates::make(dir)?;
+        certificates::create(dir)?;
         for node in cluster.nodes() {
-            certificates::make_for(node)?;
+            certificates::create_for(node)?;
         }
         cluster.credentials.tls = certificates::client(dir)?;
         Ok(cluster)
     }
 
-    /// Whether its nodes speak TLS.
+    /// Returns whether the nodes use TLS.
     pub fn is_secured(&self) -> bool {
         self.credentials.tls.is_some()
     }
 
-    /// How its nodes are called; none: without TLS.
+    /// Returns the TLS configuration for calls to the nodes; `None` without TLS.
     pub fn tls(&self) -> Option<&ClientTls> {
         self.credentials.tls.as_ref()
     }
 
-    /// How its nodes are called, and who calls them: its administrator, if it is secured.
+    /// Returns the credentials for calls to the nodes: of the administrator, if the cluster is secured.
     pub fn credentials(&self) -> &Credentials {
         &self.credentials
     }
 
-    /// Where a node serves HTTP, with the scheme.
+    /// Returns the URL of a node's HTTP address.
     pub fn url_of(&self, node: &LocalNode) -> String {
         let scheme = if self.is_secured() { "https" } else { "http" };
         format!("{scheme}://{}", node.http)
@@ -205,56 +212,56 @@ impl LocalCluster {
         }
     }
 
-    /// Who calls its nodes from now on.
-    fn show(&mut self, token: Token) {
+    /// Sets the token for further calls to the nodes.
+    fn set_token(&mut self, token: Token) {
         self.credentials.token = Some(token);
     }
 
-    /// The nodes, by id.
+    /// Returns the nodes, sorted by id.
     pub fn nodes(&self) -> impl Iterator<Item = &LocalNode> {
         self.nodes.values()
     }
 
-    /// One node.
+    /// Returns the node with this id.
     pub fn node(&self, id: NodeId) -> anyhow::Result<&LocalNode> {
         self.nodes
             .get(&id)
             .with_context(|| format!("there is no node {id}"))
     }
 
-    /// All ids.
+    /// Returns all node ids.
     pub fn ids(&self) -> Vec<NodeId> {
         self.nodes.keys().copied().collect()
     }
 
-    /// Where the nodes serve HTTP, by id: `host:port`.
+    /// Returns the HTTP addresses of all nodes, sorted by id: `host:port`.
     pub fn http_addresses(&self) -> Vec<String> {
         self.nodes.values().map(|node| node.http.clone()).collect()
     }
 
-    /// Where the nodes that live serve HTTP: `host:port`.
-    pub fn living_http(&self) -> anyhow::Result<Vec<String>> {
-        let mut living = Vec::new();
+    /// Returns the HTTP addresses of the nodes with a live process: `host:port`.
+    pub fn live_http_addresses(&self) -> anyhow::Result<Vec<String>> {
+        let mut live = Vec::new();
         for node in self.nodes() {
             if self.pid(node.id)?.is_some() {
-                living.push(node.http.clone());
+                live.push(node.http.clone());
             }
         }
         ensure!(
-            !living.is_empty(),
-            "no node runs; `lockgate cluster up` starts them"
+            !live.is_empty(),
+            "no node is running: start the cluster with `lockgate cluster up`"
         );
-        Ok(living)
+        Ok(live)
     }
 
-    /// The process of a node, if it lives.
+    /// Returns the process id of a node, if the process is alive.
     pub fn pid(&self, id: NodeId) -> anyhow::Result<Option<Pid>> {
         let file = self.node(id)?.pid_file();
         process::claimant(&file).with_context(|| file.display().to_string())
     }
 
-    /// Starts those nodes that do not live, from what is on their disks, and waits until all serve. Says which
-    /// ones were started. Fails if their data directories are of several clusters.
+    /// Starts the nodes that have no live process and waits until all nodes serve. Returns the ids of the
+    /// started nodes. Fails if the data directories belong to several clusters.
     pub async fn up(&mut self, timeout: Duration) -> anyhow::Result<Vec<NodeId>> {
         let mut started = Vec::new();
         for id in self.ids() {
@@ -267,27 +274,27 @@ impl LocalCluster {
         let deadline = Instant::now() + timeout;
         let mut awaited = self.ids();
         let mut checked = Instant::now();
-        // All are looked at in turn: one that serves only when the others do must not be what these are waiting for.
+        // Poll all nodes in turn: a node that serves only when the others do must not block the loop.
         while !awaited.is_empty() {
             for id in std::mem::take(&mut awaited) {
-                match self.look_at(id).await? {
-                    Found::Ready => continue,
-                    // One that was about to end, after SIGKILL for instance, was there a moment ago.
-                    Found::Gone => {
+                match self.state_of(id).await? {
+                    NodeState::Ready => continue,
+                    // The process was alive a moment ago and has ended since, for example after SIGKILL.
+                    NodeState::Gone => {
                         self.wait_addresses_free(id).await?;
                         self.start(id)?;
                         started.push(id);
                     }
-                    Found::Starting(reason) => self.still_time(id, &reason, deadline, timeout)?,
+                    NodeState::Starting(reason) => self.ensure_time_left(id, &reason, deadline, timeout)?,
                 }
                 awaited.push(id);
             }
-            if awaited.is_empty() || checked.elapsed() >= CHECK_EVERY {
+            if awaited.is_empty() || checked.elapsed() >= CLUSTER_CHECK_INTERVAL {
                 self.ensure_one_cluster().await?;
                 checked = Instant::now();
             }
             if !awaited.is_empty() {
-                tokio::time::sleep(ASK_EVERY).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         }
         started.sort_unstable();
@@ -295,37 +302,37 @@ impl LocalCluster {
     }
 
     async fn ensure_one_cluster(&self) -> anyhow::Result<()> {
-        match mixed_up(&self.status().await?) {
-            Some(told) => bail!(told),
+        match mixed_directories(&self.status().await?) {
+            Some(problem) => bail!(problem),
             None => Ok(()),
         }
     }
 
-    /// Waits until nobody listens at a node's addresses, but not for long: a process that ends gives its claim and its sockets
-    /// back one after the other.
+    /// Waits for a limited time until no process listens at a node's addresses. A process that ends releases
+    /// its pid file and its sockets one after the other.
     async fn wait_addresses_free(&self, id: NodeId) -> anyhow::Result<()> {
         let node = self.node(id)?;
-        let deadline = Instant::now() + SOCKETS_CLOSE_WITHIN;
+        let deadline = Instant::now() + SOCKET_CLOSE_TIMEOUT;
         while node
             .addresses()
             .any(|address| layout::check_free(id, address).is_err())
             && Instant::now() < deadline
         {
-            tokio::time::sleep(ASK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }
 
-    /// Starts the process of a node, detached; returns without waiting for it to serve.
+    /// Starts the process of a node, detached; does not wait until it serves.
     pub fn start(&mut self, id: NodeId) -> anyhow::Result<()> {
         self.start_with(id, &[])
     }
 
-    /// The same, with more variables in the environment of the process.
+    /// Starts the process of a node with additional environment variables.
     pub fn start_with(&mut self, id: NodeId, environment: &[(&str, &str)]) -> anyhow::Result<()> {
-        self.collect(id)?;
+        self.reap(id)?;
         let node = self.node(id)?;
-        // A stranger at this address would even look like a node that serves, if it is another cluster's.
+        // A node of another cluster at this address would look like this node.
         for address in node.addresses() {
             layout::check_free(id, address)?;
         }
@@ -343,7 +350,7 @@ impl LocalCluster {
             .stdin(Stdio::null())
             .stdout(log.try_clone().with_context(|| path.display().to_string())?)
             .stderr(log)
-            // A group of its own: Ctrl-C in the terminal is not meant for the nodes.
+            // A process group of its own, so that Ctrl-C in the terminal does not reach the nodes.
             .process_group(0)
             .spawn()
             .with_context(|| format!("starting {}", self.executable.display()))?;
@@ -356,24 +363,26 @@ impl LocalCluster {
         let deadline = Instant::now() + timeout;
         for &id in ids {
             loop {
-                match self.look_at(id).await? {
-                    Found::Ready => break,
-                    Found::Gone => bail!("nobody runs node {id}; its log ends:\n{}", self.log_tail(id)?),
-                    Found::Starting(reason) => self.still_time(id, &reason, deadline, timeout)?,
+                match self.state_of(id).await? {
+                    NodeState::Ready => break,
+                    NodeState::Gone => {
+                        bail!("node {id} has no process; its log ends:\n{}", self.log_tail(id)?)
+                    }
+                    NodeState::Starting(reason) => self.ensure_time_left(id, &reason, deadline, timeout)?,
                 }
-                tokio::time::sleep(ASK_EVERY).await;
+                tokio::time::sleep(POLL_INTERVAL).await;
             }
         }
         Ok(())
     }
 
-    /// Looks whether a node serves. One that was started here and has ended is an error.
-    async fn look_at(&mut self, id: NodeId) -> anyhow::Result<Found> {
+    /// Queries whether a node serves. Fails if its process was started here and has ended.
+    async fn state_of(&mut self, id: NodeId) -> anyhow::Result<NodeState> {
         let http = self.node(id)?.http.clone();
-        let answer = ask(&http, self.credentials(), "/readyz").await;
-        let reason = match answer {
-            Ok(answer) if answer.status == 200 => return Ok(Found::Ready),
-            Ok(answer) => String::from_utf8_lossy(&answer.body).into_owned(),
+        let response = get(&http, self.credentials(), "/readyz").await;
+        let reason = match response {
+            Ok(response) if response.status == 200 => return Ok(NodeState::Ready),
+            Ok(response) => String::from_utf8_lossy(&response.body).into_owned(),
             Err(error) => error.to_string(),
         };
         let ended = match self.children.get_mut(&id) {
@@ -383,23 +392,23 @@ impl LocalCluster {
         let lives = self.pid(id)?.is_some();
         if let Some(status) = ended {
             self.children.remove(&id);
-            // Else somebody else has started the node at the same moment, and was faster.
+            // Otherwise another process has started the node at the same moment and claimed it first.
             ensure!(
                 lives,
                 "node {id} ended ({status}); its log ends:\n{}",
                 self.log_tail(id)?
             );
         }
-        // What was started here claims its node only a moment later.
+        // A process that was started here claims its pid file only a moment later.
         Ok(if lives || self.children.contains_key(&id) {
-            Found::Starting(reason)
+            NodeState::Starting(reason)
         } else {
-            Found::Gone
+            NodeState::Gone
         })
     }
 
-    /// Fails once a node should have served.
-    fn still_time(
+    /// Fails if the deadline for a node to serve has passed.
+    fn ensure_time_left(
         &self,
         id: NodeId,
         reason: &str,
@@ -415,11 +424,11 @@ impl LocalCluster {
         Ok(())
     }
 
-    /// Waits until a node answers HTTP at all, whether it can serve or not.
+    /// Waits until a node responds to HTTP requests at all, even if it cannot serve.
     pub async fn wait_listening(&mut self, id: NodeId, timeout: Duration) -> anyhow::Result<()> {
         let http = self.node(id)?.http.clone();
         let deadline = Instant::now() + timeout;
-        while ask(&http, self.credentials(), "/healthz").await.is_err() {
+        while get(&http, self.credentials(), "/healthz").await.is_err() {
             if let Some(child) = self.children.get_mut(&id)
                 && let Some(status) = child.try_wait().context("waiting for a node's process")?
             {
@@ -435,58 +444,62 @@ impl LocalCluster {
                 timeout.as_secs(),
                 self.log_tail(id)?
             );
-            tokio::time::sleep(ASK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }
 
-    /// Configures one more node, with the settings of the others and the next ports, that waits to be added.
+    /// Configures one more node with the settings of the others and the next ports. The new node waits until
+    /// it is added.
     pub fn configure_new(&mut self, id: NodeId) -> anyhow::Result<LocalNode> {
         let nodes: Vec<LocalNode> = self.nodes.values().cloned().collect();
         let node = layout::add(&nodes, id)?;
         if self.is_secured() {
-            certificates::make_for(&node)?;
+            certificates::create_for(&node)?;
         }
         self.nodes.insert(id, node.clone());
         Ok(node)
     }
 
-    /// Stops a node that was removed from the cluster, and puts its files out of the way; gives the place.
+    /// Stops a node that was removed from the cluster, renames its directory, and returns the new path.
     pub async fn put_aside(&mut self, id: NodeId, grace: Duration) -> anyhow::Result<PathBuf> {
         self.stop(id, grace).await?;
-        self.collect(id)?;
+        self.reap(id)?;
         let aside = layout::put_aside(self.node(id)?)?;
         self.nodes.remove(&id);
         Ok(aside)
     }
 
-    /// What a node thinks of the cluster; `None` if it does not answer.
+    /// Returns the cluster status as a node sees it; `None` if the node does not respond.
     pub async fn view_of(&self, id: NodeId) -> anyhow::Result<Option<ClusterStatus>> {
         let http = &self.node(id)?.http;
-        match ask(http, self.credentials(), "/v1/cluster").await {
-            Ok(answer) if answer.status == 200 => serde_json::from_slice(&answer.body)
+        match get(http, self.credentials(), "/v1/cluster").await {
+            Ok(response) if response.status == 200 => serde_json::from_slice(&response.body)
                 .map(Some)
-                .with_context(|| format!("node {id} answered {}", String::from_utf8_lossy(&answer.body))),
+                .with_context(|| format!("node {id} responded {}", String::from_utf8_lossy(&response.body))),
             _ => Ok(None),
         }
     }
 
-    /// Has a node write a snapshot, and waits until it is there, however long that takes.
+    /// Requests a snapshot of a node and waits for it without a timeout.
     pub async fn snapshot(&self, id: NodeId) -> anyhow::Result<SnapshotMade> {
         let http = &self.node(id)?.http;
-        let answer = http_client::request_as(http, self.credentials(), "POST", "/v1/cluster/snapshot", "")
+        let response = http_client::request_as(http, self.credentials(), "POST", "/v1/cluster/snapshot", "")
             .await
-            .with_context(|| format!("node {id} does not answer"))?;
-        let text = String::from_utf8_lossy(&answer.body);
-        ensure!(answer.status == 200, "node {id} made no snapshot: {text}");
-        serde_json::from_slice(&answer.body).with_context(|| format!("node {id} answered {text}"))
+            .with_context(|| format!("node {id} does not respond"))?;
+        let text = String::from_utf8_lossy(&response.body);
+        ensure!(
+            response.status == 200,
+            "node {id} cannot write a snapshot: {text}"
+        );
+        serde_json::from_slice(&response.body).with_context(|| format!("node {id} responded {text}"))
     }
 
-    /// The leader, as soon as a node says of itself that it is.
+    /// Waits for a node that considers itself the leader and returns its id.
     pub async fn leader(&self, timeout: Duration) -> anyhow::Result<NodeId> {
         let deadline = Instant::now() + timeout;
         loop {
-            // A deposed leader may still think that it leads; the later term is right.
+            // A deposed leader may still consider itself the leader; the higher term is right.
             let mut leader = None;
             for id in self.ids() {
                 if let Some(view) = self.view_of(id).await?
@@ -503,11 +516,11 @@ impl LocalCluster {
                 "no leader after {} s",
                 timeout.as_secs()
             );
-            tokio::time::sleep(ASK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Every node with its process, part and places.
+    /// Returns a report of every node.
     pub async fn status(&self) -> anyhow::Result<Vec<NodeReport>> {
         let mut reports = Vec::new();
         for node in self.nodes.values() {
@@ -535,15 +548,15 @@ impl LocalCluster {
         Ok(reports)
     }
 
-    /// Kills a node's process with SIGKILL and waits for its end. Says whether there was one.
+    /// Kills a node's process with SIGKILL and waits for its end. Returns whether there was one.
     pub async fn kill(&mut self, id: NodeId) -> anyhow::Result<bool> {
         let Some(pid) = self.pid(id)? else {
-            // A process that was started a moment ago has not claimed its file yet.
+            // A process that was started a moment ago has not claimed its pid file yet.
             let Some(child) = self.children.get_mut(&id) else {
                 return Ok(false);
             };
             child.kill().with_context(|| format!("killing node {id}"))?;
-            self.collect(id)?;
+            self.reap(id)?;
             return Ok(true);
         };
         process::send_signal(pid, Signal::SIGKILL).with_context(|| format!("killing node {id}"))?;
@@ -551,7 +564,7 @@ impl LocalCluster {
         Ok(true)
     }
 
-    /// Kills all at the same moment.
+    /// Kills all nodes at the same moment.
     pub async fn kill_all(&mut self) -> anyhow::Result<()> {
         for id in self.ids() {
             if let Some(pid) = self.pid(id)? {
@@ -564,8 +577,8 @@ impl LocalCluster {
         Ok(())
     }
 
-    /// Asks a node to stop and waits until it has; kills it if it takes longer than `grace`. Says whether it
-    /// went by itself.
+    /// Sends SIGTERM to a node and waits for its end; kills it after `grace`. Returns whether it ended by
+    /// itself.
     pub async fn stop(&mut self, id: NodeId, grace: Duration) -> anyhow::Result<bool> {
         let Some(pid) = self.pid(id)? else { return Ok(true) };
         process::send_signal(pid, Signal::SIGTERM).with_context(|| format!("stopping node {id}"))?;
@@ -574,35 +587,40 @@ impl LocalCluster {
             .await
             .with_context(|| file.display().to_string())?;
         if gone {
-            self.collect(id)?;
+            self.reap(id)?;
         } else {
             self.kill(id).await?;
         }
         Ok(gone)
     }
 
-    /// Sends any signal to a node's process, such as SIGSTOP.
+    /// Sends a signal to a node's process, such as SIGSTOP.
     pub fn signal(&self, id: NodeId, signal: Signal) -> anyhow::Result<()> {
-        let pid = self.pid(id)?.with_context(|| format!("node {id} does not run"))?;
+        let pid = self
+            .pid(id)?
+            .with_context(|| format!("node {id} is not running"))?;
         process::send_signal(pid, signal).with_context(|| format!("{signal} to node {id}"))
     }
 
     async fn wait_ended(&mut self, id: NodeId) -> anyhow::Result<()> {
         let file = self.node(id)?.pid_file();
         let gone = process::wait_unclaimed(&file, STOP_TIMEOUT).await?;
-        ensure!(gone, "node {id} does not end");
-        self.collect(id)
+        ensure!(gone, "the process of node {id} does not end");
+        self.reap(id)
     }
 
-    /// Collects the process of a node if this program had started it, so that no dead process lingers.
-    fn collect(&mut self, id: NodeId) -> anyhow::Result<()> {
+    /// Reaps the process of a node if this program has started it, so that it does not stay as a zombie.
+    fn reap(&mut self, id: NodeId) -> anyhow::Result<()> {
         match self.children.remove(&id) {
-            Some(mut child) => child.wait().map(drop).context("collecting a node's process"),
+            Some(mut child) => child
+                .wait()
+                .map(drop)
+                .context("waiting for the end of a node's process"),
             None => Ok(()),
         }
     }
 
-    /// The end of what a node has logged.
+    /// Returns the end of a node's log output.
     pub fn log_tail(&self, id: NodeId) -> anyhow::Result<String> {
         let path = self.node(id)?.log_file();
         let mut file = std::fs::File::open(&path).with_context(|| path.display().to_string())?;
@@ -613,10 +631,11 @@ impl LocalCluster {
         Ok(String::from_utf8_lossy(&tail).into_owned())
     }
 
-    /// Kills whatever still lives, without waiting for a runtime: for the end of a test.
+    /// Kills all live nodes without a runtime, for the end of a test.
     pub fn kill_now(&mut self) {
         for id in self.ids() {
-            // At the end of a test that may have failed already there is nobody left to tell of an error.
+            // Errors are ignored: at the end of a test, which may have failed already, nobody could handle
+            // them.
             if let Ok(Some(pid)) = self.pid(id) {
                 process::send_signal(pid, Signal::SIGKILL).ok();
             }
@@ -628,9 +647,9 @@ impl LocalCluster {
     }
 }
 
-async fn ask(http: &str, credentials: &Credentials, path: &str) -> std::io::Result<http_client::Response> {
-    let asked = http_client::request_as(http, credentials, "GET", path, "");
-    tokio::time::timeout(ANSWER_TIMEOUT, asked)
+async fn get(http: &str, credentials: &Credentials, path: &str) -> std::io::Result<http_client::Response> {
+    let request = http_client::request_as(http, credentials, "GET", path, "");
+    tokio::time::timeout(ANSWER_TIMEOUT, request)
         .await
-        .map_err(|_| std::io::Error::new(std::io::ErrorKind::TimedOut, "no answer"))?
+        .map_err(|_| std::io::Error::new(std::io::ErrorKind::TimedOut, "no response"))?
 }

@@ -1,5 +1,5 @@
-//! Changes of a running cluster's members over its HTTP interface, for the command line. It knows no processes: the
-//! cluster may be anywhere.
+//! Membership changes of a running cluster over HTTP, for the command line. The module knows no processes:
+//! the nodes may run anywhere.
 
 use std::time::Duration;
 
@@ -10,86 +10,87 @@ use raft_node::{MemberAddress, NodeId, Role};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// How long nodes are tried for one change: longer than an election, and than a change may take to be committed.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Total time in which one change is tried at the nodes: longer than an election, and than the commit of a
+/// change.
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long one node may take to answer. It gives the outcome as unknown before.
+/// Response timeout of one node. The node itself reports an unknown outcome earlier.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How often a learner's progress is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Interval at which a learner's progress is queried.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A cluster whose members are to be changed.
+/// Client for membership changes.
 #[derive(Debug)]
 pub struct Members {
     client: ApiClient,
 }
 
-/// What is so after a change.
+/// Result of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Changed {
-    /// Whether anything was done; `false`: it was so already.
+pub struct ChangeResult {
+    /// True if the cluster was changed; false if the requested state existed already.
     pub changed: bool,
-    /// What to know all the same.
+    /// Warnings about the new state.
     pub warnings: Vec<String>,
 }
 
 impl Members {
-    /// The cluster of these nodes (each `host:port`), of which at least one must live.
+    /// Creates a client of these nodes (each `host:port`), of which at least one must be available.
     pub fn at(nodes: &[String]) -> Self {
         Self {
-            client: ApiClient::new(nodes, 0, PATIENCE),
+            client: ApiClient::new(nodes, 0, CHANGE_TIMEOUT),
         }
     }
 
-    /// Calls them with whatever is there to protect that, and to say who calls.
+    /// Sets the credentials.
     pub fn with(self, credentials: Credentials) -> Self {
         Self {
             client: self.client.with(credentials),
         }
     }
 
-    /// The cluster as a node sees it: the document of `GET /v1/cluster`.
-    pub async fn look(&mut self) -> anyhow::Result<Value> {
-        let answer = self
+    /// Returns the cluster as a node sees it: the document of `GET /v1/cluster`.
+    pub async fn status(&mut self) -> anyhow::Result<Value> {
+        let response = self
             .client
             .call("GET", "/v1/cluster", &Value::Null, ANSWER_TIMEOUT)
             .await?;
-        Ok(answer.json())
+        Ok(response.json())
     }
 
-    /// Fails if a node is no member.
+    /// Fails if the node is not a member.
     pub async fn require(&mut self, id: NodeId) -> anyhow::Result<()> {
-        let seen = self.look().await?;
-        let mut members = seen["members"].as_array().into_iter().flatten();
+        let status = self.status().await?;
+        let mut members = status["members"].as_array().into_iter().flatten();
         if !members.any(|member| member["node_id"] == id) {
             bail!("node {id} is no member of the cluster");
         }
         Ok(())
     }
 
-    /// The id for the next new node.
+    /// Returns the id for the next new node.
     pub async fn next_id(&mut self) -> anyhow::Result<NodeId> {
-        let seen = self.look().await?;
-        seen["next_node_id"]
+        let status = self.status().await?;
+        status["next_node_id"]
             .as_u64()
-            .context("the node does not say which id is free")
+            .context("the response has no next_node_id: the node runs an older version")
     }
 
-    /// Takes a node in as a learner.
-    pub async fn add(&mut self, id: NodeId, address: &MemberAddress) -> anyhow::Result<Changed> {
+    /// Adds a node as a learner.
+    pub async fn add(&mut self, id: NodeId, address: &MemberAddress) -> anyhow::Result<ChangeResult> {
         let body = json!({ "node_id": id, "peer": address.peer, "http": address.http });
         self.change("POST", "/v1/cluster/members", &body).await
     }
 
     /// Removes a member.
-    pub async fn remove(&mut self, id: NodeId, force: bool) -> anyhow::Result<Changed> {
+    pub async fn remove(&mut self, id: NodeId, force: bool) -> anyhow::Result<ChangeResult> {
         let path = format!("/v1/cluster/members/{id}?force={force}");
         self.change("DELETE", &path, &Value::Null).await
     }
 
-    /// Makes a learner a voter, as soon as it has caught up; gives up after `wait`.
-    pub async fn promote(&mut self, id: NodeId, wait: Duration) -> anyhow::Result<Changed> {
+    /// Promotes a learner to a voter as soon as it has caught up; fails after `wait`.
+    pub async fn promote(&mut self, id: NodeId, wait: Duration) -> anyhow::Result<ChangeResult> {
         let path = format!("/v1/cluster/members/{id}/promote");
         let deadline = Instant::now() + wait;
         loop {
@@ -98,52 +99,52 @@ impl Members {
                 .call("POST", &path, &Value::Null, ANSWER_TIMEOUT)
                 .await
             {
-                Ok(answer) => return Ok(changed(&answer.json())),
+                Ok(response) => return Ok(changed(&response.json())),
                 Err(error) if error.code() == "not_caught_up" && Instant::now() < deadline => {}
                 Err(error) => return Err(plain(error)),
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Makes a voter a learner.
-    pub async fn demote(&mut self, id: NodeId, force: bool) -> anyhow::Result<Changed> {
+    /// Demotes a voter to a learner.
+    pub async fn demote(&mut self, id: NodeId, force: bool) -> anyhow::Result<ChangeResult> {
         let path = format!("/v1/cluster/members/{id}/demote?force={force}");
         self.change("POST", &path, &Value::Null).await
     }
 
-    /// Tells the cluster where a member is found.
-    pub async fn set_address(&mut self, id: NodeId, address: &MemberAddress) -> anyhow::Result<Changed> {
+    /// Changes the addresses of a member.
+    pub async fn set_address(&mut self, id: NodeId, address: &MemberAddress) -> anyhow::Result<ChangeResult> {
         let body = json!({ "peer": address.peer, "http": address.http });
         self.change("PUT", &format!("/v1/cluster/members/{id}"), &body)
             .await
     }
 
-    /// Moves leadership; `None`: to the voter that has most of the log.
-    pub async fn move_leader(&mut self, to: Option<NodeId>) -> anyhow::Result<Changed> {
+    /// Transfers leadership; `None`: to the voter with the longest log.
+    pub async fn move_leader(&mut self, to: Option<NodeId>) -> anyhow::Result<ChangeResult> {
         self.change("POST", "/v1/cluster/leader", &json!({ "node_id": to }))
             .await
     }
 
-    /// The leader that a node knows.
+    /// Waits until a node knows a leader and returns its id.
     pub async fn leader(&mut self) -> anyhow::Result<NodeId> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + CHANGE_TIMEOUT;
         loop {
-            if let Some(leader) = self.look().await?["leader"].as_u64() {
+            if let Some(leader) = self.status().await?["leader"].as_u64() {
                 return Ok(leader);
             }
             if Instant::now() >= deadline {
                 bail!("no node knows a leader");
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// The members as a table.
+    /// Returns the members as a table.
     pub async fn table(&mut self) -> anyhow::Result<String> {
-        let seen = self.look().await?;
+        let status = self.status().await?;
         let mut text = String::from("node  role       lag      peer                   http");
-        for member in seen["members"].as_array().into_iter().flatten() {
+        for member in status["members"].as_array().into_iter().flatten() {
             let role: Option<Role> = serde_json::from_value(member["role"].clone()).ok();
             let role = match role {
                 Some(Role::Leader) => "leader",
@@ -162,24 +163,24 @@ impl Members {
                 word("http")
             ));
         }
-        let retired = seen["retired_node_ids"].as_str().unwrap_or_default();
+        let retired = status["retired_node_ids"].as_str().unwrap_or_default();
         if !retired.is_empty() {
-            text.push_str(&format!("\nNever given again: {retired}."));
+            text.push_str(&format!("\nRetired node ids: {retired}."));
         }
         Ok(text)
     }
 
-    async fn change(&mut self, method: &str, path: &str, body: &Value) -> anyhow::Result<Changed> {
+    async fn change(&mut self, method: &str, path: &str, body: &Value) -> anyhow::Result<ChangeResult> {
         match self.client.call(method, path, body, ANSWER_TIMEOUT).await {
-            Ok(answer) => Ok(changed(&answer.json())),
+            Ok(response) => Ok(changed(&response.json())),
             Err(error) => Err(plain(error)),
         }
     }
 }
 
-fn changed(document: &Value) -> Changed {
+fn changed(document: &Value) -> ChangeResult {
     let warnings = document["warnings"].as_array();
-    Changed {
+    ChangeResult {
         changed: document["changed"] == true,
         warnings: warnings
             .into_iter()
@@ -189,10 +190,10 @@ fn changed(document: &Value) -> Changed {
     }
 }
 
-/// What the cluster said, without the status and the code that stand before it for programs.
+/// Reduces an error of the cluster to its text, without the status and the code, which are for programs.
 fn plain(error: CallError) -> anyhow::Error {
     match error {
-        CallError::Refused { detail, .. } => anyhow::anyhow!(detail),
+        CallError::Rejected { detail, .. } => anyhow::anyhow!(detail),
         other => other.into(),
     }
 }

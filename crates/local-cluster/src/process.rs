@@ -1,9 +1,10 @@
-//! Node processes: who runs a node, and how to end it. Knows nothing of clusters, ports or HTTP.
+//! Node processes: finding and signalling the process of a node. The module knows nothing of clusters, ports
+//! or HTTP.
 //!
-//! A process id in a file proves nothing: the process may be gone and its id another's. So a node holds a POSIX
-//! record lock on its pid file for as long as it lives, and whoever wants to signal it asks the kernel who holds
-//! that lock. The kernel releases it at the process's death, however it dies. (`flock` would not do: it does not
-//! tell who holds it.)
+//! A process id in a file proves nothing: the process may have ended and its id may belong to another one.
+//! Therefore a node holds a POSIX record lock on its pid file while it lives, and the launcher queries the
+//! kernel for the lock's holder before it signals the process. The kernel releases the lock when the process
+//! ends, however it ends. (`flock` would not suffice: it does not report its holder.)
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -17,33 +18,33 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::time::Instant;
 
-/// How often the end of a process is looked for. Its lock is gone at that moment, but nobody is told.
-const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// Poll interval for the end of a process. The kernel releases its lock at once but notifies nobody.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// A claimed pid file. The claim ends with the process, or when this is dropped.
+/// Claimed pid file. The claim ends with the process, or when this value is dropped.
 #[derive(Debug)]
 pub struct PidFile {
-    /// Never read again: closing any handle of the file would give the lock up.
+    /// Kept open: closing any handle of the file would release the lock.
     _file: File,
 }
 
-/// Why a pid file cannot be claimed.
+/// Reason why a pid file cannot be claimed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
     /// Another process runs this node.
-    #[error("process {pid} runs this node already (it holds {})", path.display())]
+    #[error("this node is already running as process {pid}, which has locked {}", path.display())]
     Taken {
-        /// Which process.
+        /// Process id.
         pid: i32,
-        /// The pid file.
+        /// Path of the pid file.
         path: PathBuf,
     },
-    /// The operating system refused something.
+    /// The operating system reported an error.
     #[error("{}: {source}", path.display())]
     Io {
-        /// The pid file.
+        /// Path of the pid file.
         path: PathBuf,
-        /// What it said.
+        /// Error of the operating system.
         source: io::Error,
     },
 }
@@ -67,8 +68,8 @@ impl PidFile {
             }
             Err(errno) => return Err(io(errno.into())),
         }
-        // For people; the launcher asks the kernel. So a full disk does not keep a node from starting: what stood in the
-        // file before is written over, which needs no space.
+        // The id is for people; the launcher queries the kernel. Therefore a full disk does not prevent the
+        // node's start: the previous contents are overwritten, which needs no space.
         let id = format!("{}\n", std::process::id());
         match file
             .write_all(id.as_bytes())
@@ -81,8 +82,8 @@ impl PidFile {
     }
 }
 
-/// The living process that has claimed `path`. Must not be asked by that process itself: POSIX gives all its
-/// locks on a file up when it closes any handle of it.
+/// Returns the live process that has claimed `path`. The claiming process itself must not call it: POSIX
+/// releases all locks of a process on a file when it closes any handle of that file.
 pub fn claimant(path: &Path) -> io::Result<Option<Pid>> {
     match open(path, false) {
         Ok(file) => holder(&file),
@@ -91,7 +92,7 @@ pub fn claimant(path: &Path) -> io::Result<Option<Pid>> {
     }
 }
 
-/// Sends `signal` to `pid`. That it is gone already is fine.
+/// Sends `signal` to `pid`. A process that has already ended is no error.
 pub fn send_signal(pid: Pid, signal: Signal) -> io::Result<()> {
     match kill(pid, signal) {
         Ok(()) | Err(Errno::ESRCH) => Ok(()),
@@ -99,14 +100,14 @@ pub fn send_signal(pid: Pid, signal: Signal) -> io::Result<()> {
     }
 }
 
-/// Waits until nobody claims `path` any more, at most for `timeout`. Says whether that came.
+/// Waits until no process claims `path`, at most for `timeout`. Returns whether that happened.
 pub async fn wait_unclaimed(path: &Path, timeout: Duration) -> io::Result<bool> {
     let deadline = Instant::now() + timeout;
     while claimant(path)?.is_some() {
         if Instant::now() >= deadline {
             return Ok(false);
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     Ok(true)
 }
@@ -121,10 +122,10 @@ fn open(path: &Path, create: bool) -> io::Result<File> {
 }
 
 fn holder(file: &File) -> io::Result<Option<Pid>> {
-    let mut question = whole_file(libc::F_WRLCK);
-    fcntl(file, FcntlArg::F_GETLK(&mut question))?;
-    let free = question.l_type == libc::F_UNLCK as libc::c_short;
-    Ok((!free).then(|| Pid::from_raw(question.l_pid)))
+    let mut query = whole_file(libc::F_WRLCK);
+    fcntl(file, FcntlArg::F_GETLK(&mut query))?;
+    let free = query.l_type == libc::F_UNLCK as libc::c_short;
+    Ok((!free).then(|| Pid::from_raw(query.l_pid)))
 }
 
 fn whole_file(lock_type: libc::c_int) -> libc::flock {
@@ -142,11 +143,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_nobody_claims_names_nobody() {
+    fn unclaimed_pid_file_has_no_claimant() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pid");
         assert_eq!(claimant(&path).unwrap(), None);
-        // What stands in it does not matter: not even this living process's id.
+        // The contents do not matter, even if they are the id of this live process.
         std::fs::write(&path, format!("{}\n", std::process::id())).unwrap();
         assert_eq!(claimant(&path).unwrap(), None);
         let _claim = PidFile::claim(&path).unwrap();

@@ -1,4 +1,4 @@
-//! A cluster on this machine that wants to know who calls: its administrator's token, and how it comes to have one.
+//! Secured cluster on this machine: creates and stores the administrator's token.
 
 use std::path::{Path, PathBuf};
 
@@ -9,17 +9,17 @@ use lock_client::{LockClient, Token};
 
 use super::LocalCluster;
 
-/// What stands in the nodes' configurations, the same in all of them: nobody is served before the cluster is secured.
+/// Access settings of every node's configuration: nobody is served before the cluster is secured.
 pub const SETTINGS: &str = "\n[access]\nrequired = true\n";
 
-/// What the administrator's token is called, for people who list tokens.
-const DESCRIPTION: &str = "made by lockgate cluster up";
+/// Description of the administrator's token in lists of tokens.
+const DESCRIPTION: &str = "created by lockgate cluster up";
 
 fn file(dir: &Path) -> PathBuf {
     dir.join("admin.token")
 }
 
-/// The administrator's token of the cluster in this directory, if it has one.
+/// Reads the administrator's token of the cluster in this directory, if it has one.
 pub fn token(dir: &Path) -> anyhow::Result<Option<Token>> {
     let path = file(dir);
     match path.exists() {
@@ -29,18 +29,19 @@ pub fn token(dir: &Path) -> anyhow::Result<Option<Token>> {
 }
 
 impl LocalCluster {
-    /// Whether its nodes serve nobody before it is secured.
+    /// Returns whether the nodes serve nobody before the cluster is secured.
     pub fn requires_access(&self) -> bool {
         self.nodes().any(|node| node.requires_access)
     }
 
-    /// Where the administrator's token is, if there is one.
+    /// Returns the path of the administrator's token, if there is one.
     pub fn admin_token_file(&self) -> Option<PathBuf> {
         let dir = self.nodes().next()?.dir.parent()?;
         Some(file(dir)).filter(|path| path.exists())
     }
 
-    /// Secures the cluster, if that was not done, and keeps an administrator's token. One that got lost on its way is replaced.
+    /// Secures the cluster, if it is not secured yet, and stores an administrator's token. If a previous
+    /// attempt secured the cluster and lost the token, another token is created.
     pub async fn secure(&mut self) -> anyhow::Result<()> {
         if self.credentials().token.is_some() {
             return Ok(());
@@ -51,20 +52,20 @@ impl LocalCluster {
             .parent()
             .context("a node's directory is in the cluster's")?;
         let operator = Token::read(&node.data_dir().join(OperatorToken::FILE_NAME))
-            .with_context(|| format!("node {} has to run", node.id))?;
+            .with_context(|| format!("node {} has to be running", node.id))?;
         let mut builder = LockClient::builder([&node.http]).token(operator);
         if let Some(tls) = self.tls() {
             builder = builder.tls(tls.clone());
         }
         let access = builder.build()?.access();
-        let kept = SecretFile::create(&file(dir))?;
-        let made = match access.look().await?.secured {
+        let file = SecretFile::create(&file(dir))?;
+        let made = match access.status().await?.secured {
             false => access.secure(DESCRIPTION, None).await,
             true => access.create_token("admin", DESCRIPTION, None).await,
         };
         let token = made.context("securing the cluster")?.token;
-        kept.put(token.expose())?;
-        self.show(token);
+        file.put(token.expose())?;
+        self.set_token(token);
         Ok(())
     }
 }

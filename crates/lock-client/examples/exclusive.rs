@@ -25,7 +25,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Whatever needs the lock. What it writes to should be told the token.
+/// Work under the lock. Its storage should check the token.
 async fn work(token: FencingToken) -> io::Result<()> {
     println!("nobody else works here; my token is {token}");
     Ok(())

@@ -1,4 +1,4 @@
-//! A storage that checks fencing tokens: what comes late is refused, whatever its writer believes.
+//! Storage that checks fencing tokens: it refuses late writes.
 //!
 //! `cargo run -p lock-client --example fenced_storage`, with `lockgate cluster up` running or LOCKGATE_SERVERS set.
 
@@ -8,14 +8,14 @@ use std::error::Error;
 
 use lock_client::{AcquireOptions, FencingToken, LockClient};
 
-/// What the lock guards: a file, a table, a device. Of the lock it knows only the largest token that it has seen.
+/// Guarded storage: a file, a table, a device. Of the lock it knows only the largest token that it has seen.
 #[derive(Default)]
 struct Account {
     balance: i64,
     largest: Option<FencingToken>,
 }
 
-/// Somebody with a later grant has been here.
+/// A later grant was used already.
 #[derive(Debug, thiserror::Error)]
 #[error("the token {token} is older than {largest}")]
 struct TooLate {
@@ -24,7 +24,7 @@ struct TooLate {
 }
 
 impl Account {
-    /// Reading counts, too: from now on nobody with an earlier grant changes what was just read.
+    /// Reads count too: from now on earlier grants change nothing.
     fn balance(&mut self, token: FencingToken) -> Result<i64, TooLate> {
         self.check(token)?;
         Ok(self.balance)
@@ -59,7 +59,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .await?;
     let seen = account.balance(annas.fencing_token())?;
 
-    // Now Anna's program stands still, for longer than her session lives. To save time an operator takes the lock away.
+    // Now Anna's program is paused for longer than her session lives. To save time an operator breaks the lock.
     client
         .break_lock("examples/account", annas.holder(), "to show what happens")
         .await?;
@@ -69,7 +69,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let balance = account.balance(berts.fencing_token())?;
     account.set_balance(berts.fencing_token(), balance + 20)?;
 
-    // Anna's goes on where it was, and would overwrite what Bert has paid in.
+    // Anna's program continues, and would overwrite Bert's payment.
     match account.set_balance(annas.fencing_token(), seen + 10) {
         Err(too_late) => println!("refused: {too_late}"),
         Ok(()) => return Err("Bert's money is lost".into()),

@@ -27,7 +27,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     znodes.commit(paid.clone()).await?;
     println!("written under the lock");
 
-    // An operator takes the lock away, and this program does not know it yet.
+    // An operator breaks the lock, and this program has not noticed yet.
     client
         .break_lock("examples/order", guard.holder(), "to show what happens")
         .await?;

@@ -1,4 +1,4 @@
-//! Re-entry: the same owner within a session enters again at once, and the lock is free after the last release.
+//! Re-entry: the same owner within a session re-enters at once, and the lock is free after the last release.
 
 mod servers;
 
@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let inner = session.acquire("examples/reentrant", mine()).await?;
     println!(
         "entered {} times with the token {}",
-        inner.holds(),
+        inner.hold_count(),
         inner.fencing_token()
     );
     println!("{} entry is left", inner.release().await?);

@@ -1,4 +1,4 @@
-//! A semaphore: at most ten permits are out at a time, and who needs several gets them at once.
+//! Semaphore: at most ten permits are granted at a time, several of them together.
 
 mod servers;
 

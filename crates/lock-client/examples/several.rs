@@ -1,4 +1,4 @@
-//! Several locks at once: all of them or none, and no deadlock with others who want the same ones.
+//! Several locks at once: all of them or none, and no deadlock with other callers of the same locks.
 //!
 //! `cargo run -p lock-client --example several`, with `lockgate cluster up` running or LOCKGATE_SERVERS set.
 

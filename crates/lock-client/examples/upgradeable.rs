@@ -1,4 +1,4 @@
-//! Upgrade and downgrade: who reads and may want to write shares the lock with readers, and is alone when it writes.
+//! Upgrade and downgrade: a reader that may write later shares the lock with readers, and excludes them while it writes.
 //!
 //! `cargo run -p lock-client --example upgradeable`, with `lockgate cluster up` running or LOCKGATE_SERVERS set.
 
@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     reader.release().await?;
     editor.upgrade(Wait::Forever).await?;
     println!("{:?}, with the token {}", editor.mode(), editor.fencing_token());
-    // Without a gap in which somebody else could write.
+    // Without a gap in which another client could write.
     editor.downgrade().await?;
     let other = session
         .acquire("examples/book", AcquireOptions::shared().try_only())

@@ -1,5 +1,5 @@
-//! Who may do what in a cluster: securing it, tokens, roles, and certificates that have a role. What it means stands in
-//! docs/security.md. Almost all of it needs the right to administer at `/`.
+//! Access control of a cluster: tokens, roles, and certificates with a role. docs/security.md explains them. Almost all calls
+//! need the right to administer at `/`.
 
 use std::time::Duration;
 
@@ -8,55 +8,69 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use crate::access_grant::AccessGrant;
 use crate::client::LockClient;
-use crate::encode;
+use crate::encode::{self, millis};
 use crate::error::Error;
-use crate::grant::Grant;
-use crate::http::Call;
+use crate::http::ApiRequest;
 use crate::servers::request_id;
-use crate::session::millis;
 use crate::token::Token;
+use crate::words::words;
 
-/// Who may do what; see [`LockClient::access`].
+/// Access control of a cluster; see [`LockClient::access`].
 #[derive(Debug, Clone)]
 pub struct Access {
     client: LockClient,
 }
 
-/// Whether it counts who may do what, and who asks.
+/// Access control status of a cluster, as one caller sees it.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct AccessView {
     /// Whether the cluster is secured.
     pub secured: bool,
-    /// What the caller is known as.
+    /// Identity of the caller.
     pub you: Caller,
-    /// What else was said.
+    /// Other fields of the answer.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
 
-/// What a caller is known as.
+words! {
+    /// Proof of identity of a caller.
+    CallerKind {
+        /// None.
+        Nobody = "nobody";
+        /// A token.
+        Token = "token";
+        /// A client certificate.
+        Certificate = "certificate";
+        /// The operator's token of the node that answers.
+        Operator = "operator";
+    }
+}
+
+/// Identity of a caller.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct Caller {
-    /// What it has proven to be: `nobody`, `token`, `certificate` or `operator`.
-    pub kind: String,
+    /// Proof of identity that it has shown.
+    pub kind: CallerKind,
     /// The token's id, or the certificate's subject.
     pub name: Option<String>,
-    /// The role that it has by that.
+    /// Role of the identity.
     pub role: Option<String>,
-    /// What else was said.
+    /// Other fields of the answer.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
 
-/// A token that was just made. Its text is told this one time.
+/// Token that was just created. The cluster returns its text this one time.
 #[derive(Debug, Clone, Deserialize)]
 pub struct NewToken {
-    /// Its name.
+    /// Public id.
     pub id: String,
-    /// What it stands for.
+    /// Role that it proves.
     pub role: String,
-    /// Until when it counts (RFC 3339); `None`: until it is revoked.
+    /// Time of expiry (RFC 3339); `None` if it is valid until it is revoked.
     #[serde(default)]
     pub expires_at: Option<String>,
     /// The secret.
@@ -64,49 +78,49 @@ pub struct NewToken {
     pub token: Token,
 }
 
-/// A token as everybody may see it who administers.
+/// Token, as the list of tokens shows it.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct TokenView {
-    /// Its name.
+    /// Public id.
     pub id: String,
-    /// What it stands for.
+    /// Role that it proves.
     pub role: String,
-    /// For people.
+    /// Description for people.
     #[serde(default)]
     pub description: String,
-    /// When it was made (RFC 3339).
+    /// Time of creation (RFC 3339).
     #[serde(default)]
     pub created_at: Option<String>,
-    /// Until when it counts; `None`: until it is revoked.
+    /// Time of expiry; `None` if it is valid until it is revoked.
     pub expires_at: Option<String>,
-    /// What else was said.
+    /// Other fields of the answer.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
 
-/// A role.
+/// Role with its access grants.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct RoleView {
-    /// Its name.
+    /// Name.
     pub role: String,
-    /// What it allows.
-    pub grants: Vec<Grant>,
-    /// What else was said.
+    /// Access grants.
+    pub grants: Vec<AccessGrant>,
+    /// Other fields of the answer.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
 
-/// A certificate that has a role.
+/// Certificate with a role.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct CertificateView {
-    /// Its subject, as RFC 2253 writes it.
+    /// Subject, as RFC 2253 writes it.
     pub subject: String,
-    /// What it stands for.
+    /// Role that it proves.
     pub role: String,
 }
 
 impl NewToken {
-    /// All of it, with the secret: for whoever stores it.
+    /// Returns the token with its secret, for storage.
     pub fn with_secret(&self) -> impl Serialize + use<> {
         json!({
             "id": self.id,
@@ -123,36 +137,40 @@ fn secret<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Token, D:
 }
 
 impl LockClient {
-    /// Who may do what in the cluster.
+    /// Access control of the cluster.
     pub fn access(&self) -> Access {
         Access { client: self.clone() }
     }
 }
 
 impl Access {
-    /// Whether the cluster is secured, and as whom it knows this client.
-    pub async fn look(&self) -> Result<AccessView, Error> {
+    /// Returns whether the cluster is secured, and the identity of this client.
+    pub async fn status(&self) -> Result<AccessView, Error> {
         self.client
             .servers
-            .ask(&Call::get("/v1/access?linearizable=true".to_owned()))
+            .ask(&ApiRequest::get("/v1/access?linearizable=true".to_owned()))
             .await
     }
 
-    /// Secures the cluster, for good, and makes the first administrator's token. Only the operator may, at its own node.
-    /// `anonymous` is what everybody may from then on; `None`: who proves nothing is not let in.
+    /// Secures the cluster, which cannot be undone, and creates the first administrator's token. Only the operator of a node may call this,
+    /// at that node. `anonymous` are the access grants of callers without proof; with `None` the cluster refuses them.
     ///
-    /// It is sent once. After [`Error::Unknown`] look whether the cluster is secured, and if it is, have another token made:
-    /// the operator may that, too.
-    pub async fn secure(&self, description: &str, anonymous: Option<&[Grant]>) -> Result<NewToken, Error> {
+    /// The client sends this once. After [`Error::Unknown`] read [`Access::status`]: if the cluster is secured, create another token,
+    /// which the operator may do too.
+    pub async fn secure(
+        &self,
+        description: &str,
+        anonymous: Option<&[AccessGrant]>,
+    ) -> Result<NewToken, Error> {
         let mut body = json!({ "description": description });
         if let Some(grants) = anonymous {
             body["anonymous"] = json!(grants);
         }
-        let call = Call::with(Method::POST, "/v1/access/secure".to_owned(), &body);
+        let call = ApiRequest::with(Method::POST, "/v1/access/secure".to_owned(), &body);
         self.client.servers.ask_once(&call).await
     }
 
-    /// Makes a token for a role. It is sent once: after [`Error::Unknown`] there may be one that nobody has.
+    /// Creates a token for a role. The client sends this once: after [`Error::Unknown`] a token may exist whose text is lost.
     pub async fn create_token(
         &self,
         role: &str,
@@ -165,55 +183,55 @@ impl Access {
             "expires_in_ms": expires_in.map(millis),
             "request_id": request_id(),
         });
-        let call = Call::with(Method::POST, "/v1/tokens".to_owned(), &body);
+        let call = ApiRequest::with(Method::POST, "/v1/tokens".to_owned(), &body);
         self.client.servers.ask_once(&call).await
     }
 
-    /// All tokens, by id.
+    /// Returns all tokens, by id.
     pub async fn tokens(&self) -> Result<Vec<TokenView>, Error> {
         self.all("/v1/tokens").await
     }
 
-    /// Revokes a token: from now on it counts for nothing.
+    /// Revokes a token, from now on.
     pub async fn revoke_token(&self, id: &str) -> Result<(), Error> {
         self.delete(format!("/v1/tokens/{}?", encode::segment(id))).await
     }
 
-    /// All roles but `admin`, which has all rights everywhere.
+    /// Returns all roles but `admin`, which has all rights everywhere.
     pub async fn roles(&self) -> Result<Vec<RoleView>, Error> {
         self.all("/v1/roles").await
     }
 
-    /// One role.
+    /// Returns one role.
     pub async fn role(&self, role: &str) -> Result<RoleView, Error> {
         let path = format!("/v1/roles/{}", encode::segment(role));
-        self.client.servers.ask(&Call::get(path)).await
+        self.client.servers.ask(&ApiRequest::get(path)).await
     }
 
-    /// Makes a role, or replaces what it allows.
-    pub async fn set_role(&self, role: &str, grants: &[Grant]) -> Result<(), Error> {
+    /// Creates a role, or replaces its access grants.
+    pub async fn set_role(&self, role: &str, grants: &[AccessGrant]) -> Result<(), Error> {
         let path = format!("/v1/roles/{}", encode::segment(role));
         let body = json!({ "grants": grants, "request_id": request_id() });
         self.put(path, &body).await
     }
 
-    /// Unmakes a role that nobody has.
+    /// Deletes a role that no token and no certificate has.
     pub async fn delete_role(&self, role: &str) -> Result<(), Error> {
         self.delete(format!("/v1/roles/{}?", encode::segment(role))).await
     }
 
-    /// All certificates that have a role.
+    /// Returns all certificates that have a role.
     pub async fn certificates(&self) -> Result<Vec<CertificateView>, Error> {
         self.all("/v1/certificates").await
     }
 
-    /// Gives whoever shows a certificate with this subject a role.
+    /// Gives certificates with this subject a role.
     pub async fn set_certificate(&self, subject: &str, role: &str) -> Result<(), Error> {
         let body = json!({ "subject": subject, "role": role, "request_id": request_id() });
         self.put("/v1/certificates".to_owned(), &body).await
     }
 
-    /// Takes a certificate's role away.
+    /// Removes the role of a certificate.
     pub async fn delete_certificate(&self, subject: &str) -> Result<(), Error> {
         self.delete(format!("/v1/certificates?subject={}&", encode::segment(subject)))
             .await
@@ -226,14 +244,14 @@ impl Access {
     async fn put(&self, path: String, body: &Value) -> Result<(), Error> {
         self.client
             .servers
-            .call(&Call::with(Method::PUT, path, body))
+            .call(&ApiRequest::with(Method::PUT, path, body))
             .await
             .map(drop)
     }
 
     /// `path` ends with `?` or `&`.
     async fn delete(&self, path: String) -> Result<(), Error> {
-        let call = Call {
+        let call = ApiRequest {
             method: Method::DELETE,
             path: format!("{path}request_id={}", request_id()),
             body: Default::default(),

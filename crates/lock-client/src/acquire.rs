@@ -1,5 +1,5 @@
-//! One call of `acquire`, from the first try to its end: under one request id, at one server after the other. However
-//! it ends without a lock in its caller's hands, it takes back what it may stand for in the cluster.
+//! One acquire call, from the first attempt to its end: under one request id, at one server after the other. If it ends without a
+//! lock for its caller, it withdraws from the queue and releases a late grant.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,36 +12,26 @@ use serde_json::{Map, Value, json};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
-use crate::encode;
+use crate::encode::{self, millis};
 use crate::error::{Error, Loss};
-use crate::http::Call;
+use crate::grant::Grant;
+use crate::http::ApiRequest;
 use crate::options::{AcquireOptions, LockSet, Mode, Wait};
-use crate::servers::{Pauses, Verdict, read, request_id};
-use crate::session::{Core, millis};
+use crate::servers::{Outcome, Pauses, read, request_id};
+use crate::session_core::Core;
 
-/// What was granted.
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Grant {
-    pub(crate) lock: String,
-    pub(crate) mode: Mode,
-    pub(crate) holder: String,
-    pub(crate) fencing_token: u64,
-    pub(crate) holds: u32,
-    pub(crate) permits: u32,
-}
-
-/// What a call is about.
+/// Locks of a call.
 #[derive(Clone)]
-enum What {
-    /// This lock.
+enum Target {
+    /// One lock.
     One(String),
-    /// Those that its body names.
+    /// The locks in the request body.
     Many,
-    /// This lock, which is held already.
+    /// One lock, which the session holds already.
     Upgrade(String),
 }
 
-impl What {
+impl Target {
     fn path(&self) -> String {
         match self {
             Self::One(lock) => format!("/v1/locks/{}/acquire", encode::segment(lock)),
@@ -50,7 +40,7 @@ impl What {
         }
     }
 
-    /// The grants of an answer, in the order in which they were asked for.
+    /// Returns the grants of an answer, in the order of the request.
     fn grants(&self, body: &[u8]) -> Result<Vec<Grant>, Error> {
         #[derive(Deserialize)]
         struct Granted {
@@ -62,7 +52,7 @@ impl What {
         }
     }
 
-    /// Takes back what was granted to a caller that has gone.
+    /// Releases grants whose caller has been dropped.
     async fn undo(&self, core: &Core, grants: &[Grant]) -> Result<(), Error> {
         match (self, grants) {
             (Self::Upgrade(_), [grant]) => downgrade(core, grant, Mode::Upgradeable).await.map(drop),
@@ -72,47 +62,47 @@ impl What {
     }
 }
 
-/// One call.
+/// One acquire call.
 pub(crate) struct Acquire {
     core: Arc<Core>,
     request: Request,
     give_up_at: Option<Instant>,
-    /// Tries that were left without an answer. Their connections stay open to the end: a server that finds its caller
-    /// gone would take it out of the queue, perhaps before the next try has taken its place.
+    /// Attempts without an answer. Their connections stay open until the call ends: a server that sees a closed connection withdraws the
+    /// contender, perhaps before the next attempt has taken its place.
     unanswered: Vec<Try>,
-    /// Whether the cluster may have heard of it.
+    /// Whether the cluster may have received the call.
     in_doubt: bool,
-    /// Whoever comes next has to wait until this call is over, and taken back.
+    /// Blocks the next upgrade or downgrade until this call is over and withdrawn.
     turn: Option<OwnedMutexGuard<()>>,
 }
 
-/// What is sent, again and again.
+/// Request of all attempts.
 #[derive(Clone)]
 struct Request {
-    what: What,
-    wishes: Map<String, Value>,
-    /// When the wait is over; for a call that may wait.
+    what: Target,
+    parameters: Map<String, Value>,
+    /// End of a bounded wait.
     until: Option<Instant>,
     wait: Wait,
-    /// How often it was sent.
+    /// Number of attempts so far.
     sent: u16,
 }
 
-/// One try at one server. While it lives the session is renewed there, too.
+/// Attempt at one server. While it exists the session is renewed at that server too.
 struct Try {
     core: Arc<Core>,
     server: usize,
-    verdict: Pin<Box<dyn Future<Output = Verdict> + Send>>,
+    outcome: Pin<Box<dyn Future<Output = Outcome> + Send>>,
 }
 
 impl Try {
-    fn new(core: &Arc<Core>, server: usize, call: Call) -> Self {
+    fn new(core: &Arc<Core>, server: usize, call: ApiRequest) -> Self {
         core.waits[server].fetch_add(1, Ordering::Relaxed);
         let servers = core.servers.clone();
         Self {
             core: core.clone(),
             server,
-            verdict: Box::pin(async move { servers.send(server, &call).await }),
+            outcome: Box::pin(async move { servers.send(server, &call).await }),
         }
     }
 }
@@ -124,8 +114,8 @@ impl Drop for Try {
 }
 
 impl Request {
-    /// The next copy of it, and its number. It waits for what is left of the time.
-    fn next(&mut self) -> Call {
+    /// Returns the next copy, with its number. It waits for the remaining time.
+    fn next(&mut self) -> ApiRequest {
         let wait_ms = match (self.wait, self.until) {
             (Wait::Try, _) => Value::from(0),
             (Wait::Forever, None) => Value::Null,
@@ -136,64 +126,64 @@ impl Request {
                 millis(left).into()
             }
         };
-        self.wishes.insert("wait_ms".to_owned(), wait_ms);
-        self.wishes.insert("retry".to_owned(), self.sent.into());
+        self.parameters.insert("wait_ms".to_owned(), wait_ms);
+        self.parameters.insert("retry".to_owned(), self.sent.into());
         self.sent = self.sent.saturating_add(1);
-        Call::with(
+        ApiRequest::with(
             Method::POST,
             self.what.path(),
-            &Value::Object(self.wishes.clone()),
+            &Value::Object(self.parameters.clone()),
         )
     }
 }
 
 impl Acquire {
-    /// For one lock.
+    /// Call for one lock.
     pub(crate) fn one(core: Arc<Core>, lock: &str, options: AcquireOptions) -> Self {
         Self::new(
             core,
-            What::One(lock.to_owned()),
-            options.wishes,
+            Target::One(lock.to_owned()),
+            options.parameters,
             options.wait,
             None,
         )
     }
 
-    /// For several.
+    /// Call for several locks.
     pub(crate) fn many(core: Arc<Core>, set: LockSet) -> Self {
-        let mut wishes = set.wishes;
-        wishes.insert("locks".to_owned(), set.locks.into());
-        Self::new(core, What::Many, wishes, set.wait, None)
+        let mut parameters = set.parameters;
+        parameters.insert("locks".to_owned(), set.locks.into());
+        Self::new(core, Target::Many, parameters, set.wait, None)
     }
 
-    /// To hold alone what is held as upgradeable. `turn` is given back when the call is over.
+    /// Call that makes an upgradeable hold exclusive. `turn` is released when the call is over.
     pub(crate) fn upgrade(core: Arc<Core>, held: &Grant, wait: Wait, turn: OwnedMutexGuard<()>) -> Self {
-        let wishes = Map::from_iter([("holder".to_owned(), held.holder.clone().into())]);
-        let what = What::Upgrade(held.lock.clone());
-        Self::new(core, what, wishes, wait.bounded(), Some(turn))
+        let parameters = Map::from_iter([("holder".to_owned(), held.holder.clone().into())]);
+        let what = Target::Upgrade(held.lock.clone());
+        Self::new(core, what, parameters, wait.bounded(), Some(turn))
     }
 
     fn new(
         core: Arc<Core>,
-        what: What,
-        mut wishes: Map<String, Value>,
+        what: Target,
+        mut parameters: Map<String, Value>,
         wait: Wait,
         turn: Option<OwnedMutexGuard<()>>,
     ) -> Self {
-        wishes.insert("session".to_owned(), core.id.clone().into());
-        wishes.insert("request_id".to_owned(), request_id().into());
+        parameters.insert("session".to_owned(), core.id.clone().into());
+        parameters.insert("request_id".to_owned(), request_id().into());
         let (now, patience) = (Instant::now(), core.servers.patience.total);
         let (until, give_up_at) = match wait {
             Wait::Try => (None, Some(now + patience)),
             Wait::AtMost(time) => (Some(now + time), Some(now + time + patience)),
-            // As long as the session lives.
+            // Until the session ends.
             Wait::Forever => (None, None),
         };
         Self {
             core,
             request: Request {
                 what,
-                wishes,
+                parameters,
                 until,
                 wait,
                 sent: 0,
@@ -205,7 +195,7 @@ impl Acquire {
         }
     }
 
-    /// Goes on until there is a definite answer, or no hope of one.
+    /// Runs the call until there is a definite answer, or the time is over.
     pub(crate) async fn run(mut self) -> Result<Vec<Grant>, Error> {
         let mut pauses = Pauses::new();
         loop {
@@ -213,24 +203,25 @@ impl Acquire {
                 return Err(Error::Lost(loss));
             }
             let why = match self.attempt().await {
-                Ok(Verdict::Done(body)) => {
+                Ok(Outcome::Executed(body)) => {
                     let grants = self.request.what.grants(&body)?;
                     self.settle();
-                    // A session that is lost holds nothing, whatever was granted to it.
+                    // A session that is lost holds nothing, whatever the cluster granted.
                     return match self.core.life.loss() {
                         None => Ok(grants),
                         Some(loss) => Err(Error::Lost(loss)),
                     };
                 }
-                // Who calls may have had the right when an earlier try was carried out, and has lost it since.
-                Ok(Verdict::Refused(refusal)) if self.in_doubt && refusal.is_of_the_caller() => {
+                // The caller may have had the right when an earlier attempt was executed, and may have lost it since.
+                Ok(Outcome::Refused(refusal)) if self.in_doubt && refusal.is_of_the_caller() => {
                     return Err(Error::Unknown(refusal.detail));
                 }
-                Ok(Verdict::Refused(refusal)) => {
+                Ok(Outcome::Refused(refusal)) => {
                     self.settle();
                     return Err(self.core.refused(refusal.into()));
                 }
-                Ok(Verdict::NotDone(why) | Verdict::InDoubt(why)) => why,
+                Ok(Outcome::NotExecuted(why) | Outcome::Uncertain(why)) => why,
+                Ok(Outcome::Stopped) => return Err(Error::Stopped),
                 Err(loss) => return Err(Error::Lost(loss)),
             };
             let pause = pauses.next();
@@ -244,8 +235,8 @@ impl Acquire {
         }
     }
 
-    /// One try: until it is answered, the server is silent, or the session is lost.
-    async fn attempt(&mut self) -> Result<Verdict, Loss> {
+    /// Makes one attempt: until the server answers or is suspected, or the session is lost.
+    async fn attempt(&mut self) -> Result<Outcome, Loss> {
         let servers = self.core.servers.clone();
         let server = servers.current();
         let mut suspicions = servers.suspicions(server);
@@ -257,36 +248,37 @@ impl Acquire {
             }
         };
         let doubted_before = std::mem::replace(&mut self.in_doubt, true);
-        // From now on, dropped or not, the cluster may hear of it.
+        // The cluster may receive the call from now on, even if this future is dropped.
         let call = self.request.next();
         self.unanswered.push(Try::new(&self.core, server, call));
         let current = self.unanswered.last_mut().expect("it was just pushed");
-        let verdict = tokio::select! {
+        let outcome = tokio::select! {
             biased;
-            verdict = &mut current.verdict => verdict,
+            outcome = &mut current.outcome => outcome,
             loss = self.core.life.lost() => return Err(loss),
-            // The session's heartbeats go to the servers at which it waits, so a silence is noticed however long the
-            // wait is. An error means that the servers are gone, which lives as long as the session.
+            // Heartbeats go to every server at which the session waits, so a server without answers is suspected however long the wait
+            // is. An error means that the servers are gone, and they live as long as the session.
             _ = suspicions.changed() => {
                 servers.turn_away(server);
-                return Ok(Verdict::InDoubt("the server is silent".to_owned()));
+                return Ok(Outcome::Uncertain("the server is silent".to_owned()));
             }
-            () = is_over => return Ok(Verdict::InDoubt("no server has answered in time".to_owned())),
+            () = is_over => return Ok(Outcome::Uncertain("no server has answered in time".to_owned())),
         };
         self.unanswered.pop();
-        match &verdict {
-            Verdict::NotDone(_) => {
+        match &outcome {
+            Outcome::NotExecuted(_) => {
                 self.in_doubt = doubted_before;
                 servers.turn_away(server);
             }
-            Verdict::InDoubt(_) => servers.turn_away(server),
-            Verdict::Refused(_) => self.in_doubt = doubted_before,
-            Verdict::Done(_) => {}
+            Outcome::Uncertain(_) => servers.turn_away(server),
+            Outcome::Stopped => {}
+            Outcome::Refused(_) => self.in_doubt = doubted_before,
+            Outcome::Executed(_) => {}
         }
-        Ok(verdict)
+        Ok(outcome)
     }
 
-    /// The cluster has given its answer: there is nothing to take back.
+    /// Records that the answer is definite: there is nothing to withdraw.
     fn settle(&mut self) {
         self.in_doubt = false;
     }
@@ -297,30 +289,27 @@ impl Drop for Acquire {
         if !self.in_doubt || self.core.life.loss().is_some() {
             return;
         }
-        // Without a runtime the connections are closed, and the servers do it.
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return;
-        };
         let (core, request) = (self.core.clone(), self.request.clone());
         let kept = (std::mem::take(&mut self.unanswered), self.turn.take());
-        runtime.spawn(async move {
-            take_back(&core, request).await;
-            drop(kept);
-        });
+        self.core
+            .in_background("withdrawing a cancelled acquire", async move {
+                take_back(&core, request).await;
+                drop(kept);
+            });
     }
 }
 
-/// Ends a call whose caller has gone. The same request, sent once more, stands in its place, wherever the earlier copies
-/// have come to; as it does not wait, it is answered at once that its time is over, or that it holds what is then released.
+/// Withdraws a call whose caller was dropped. The same request is sent once more without a wait. The cluster answers it in place
+/// of the earlier copies: either the wait is over, or there is a grant, which is released.
 async fn take_back(core: &Core, mut request: Request) {
     request.wait = Wait::Try;
     let mut pauses = Pauses::new();
     while core.life.loss().is_none() {
         let (server, call) = (core.servers.current(), request.next());
-        let verdict =
+        let outcome =
             tokio::time::timeout(core.servers.patience.answer, core.servers.send(server, &call)).await;
-        match verdict {
-            Ok(Verdict::Done(body)) => {
+        match outcome {
+            Ok(Outcome::Executed(body)) => {
                 let undone = match request.what.grants(&body) {
                     Ok(grants) => request.what.undo(core, &grants).await,
                     Err(error) => Err(error),
@@ -331,15 +320,15 @@ async fn take_back(core: &Core, mut request: Request) {
                 }
                 return;
             }
-            Ok(Verdict::Refused(_)) => return,
-            Ok(Verdict::NotDone(_) | Verdict::InDoubt(_)) | Err(_) => core.servers.turn_away(server),
+            Ok(Outcome::Refused(_) | Outcome::Stopped) => return,
+            Ok(Outcome::NotExecuted(_) | Outcome::Uncertain(_)) | Err(_) => core.servers.turn_away(server),
         }
         tokio::time::sleep(pauses.next()).await;
     }
 }
 
-/// Gives one hold back, and tries for as long as the session surely lives; once, if it does not. Returns how many holds are
-/// left. However often it is called with one `request_id`, it gives back one hold.
+/// Releases one hold. Retries while the session surely lives; sends once otherwise. Returns the number of holds that are left.
+/// Calls with the same `request_id` release one hold in total.
 pub(crate) async fn release(core: &Core, grant: &Grant, request_id: &str) -> Result<u32, Error> {
     #[derive(Deserialize)]
     struct Released {
@@ -347,11 +336,11 @@ pub(crate) async fn release(core: &Core, grant: &Grant, request_id: &str) -> Res
     }
     let body = json!({ "session": core.id, "holder": grant.holder, "request_id": request_id });
     let path = format!("/v1/locks/{}/release", encode::segment(&grant.lock));
-    let released: Released = while_it_lives(core, &Call::with(Method::POST, path, &body)).await?;
+    let released: Released = while_it_lives(core, &ApiRequest::with(Method::POST, path, &body)).await?;
     Ok(released.holds)
 }
 
-/// Likewise, one hold of each.
+/// Releases one hold of each lock.
 pub(crate) async fn release_many(core: &Core, grants: &[Grant], request_id: &str) -> Result<(), Error> {
     #[derive(Deserialize)]
     struct Answer {
@@ -366,29 +355,24 @@ pub(crate) async fn release_many(core: &Core, grants: &[Grant], request_id: &str
         .map(|grant| json!({ "lock": grant.lock, "holder": grant.holder }));
     let holders: Vec<Value> = holders.collect();
     let body = json!({ "session": core.id, "holders": holders, "request_id": request_id });
-    let call = Call::with(Method::POST, "/v1/multilock/release".to_owned(), &body);
+    let call = ApiRequest::with(Method::POST, "/v1/multilock/release".to_owned(), &body);
     let answer: Answer = while_it_lives(core, &call).await?;
-    // What was not held any more is passed over, so that the others are given back.
+    // The cluster skips holds that are lost, so that the others are released.
     match answer.released.iter().all(|released| released.holds.is_some()) {
         true => Ok(()),
         false => Err(Error::Lost(Loss::TakenAway)),
     }
 }
 
-/// Goes on with fewer rights.
+/// Downgrades a hold.
 pub(crate) async fn downgrade(core: &Core, grant: &Grant, to: Mode) -> Result<Grant, Error> {
-    let mode = match to {
-        Mode::Upgradeable => "upgradeable",
-        Mode::Shared | Mode::Exclusive | Mode::Semaphore => "shared",
-    };
-    let body =
-        json!({ "session": core.id, "holder": grant.holder, "mode": mode, "request_id": request_id() });
+    let body = json!({ "session": core.id, "holder": grant.holder, "mode": to, "request_id": request_id() });
     let path = format!("/v1/locks/{}/downgrade", encode::segment(&grant.lock));
-    while_it_lives(core, &Call::with(Method::POST, path, &body)).await
+    while_it_lives(core, &ApiRequest::with(Method::POST, path, &body)).await
 }
 
-/// Sends what concerns a hold, for as long as the session surely lives; once, if it does not.
-async fn while_it_lives<T: serde::de::DeserializeOwned>(core: &Core, call: &Call) -> Result<T, Error> {
+/// Sends a request about a hold. Retries while the session surely lives; sends once otherwise.
+async fn while_it_lives<T: serde::de::DeserializeOwned>(core: &Core, call: &ApiRequest) -> Result<T, Error> {
     let left = match core.life.loss() {
         None => core.ttl,
         Some(_) => Duration::ZERO,

@@ -1,51 +1,66 @@
-//! The client itself: which servers there are, and where sessions begin.
+//! The client: its servers, and how it is built.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::io::DuplexStream;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 use transport_security::ClientTls;
 
+use crate::background::Background;
+use crate::connector::InProcess;
 use crate::deadline::Margin;
+use crate::http::Endpoint;
 use crate::servers::{Patience, SHORTEST_TRY, Servers};
 use crate::session::SessionBuilder;
+use crate::shutdown::Sessions;
 use crate::token::{TokenProvider, is_on_this_machine};
 use crate::znodes::Znodes;
 
-/// How long a call is tried at all servers: some elections long.
+/// Default total time of a call at all servers: several elections.
 const DEFAULT_PATIENCE: Duration = Duration::from_secs(15);
 
-/// How long one server may take for an answer: longer than an election, during which a server holds its callers back.
+/// Default time for an answer of one server. It is longer than an election, during which a server holds answers back.
 const DEFAULT_ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a connection may take: a server that does not accept one for so long does not live.
+/// Default time for a connection. A server that accepts none within this time has failed.
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A cluster's client. Cheap to clone; all clones share their connections.
+/// Host name of a server in this process. Servers accept all names below `localhost`.
+const IN_PROCESS: &str = "in-process.localhost";
+
+/// Client of a cluster. Cheap to clone; clones share their connections.
 #[derive(Debug, Clone)]
 pub struct LockClient {
     pub(crate) servers: Arc<Servers>,
     pub(crate) margin: Margin,
+    pub(crate) sessions: Arc<Sessions>,
+    /// Cancelled by the shutdown: requests then fail with [`Error::Stopped`](crate::Error::Stopped).
+    stopped: CancellationToken,
 }
 
-/// What is no address of a server.
+/// Error of a server address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AddressError {
-    /// There is none.
+    /// The list of addresses is empty.
     #[error("at least one address of a server is needed")]
     None,
-    /// It is not `host:port`.
+    /// The address is not `host:port`.
     #[error("{0:?} is not the address of a server: host:port, http://host:port or https://host:port")]
     Malformed(String),
-    /// It asks for TLS.
+    /// The address wants TLS, and the client has no authority.
     #[error(
         "{0:?} asks for TLS: say by which authority its servers are known (`ClientBuilder::tls`, `--ca`)"
     )]
     Tls(String),
-    /// It asks to go without TLS, which the others have.
+    /// The address is without TLS, and the client has an authority.
     #[error("{0:?} would be called without TLS, though an authority is given")]
     Plain(String),
-    /// The token would be there for everybody to read on the way.
+    /// The token would be sent without TLS over a network.
     #[error(
         "{0:?} would be shown the token without TLS, and whoever listens on the way could use it: say by which authority its \
          servers are known (`ClientBuilder::tls`, `--ca`), or that everybody on the way is trusted (`ClientBuilder::insecure`, \
@@ -54,8 +69,9 @@ pub enum AddressError {
     TokenInPlain(String),
 }
 
-/// Says how a client shall behave; see [`LockClient::builder`].
+/// Builder of a client; see [`LockClient::builder`].
 #[derive(Clone)]
+#[must_use = "a builder makes nothing before `build`"]
 pub struct ClientBuilder {
     addresses: Vec<String>,
     patience: Patience,
@@ -64,6 +80,8 @@ pub struct ClientBuilder {
     token: Option<Arc<dyn TokenProvider>>,
     insecure: bool,
     at_leader: bool,
+    runtime: Option<Handle>,
+    in_process: Option<InProcess>,
 }
 
 impl fmt::Debug for ClientBuilder {
@@ -80,14 +98,13 @@ impl fmt::Debug for ClientBuilder {
 }
 
 impl LockClient {
-    /// A client of the cluster whose servers have these addresses: `host:port` or `http://host:port`
-    /// (with TLS: see [`ClientBuilder::tls`]). One is enough;
-    /// with more of them it goes on when one dies. Nothing is sent before it is asked for something.
+    /// Creates a client of the cluster with these servers: `host:port` or `http://host:port` (for TLS see [`ClientBuilder::tls`]). One
+    /// server is enough; with more the client survives the loss of one. Sends nothing before the first call.
     pub fn new(addresses: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, AddressError> {
         Self::builder(addresses).build()
     }
 
-    /// Likewise, with a say in its patience.
+    /// Returns a builder of a client, for more options.
     pub fn builder(addresses: impl IntoIterator<Item = impl AsRef<str>>) -> ClientBuilder {
         ClientBuilder {
             addresses: addresses
@@ -104,93 +121,134 @@ impl LockClient {
             token: None,
             insecure: false,
             at_leader: false,
+            runtime: None,
+            in_process: None,
         }
     }
 
-    /// The servers' addresses, as `host:port`.
+    /// Returns a builder of a client for a server in this process. `connect` opens a connection: it returns one end of
+    /// [`tokio::io::duplex`], and the server speaks HTTP at the other end. An error means that the server does not listen.
+    pub fn in_process(
+        connect: impl Fn() -> io::Result<DuplexStream> + Send + Sync + 'static,
+    ) -> ClientBuilder {
+        ClientBuilder {
+            in_process: Some(InProcess(Arc::new(connect))),
+            ..Self::builder([IN_PROCESS])
+        }
+    }
+
+    /// Returns the addresses of the servers, as `host:port`.
     pub fn addresses(&self) -> Vec<String> {
         self.servers.addresses()
     }
 
-    /// A session to be opened. Locks belong to sessions.
+    /// Returns a builder of a session. Locks belong to sessions.
     pub fn session(&self) -> SessionBuilder {
         SessionBuilder::new(self.clone())
     }
 
-    /// The tree of znodes, for changes that belong to no session.
+    /// Returns access to the tree of znodes, for changes that belong to no session.
     pub fn znodes(&self) -> Znodes {
         Znodes::new(self.servers.clone(), None)
+    }
+
+    /// Closes all sessions of this client and its clones, and ends the client. Guards are lost at once, with
+    /// [`Loss::Stopped`](crate::Loss::Stopped). Pending and later calls fail with [`Error::Stopped`](crate::Error::Stopped).
+    ///
+    /// This takes at most a second. A session that could not be closed expires.
+    ///
+    /// # Cancel safety
+    ///
+    /// Sessions that were not closed yet expire, and requests still work. Call it again to end the client.
+    pub async fn shut_down(&self) {
+        self.sessions.close_all().await;
+        self.stopped.cancel();
     }
 }
 
 impl ClientBuilder {
-    /// How long a call is tried at all servers before it fails (15 s). What belongs to a session fails with it. Each server gets its part of
-    /// this time at most, and half a second at least, so that one that is silent does not use up the time of the others.
+    /// Sets the total time of a call at all servers (15 s). One server gets at most its share of this time, and at least half a second,
+    /// so that a server that does not answer leaves time for the others.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience.total = patience;
         self
     }
 
-    /// How long one server may take for an answer before the next one is asked (5 s). While a server waits for a new
-    /// leader it answers nobody, so less than an election makes unrest.
+    /// Sets the time for an answer of one server (5 s); then the client asks the next one. Servers do not answer during an election, so a
+    /// shorter time causes needless retries.
     pub fn answer_timeout(mut self, timeout: Duration) -> Self {
         self.patience.answer = timeout;
         self
     }
 
-    /// How long connecting to a server may take (2 s).
+    /// Sets the time for a connection to a server (2 s).
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.patience.connect = timeout;
         self
     }
 
-    /// Whether sessions call the server that leads the cluster, wherever that is, and not any of the given ones (`false`). Then an
-    /// acquire, a release and every other change take a round trip between servers less. Who leads is learnt with heartbeats: soon
-    /// after a session was opened, and after a change of leaders within a third of the session's time; until then, and while the
-    /// leader cannot be reached, the others answer as ever. For locks that change hands often; where there are hundreds of busy
-    /// clients, let all servers share the work.
+    /// Makes sessions prefer the leader over the given servers (`false`). Acquires, releases and other changes then take one round trip
+    /// between servers less. The client learns the leader from heartbeats: soon after a session is opened, and within a third of the TTL
+    /// after a change of leaders. Until then, and while the leader is unreachable, the other servers answer. Use it for locks that change
+    /// hands often; with hundreds of busy clients let all servers share the work.
     pub fn at_leader(mut self, at_leader: bool) -> Self {
         self.at_leader = at_leader;
         self
     }
 
-    /// What is taken off the time of sessions; see [`Margin`].
+    /// Sets the safety margin that is subtracted from the TTL of sessions; see [`Margin`].
     pub fn margin(mut self, margin: Margin) -> Self {
         self.margin = margin;
         self
     }
 
-    /// Speaks TLS with all servers, which have to prove who they are; their addresses are `host:port` or `https://host:port`.
+    /// Uses TLS with all servers, and verifies them. Addresses are `host:port` or `https://host:port`.
     pub fn tls(mut self, tls: ClientTls) -> Self {
         self.tls = Some(tls);
         self
     }
 
-    /// Says who calls, to clusters that are secured: a [`Token`](crate::Token), a [`TokenFile`](crate::TokenFile) that may be
-    /// replaced, or whatever else gives one. It is never sent without TLS to other machines than this one.
+    /// Sets the token for a secured cluster: a [`Token`](crate::Token), a [`TokenFile`](crate::TokenFile) that may be replaced, or another
+    /// provider. The client never sends it to other machines without TLS.
     pub fn token(mut self, token: impl TokenProvider + 'static) -> Self {
         self.token = Some(Arc::new(token));
         self
     }
 
-    /// Sends the token without TLS wherever the servers are: whoever listens on the way can use it.
+    /// Sends the token without TLS to any server. Everybody on the network path can read and use it.
     pub fn insecure(mut self, insecure: bool) -> Self {
         self.insecure = insecure;
         self
     }
 
-    /// The client.
+    /// Runs connections, heartbeats and the last requests of dropped guards on this runtime, which needs timers and I/O.
+    ///
+    /// Without this they run on one thread of the client, which starts with the first request and ends after the last clone of the client,
+    /// session and guard. With it sessions do not outlive the runtime, and heartbeats stop while all its threads are blocked.
+    pub fn runtime(mut self, runtime: Handle) -> Self {
+        self.runtime = Some(runtime);
+        self
+    }
+
+    /// Creates the client.
     pub fn build(mut self) -> Result<LockClient, AddressError> {
-        let addresses: Vec<String> = self
-            .addresses
-            .iter()
-            .map(|text| host_and_port(text, self.tls.is_some()))
-            .collect::<Result<_, _>>()?;
+        let endpoint = match self.in_process.take() {
+            Some(connect) => Endpoint::InProcess(connect),
+            None => Endpoint::Network(self.tls.take()),
+        };
+        let tls = matches!(endpoint, Endpoint::Network(Some(_)));
+        let addresses: Vec<String> = match &endpoint {
+            Endpoint::InProcess(_) => self.addresses,
+            Endpoint::Network(_) => {
+                let addresses = self.addresses.iter().map(|text| host_and_port(text, tls));
+                addresses.collect::<Result<_, _>>()?
+            }
+        };
         if addresses.is_empty() {
             return Err(AddressError::None);
         }
         if self.token.is_some()
-            && self.tls.is_none()
+            && matches!(endpoint, Endpoint::Network(None))
             && !self.insecure
             && let Some(far) = addresses.iter().find(|address| !is_on_this_machine(address))
         {
@@ -200,20 +258,25 @@ impl ClientBuilder {
         let each = (self.patience.total / count).max(SHORTEST_TRY);
         self.patience.answer = self.patience.answer.min(each);
         self.patience.connect = self.patience.connect.min(each);
+        let stopped = CancellationToken::new();
         Ok(LockClient {
             servers: Arc::new(Servers::new(
                 addresses,
                 self.patience,
-                self.tls,
+                endpoint,
                 self.token,
                 self.at_leader,
+                self.runtime.map_or_else(Background::own, Background::given),
+                stopped.clone(),
             )),
             margin: self.margin,
+            sessions: Arc::default(),
+            stopped,
         })
     }
 }
 
-/// `host:port` out of an address.
+/// Returns the `host:port` of an address.
 fn host_and_port(text: &str, tls: bool) -> Result<String, AddressError> {
     let malformed = || AddressError::Malformed(text.to_owned());
     let trimmed = text.trim();

@@ -1,8 +1,7 @@
-//! A clock that counts while the machine is suspended, and a timer on it.
+//! Clock that counts while the machine is suspended, and a timer for it.
 //!
-//! [`std::time::Instant`] stands still while a laptop sleeps or a virtual machine is frozen; the cluster's clocks do not.
-//! A client that counted its session's time with it would believe after waking up that hardly any time has passed. It
-//! knows nothing of sessions.
+//! [`std::time::Instant`] does not advance while a laptop sleeps or a virtual machine is frozen; the clocks of the cluster do. A client
+//! that used it would assume after waking up that hardly any time has passed. This file does not know sessions.
 
 use std::io;
 use std::ops::{Add, Sub};
@@ -19,18 +18,18 @@ compile_error!(
     "lock-client needs a clock and a timer that count suspend (CLOCK_BOOTTIME, timerfd): Linux has them"
 );
 
-/// A moment on `CLOCK_BOOTTIME`: the time since the machine was started, suspended or not.
+/// Moment on `CLOCK_BOOTTIME`: the time since the machine was started, with the time that it was suspended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BootInstant(Duration);
 
 impl BootInstant {
-    /// Now.
+    /// Returns the current moment.
     pub(crate) fn now() -> Self {
         let now = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("every Linux since 2.6.39 has this clock");
         Self(now.into())
     }
 
-    /// Whether the moment has come.
+    /// Returns whether the moment is in the past.
     pub(crate) fn has_passed(self) -> bool {
         Self::now() >= self
     }
@@ -47,18 +46,18 @@ impl Add<Duration> for BootInstant {
 impl Sub<BootInstant> for BootInstant {
     type Output = Duration;
 
-    /// The time between two moments; nothing if the second is the later one.
+    /// Returns the time between two moments; zero if `earlier` is the later one.
     fn sub(self, earlier: BootInstant) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 }
 
-/// Wakes one task at moments of [`BootInstant`]. Tokio's own timers count on `CLOCK_MONOTONIC`, and would be late by
-/// as long as the machine slept.
+/// Timer that wakes one task at a [`BootInstant`]. Timers of tokio use `CLOCK_MONOTONIC`, and would be late by the time that the
+/// machine was suspended.
 #[derive(Debug)]
 pub(crate) struct BootTimer(AsyncFd<Descriptor>);
 
-/// A timer whose readiness tokio can wait for.
+/// Timer descriptor whose readiness tokio can wait for.
 #[derive(Debug)]
 struct Descriptor(TimerFd);
 
@@ -75,7 +74,7 @@ impl AsRawFd for Descriptor {
 }
 
 impl BootTimer {
-    /// A timer of the current runtime. It costs a file descriptor.
+    /// Creates a timer of the current runtime. It costs a file descriptor.
     #[expect(
         deprecated,
         reason = "its successor is an unsafe function, for types that do not own the descriptor they name; this one does"
@@ -86,9 +85,9 @@ impl BootTimer {
         Ok(Self(AsyncFd::new(Descriptor(timer))?))
     }
 
-    /// Waits until `at`. May be dropped and called again.
+    /// Waits until `at`. Cancel safe.
     pub(crate) async fn until(&self, at: BootInstant) -> io::Result<()> {
-        // To a timer zero means never.
+        // Zero disarms a timer.
         let at = at.0.max(Duration::from_nanos(1));
         let expiration = Expiration::OneShot(TimeSpec::from_duration(at));
         self.0
@@ -97,7 +96,7 @@ impl BootTimer {
             .set(expiration, TimerSetTimeFlags::TFD_TIMER_ABSTIME)?;
         loop {
             let mut ready = self.0.readable().await?;
-            // An expiration of an earlier call leaves readiness behind, but nothing to be read.
+            // An expiration of an earlier call leaves readiness behind, but nothing to read.
             if let Ok(expired) = ready.try_io(|timer| Ok(timer.get_ref().0.wait()?)) {
                 return expired;
             }
@@ -109,15 +108,14 @@ impl BootTimer {
 mod tests {
     use super::*;
 
-    /// Where nothing was ever suspended the clocks differ by nothing. In a time namespace (`unshare --time --boottime 100000`)
-    /// they do.
+    /// The clocks differ only on a machine that was suspended, or in a time namespace (`unshare --time --boottime 100000`).
     #[tokio::test]
     async fn both_count_the_time_since_the_machine_was_started() {
         let uptime = || -> f64 {
             let text = std::fs::read_to_string("/proc/uptime").unwrap();
             text.split(' ').next().unwrap().parse().unwrap()
         };
-        // Shown in hundredths of a second.
+        // The file has hundredths of a second.
         let before = uptime() - 0.01;
         let now = BootInstant::now().0.as_secs_f64();
         assert!((before..=uptime() + 0.01).contains(&now), "{before} {now}");
@@ -131,7 +129,7 @@ mod tests {
     async fn a_timer_wakes_not_before_its_moment_and_can_be_set_anew() {
         let timer = BootTimer::new().unwrap();
         let begin = BootInstant::now();
-        // Given up before its moment, and set to a later one.
+        // Dropped before its moment, and set to a later one.
         let soon = begin + Duration::from_millis(5);
         assert!(
             tokio::time::timeout(
@@ -143,7 +141,7 @@ mod tests {
         );
         timer.until(soon).await.unwrap();
         assert!(soon.has_passed());
-        // What has passed does not wait.
+        // A moment in the past does not wait.
         timer.until(begin).await.unwrap();
         assert!(BootInstant::now() - begin >= Duration::from_millis(5));
     }

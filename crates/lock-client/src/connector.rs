@@ -1,7 +1,9 @@
-//! Connections to servers, with TLS or without: what hyper's pool takes them from.
+//! Connector of hyper's pool: opens connections over the network, with or without TLS, or within this process.
 
+use std::fmt;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -11,54 +13,94 @@ use hyper::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tower_service::Service;
-use transport_security::{ClientTls, HandshakeError, Stream};
+use transport_security::{ClientTls, HandshakeError};
 
-/// Dials servers.
+/// Opens connections to servers.
 #[derive(Debug, Clone)]
-pub(crate) struct Connector {
-    pub tcp: HttpConnector,
-    /// What servers have to prove; none: nothing, and nothing is protected.
-    pub tls: Option<ClientTls>,
-    pub handshake_timeout: Duration,
+pub(crate) enum Connector {
+    /// Servers with an address.
+    Network {
+        tcp: HttpConnector,
+        /// Certificates that servers have to prove; `None` for connections without TLS.
+        tls: Option<ClientTls>,
+        handshake_timeout: Duration,
+    },
+    /// A server in this process.
+    InProcess(InProcess),
 }
 
-/// A connection that was made.
-pub(crate) struct Dialled(TokioIo<Stream>);
+/// Opens connections to a server in this process; see [`crate::LockClient::in_process`].
+#[derive(Clone)]
+pub(crate) struct InProcess(pub Arc<dyn Fn() -> io::Result<DuplexStream> + Send + Sync>);
+
+impl fmt::Debug for InProcess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InProcess")
+    }
+}
+
+/// Stream of bytes in both directions.
+trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+/// Open connection to a server.
+pub(crate) struct ServerConnection(TokioIo<Box<dyn Duplex>>);
+
+impl ServerConnection {
+    fn new(stream: impl Duplex + 'static) -> Self {
+        Self(TokioIo::new(Box::new(stream)))
+    }
+}
 
 impl Service<Uri> for Connector {
-    type Response = Dialled;
+    type Response = ServerConnection;
     type Error = io::Error;
-    type Future = BoxFuture<'static, io::Result<Dialled>>;
+    type Future = BoxFuture<'static, io::Result<ServerConnection>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.tcp.poll_ready(context).map_err(io::Error::other)
+        match self {
+            Self::Network { tcp, .. } => tcp.poll_ready(context).map_err(io::Error::other),
+            Self::InProcess(_) => Poll::Ready(Ok(())),
+        }
     }
 
     fn call(&mut self, server: Uri) -> Self::Future {
+        let (tcp, tls, limit) = match self {
+            Self::Network {
+                tcp,
+                tls,
+                handshake_timeout,
+            } => (tcp, tls.clone(), *handshake_timeout),
+            Self::InProcess(connect) => {
+                return std::future::ready((connect.0)().map(ServerConnection::new)).boxed();
+            }
+        };
         let host = server.host().unwrap_or_default().to_owned();
-        let (dial, tls, limit) = (self.tcp.call(server), self.tls.clone(), self.handshake_timeout);
+        let dial = tcp.call(server);
         async move {
             let socket = dial.await.map_err(io::Error::other)?.into_inner();
-            let stream = match tls {
-                None => Stream::Plain(socket),
-                Some(tls) => tokio::time::timeout(limit, tls.connect(&host, socket))
-                    .await
-                    .unwrap_or(Err(HandshakeError::TimedOut))?,
+            let Some(tls) = tls else {
+                return Ok(ServerConnection::new(socket));
             };
-            Ok(Dialled(TokioIo::new(stream)))
+            let secured = tokio::time::timeout(limit, tls.connect(&host, socket)).await;
+            Ok(ServerConnection::new(
+                secured.unwrap_or(Err(HandshakeError::TimedOut))?,
+            ))
         }
         .boxed()
     }
 }
 
-impl Connection for Dialled {
+impl Connection for ServerConnection {
     fn connected(&self) -> Connected {
         Connected::new()
     }
 }
 
-impl Read for Dialled {
+impl Read for ServerConnection {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -68,7 +110,7 @@ impl Read for Dialled {
     }
 }
 
-impl Write for Dialled {
+impl Write for ServerConnection {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

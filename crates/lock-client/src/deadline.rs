@@ -1,24 +1,23 @@
-//! Until when a session is surely alive. Pure: no clock is read here.
+//! Deadline of a session, without a clock: pure functions.
 
 use std::time::Duration;
 
 use crate::clock::BootInstant;
 
-/// What is taken off a session's time for what may differ between two machines.
+/// Safety margin that is subtracted from the TTL of a session, for differences between two machines.
 ///
-/// The cluster counts a session's time from when it hears of a heartbeat, on its own clock. The client counts from when
-/// it *sent* it, which is earlier; so the way there and back is on the safe side already. What remains: a clock that runs
-/// slower than the cluster's, and the time between noticing that the end is near and having stopped.
+/// The cluster counts the TTL from the arrival of a heartbeat, on its own clock. The client counts from *sending* it, which is earlier, so
+/// network delays are covered already. The margin covers a clock that is slower than the cluster's, and the time to stop the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Margin {
-    /// How many thousandths the local clock may run slower than those of the servers.
+    /// Maximum rate in thousandths by which the local clock may be slower than those of the servers.
     pub clock_rate_per_mille: u32,
-    /// How long before the end the loss is told, so that whoever hears of it can still stop in time.
+    /// Time between the reported loss and the end of the TTL, in which the program can stop its work.
     pub notice: Duration,
 }
 
 impl Default for Margin {
-    /// One per cent, a hundred times what a quartz is off, and 100 ms.
+    /// One per cent, which is a hundred times the error of a quartz, and 100 ms.
     fn default() -> Self {
         Self {
             clock_rate_per_mille: 10,
@@ -28,15 +27,14 @@ impl Default for Margin {
 }
 
 impl Margin {
-    /// Until when a session is surely alive whose heartbeat was sent at `sent` and is confirmed for `ttl`.
+    /// Returns the end of the time in which a session surely lives, after a heartbeat that was sent at `sent` and confirmed for `ttl`.
     pub(crate) fn valid_until(self, sent: BootInstant, ttl: Duration) -> BootInstant {
         let drift = ttl.saturating_mul(self.clock_rate_per_mille) / 1000;
         sent + ttl.saturating_sub(drift).saturating_sub(self.notice)
     }
 }
 
-/// From when on it is doubtful whether a session will be alive much longer: heartbeats are sent every third of its time,
-/// so by now one has failed.
+/// Returns the moment from which a session is uncertain. Heartbeats are sent every third of the TTL, so one has failed by then.
 pub(crate) fn doubtful_from(sent: BootInstant, ttl: Duration) -> BootInstant {
     sent + ttl / 2
 }

@@ -1,24 +1,26 @@
-//! Names as they stand in addresses.
+//! Encodings of the HTTP API: names in addresses, durations in documents.
+
+use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// What is encoded within one segment: all but RFC 3986's unreserved characters.
+/// Characters to encode in one segment: all but RFC 3986's unreserved characters.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')
     .remove(b'~');
 
-/// Likewise, but the slashes of a path stay.
+/// Characters to encode in a path: the same without the slash.
 const PATH: &AsciiSet = &SEGMENT.remove(b'/');
 
-/// A name in one segment, or a value in a query. The slashes of a lock's name are encoded, too: so a last part that looks
-/// like a verb is not taken for one.
+/// Encodes a name in one segment, or a value in a query. Slashes of lock names are encoded too, so that a last part such as
+/// `release` is not mistaken for a verb.
 pub(crate) fn segment(name: &str) -> String {
     utf8_percent_encode(name, SEGMENT).to_string()
 }
 
-/// The name of a lock where nothing follows it: the lock that is called `graph` is not the graph of all.
+/// Encodes the name of a lock at the end of an address: the lock `graph` is not `/v1/locks/graph`, the graph of waits.
 pub(crate) fn lock(name: &str) -> String {
     match name {
         "graph" => "%67raph".to_owned(),
@@ -26,9 +28,14 @@ pub(crate) fn lock(name: &str) -> String {
     }
 }
 
-/// The path of a znode.
+/// Encodes the path of a znode.
 pub(crate) fn path(path: &str) -> String {
     utf8_percent_encode(path, PATH).to_string()
+}
+
+/// Returns a duration in whole milliseconds.
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -1,30 +1,37 @@
-//! Why a call has no result. Refused, unavailable and unknown never share a variant: whoever gets one has to do
-//! something else about each.
+//! Errors of the client. Refused, unavailable and unknown never share a variant, because a caller reacts to each in another way.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// Why a call has no result.
+use crate::words::words;
+
+/// Error of a call.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
-    /// The cluster has decided, and changed nothing. To ask again is in vain unless something changes.
+    /// The cluster decided against the request and changed nothing. A retry fails too, unless something changes.
     #[error(transparent)]
     Refused(Box<Refusal>),
-    /// Nothing was done, for as long as the client had patience. To ask again later may help.
+    /// Nothing was done within the patience of the client. A later retry may succeed.
     #[error("no server could serve the request: {0}")]
     Unavailable(String),
-    /// It may have been done, or may yet be.
+    /// The request may have been executed, or may still be.
     #[error("the outcome is unknown: {0}")]
     Unknown(String),
-    /// The session is lost, and all its locks with it; or this lock is.
+    /// The session is lost with all its locks, or this lock is.
     #[error(transparent)]
     Lost(Loss),
+    /// The client was shut down ([`LockClient::shut_down`](crate::LockClient::shut_down)), or the node inside this program was stopped. A
+    /// retry fails too. A pending request may have been executed.
+    #[error("the client was shut down")]
+    Stopped,
 }
 
-/// Why a session, or a lock of it, is not (or not surely) held any more.
+/// Reason why a session or a lock is lost, or may be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Loss {
-    /// No heartbeat was confirmed for so long that the cluster may have ended the session by now.
+    /// No heartbeat was confirmed in time, so the cluster may have ended the session.
     #[error("the session is lost: no heartbeat was confirmed in time")]
     NoHeartbeat,
     /// The cluster has ended the session.
@@ -33,26 +40,41 @@ pub enum Loss {
     /// This program has closed the session.
     #[error("the session was closed")]
     Closed,
-    /// The session lives, but somebody broke the lock.
+    /// This program has shut down the client, or stopped its node.
+    #[error("the session was closed, because its client was shut down")]
+    Stopped,
+    /// The session lives, but another caller broke the lock.
     #[error("the lock was broken{}{}", of_whom(by), because(reason))]
     Broken {
-        /// Who that was, as far as it has proven who it is: `ip:10.0.0.7`.
+        /// Proven identity of that caller, such as `ip:10.0.0.7`.
         by: Option<String>,
-        /// What it gave as the reason.
+        /// Reason that it gave.
         reason: String,
     },
-    /// The session lives, but the znode of its contender was deleted.
+    /// The session lives, but the contender's znode was deleted.
     #[error("the lock's znode was deleted{}", of_whom(by))]
     Deleted {
-        /// Who that was, as far as it has proven who it is.
+        /// Proven identity of the caller that deleted it.
         by: Option<String>,
     },
-    /// The session lives, but the lock was given back in its name by somebody else than this guard.
+    /// The session lives, but the lock was released in its name elsewhere.
     #[error("the lock was released elsewhere")]
     Released,
-    /// The session lives, but the lock was taken away from it, and nobody could tell how.
+    /// The session lives without the lock, and the reason is not known.
     #[error("the lock was taken away: broken, deleted, or released elsewhere")]
     TakenAway,
+}
+
+impl Loss {
+    /// Returns whether this program caused the loss.
+    pub(crate) fn is_own_will(&self) -> bool {
+        matches!(self, Self::Closed | Self::Stopped)
+    }
+
+    /// Returns whether the cluster may still have the session and the lock: without heartbeats the client cannot know.
+    pub(crate) fn may_live(&self) -> bool {
+        matches!(self, Self::NoHeartbeat)
+    }
 }
 
 fn of_whom(by: &Option<String>) -> String {
@@ -66,139 +88,132 @@ fn because(reason: &str) -> String {
     }
 }
 
-/// What the cluster says when it refuses.
+/// Refusal of a request by the cluster.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{detail}")]
 pub struct Refusal {
-    /// The reason as a word.
+    /// Reason as a word.
     pub code: Code,
-    /// The HTTP status.
+    /// HTTP status.
     pub status: u16,
-    /// The reason as a sentence.
+    /// Reason as a sentence.
     pub detail: String,
-    /// What else was said: `lock`, `holders`, `path`…
+    /// Other fields of the answer: `lock`, `holders`, `path`…
     pub facts: Map<String, Value>,
 }
 
-macro_rules! codes {
-    ($($(#[$doc:meta])* $name:ident = $word:literal;)*) => {
-        /// The stable words for reasons; docs/http-api.md says what each means.
-        #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-        #[non_exhaustive]
-        pub enum Code {
-            $($(#[$doc])* $name,)*
-            /// A word that this version of the client does not know.
-            Other(String),
-        }
-
-        impl Code {
-            /// The code that a word stands for.
-            pub fn of(word: &str) -> Self {
-                match word { $($word => Self::$name,)* other => Self::Other(other.to_owned()) }
-            }
-
-            /// The word.
-            pub fn word(&self) -> &str {
-                match self { $(Self::$name => $word,)* Self::Other(word) => word }
-            }
-        }
-    };
-}
-
-codes! {
-    /// The request makes no sense.
-    BadRequest = "bad_request";
-    /// Not a path of a znode.
-    BadPath = "bad_path";
-    /// Not a name of a lock.
-    BadLockName = "bad_lock_name";
-    /// Not an access control list.
-    BadAcl = "bad_acl";
-    /// Who calls has not said who it is.
-    Unauthenticated = "unauthenticated";
-    /// The caller has no right to it.
-    Forbidden = "forbidden";
-    /// There is no such session.
-    NoSession = "no_session";
-    /// There is no such lock.
-    NoLock = "no_lock";
-    /// There is no such znode.
-    NoNode = "no_node";
-    /// The server does not know the request: it may be older than the client.
-    NoRoute = "no_route";
-    /// The lock is held, and the caller did not want to wait.
-    LockBusy = "lock_busy";
-    /// The lock did not become free in time.
-    LockTimeout = "lock_timeout";
-    /// The lock is in use in another mode, or with another limit.
-    ModeConflict = "mode_conflict";
-    /// The session does not hold what it names.
-    NotHolder = "not_holder";
-    /// The znode exists.
-    NodeExists = "node_exists";
-    /// The znode has another version.
-    BadVersion = "bad_version";
-    /// The znode has children.
-    NotEmpty = "not_empty";
-    /// An ephemeral znode has no children.
-    NoChildrenForEphemerals = "no_children_for_ephemerals";
-    /// The caller would wait for itself.
-    WouldDeadlock = "would_deadlock";
-    /// The lock is drained: it takes no new contenders.
-    Draining = "draining";
-    /// The request id was used for something else.
-    RequestIdReused = "request_id_reused";
-    /// No sequence number is left.
-    SequenceExhausted = "sequence_exhausted";
-    /// A quota is used up.
-    QuotaExceeded = "quota_exceeded";
-    /// There are as many as may be.
-    LimitReached = "limit_reached";
-    /// There is no such token.
-    NoToken = "no_token";
-    /// There is no such role.
-    NoRole = "no_role";
-    /// The certificate has no role.
-    NoCertificate = "no_certificate";
-    /// Somebody has the role.
-    RoleInUse = "role_in_use";
-    /// The role cannot be changed.
-    RoleBuiltIn = "role_built_in";
-    /// Nobody else is an administrator.
-    LastAdministrator = "last_administrator";
-    /// The cluster is secured already.
-    AlreadySecured = "already_secured";
-    /// The cluster is not secured.
-    NotSecured = "not_secured";
-    /// The session has ended.
-    SessionExpired = "session_expired";
-    /// Too large.
-    TooLarge = "too_large";
-    /// Too many at once.
-    TooManyRequests = "too_many_requests";
+words! {
+    /// Reason of a refusal. docs/http-api.md says what each means.
+    Code {
+        /// The request is malformed.
+        BadRequest = "bad_request";
+        /// The path of a znode is malformed.
+        BadPath = "bad_path";
+        /// The name of a lock is malformed.
+        BadLockName = "bad_lock_name";
+        /// The access control list is malformed.
+        BadAcl = "bad_acl";
+        /// The caller has not proven who it is.
+        Unauthenticated = "unauthenticated";
+        /// The caller's role does not allow the request.
+        Forbidden = "forbidden";
+        /// The session does not exist.
+        NoSession = "no_session";
+        /// The lock does not exist.
+        NoLock = "no_lock";
+        /// The znode does not exist.
+        NoNode = "no_node";
+        /// The server does not know the route. It may be older than the client.
+        NoRoute = "no_route";
+        /// The lock is held, and the request does not wait.
+        LockBusy = "lock_busy";
+        /// The lock was not granted in time.
+        LockTimeout = "lock_timeout";
+        /// The lock is in use in another mode, or with another limit.
+        ModeConflict = "mode_conflict";
+        /// The session does not hold the lock.
+        NotHolder = "not_holder";
+        /// The znode exists.
+        NodeExists = "node_exists";
+        /// The znode has another version.
+        BadVersion = "bad_version";
+        /// The znode has children.
+        NotEmpty = "not_empty";
+        /// An ephemeral znode has no children.
+        NoChildrenForEphemerals = "no_children_for_ephemerals";
+        /// The request would wait for itself.
+        WouldDeadlock = "would_deadlock";
+        /// The lock is drained: it takes no new contenders.
+        Draining = "draining";
+        /// The request id was used for another request.
+        RequestIdReused = "request_id_reused";
+        /// The parent has no sequence numbers left.
+        SequenceExhausted = "sequence_exhausted";
+        /// A quota is exceeded.
+        QuotaExceeded = "quota_exceeded";
+        /// A limit of the cluster is reached.
+        LimitReached = "limit_reached";
+        /// The token does not exist.
+        NoToken = "no_token";
+        /// The role does not exist.
+        NoRole = "no_role";
+        /// The certificate has no role.
+        NoCertificate = "no_certificate";
+        /// A token or a certificate has the role.
+        RoleInUse = "role_in_use";
+        /// The role is built in.
+        RoleBuiltIn = "role_built_in";
+        /// The last administrator cannot be removed.
+        LastAdministrator = "last_administrator";
+        /// The cluster is secured already.
+        AlreadySecured = "already_secured";
+        /// The cluster is not secured.
+        NotSecured = "not_secured";
+        /// The session has ended.
+        SessionExpired = "session_expired";
+        /// The request is too large.
+        TooLarge = "too_large";
+        /// The caller has too many requests or sessions.
+        TooManyRequests = "too_many_requests";
+    }
 }
 
 impl Error {
-    /// The reason of a refusal as a word; `None` if it was none.
+    /// Returns the reason of a refusal; `None` for other errors.
     pub fn code(&self) -> Option<&Code> {
         match self {
             Self::Refused(refusal) => Some(&refusal.code),
-            Self::Unavailable(_) | Self::Unknown(_) | Self::Lost(_) => None,
+            Self::Unavailable(_) | Self::Unknown(_) | Self::Lost(_) | Self::Stopped => None,
         }
     }
 
-    /// Whether it was refused for this reason.
+    /// Returns whether the error is a refusal for this reason.
     pub fn is(&self, code: Code) -> bool {
         self.code() == Some(&code)
     }
 
-    /// Whether the lock was not free: at all for a try, or not in time.
+    /// Returns whether nothing was done and the same call may succeed later: no server could serve it, the cluster was overloaded, or the
+    /// lock was not free. A retry loop needs a pause and an end of its own.
+    ///
+    /// After [`Error::Unknown`] check first whether the change was made. A lost session does not return.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Unavailable(_) => true,
+            Self::Refused(refusal) => matches!(
+                refusal.code,
+                Code::LockBusy | Code::LockTimeout | Code::TooManyRequests
+            ),
+            Self::Unknown(_) | Self::Lost(_) | Self::Stopped => false,
+        }
+    }
+
+    /// Returns whether the lock was not free, either at once or in time.
     pub fn is_not_free(&self) -> bool {
         matches!(self.code(), Some(Code::LockBusy | Code::LockTimeout))
     }
 }
 
-/// The body of an error.
+/// Body of an error response.
 #[derive(Deserialize)]
 struct Problem {
     #[serde(default)]
@@ -209,7 +224,7 @@ struct Problem {
 }
 
 impl Refusal {
-    /// Reads an answer of `status`, which is an error; `None` if it is not one of a Lockgate server.
+    /// Reads the error response with this status. Returns `None` if it is not from a Lockgate server.
     pub(crate) fn read(status: u16, body: &[u8]) -> Option<Self> {
         let mut problem: Problem = serde_json::from_slice(body).ok()?;
         for standard in ["type", "title", "status"] {
@@ -223,12 +238,12 @@ impl Refusal {
         })
     }
 
-    /// Whether it is about who calls: nobody who counts, or somebody without the right.
+    /// Returns whether the refusal is about the caller's identity or role.
     pub(crate) fn is_of_the_caller(&self) -> bool {
         matches!(self.code, Code::Unauthenticated | Code::Forbidden)
     }
 
-    /// Whether the session that asked has ended.
+    /// Returns whether the refusal says that the session has ended.
     pub(crate) fn ends_session(&self) -> bool {
         matches!(self.code, Code::SessionExpired | Code::NoSession)
     }

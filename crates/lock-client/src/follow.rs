@@ -1,6 +1,5 @@
-//! What happens to one session's locks, heard as it happens: a task that follows the session's events at one server, and goes on
-//! at the next one after what it was told last. It keeps nothing alive, and nothing depends on it: while no server can be followed,
-//! the heartbeats ask which locks are held.
+//! Follower of one session's event stream: a task that reads events from one server, and continues at the next server after the last
+//! event. It is an optimization: without a stream the heartbeats read which locks are held.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,41 +8,40 @@ use serde::Deserialize;
 
 use crate::error::{Code, Loss, Refusal};
 use crate::http::{Opened, SendError};
-use crate::life::{Asked, Revocation};
+use crate::life::{ReleaseRequest, RequestedRelease};
 use crate::servers::Pauses;
-use crate::session::Core;
+use crate::session_core::Core;
 use crate::sse::{Block, Blocks};
 
-/// A server writes something in every third of the session's time, and every 15 s at least. One that has written nothing for so long
-/// is gone, as far as this is concerned.
+/// Maximum silence of a stream. A server writes at least every 15 s and every third of the TTL, so a longer silence means that it failed.
 const LONGEST_SILENCE: Duration = Duration::from_secs(45);
 
-/// When there is no stream for this client (the server is older, or has too many, or does not let the client in; or the process has no
-/// file descriptor to spare), so long nobody is asked again. The heartbeats go on.
-const DO_WITHOUT: Duration = Duration::from_secs(10);
+/// Pause before the next attempt if no server gives a stream: it is too old, has too many streams, or refuses the client, or this process
+/// has no file descriptor to spare. Heartbeats continue.
+const NO_STREAM_PAUSE: Duration = Duration::from_secs(10);
 
-/// The largest event: how things stand with a session of many thousand locks.
+/// Maximum size of an event: the `state` of a session with many thousand locks.
 const MAX_EVENT_BYTES: usize = 64 * 1024 * 1024;
 
-/// Why a stream is over.
-enum Over {
-    /// The session is.
+/// Reason why a stream ended.
+enum StreamEnd {
+    /// The session has ended.
     Session,
-    /// The server has said that it ends, and where to go on: here.
-    ComeBack,
-    /// Something is wrong with this server.
-    Elsewhere(String),
-    /// It has none to give.
-    DoWithout(String),
+    /// The server asks the client to reopen the stream.
+    Reopen,
+    /// The server failed, for this reason.
+    NextServer(String),
+    /// The server gives no stream, for this reason.
+    NoStream(String),
 }
 
-/// `state`
+/// Event `state`.
 #[derive(Deserialize)]
 struct StateNews {
     zxid: u64,
     held: Vec<Contender>,
     awaited: Vec<Contender>,
-    revoke_requested: Vec<Asked>,
+    revoke_requested: Vec<RequestedRelease>,
 }
 
 #[derive(Deserialize)]
@@ -51,7 +49,7 @@ struct Contender {
     holder: String,
 }
 
-/// `lost`
+/// Event `lost`.
 #[derive(Deserialize)]
 struct LostNews {
     holder: String,
@@ -60,15 +58,15 @@ struct LostNews {
     reason: Option<String>,
 }
 
-/// `revoke_requested`
+/// Event `revoke_requested`.
 #[derive(Deserialize)]
 struct RevokeNews {
     holder: String,
     #[serde(flatten)]
-    revocation: Revocation,
+    request: ReleaseRequest,
 }
 
-/// `stream_ended`
+/// Event `stream_ended`.
 #[derive(Deserialize)]
 struct EndNews {
     reason: String,
@@ -84,8 +82,7 @@ pub(crate) async fn follow(core: Arc<Core>) {
 }
 
 async fn follow_on(core: &Core) {
-    // A session without locks has nothing to hear. Tokens are positions, so nothing is missed that happened to a lock since it
-    // was granted.
+    // A session without locks has no events to follow. Fencing tokens are log positions, so no event after the grant is missed.
     let mut last = core.life.first_token().await.to_string();
     let (mut server, mut pauses) = (core.servers.current(), Pauses::new());
     loop {
@@ -96,9 +93,9 @@ async fn follow_on(core: &Core) {
             pauses = Pauses::new();
         }
         let pause = match over {
-            Over::Session => return,
-            Over::ComeBack => pauses.next(),
-            Over::Elsewhere(why) => {
+            StreamEnd::Session => return,
+            StreamEnd::Reopen => pauses.next(),
+            StreamEnd::NextServer(why) => {
                 tracing::debug!(
                     session = core.id,
                     why,
@@ -107,73 +104,74 @@ async fn follow_on(core: &Core) {
                 server = (server + 1) % core.servers.count();
                 pauses.next()
             }
-            Over::DoWithout(why) => {
+            StreamEnd::NoStream(why) => {
                 tracing::debug!(
                     session = core.id,
                     why,
                     "the events of a session cannot be followed"
                 );
                 server = (server + 1) % core.servers.count();
-                DO_WITHOUT
+                NO_STREAM_PAUSE
             }
         };
         tokio::time::sleep(pause).await;
     }
 }
 
-/// Follows the session at one server, from after `last` on.
-async fn listen(core: &Core, server: usize, last: &mut String) -> Over {
+/// Follows the session at one server, from the event after `last`.
+async fn listen(core: &Core, server: usize, last: &mut String) -> StreamEnd {
     let mut suspicions = core.servers.suspicions(server);
     let silence = core.ttl.min(LONGEST_SILENCE);
     let path = format!("/v1/sessions/{}/events?heartbeat=false&after={last}", core.id);
     let mut chunks = match tokio::time::timeout(silence, core.servers.open(server, &path)).await {
         Ok(Ok(Opened::Stream(chunks))) => chunks,
         Ok(Ok(Opened::Answer(answer))) => return refused(core, answer.status, &answer.body),
-        Ok(Err(SendError::NotSent(why) | SendError::Broken(why))) => return Over::Elsewhere(why),
-        Ok(Err(SendError::NoDescriptor(why))) => return Over::DoWithout(why),
-        Err(_) => return Over::Elsewhere(format!("no answer in {silence:?}")),
+        Ok(Err(SendError::NotSent(why) | SendError::Broken(why))) => return StreamEnd::NextServer(why),
+        Ok(Err(SendError::NoDescriptor(why))) => return StreamEnd::NoStream(why),
+        Err(_) => return StreamEnd::NextServer(format!("no answer in {silence:?}")),
     };
     core.life.set_followed(true);
     let mut blocks = Blocks::default();
     loop {
         let chunk = tokio::select! {
             chunk = tokio::time::timeout(silence, chunks.next()) => chunk,
-            // Its heartbeats go unanswered. (The sender lives as long as the servers.)
-            _ = suspicions.changed() => return Over::Elsewhere("it does not answer".to_owned()),
+            // Heartbeats to the server get no answer. (The sender lives as long as the servers.)
+            _ = suspicions.changed() => return StreamEnd::NextServer("it does not answer".to_owned()),
             () = core.servers.descriptor_needed() => {
-                return Over::DoWithout("a request needs its file descriptor".to_owned());
+                return StreamEnd::NoStream("a request needs its file descriptor".to_owned());
             }
         };
         let bytes = match chunk {
             Ok(Some(Ok(bytes))) => bytes,
-            Ok(Some(Err(why))) => return Over::Elsewhere(why),
-            Ok(None) => return Over::Elsewhere("the stream has ended".to_owned()),
-            Err(_) => return Over::Elsewhere(format!("nothing was said for {silence:?}")),
+            Ok(Some(Err(why))) => return StreamEnd::NextServer(why),
+            Ok(None) => return StreamEnd::NextServer("the stream has ended".to_owned()),
+            Err(_) => return StreamEnd::NextServer(format!("nothing was said for {silence:?}")),
         };
         for block in blocks.take(&bytes) {
-            if let Some(over) = told(core, &block) {
+            if let Some(over) = handle_event(core, &block) {
                 return over;
             }
-            // Only now: what was not understood is told again by the next server.
+            // Only now: the next server repeats an event that was not understood.
             if let Some(id) = block.id {
                 *last = id;
             }
         }
         if blocks.waiting() > MAX_EVENT_BYTES {
-            return Over::Elsewhere("an event without an end".to_owned());
+            return StreamEnd::NextServer("an event without an end".to_owned());
         }
     }
 }
 
-/// What an event means to the session; `Some` if the stream is over with it.
-fn told(core: &Core, block: &Block) -> Option<Over> {
+/// Applies an event to the session. Returns `Some` if the stream ends with it.
+fn handle_event(core: &Core, block: &Block) -> Option<StreamEnd> {
     let read = match block.event.as_str() {
         "state" => serde_json::from_str(&block.data).map(|news: StateNews| {
             let contenders = news.held.iter().chain(&news.awaited);
             let holders: Vec<_> = contenders.map(|contender| contender.holder.as_str()).collect();
-            core.life.stands_at(news.zxid, &holders);
+            core.life.holds_at(news.zxid, &holders);
             for asked in &news.revoke_requested {
-                core.life.is_asked(asked.holder(), asked.revocation());
+                core.life
+                    .release_is_requested(asked.holder(), asked.release_request());
             }
             None
         }),
@@ -184,28 +182,32 @@ fn told(core: &Core, block: &Block) -> Option<Over> {
             None
         }),
         "revoke_requested" => serde_json::from_str(&block.data).map(|news: RevokeNews| {
-            core.life.is_asked(&news.holder, &news.revocation);
+            core.life.release_is_requested(&news.holder, &news.request);
             None
         }),
         "session_ended" => {
             core.life.lose(Loss::Expired);
-            return Some(Over::Session);
+            return Some(StreamEnd::Session);
         }
         "stream_ended" => serde_json::from_str(&block.data).map(|news: EndNews| {
             Some(match news.reason.as_str() {
-                "renew" | "too_slow" | "state_replaced" => Over::ComeBack,
-                // It is every server's word. The heartbeats say what comes of the session.
-                "access_lost" => Over::DoWithout("the caller may not follow it any more".to_owned()),
-                other => Over::Elsewhere(other.to_owned()),
+                "renew" | "too_slow" | "state_replaced" => StreamEnd::Reopen,
+                // Every server would refuse. The heartbeats find out whether the session lives on.
+                "access_lost" => StreamEnd::NoStream("the caller may not follow it any more".to_owned()),
+                other => StreamEnd::NextServer(other.to_owned()),
             })
         }),
-        // What this client knows already, or does not have to know, or an event of a newer server.
+        // Known already, not needed, or from a newer server.
         _ => return None,
     };
-    read.unwrap_or_else(|error| Some(Over::Elsewhere(format!("an event that makes no sense: {error}"))))
+    read.unwrap_or_else(|error| {
+        Some(StreamEnd::NextServer(format!(
+            "an event that makes no sense: {error}"
+        )))
+    })
 }
 
-/// Why a lock is lost; `None`: the session is over, which is told next.
+/// Returns why a lock is lost; `None` if its session ended, which the next event reports.
 fn loss(news: &LostNews) -> Option<Loss> {
     let by = news.by.clone();
     Some(match news.ended.as_str() {
@@ -220,11 +222,11 @@ fn loss(news: &LostNews) -> Option<Loss> {
     })
 }
 
-fn refused(core: &Core, status: u16, body: &[u8]) -> Over {
+fn refused(core: &Core, status: u16, body: &[u8]) -> StreamEnd {
     match Refusal::read(status, body) {
         Some(refusal) if refusal.ends_session() => {
             core.life.lose(Loss::Expired);
-            Over::Session
+            StreamEnd::Session
         }
         Some(refusal)
             if matches!(
@@ -236,10 +238,10 @@ fn refused(core: &Core, status: u16, body: &[u8]) -> Over {
                     | Code::Forbidden
             ) =>
         {
-            Over::DoWithout(refusal.detail)
+            StreamEnd::NoStream(refusal.detail)
         }
-        Some(refusal) => Over::Elsewhere(refusal.detail),
-        None => Over::Elsewhere(format!("status {status}")),
+        Some(refusal) => StreamEnd::NextServer(refusal.detail),
+        None => StreamEnd::NextServer(format!("status {status}")),
     }
 }
 

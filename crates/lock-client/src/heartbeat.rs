@@ -1,5 +1,5 @@
-//! What keeps one session alive: a task that renews it every third of its time, turns to other servers when one is
-//! silent, and tells when the time is over.
+//! Heartbeats of one session: a task that renews it every third of its TTL, changes to another server if one does not answer, and
+//! reports the end of the TTL.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,30 +11,26 @@ use serde::Deserialize;
 
 use crate::clock::{BootInstant, BootTimer};
 use crate::error::{Error, Loss};
-use crate::http::Call;
-use crate::life::Standing;
-use crate::servers::{Pauses, Verdict, read};
-use crate::session::{Core, Renewed, heartbeat};
+use crate::http::ApiRequest;
+use crate::life::{SessionState, TOLD_WITHIN};
+use crate::servers::{Outcome, Pauses, read};
+use crate::session_core::{Core, Renewed, heartbeat};
 
-/// A session is renewed so often within its time, that two lost heartbeats do not end it.
+/// Heartbeats per TTL: two lost heartbeats in a row do not end the session.
 const BEATS_PER_TTL: u32 = 3;
 
-/// A server that has not answered a heartbeat for this part of the session's time is silent: the next one is asked
-/// beside it. ZooKeeper's clients leave theirs when two thirds have passed since they heard of it; so does this.
+/// Part of the TTL after which a server without an answer to a heartbeat is suspected: then the next server gets a heartbeat too.
+/// ZooKeeper's clients change servers two thirds of the timeout after the last answer; this client does the same.
 const SILENT_AFTER: u32 = 6;
 
-/// Who hears of a loss as it happens also hears how it happened, and by whom, which the answer to a question does not tell. If the
-/// answer was faster, the other one has so much time.
-const TOLD_WITHIN: Duration = Duration::from_millis(500);
-
-/// What one heartbeat came to.
+/// Answer to one heartbeat.
 struct Beat {
     server: usize,
     sent: BootInstant,
-    verdict: Verdict,
+    outcome: Outcome,
 }
 
-/// The locks that a session holds, as the cluster knows them.
+/// Locks that a session holds, according to the cluster.
 #[derive(Deserialize)]
 struct Holdings {
     held: Vec<Holding>,
@@ -51,8 +47,8 @@ impl Holdings {
     }
 }
 
-/// Until the next heartbeat: a third of the session's time, or up to a tenth less, by chance. A change of leaders answers
-/// all who wait at the same moment, and they must not come back together ever after.
+/// Returns the time to the next heartbeat: a third of the TTL, or at random up to a tenth less. After a change of leaders all waiting
+/// clients get their answers at the same moment, and their heartbeats should spread out again.
 fn interval(ttl: Duration) -> Duration {
     let mut bits = [0; 1];
     getrandom::fill(&mut bits).expect("the operating system has random numbers");
@@ -64,15 +60,15 @@ fn interval(ttl: Duration) -> Duration {
 pub(crate) async fn keep_alive(core: Arc<Core>, timer: BootTimer) {
     let silent_after = core.ttl / SILENT_AFTER;
     let mut beats = FuturesUnordered::new();
-    // When the heartbeat that a server has not answered yet was sent.
+    // Time of the unanswered heartbeat to each server.
     let mut unanswered: Vec<Option<BootInstant>> = vec![None; core.servers.count()];
     let mut suspected = vec![false; core.servers.count()];
-    // Heartbeats to servers that are not asked otherwise: one of them leads, perhaps.
-    let mut looks = FuturesUnordered::new();
+    // Heartbeats to the other servers, to find the leader.
+    let mut leader_probes = FuturesUnordered::new();
     let mut holdings = FuturesUnordered::new();
     let mut pauses = Pauses::new();
     let mut told_refusal = false;
-    // Who leads is told by the answer to a heartbeat.
+    // The answer to a heartbeat says whether the server leads.
     let first_after = match core.servers.is_at_leader() {
         true => Duration::ZERO,
         false => interval(core.ttl),
@@ -84,11 +80,11 @@ pub(crate) async fn keep_alive(core: Arc<Core>, timer: BootTimer) {
             .filter_map(|(sent, suspected)| sent.filter(|_| !suspected))
             .map(|sent| sent + silent_after)
             .min();
-        let doubtful_from = match core.life.look() {
-            Standing::Lost(_) => break,
-            // It was told already.
-            Standing::Uncertain => None,
-            Standing::Sure => Some(core.life.doubtful_from()),
+        let doubtful_from = match core.life.refresh() {
+            SessionState::Lost(_) => break,
+            // Reported already.
+            SessionState::Uncertain => None,
+            SessionState::Confirmed => Some(core.life.doubtful_from()),
         };
         let wake_at = [
             Some(next_beat),
@@ -103,20 +99,21 @@ pub(crate) async fn keep_alive(core: Arc<Core>, timer: BootTimer) {
             .expect("there is always a next heartbeat");
         tokio::select! {
             biased;
-            Some(Beat { server, sent, verdict }) = beats.next() => {
+            Some(Beat { server, sent, outcome }) = beats.next() => {
                 (unanswered[server], suspected[server]) = (None, false);
-                let renewed = match verdict {
-                    Verdict::Done(body) => read::<Renewed>(&body),
-                    Verdict::Refused(refusal) => Err(refusal.into()),
-                    Verdict::NotDone(why) | Verdict::InDoubt(why) => Err(Error::Unavailable(why)),
+                let renewed = match outcome {
+                    Outcome::Executed(body) => read::<Renewed>(&body),
+                    Outcome::Refused(refusal) => Err(refusal.into()),
+                    Outcome::NotExecuted(why) | Outcome::Uncertain(why) => Err(Error::Unavailable(why)),
+                    Outcome::Stopped => Err(Error::Stopped),
                 };
                 match renewed {
                     Ok(renewed) => {
                         core.note_renewed(server, sent, &renewed);
                         let is_asked = server == core.servers.current();
-                        if core.servers.is_at_leader() && is_asked && !renewed.leads && looks.is_empty() {
+                        if core.servers.is_at_leader() && is_asked && !renewed.leads && leader_probes.is_empty() {
                             let others = (0..core.servers.count()).filter(|&other| other != server);
-                            looks.extend(others.map(|other| beat(core.clone(), other, silent_after)));
+                            leader_probes.extend(others.map(|other| beat(core.clone(), other, silent_after)));
                         }
                         pauses = Pauses::new();
                         told_refusal = false;
@@ -125,8 +122,8 @@ pub(crate) async fn keep_alive(core: Arc<Core>, timer: BootTimer) {
                         core.life.lose(Loss::Expired);
                         break;
                     }
-                    // Every server would say the same. There may be another token by the next time, and the session lives as long
-                    // as it would without a network.
+                    // Every server would refuse. The token may be replaced before the next heartbeat, and the session lives on until its
+                    // TTL is over.
                     Err(Error::Refused(refusal)) if refusal.is_of_the_caller() => {
                         if !std::mem::replace(&mut told_refusal, true) {
                             let why = refusal.detail;
@@ -140,16 +137,16 @@ pub(crate) async fn keep_alive(core: Arc<Core>, timer: BootTimer) {
                     }
                 }
             }
-            // One that has no answer, or none that helps, is in nobody's way.
-            Some(Beat { server, sent, verdict }) = looks.next() => {
-                if let Verdict::Done(body) = verdict && let Ok(renewed) = read::<Renewed>(&body) {
+            // A failed probe changes nothing.
+            Some(Beat { server, sent, outcome }) = leader_probes.next() => {
+                if let Outcome::Executed(body) = outcome && let Ok(renewed) = read::<Renewed>(&body) {
                     core.note_renewed(server, sent, &renewed);
                 }
             }
             Some((asked, held)) = holdings.next() => note_holdings(&core, asked, held),
             woken = timer.until(wake_at) => {
                 if let Err(error) = woken {
-                    // Nobody could say any more when the time is over.
+                    // Without a timer the end of the TTL would not be reported.
                     tracing::error!(session = core.id, %error, "the timer has failed, the session is given up");
                     core.life.lose(Loss::NoHeartbeat);
                     break;
@@ -187,16 +184,16 @@ pub(crate) async fn keep_alive(core: Arc<Core>, timer: BootTimer) {
 async fn beat(core: Arc<Core>, server: usize, within: Duration) -> Beat {
     let sent = BootInstant::now();
     let call = heartbeat(&core.id, core.servers.is_at_leader());
-    let verdict = tokio::time::timeout(within, core.servers.send(server, &call)).await;
+    let outcome = tokio::time::timeout(within, core.servers.send(server, &call)).await;
     Beat {
         server,
         sent,
-        verdict: verdict.unwrap_or_else(|_| Verdict::InDoubt("no answer".to_owned())),
+        outcome: outcome.unwrap_or_else(|_| Outcome::Uncertain("no answer".to_owned())),
     }
 }
 
 impl Core {
-    /// What follows from the answer of a server to a heartbeat that was sent to it at this time.
+    /// Applies the answer of a server to a heartbeat that was sent at this time.
     fn note_renewed(&self, server: usize, sent: BootInstant, renewed: &Renewed) {
         self.life.confirm(sent, Duration::from_millis(renewed.ttl_ms));
         self.life.asked(sent, &renewed.revoke_requested);
@@ -206,10 +203,10 @@ impl Core {
     }
 }
 
-/// Which locks the session holds: one that was broken is missing.
+/// Reads which locks the session holds. A broken lock is missing.
 async fn ask_holdings(core: Arc<Core>) -> (BootInstant, Result<Holdings, Error>) {
     let asked = BootInstant::now();
-    let ask = Call::get(format!("/v1/sessions/{}?linearizable=true", core.id));
+    let ask = ApiRequest::get(format!("/v1/sessions/{}?linearizable=true", core.id));
     let answered = core
         .servers
         .call_within(&ask, core.ttl / BEATS_PER_TTL, core.ttl / BEATS_PER_TTL);
@@ -227,7 +224,7 @@ fn note_holdings(core: &Core, asked: BootInstant, held: Result<Holdings, Error>)
     match held {
         Ok(holdings) => core.life.holds_only(asked, &holdings.holders()),
         Err(Error::Refused(refusal)) if refusal.ends_session() => core.life.lose(Loss::Expired),
-        // What cannot be asked now is asked with the next heartbeat.
+        // The next heartbeat asks again.
         Err(error) => tracing::debug!(session = core.id, %error, "it is not known which locks are held"),
     }
 }

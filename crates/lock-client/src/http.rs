@@ -1,4 +1,4 @@
-//! One request to one server: the only door to the HTTP library. No retries, no meaning.
+//! HTTP exchange with one server. The only file that uses the HTTP library; it neither retries nor interprets answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,24 +16,39 @@ use nix::errno::Errno;
 use tokio::sync::Notify;
 use transport_security::ClientTls;
 
-use crate::connector::Connector;
+use crate::background::Background;
+use crate::connector::{Connector, InProcess};
 use crate::token::{TokenError, TokenProvider};
 
-/// The largest answer that is read: a page of a thousand znodes with their data stays far below.
+/// Maximum size of an answer. A page of a thousand znodes with their data is far below.
 const MAX_ANSWER_BYTES: usize = 64 * 1024 * 1024;
 
-/// An idle connection is closed after so long. Servers and what stands between may forget it before.
+/// Time after which an idle connection is closed. Servers and proxies may close it earlier.
 const POOL_IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A host that vanished without a word is noticed by TCP after some of these; heartbeats notice it earlier.
+/// Interval of TCP keep-alive, which detects hosts that vanished. Heartbeats detect them earlier.
 const TCP_KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// A pool of connections to any number of servers.
+/// Location of the servers.
+#[derive(Debug, Clone)]
+pub(crate) enum Endpoint {
+    /// At network addresses; with TLS if there are certificates to verify.
+    Network(Option<ClientTls>),
+    /// In this process.
+    InProcess(InProcess),
+}
+
+/// Reason of a request that fails for want of a runtime.
+pub(crate) const NO_RUNTIME: &str = "the client cannot start a thread of its own";
+
+/// Pool of connections to any number of servers.
 #[derive(Clone)]
 pub(crate) struct Http {
     client: Client<Connector, Full<Bytes>>,
     scheme: &'static str,
-    /// Says who calls; none: nobody in particular, or whoever the certificate names.
+    /// Runtime of the connections, whichever runtime their first request came from.
+    background: Background,
+    /// Token of the caller; `None` for callers without one, or with a certificate.
     token: Option<Arc<dyn TokenProvider>>,
     /// Notifies open streams when a request finds no file descriptor for a connection.
     descriptor_needed: Arc<Notify>,
@@ -41,7 +56,7 @@ pub(crate) struct Http {
 
 impl fmt::Debug for Http {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A provider may be anything; none of what it knows is for logs.
+        // A provider may contain secrets, so it is not shown.
         f.debug_struct("Http")
             .field("scheme", &self.scheme)
             .field("has_token", &self.token.is_some())
@@ -49,75 +64,86 @@ impl fmt::Debug for Http {
     }
 }
 
-/// A request that may be sent to any server, more than once.
+/// Request that may be sent to any server, more than once.
 #[derive(Debug, Clone)]
-pub(crate) struct Call {
+pub(crate) struct ApiRequest {
     pub(crate) method: Method,
     /// Path and query, encoded.
     pub(crate) path: String,
-    /// JSON; empty for none.
+    /// JSON; empty without a body.
     pub(crate) body: Bytes,
 }
 
-/// What a server answered.
+/// Answer of a server.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Bytes,
 }
 
-/// What a server answers who asks for a stream.
+/// Answer of a server to a request for a stream.
 pub(crate) enum Opened {
     Stream(Chunks),
-    /// It has none.
+    /// There is no stream, but an ordinary answer.
     Answer(Answer),
 }
 
-/// A body that comes piece by piece.
+/// Body that arrives in chunks.
 pub(crate) struct Chunks(Incoming);
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 #[derive(Debug)]
 pub(crate) enum SendError {
-    /// There was no connection: the server has seen nothing of it.
+    /// There was no connection, so the server has not received the request.
     NotSent(String),
-    /// Nor was there, because this process has as many files open as it may have.
+    /// The same, because this process has no free file descriptor.
     NoDescriptor(String),
-    /// It was sent, or begun to be: nobody knows what became of it.
+    /// The request was sent, perhaps in part. Its outcome is unknown.
     Broken(String),
 }
 
 impl Http {
     pub(crate) fn new(
         connect_timeout: Duration,
-        tls: Option<ClientTls>,
+        endpoint: Endpoint,
         token: Option<Arc<dyn TokenProvider>>,
+        background: Background,
     ) -> Self {
-        let scheme = if tls.is_some() { "https" } else { "http" };
-        let mut connector = HttpConnector::new();
-        connector.enforce_http(false);
-        connector.set_nodelay(true);
-        connector.set_connect_timeout(Some(connect_timeout));
-        connector.set_keepalive(Some(TCP_KEEPALIVE));
+        let scheme = match &endpoint {
+            Endpoint::Network(Some(_)) => "https",
+            Endpoint::Network(None) | Endpoint::InProcess(_) => "http",
+        };
+        let connector = match endpoint {
+            Endpoint::InProcess(connect) => Connector::InProcess(connect),
+            Endpoint::Network(tls) => {
+                let mut tcp = HttpConnector::new();
+                tcp.enforce_http(false);
+                tcp.set_nodelay(true);
+                tcp.set_connect_timeout(Some(connect_timeout));
+                tcp.set_keepalive(Some(TCP_KEEPALIVE));
+                Connector::Network {
+                    tcp,
+                    tls,
+                    handshake_timeout: connect_timeout,
+                }
+            }
+        };
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(POOL_IDLE_TIMEOUT)
-            .build(Connector {
-                tcp: connector,
-                tls,
-                handshake_timeout: connect_timeout,
-            });
+            .build(connector);
         Self {
             client,
             scheme,
+            background,
             token,
             descriptor_needed: Arc::default(),
         }
     }
 
-    /// Sends a request to `server` (`host:port`) and reads the answer. Dropped before that, it closes the connection, by
-    /// which the server knows that nobody waits any more.
-    pub(crate) async fn send(&self, server: &str, call: &Call) -> Result<Answer, SendError> {
+    /// Sends a request to `server` (`host:port`) and reads the answer. If dropped before, it closes the connection, and the server detects
+    /// that.
+    pub(crate) async fn send(&self, server: &str, call: &ApiRequest) -> Result<Answer, SendError> {
         let response = self.begin(server, call).await.inspect_err(|error| {
             if matches!(error, SendError::NoDescriptor(_)) {
                 self.descriptor_needed.notify_waiters();
@@ -126,22 +152,22 @@ impl Http {
         read(server, response).await
     }
 
-    /// Waits until a request finds no descriptor. A stream, without which a client can do, then gives its own up: heartbeats and releases
-    /// need one.
+    /// Waits until a request finds no file descriptor. An open stream, which is optional, then closes: heartbeats and releases need the
+    /// descriptor.
     pub(crate) async fn descriptor_needed(&self) {
         self.descriptor_needed.notified().await;
     }
 
-    /// Asks `server` for a stream. Dropped, or when the stream is, the connection is closed.
+    /// Opens a stream at `server`. Dropping the future or the stream closes the connection.
     pub(crate) async fn open(&self, server: &str, path: &str) -> Result<Opened, SendError> {
-        let response = self.begin(server, &Call::get(path.to_owned())).await?;
+        let response = self.begin(server, &ApiRequest::get(path.to_owned())).await?;
         match response.status() {
             StatusCode::OK => Ok(Opened::Stream(Chunks(response.into_body()))),
             _ => read(server, response).await.map(Opened::Answer),
         }
     }
 
-    /// The same connections, for who has the token of this moment and keeps it; `None`: without one.
+    /// Returns the same pool with the current token fixed; `None` if there is no token.
     pub(crate) fn pinned(&self) -> Result<Option<Self>, TokenError> {
         let Some(provider) = &self.token else {
             return Ok(None);
@@ -153,7 +179,7 @@ impl Http {
         }))
     }
 
-    async fn begin(&self, server: &str, call: &Call) -> Result<Response<Incoming>, SendError> {
+    async fn begin(&self, server: &str, call: &ApiRequest) -> Result<Response<Incoming>, SendError> {
         let uri: Uri = format!("{}://{server}{}", self.scheme, call.path)
             .parse()
             .map_err(|error| SendError::NotSent(format!("{server}{}: {error}", call.path)))?;
@@ -170,7 +196,9 @@ impl Http {
                 .map_err(|error| SendError::NotSent(format!("there is no token to show: {error}")))?;
             request.headers_mut().insert(AUTHORIZATION, token.header());
         }
-        self.client.request(request).await.map_err(|error| {
+        let sent = self.background.within(self.client.request(request));
+        let sent = sent.map_err(|error| SendError::NotSent(format!("{server}: {NO_RUNTIME}: {error}")))?;
+        sent.await.map_err(|error| {
             let told = format!("{server}: {}", with_causes(&error));
             match error.is_connect() {
                 true if is_out_of_descriptors(&error) => SendError::NoDescriptor(told),
@@ -194,13 +222,13 @@ async fn read(server: &str, response: Response<Incoming>) -> Result<Answer, Send
 }
 
 impl Chunks {
-    /// What comes next; `None`: nothing does.
+    /// Returns the next chunk; `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Result<Bytes, String>> {
         loop {
             let frame = self.0.frame().await?;
             match frame.map(Frame::into_data) {
                 Ok(Ok(bytes)) => return Some(Ok(bytes)),
-                // Trailers, which say nothing here.
+                // Trailers have no meaning here.
                 Ok(Err(_)) => {}
                 Err(error) => return Some(Err(with_causes(&error))),
             }
@@ -208,7 +236,7 @@ impl Chunks {
     }
 }
 
-/// Whether the reason is that this process, or the machine, has no file descriptor left.
+/// Returns whether the cause is that this process, or the machine, has no free file descriptor.
 fn is_out_of_descriptors(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -223,7 +251,7 @@ fn is_out_of_descriptors(error: &(dyn std::error::Error + 'static)) -> bool {
     false
 }
 
-/// An error in one line: hyper's own text says little without what caused it.
+/// Returns an error with its causes in one line: hyper's own text is short.
 fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

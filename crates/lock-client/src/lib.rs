@@ -1,4 +1,5 @@
-//! The Rust client of Lockgate: sessions that are kept alive, locks whose loss is told in time, and the tree of znodes.
+//! Rust client of the Lockgate lock server: sessions with automatic heartbeats, lock guards that report a loss in time, and the tree of
+//! znodes.
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -20,74 +21,112 @@
 //! # async fn write_invoice(_token: lock_client::FencingToken) -> Result<(), std::io::Error> { Ok(()) }
 //! ```
 //!
-//! # What a holder may believe
+//! # Guarantees to a holder
 //!
-//! A **session** lives as long as its heartbeats reach the cluster. The client counts its time from when the last confirmed
-//! heartbeat was *sent*, on a clock that goes on while the machine is suspended, less a [`Margin`]. The cluster counts from
-//! when it heard of it, which is later. So the client knows of a loss before the cluster gives the lock to somebody
-//! else, if the machine's clock is not slower than the margin allows:
+//! A **session** lives as long as its heartbeats reach the cluster. The client counts the session's TTL from when it *sent* the last
+//! confirmed heartbeat, on a clock that counts suspend, less a [`Margin`]. The cluster counts from when the heartbeat arrived, which is
+//! later. So the client detects a loss before the cluster grants the lock to another session, if the machine's clock is not slower than
+//! the margin allows:
 //!
-//! - [`LockGuard::check`] looks at the clock at that very moment. Ask it before each step; a process that was paused beyond
-//!   its time is told so by it, whichever task runs first.
-//! - [`LockGuard::lost`] is a future that completes at the loss, to be raced against the work. It says how: that somebody broke the
-//!   lock ([`Loss::Broken`]), for instance, and that is told at once.
-//! - [`LockSession::standing`] says earlier that heartbeats fail: [`Standing::Uncertain`].
+//! - [`LockGuard::check`] reads the clock. Call it before each step: after a pause beyond the TTL it reports the loss, whichever task runs
+//!   first.
+//! - [`LockGuard::lost`] is a future that completes at the loss, with the reason, for example [`Loss::Broken`]. Race it against the work.
+//! - [`LockSession::state`] reports earlier that heartbeats fail: [`SessionState::Uncertain`].
 //!
-//! Between a check and the write that follows, a process can still be paused for as long as the scheduler likes. Only the
-//! storage itself can refuse such a write: by the [`FencingToken`], or, if it is a znode, by [`Transaction::held`].
+//! Between a check and the following write the scheduler can still pause the process. Only the storage itself can refuse such a write: by
+//! the [`FencingToken`], or, for a znode, by [`Transaction::held`].
 //!
-//! # What becomes of a request
+//! # Requests and their outcomes
 //!
-//! Requests go to one server, and on to the next one when it dies, is silent, or cannot serve. Every change carries a
-//! request id, so it is made once however often it is sent. An acquire that waits keeps its place in the queue in this.
-//! All servers answer the same; the one that leads the cluster does so a round trip earlier, and [`ClientBuilder::at_leader`] asks it.
-//! What comes out is one of four, which never mix: [`Error::Refused`] (the cluster has decided, and changed nothing; it is
-//! not sent again), [`Error::Unavailable`] (nothing was done), [`Error::Unknown`] (perhaps), [`Error::Lost`].
+//! The client sends a request to one server, and to the next one if that server fails, does not answer, or cannot serve. Every change has
+//! a request id, so the cluster makes it once however often it is sent. A waiting acquire keeps its place in the queue. All servers give
+//! the same answers; the leader saves a round trip, and [`ClientBuilder::at_leader`] prefers it.
 //!
-//! Every future may be dropped at any time. An acquire that is dropped leaves the queue, and gives back what it was granted
-//! in the same moment; a guard or a release that is dropped gives the lock back; a session that is dropped, with its last
-//! guard, is closed. All of that happens in the background, for at most the session's time. A program that is about to end
-//! has no background: what it does not await (`release`, `close`) ends with the session's time.
+//! | error | meaning |
+//! |---|---|
+//! | [`Error::Refused`] | the cluster decided against the request and changed nothing; the client does not retry it |
+//! | [`Error::Unavailable`] | nothing was done |
+//! | [`Error::Unknown`] | the change may have been made |
+//! | [`Error::Lost`] | the session or the lock is lost |
+//! | [`Error::Stopped`] | the client was [shut down](LockClient::shut_down) |
 //!
-//! # Who calls
+//! [`Error::is_retryable`] is true if the same call may succeed later.
 //!
-//! A secured cluster wants to know: by a [`Token`] ([`ClientBuilder::token`]), or by the certificate that is shown over TLS. What it does
-//! not allow is refused with [`Code::Unauthenticated`] (nobody who counts) or [`Code::Forbidden`] (not with this role), and not sent
-//! again. Sessions are their openers': all that is asked in the name of a session is asked with the token that opened it, whatever the
-//! [`TokenProvider`] gives by then, and its next token is for the next session. When the token of a session is revoked or expires, the
-//! session is not renewed any more, and ends, with all its locks, when its time is over. So open a new session before that.
+//! # Threads and runtimes
+//!
+//! Calls run on the tokio runtime of their caller. Connections, heartbeats, and the last requests of dropped guards run on one thread of
+//! the client, or on the runtime given to [`ClientBuilder::runtime`]. So a session outlives the runtime that opened it, and its heartbeats
+//! continue while the program's threads are blocked. Guards may be dropped on any thread. [`blocking`] has the same calls for programs
+//! without a runtime.
+//!
+//! # Cancel safety
+//!
+//! Every future may be dropped at any time, for example by `tokio::select!`:
+//!
+//! | dropped | effect |
+//! |---|---|
+//! | [`LockSession::acquire`], [`acquire_all`](LockSession::acquire_all), [`LockGuard::upgrade`] | the call leaves the queue, and a grant of the same moment is released |
+//! | [`LockGuard::release`], a guard | the lock is released |
+//! | [`LockSession::close`], the last clone of a session and its last guard | the session is closed |
+//! | [`LockGuard::lost`], [`release_requested`](LockGuard::release_requested), [`LockSession::lost`] | none; call it again |
+//! | [`LockGuard::downgrade`] | the guard counts as downgraded |
+//! | a change of the tree, or by an operator | the change is made or not, as after [`Error::Unknown`] |
+//! | a read | none |
+//! | a watch | none; use [`Znodes::watch_after`] to miss no event between two watches |
+//!
+//! The client does this in the background, for at most the session's TTL. A program that ends has no background: await `release` and
+//! `close`, or the lock is held until the TTL is over.
+//!
+//! # Panics
+//!
+//! Asynchronous calls panic outside of a tokio runtime, and on a runtime without timers. Calls of [`blocking`] panic on a thread of an
+//! asynchronous runtime. `check`, `loss`, `is_lost` and drops need no runtime. Nothing else panics.
+//!
+//! # Authentication
+//!
+//! A secured cluster identifies a caller by a [`Token`] ([`ClientBuilder::token`]), or by a TLS client certificate. It refuses a request
+//! with [`Code::Unauthenticated`] without valid proof, and with [`Code::Forbidden`] if the role does not allow it; the client does not
+//! retry either. A session belongs to the token that opened it: the client sends that token with every request of the session, even if the
+//! [`TokenProvider`] has a newer one, which is used for the next session. When the token of a session is revoked or expires, heartbeats
+//! fail, and the session ends with all its locks after its TTL. Open a new session before that.
 //!
 //! # Modes
 //!
 //! | | |
 //! |---|---|
-//! | [`AcquireOptions::exclusive`] | one holder; [`LockGuard::downgrade`] goes on as a reader without a gap |
+//! | [`AcquireOptions::exclusive`] | one holder; [`LockGuard::downgrade`] makes it a reader without a gap |
 //! | [`AcquireOptions::shared`] | any number of readers |
-//! | [`AcquireOptions::upgradeable`] | one among the readers, who may become exclusive: [`LockGuard::upgrade`] |
+//! | [`AcquireOptions::upgradeable`] | one of the readers, which can become exclusive: [`LockGuard::upgrade`] |
 //! | [`AcquireOptions::semaphore`] | permits up to a limit |
-//! | [`AcquireOptions::reentrant`] | entered again by the same owner |
+//! | [`AcquireOptions::reentrant`] | acquired again by the same owner |
 //! | [`LockSession::acquire_all`] | several locks of any modes, all or none |
 //!
-//! Each has an example, and [`recipes`] has what is built on them. Somebody may ask for a lock ([`LockClient::revoke`]), of which its
-//! guard tells ([`LockGuard::revoke_requested`]).
+//! Each has an example, and [`recipes`] builds on them. [`LockClient::request_release`] asks a holder to release its lock;
+//! [`LockGuard::release_requested`] notifies the holder.
 //!
 //! # What is absent
 //!
-//! Nothing here knows Raft, or which server leads: any server will do. Nothing here decides who holds
-//! a lock. The crate needs Linux, for the clock that counts suspend, and tokio.
+//! The client does not know Raft, needs no particular server, and does not decide which session holds a lock. It needs Linux, for
+//! the clock that counts suspend, and tokio.
 
 mod client;
 mod session;
+mod shutdown;
 mod options;
 mod acquire;
 mod guard;
 mod znodes;
-mod looks;
+mod views;
+pub mod blocking;
 pub mod recipes;
 mod access;
+mod access_grant;
+mod fencing_token;
 mod grant;
 mod error;
 
+mod background;
+mod session_core;
 mod life;
 mod heartbeat;
 mod follow;
@@ -100,18 +139,20 @@ mod servers;
 mod http;
 mod connector;
 mod encode;
+mod words;
 
-pub use access::{Access, AccessView, Caller, CertificateView, NewToken, RoleView, TokenView};
+pub use access::{Access, AccessView, Caller, CallerKind, CertificateView, NewToken, RoleView, TokenView};
+pub use access_grant::{AccessGrant, AccessGrantError, AccessScope, Right};
 pub use client::{AddressError, ClientBuilder, LockClient};
 pub use deadline::Margin;
 pub use error::{Code, Error, Loss, Refusal};
-pub use grant::{BadGrant, Grant, GrantPlace};
-pub use guard::{FencingToken, LockGuard, LockGuards};
-pub use life::{Revocation, Standing};
-pub use looks::{Contender, LockSummary, LockView, Place, SessionView};
+pub use fencing_token::FencingToken;
+pub use guard::{LockGuard, LockGuards};
+pub use life::{ReleaseRequest, SessionState};
 pub use options::{AcquireOptions, ContenderNames, LockSet, Mode, Wait};
 pub use session::{LockSession, SessionBuilder};
 pub use token::{Token, TokenError, TokenFile, TokenProvider, is_on_this_machine};
-/// By what servers with TLS are known, and what is shown to them; see [`ClientBuilder::tls`].
+/// Authorities and client certificate for servers with TLS; see [`ClientBuilder::tls`].
 pub use transport_security::{ClientTls, TlsError};
-pub use znodes::{Child, CreateMode, Stat, Transaction, WatchKind, Znode, ZnodeEvent, Znodes};
+pub use views::{Contender, LockSummary, LockView, SessionLock, SessionView};
+pub use znodes::{Child, CreateMode, Stat, Transaction, WatchKind, Znode, ZnodeChange, ZnodeEvent, Znodes};

@@ -1,4 +1,4 @@
-//! What is known of one session's life, and who is told of its end. It sends nothing; `heartbeat.rs` does.
+//! Life of one session: its deadline, its state, and the locks of its guards. It sends no requests; `heartbeat.rs` does.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -7,64 +7,71 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Deserialize;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-use crate::acquire::Grant;
 use crate::clock::BootInstant;
 use crate::deadline::{Margin, doubtful_from};
 use crate::error::Loss;
-use crate::options::Mode;
+use crate::fencing_token::FencingToken;
+use crate::grant::Grant;
+use crate::options::{AcquireOptions, Mode};
 
-/// So many losses are kept for grants that may still be on their way: more calls are hardly answered so late at once.
+/// Maximum number of remembered losses, for grants and releases that are still on their way. More calls are never that late at once.
 const MAX_GONE: usize = 256;
 
-/// How sure it is that a session lives.
+/// Maximum time to wait for the event that explains a loss, after an answer has shown the loss without its reason.
+pub(crate) const TOLD_WITHIN: Duration = Duration::from_millis(500);
+
+/// State of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Standing {
-    /// A heartbeat was confirmed lately.
-    Sure,
-    /// None was for half of the session's time. It lives, but it will be lost unless a server confirms one soon.
+#[non_exhaustive]
+pub enum SessionState {
+    /// A heartbeat was confirmed recently.
+    Confirmed,
+    /// No heartbeat was confirmed for half of the TTL. The session lives, but will be lost unless a server confirms one soon.
     Uncertain,
-    /// It is lost, or may be: somebody else may hold its locks. It does not come back.
+    /// The session is lost, or may be: other sessions may hold its locks. This state is final.
     Lost(Loss),
 }
 
-/// Somebody asks a holder to give its lock up.
+/// Request of another caller that a holder release its lock.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Revocation {
-    /// Who asks, as far as the cluster knows: an address.
+pub struct ReleaseRequest {
+    /// Identity of the caller, as far as the cluster knows it: an address.
     pub by: String,
-    /// Why.
+    /// Reason that it gave.
     pub reason: String,
-    /// Since when (RFC 3339).
+    /// Time of the request (RFC 3339).
     pub requested_at: String,
 }
 
-/// What a heartbeat's answer says of one holder.
+/// Release request in the answer to a heartbeat.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct RequestedRelease {
     holder: String,
     #[serde(flatten)]
-    revocation: Revocation,
+    request: ReleaseRequest,
 }
 
-impl Asked {
-    /// Whose it is.
+impl RequestedRelease {
+    /// Returns the contender whose lock is requested.
     pub(crate) fn holder(&self) -> &str {
         &self.holder
     }
 
-    /// What is asked.
-    pub(crate) fn revocation(&self) -> &Revocation {
-        &self.revocation
+    /// Returns the request.
+    pub(crate) fn release_request(&self) -> &ReleaseRequest {
+        &self.request
     }
 }
 
-/// How a lock is held just now. All guards of one holder share it: re-entries are granted together, up and down.
+/// Current mode and fencing token of a holder. All guards of one holder share it, because the cluster grants and changes re-entered
+/// holds together.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    now: Mutex<(Mode, u64)>,
-    /// Whose turn it is to change it.
+    now: Mutex<(Mode, FencingToken)>,
+    /// Serializes upgrades and downgrades.
     pub(crate) turns: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -76,72 +83,85 @@ impl Hold {
         }
     }
 
-    /// The mode and the token.
-    pub(crate) fn now(&self) -> (Mode, u64) {
+    /// Returns the mode and the fencing token.
+    pub(crate) fn now(&self) -> (Mode, FencingToken) {
         *self.now.lock()
     }
 
-    /// From now on it is held so.
-    pub(crate) fn set(&self, mode: Mode, token: u64) {
+    /// Records the mode and the fencing token.
+    pub(crate) fn set(&self, mode: Mode, token: FencingToken) {
         *self.now.lock() = (mode, token);
     }
 }
 
-/// A guard has been made; what it needs to know.
+/// State of a new guard.
 #[derive(Debug)]
 pub(crate) struct Entered {
-    /// Which of the session's guards it is.
+    /// Number among the session's guards.
     pub(crate) number: u64,
     pub(crate) hold: Arc<Hold>,
-    /// Tells when it is lost.
+    /// Notifies of the loss.
     pub(crate) lost: watch::Receiver<Option<Loss>>,
-    /// Tells when it is asked for.
-    pub(crate) asked: watch::Receiver<Option<Revocation>>,
+    /// Notifies of release requests.
+    pub(crate) asked: watch::Receiver<Option<ReleaseRequest>>,
 }
 
-/// One session's life.
+/// Life of one session.
 #[derive(Debug)]
 pub(crate) struct Life {
+    /// Id of the session, for the log.
+    session: String,
     margin: Margin,
     facts: Mutex<Facts>,
-    standing: watch::Sender<Standing>,
-    /// The token of the first lock that was granted.
-    first_token: watch::Sender<Option<u64>>,
-    /// Whether what happens to the session is heard as it happens.
+    state: watch::Sender<SessionState>,
+    /// Fencing token of the first lock that was granted.
+    first_token: watch::Sender<Option<FencingToken>>,
+    /// Whether the event stream is open.
     is_followed: AtomicBool,
+    /// Number of entries ever added to `gone`.
+    gone_count: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
 struct Facts {
-    /// When the last confirmed heartbeat was sent.
+    /// Time at which the last confirmed heartbeat was sent.
     confirmed: BootInstant,
     ttl: Duration,
     lost: Option<Loss>,
-    /// Guards that live, by a number of their own.
+    /// Live guards, by number.
     guards: HashMap<u64, Held>,
     next_guard: u64,
-    /// Holders that have lost their locks lately while no guard was theirs: the grant may still be on its way.
+    /// Holders that have lost their locks recently: a grant or a release of theirs may still be on its way.
     gone: VecDeque<(String, Loss)>,
 }
 
 #[derive(Debug)]
 struct Held {
+    lock: String,
+    /// Owner that the call named.
+    owner: Option<String>,
     holder: String,
     since: BootInstant,
-    /// When it was told that it is asked for, other than by a heartbeat's answer.
+    /// Time of a release request that arrived otherwise than with a heartbeat.
     told: Option<BootInstant>,
     hold: Arc<Hold>,
     lost: watch::Sender<Option<Loss>>,
-    asked: watch::Sender<Option<Revocation>>,
+    asked: watch::Sender<Option<ReleaseRequest>>,
 }
 
 impl Held {
-    /// Whether it was held before that was asked, and is not among those who hold.
+    /// Returns whether the lock was granted before the question of `asked`, and is missing in the answer.
     fn is_missing(&self, asked: BootInstant, holders: &[&str]) -> bool {
         self.since < asked && !holders.contains(&self.holder.as_str())
     }
 
-    fn ask(&self, asked: Option<&Revocation>) {
+    /// Notifies the guard that it has lost its lock, while the session lives.
+    fn lose(&self, session: &str, loss: &Loss) {
+        tracing::warn!(session, lock = self.lock, holder = self.holder, why = %loss, "a lock is lost");
+        self.lost.send_replace(Some(loss.clone()));
+    }
+
+    fn ask(&self, asked: Option<&ReleaseRequest>) {
         self.asked.send_if_modified(|known| {
             let news = known.as_ref() != asked;
             *known = asked.cloned();
@@ -151,8 +171,8 @@ impl Held {
 }
 
 impl Life {
-    /// Of a session that was asked for at `sent`.
-    pub(crate) fn new(sent: BootInstant, ttl: Duration, margin: Margin) -> Self {
+    /// Life of a session whose first request was sent at `sent`.
+    pub(crate) fn new(session: &str, sent: BootInstant, ttl: Duration, margin: Margin) -> Self {
         let facts = Facts {
             confirmed: sent,
             ttl,
@@ -162,27 +182,29 @@ impl Life {
             gone: VecDeque::new(),
         };
         Self {
+            session: session.to_owned(),
             margin,
             facts: Mutex::new(facts),
-            standing: watch::Sender::new(Standing::Sure),
+            state: watch::Sender::new(SessionState::Confirmed),
             first_token: watch::Sender::new(None),
             is_followed: AtomicBool::new(false),
+            gone_count: watch::Sender::new(0),
         }
     }
 
-    /// Until when it surely lives.
+    /// Returns the end of the time in which the session surely lives.
     pub(crate) fn valid_until(&self) -> BootInstant {
         let facts = self.facts.lock();
         self.margin.valid_until(facts.confirmed, facts.ttl)
     }
 
-    /// From when on it is uncertain.
+    /// Returns the moment from which the session is uncertain.
     pub(crate) fn doubtful_from(&self) -> BootInstant {
         let facts = self.facts.lock();
         doubtful_from(facts.confirmed, facts.ttl)
     }
 
-    /// A heartbeat that was sent at `sent` is confirmed for `ttl`. What is lost stays lost: its guards have said so.
+    /// Records a confirmed heartbeat that was sent at `sent`. A lost session stays lost, because its guards have reported it.
     pub(crate) fn confirm(&self, sent: BootInstant, ttl: Duration) {
         {
             let mut facts = self.facts.lock();
@@ -191,40 +213,40 @@ impl Life {
             }
             (facts.confirmed, facts.ttl) = (sent, ttl);
         }
-        self.look();
+        self.refresh();
     }
 
-    /// Looks at the clock, and tells what has changed by that.
-    pub(crate) fn look(&self) -> Standing {
+    /// Reads the clock, and reports a changed state.
+    pub(crate) fn refresh(&self) -> SessionState {
         let (now, valid_until, doubtful) = (BootInstant::now(), self.valid_until(), self.doubtful_from());
         if now >= valid_until {
             self.lose(Loss::NoHeartbeat);
         }
         let lost = self.facts.lock().lost.clone();
-        let standing = match lost {
-            Some(loss) => Standing::Lost(loss),
-            None if now >= doubtful => Standing::Uncertain,
-            None => Standing::Sure,
+        let state = match lost {
+            Some(loss) => SessionState::Lost(loss),
+            None if now >= doubtful => SessionState::Uncertain,
+            None => SessionState::Confirmed,
         };
-        self.standing.send_if_modified(|known| {
-            let news = *known != standing && !matches!(known, Standing::Lost(_));
+        self.state.send_if_modified(|known| {
+            let news = *known != state && !matches!(known, SessionState::Lost(_));
             if news {
-                *known = standing.clone();
+                *known = state.clone();
             }
             news
         });
-        standing
+        state
     }
 
-    /// Why it is lost, as of this very moment: the clock decides, not whether a task has noticed.
+    /// Returns why the session is lost, as of this moment. The clock decides, whether or not a task has noticed.
     pub(crate) fn loss(&self) -> Option<Loss> {
-        match self.look() {
-            Standing::Lost(loss) => Some(loss),
-            Standing::Sure | Standing::Uncertain => None,
+        match self.refresh() {
+            SessionState::Lost(loss) => Some(loss),
+            SessionState::Confirmed | SessionState::Uncertain => None,
         }
     }
 
-    /// It is lost, unless it was before.
+    /// Marks the session as lost, unless it is lost already.
     pub(crate) fn lose(&self, loss: Loss) {
         let guards = {
             let mut facts = self.facts.lock();
@@ -234,40 +256,77 @@ impl Life {
             facts.lost = Some(loss.clone());
             std::mem::take(&mut facts.guards)
         };
-        self.standing.send_replace(Standing::Lost(loss.clone()));
+        if !loss.is_own_will() {
+            let locks: Vec<_> = guards.values().map(|held| held.lock.as_str()).collect();
+            tracing::warn!(session = self.session, why = %loss, ?locks, "a session is lost, with all its locks");
+        }
+        self.state.send_replace(SessionState::Lost(loss.clone()));
         for held in guards.into_values() {
             held.lost.send_replace(Some(loss.clone()));
         }
     }
 
-    /// Tells of every change.
-    pub(crate) fn standing(&self) -> watch::Receiver<Standing> {
-        self.standing.subscribe()
+    /// Returns a receiver of state changes.
+    pub(crate) fn state(&self) -> watch::Receiver<SessionState> {
+        self.state.subscribe()
     }
 
-    /// Waits until it is lost.
+    /// Waits until the session is lost. Depends on no other task, because the heartbeat task may be late, or gone with its runtime.
     pub(crate) async fn lost(&self) -> Loss {
-        let mut standing = self.standing();
-        // The task that looks at the clock may be late, and who asks may be the first to run again.
-        if let Some(loss) = self.loss() {
-            return loss;
-        }
-        let lost = standing
-            .wait_for(|standing| matches!(standing, Standing::Lost(_)))
-            .await;
-        match &*lost.expect("the sender lives as long as this") {
-            Standing::Lost(loss) => loss.clone(),
-            Standing::Sure | Standing::Uncertain => unreachable!("it was waited for"),
+        let mut state = self.state();
+        loop {
+            // The clock decides, and this caller may be the first to run after a pause.
+            if let Some(loss) = self.loss() {
+                return loss;
+            }
+            let told = async {
+                let lost = state.wait_for(|state| matches!(state, SessionState::Lost(_)));
+                lost.await.map(drop).expect("the sender lives as long as this");
+            };
+            tokio::select! {
+                () = told => {}
+                () = sleep_until(self.valid_until()) => {}
+            }
         }
     }
 
-    /// A lock is held from now on.
+    /// Returns why one of these holders, whose guards were released, has lost its lock, according to the event stream.
+    pub(crate) async fn why_gone<'h>(&self, holders: impl IntoIterator<Item = &'h str>) -> Loss {
+        let holders: Vec<_> = holders.into_iter().collect();
+        let known = || {
+            let facts = self.facts.lock();
+            let gone = facts
+                .gone
+                .iter()
+                .find(|(name, _)| holders.contains(&name.as_str()));
+            gone.map(|(_, loss)| loss.clone())
+        };
+        let told = async {
+            let mut count = self.gone_count.subscribe();
+            loop {
+                if let Some(loss) = known() {
+                    return loss;
+                }
+                count.changed().await.expect("the sender lives as long as this");
+            }
+        };
+        let patience = if self.is_followed() {
+            TOLD_WITHIN
+        } else {
+            Duration::ZERO
+        };
+        tokio::time::timeout(patience, told)
+            .await
+            .unwrap_or(Loss::TakenAway)
+    }
+
+    /// Adds a guard for a granted lock.
     pub(crate) fn enter(&self, grant: &Grant) -> Entered {
         let mut facts = self.facts.lock();
         let gone = facts.gone.iter().find(|(holder, _)| *holder == grant.holder);
         let loss = facts.lost.clone().or_else(|| gone.map(|(_, loss)| loss.clone()));
         let (lost, told) = watch::channel(loss);
-        // What others of the same holder know is newer than a grant that was perhaps held up on its way.
+        // The state of other guards of the holder is newer than a grant that may have been delayed.
         let same = facts.guards.values().find(|held| held.holder == grant.holder);
         let (hold, asked) = match same {
             Some(held) => (held.hold.clone(), held.asked.borrow().clone()),
@@ -277,6 +336,8 @@ impl Life {
         let number = facts.next_guard;
         facts.next_guard += 1;
         let held = Held {
+            lock: grant.lock.clone(),
+            owner: grant.owner.clone(),
             holder: grant.holder.clone(),
             since: BootInstant::now(),
             told: None,
@@ -295,18 +356,18 @@ impl Life {
         }
     }
 
-    /// Whether what happens to the session is heard as it happens.
+    /// Returns whether the event stream is open.
     pub(crate) fn is_followed(&self) -> bool {
         self.is_followed.load(Ordering::Relaxed)
     }
 
-    /// From now on it is, or is not.
+    /// Records whether the event stream is open.
     pub(crate) fn set_followed(&self, is_followed: bool) {
         self.is_followed.store(is_followed, Ordering::Relaxed);
     }
 
-    /// Waits until a lock was granted; its token.
-    pub(crate) async fn first_token(&self) -> u64 {
+    /// Waits for the first grant. Returns its fencing token.
+    pub(crate) async fn first_token(&self) -> FencingToken {
         let mut first = self.first_token.subscribe();
         let first = first.wait_for(Option::is_some).await;
         first
@@ -314,84 +375,107 @@ impl Life {
             .expect("it was waited for")
     }
 
-    /// Who asked at `sent` was told that these are asked to give their locks up and have not answered, and nobody else.
-    pub(crate) fn asked(&self, sent: BootInstant, all: &[Asked]) {
+    /// Applies the release requests in the answer to a heartbeat that was sent at `sent`: these holders have an unanswered one, and no
+    /// others.
+    pub(crate) fn asked(&self, sent: BootInstant, all: &[RequestedRelease]) {
         for held in self.facts.lock().guards.values() {
             let asked = all.iter().find(|asked| asked.holder == held.holder);
-            // What was told meanwhile is newer.
+            // A request that arrived meanwhile is newer.
             if asked.is_none() && held.told.is_some_and(|told| told >= sent) {
                 continue;
             }
-            held.ask(asked.map(|asked| &asked.revocation));
+            held.ask(asked.map(|asked| &asked.request));
         }
     }
 
-    /// A holder is asked to give its lock up.
-    pub(crate) fn is_asked(&self, holder: &str, revocation: &Revocation) {
+    /// Records a release request.
+    pub(crate) fn release_is_requested(&self, holder: &str, request: &ReleaseRequest) {
         let mut facts = self.facts.lock();
         for held in facts.guards.values_mut().filter(|held| held.holder == holder) {
             held.told = Some(BootInstant::now());
-            held.ask(Some(revocation));
+            held.ask(Some(request));
         }
     }
 
-    /// It is not held any more, by its holder's own will.
+    /// Removes a guard whose lock is released.
     pub(crate) fn leave(&self, guard: u64) {
         self.facts.lock().guards.remove(&guard);
     }
 
-    /// A holder has lost its lock; so have all guards of it, and those that come later.
+    /// Records that a holder has lost its lock. All its guards lose it, and guards of delayed grants too.
     pub(crate) fn lose_holder(&self, holder: &str, loss: &Loss) {
-        let mut facts = self.facts.lock();
-        let before = facts.guards.len();
-        facts.guards.retain(|_, held| {
-            let stays = held.holder != holder;
-            if !stays {
-                held.lost.send_replace(Some(loss.clone()));
-            }
-            stays
-        });
-        if facts.guards.len() == before {
+        {
+            let mut facts = self.facts.lock();
+            facts.guards.retain(|_, held| {
+                let stays = held.holder != holder;
+                if !stays {
+                    held.lose(&self.session, loss);
+                }
+                stays
+            });
             facts.gone.push_back((holder.to_owned(), loss.clone()));
             if facts.gone.len() > MAX_GONE {
                 facts.gone.pop_front();
             }
         }
+        self.gone_count.send_modify(|count| *count += 1);
     }
 
-    /// At position `zxid` the session had these contenders, holding or waiting, and no others. Guards of others that were granted
+    /// Applies the state at log position `zxid`, at which the session had exactly these contenders. Guards of others that were granted
     /// before have lost their locks.
-    pub(crate) fn stands_at(&self, zxid: u64, holders: &[&str]) {
+    pub(crate) fn holds_at(&self, zxid: u64, holders: &[&str]) {
         self.facts.lock().guards.retain(|_, held| {
-            let stays = held.hold.now().1 > zxid || holders.contains(&held.holder.as_str());
+            let stays = held.hold.now().1.0 > zxid || holders.contains(&held.holder.as_str());
             if !stays {
-                held.lost.send_replace(Some(Loss::TakenAway));
+                held.lose(&self.session, &Loss::TakenAway);
             }
             stays
         });
     }
 
-    /// Whether any lock is held.
+    /// Returns whether an acquire would wait for a guard of its own owner.
+    pub(crate) fn would_wait_for_itself(&self, lock: &str, options: &AcquireOptions) -> bool {
+        let Some(owner) = options.waiting_owner() else {
+            return false;
+        };
+        let facts = self.facts.lock();
+        let mut own = facts
+            .guards
+            .values()
+            .filter(|held| held.lock == lock && held.owner.as_deref() == Some(owner));
+        own.any(|held| options.excludes(held.hold.now().0))
+    }
+
+    /// Returns whether there are guards.
     pub(crate) fn holds_any(&self) -> bool {
         !self.facts.lock().guards.is_empty()
     }
 
-    /// Whether a guard has lost its lock by that: see [`Life::holds_only`].
+    /// Returns whether [`Life::holds_only`] would find a lost lock.
     pub(crate) fn misses_any(&self, asked: BootInstant, holders: &[&str]) -> bool {
         let facts = self.facts.lock();
         facts.guards.values().any(|held| held.is_missing(asked, holders))
     }
 
-    /// The session was asked at `asked` which locks it holds, and these are all. Guards of others have lost theirs.
+    /// Applies the answer to the question of `asked`: the session holds exactly these. Guards of others have lost their locks.
     pub(crate) fn holds_only(&self, asked: BootInstant, holders: &[&str]) {
         let mut facts = self.facts.lock();
         facts.guards.retain(|_, held| {
             let stays = !held.is_missing(asked, holders);
             if !stays {
-                held.lost.send_replace(Some(Loss::TakenAway));
+                held.lose(&self.session, &Loss::TakenAway);
             }
             stays
         });
+    }
+}
+
+/// Sleeps on the clock of the caller's runtime, which does not count suspend: check the other clock afterwards. After a suspend the
+/// heartbeat task wakes in time. Without a runtime only that task reports the loss.
+async fn sleep_until(at: BootInstant) {
+    match Handle::try_current() {
+        Ok(_) => tokio::time::sleep(at - BootInstant::now()).await,
+        Err(_) => std::future::pending().await,
     }
 }
 
@@ -404,7 +488,12 @@ mod tests {
             clock_rate_per_mille: 0,
             notice: Duration::ZERO,
         };
-        Life::new(BootInstant::now(), Duration::from_millis(ttl_ms), margin)
+        Life::new(
+            "session",
+            BootInstant::now(),
+            Duration::from_millis(ttl_ms),
+            margin,
+        )
     }
 
     fn grant(holder: &str) -> Grant {
@@ -412,9 +501,10 @@ mod tests {
             lock: "job".to_owned(),
             mode: Mode::Exclusive,
             holder: holder.to_owned(),
-            fencing_token: 7,
+            fencing_token: FencingToken(7),
             holds: 1,
             permits: 1,
+            owner: None,
         }
     }
 
@@ -443,7 +533,7 @@ mod tests {
         life.confirm(now, Duration::from_secs(60));
         let after = life.valid_until();
         assert!(after >= before);
-        // Sent before, and answered later than the other.
+        // Sent earlier, and answered later.
         life.confirm(earlier, Duration::from_secs(60));
         assert_eq!(life.valid_until(), after);
     }
@@ -471,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_a_holder_reaches_its_guards_and_those_that_come_later() {
+    fn loss_of_a_holder_reaches_its_guards_and_late_grants() {
         let broken = Loss::Broken {
             by: Some("ip:1.2.3.4".into()),
             reason: "stuck".into(),
@@ -500,10 +590,10 @@ mod tests {
     }
 
     #[test]
-    fn how_things_stand_says_nothing_of_what_was_granted_later() {
+    fn state_event_does_not_concern_later_grants() {
         let life = life(60_000);
         let at = |holder, token| Grant {
-            fencing_token: token,
+            fencing_token: FencingToken(token),
             ..grant(holder)
         };
         let (kept, gone, new) = (
@@ -511,7 +601,7 @@ mod tests {
             life.enter(&at("gone", 5)),
             life.enter(&at("new", 6)),
         );
-        life.stands_at(5, &["kept"]);
+        life.holds_at(5, &["kept"]);
         assert_eq!(*gone.lost.borrow(), Some(Loss::TakenAway));
         for guard in [kept, new] {
             assert_eq!(*guard.lost.borrow(), None);
@@ -522,15 +612,15 @@ mod tests {
     fn a_heartbeat_from_before_does_not_take_a_request_back() {
         let life = life(60_000);
         let guard = life.enter(&grant("a"));
-        let revocation = Revocation {
+        let request = ReleaseRequest {
             by: "x".into(),
             reason: "y".into(),
             requested_at: "z".into(),
         };
         let sent = BootInstant::now();
-        life.is_asked("a", &revocation);
+        life.release_is_requested("a", &request);
         life.asked(sent, &[]);
-        assert_eq!(*guard.asked.borrow(), Some(revocation));
+        assert_eq!(*guard.asked.borrow(), Some(request));
         while BootInstant::now() == sent {}
         life.asked(BootInstant::now() + Duration::from_secs(1), &[]);
         assert_eq!(*guard.asked.borrow(), None);
@@ -540,14 +630,17 @@ mod tests {
     fn guards_of_one_holder_share_what_is_granted_and_asked_of_it() {
         let life = life(60_000);
         let (outer, other) = (life.enter(&grant("a")), life.enter(&grant("b")));
-        outer.hold.set(Mode::Shared, 7);
+        outer.hold.set(Mode::Shared, FencingToken(7));
         let text = r#"[{"lock": "job", "holder": "a", "by": "x", "reason": "y", "requested_at": "z"}]"#;
-        let asked: Vec<Asked> = serde_json::from_str(text).unwrap();
+        let asked: Vec<RequestedRelease> = serde_json::from_str(text).unwrap();
         life.asked(BootInstant::now(), &asked);
         let inner = life.enter(&grant("a"));
         assert_eq!(
             (inner.hold.now(), other.hold.now()),
-            ((Mode::Shared, 7), (Mode::Exclusive, 7))
+            (
+                (Mode::Shared, FencingToken(7)),
+                (Mode::Exclusive, FencingToken(7))
+            )
         );
         for asked in [&outer.asked, &inner.asked] {
             assert_eq!(asked.borrow().as_ref().map(|asked| &*asked.reason), Some("y"));

@@ -1,42 +1,67 @@
-//! How locks are wanted: one of them, or several at once. What becomes of that stands in `acquire.rs`.
+//! Options of acquire calls, for one lock or several. `acquire.rs` sends them.
 
+use std::fmt;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::session::millis;
+use crate::encode::millis;
 
-/// The longest wait that the API takes as a number: seven days.
+/// Longest wait that the API accepts as a number: seven days.
 const LONGEST_WAIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// How a lock is held together with others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+/// Mode of a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Mode {
     /// One holder.
     Exclusive,
     /// Any number of holders, none of them exclusive.
     Shared,
-    /// One among those who share the lock, who may become exclusive.
+    /// One of the readers, which can become exclusive.
     Upgradeable,
     /// Holders whose permits add up to at most a limit.
     Semaphore,
+    /// A mode that this version of the client does not know.
+    #[serde(other)]
+    Unknown,
 }
 
-/// How long a call waits.
+impl Mode {
+    /// Returns the word of the API.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+            Self::Shared => "shared",
+            Self::Upgradeable => "upgradeable",
+            Self::Semaphore => "semaphore",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word())
+    }
+}
+
+/// Wait of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Wait {
-    /// Not at all.
+    /// Fail at once.
     Try,
-    /// So long; at most seven days.
+    /// Wait for this time, at most seven days.
     AtMost(Duration),
-    /// As long as it takes.
+    /// Wait until the lock is granted.
     Forever,
 }
 
 impl Wait {
-    /// Not beyond what the API takes.
+    /// Limits the wait to the longest that the API accepts.
     pub(crate) fn bounded(self) -> Self {
         match self {
             Self::AtMost(time) => Self::AtMost(time.min(LONGEST_WAIT)),
@@ -45,108 +70,131 @@ impl Wait {
     }
 }
 
-/// How a lock is wanted. Unless something else is said, a call waits until the lock is granted, and a second acquire of the
-/// same session waits for the end of the first one like anybody else's.
+/// Options of an acquire. By default a call waits until the lock is granted, and two acquires of one session exclude each other as those
+/// of two sessions do.
 #[derive(Debug, Clone)]
+#[must_use = "options acquire nothing by themselves"]
 pub struct AcquireOptions {
     pub(crate) wait: Wait,
-    /// What the API is told beside the session, the wait and the request id.
-    pub(crate) wishes: Map<String, Value>,
+    /// Fields of the request, without the session, the wait and the request id.
+    pub(crate) parameters: Map<String, Value>,
 }
 
 impl AcquireOptions {
     /// One holder.
     pub fn exclusive() -> Self {
-        Self::in_mode("exclusive")
+        Self::in_mode(Mode::Exclusive)
     }
 
     /// Any number of holders, none of them exclusive.
     pub fn shared() -> Self {
-        Self::in_mode("shared")
+        Self::in_mode(Mode::Shared)
     }
 
-    /// Shared with those who only read, and the only one who may become exclusive: see [`crate::LockGuard::upgrade`].
+    /// One of the readers, and the only one that can become exclusive: see [`crate::LockGuard::upgrade`].
     pub fn upgradeable() -> Self {
-        Self::in_mode("upgradeable")
+        Self::in_mode(Mode::Upgradeable)
     }
 
-    /// One of `limit` permits. All who use a semaphore name the same limit.
+    /// One of `limit` permits. All users of a semaphore name the same limit.
     pub fn semaphore(limit: u32) -> Self {
         Self::semaphore_of_any_limit().with("limit", limit)
     }
 
-    /// One permit of a semaphore that is in use already, or whose limit was set ([`crate::LockClient::set_limit`]), whatever the
-    /// limit is.
+    /// One permit of a semaphore that is in use, or whose limit was set ([`crate::LockClient::set_limit`]), with any limit.
     pub fn semaphore_of_any_limit() -> Self {
-        let mut options = Self::in_mode("semaphore");
-        options.wishes.remove("reentrant");
+        let mut options = Self::in_mode(Mode::Semaphore);
+        options.parameters.remove("reentrant");
         options
     }
 
-    fn in_mode(mode: &str) -> Self {
+    fn in_mode(mode: Mode) -> Self {
         let options = Self {
             wait: Wait::Forever,
-            wishes: Map::new(),
+            parameters: Map::new(),
         };
-        options.with("mode", mode).with("reentrant", false)
+        options.with("mode", mode.word()).with("reentrant", false)
     }
 
     fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
-        self.wishes.insert(name.to_owned(), value.into());
+        self.parameters.insert(name.to_owned(), value.into());
         self
     }
 
-    /// So many permits of a semaphore, all at once.
+    /// Sets the number of permits of a semaphore, granted together.
     pub fn permits(self, permits: u32) -> Self {
         self.with("permits", permits)
     }
 
-    /// Gives up at once if the lock is not free.
+    /// Fails at once if the lock is not free.
     pub fn try_only(mut self) -> Self {
         self.wait = Wait::Try;
         self
     }
 
-    /// Gives up after so long; at most seven days.
+    /// Waits at most for `time`, up to seven days.
     pub fn wait_at_most(mut self, time: Duration) -> Self {
         self.wait = Wait::AtMost(time).bounded();
         self
     }
 
-    /// Enters again at once where the same session holds the lock (not a semaphore) in the scope `owner` already. Each
-    /// acquire is a guard of its own, and the lock is free when the last of them is released.
+    /// Re-enters at once if the session holds the lock (not a semaphore) for the same `owner`. Each acquire is a guard of its own, and the
+    /// lock is free when the last guard is released.
     pub fn reentrant(self, owner: &str) -> Self {
         self.with("owner", owner).with("reentrant", true)
     }
 
-    /// Whose call it is within the session, without re-entry. The cluster finds deadlocks between owners: calls
-    /// that have one are never left to wait for each other for ever.
+    /// Sets the owner within the session, without re-entry. The cluster detects deadlocks between owners, and refuses the call that would
+    /// complete one.
     pub fn owner(self, owner: &str) -> Self {
         self.with("owner", owner)
     }
 
-    /// A text for whoever looks at the lock.
+    /// Returns the named owner.
+    pub(crate) fn owner_name(&self) -> Option<String> {
+        Some(self.parameters.get("owner")?.as_str()?.to_owned())
+    }
+
+    /// Returns the named owner of a call that does not re-enter and waits without a bound.
+    pub(crate) fn waiting_owner(&self) -> Option<&str> {
+        let owner = self.parameters.get("owner")?.as_str()?;
+        let enters_again = self.parameters.get("reentrant").and_then(Value::as_bool) == Some(true);
+        (self.wait == Wait::Forever && !enters_again).then_some(owner)
+    }
+
+    /// Returns whether the wanted mode excludes this hold.
+    pub(crate) fn excludes(&self, held: Mode) -> bool {
+        let wanted = self.parameters.get("mode").and_then(Value::as_str);
+        match held {
+            Mode::Exclusive => wanted != Some("semaphore"),
+            Mode::Upgradeable => matches!(wanted, Some("exclusive" | "upgradeable")),
+            Mode::Shared => wanted == Some("exclusive"),
+            Mode::Semaphore | Mode::Unknown => false,
+        }
+    }
+
+    /// Sets a text that is shown with the lock.
     pub fn note(self, note: &str) -> Self {
         self.with("note", note)
     }
 
-    /// Keeps the lock closed for so long (at most a minute) after the session has *expired* with it: what this program has sent
-    /// may still be on its way to a storage that does not check tokens. A release, a break and a session that is closed let
-    /// the next one in at once.
+    /// Keeps the lock closed for this time (at most a minute) after the session *expires* with it, because writes of this program may still
+    /// be on their way to a storage that does not check tokens. After a release, a break or a close the next waiter gets the lock at once.
     pub fn lock_delay(self, delay: Duration) -> Self {
         self.with("lock_delay_ms", millis(delay))
     }
 
-    /// Stands in one queue with clients of ZooKeeper that use this recipe; without it with Curator's `InterProcessMutex`
-    /// if it wants the lock alone, else with its `InterProcessReadWriteLock`.
+    /// Shares a queue with clients of ZooKeeper that use this recipe. The default is Curator's `InterProcessMutex` for exclusive locks,
+    /// and `InterProcessReadWriteLock` for other modes.
     pub fn names(self, names: ContenderNames) -> Self {
         self.with("names", names.word())
     }
 }
 
-/// The recipes of ZooKeeper's clients that stand in one queue with those of Lockgate. Each of them finds only those in its way
-/// who are named as it names its own, so do not two of them at one lock.
+/// Lock recipes of ZooKeeper's clients that can share a queue with Lockgate. Each recipe finds only contenders with its own names, so use
+/// one recipe for a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ContenderNames {
     /// Curator's `InterProcessMutex`.
     Mutex,
@@ -166,14 +214,15 @@ impl ContenderNames {
     }
 }
 
-/// Several locks that are wanted together: all, or none. Of two such calls one is ahead of the other in every lock that
-/// both want, so they never wait for each other.
+/// Set of locks that are acquired together: all, or none. Of two such calls one is ahead of the other in every common lock, so they never
+/// wait for each other.
 #[derive(Debug, Clone)]
+#[must_use = "a set acquires nothing by itself"]
 pub struct LockSet {
     pub(crate) wait: Wait,
     pub(crate) locks: Vec<Value>,
-    /// What is said of all of them.
-    pub(crate) wishes: Map<String, Value>,
+    /// Fields that all locks share.
+    pub(crate) parameters: Map<String, Value>,
 }
 
 impl Default for LockSet {
@@ -183,48 +232,47 @@ impl Default for LockSet {
 }
 
 impl LockSet {
-    /// None yet.
+    /// Empty set.
     pub fn new() -> Self {
         Self {
             wait: Wait::Forever,
             locks: Vec::new(),
-            wishes: Map::new(),
+            parameters: Map::new(),
         }
     }
 
-    /// This one, too (64 at most). Of the options count the mode, the permits, the lock-delay and whether it is re-entered. How
-    /// long to wait, the owner and the note are the set's.
+    /// Adds a lock (64 at most). Of the options only mode, permits, lock-delay and re-entry count; wait, owner and note belong to the set.
     pub fn with(mut self, lock: &str, options: AcquireOptions) -> Self {
-        let mut wishes = options.wishes;
+        let mut parameters = options.parameters;
         for of_all in ["owner", "note"] {
-            wishes.remove(of_all);
+            parameters.remove(of_all);
         }
-        wishes.insert("name".to_owned(), lock.into());
-        self.locks.push(Value::Object(wishes));
+        parameters.insert("name".to_owned(), lock.into());
+        self.locks.push(Value::Object(parameters));
         self
     }
 
-    /// Gives up at once if they are not all free.
+    /// Fails at once if not all locks are free.
     pub fn try_only(mut self) -> Self {
         self.wait = Wait::Try;
         self
     }
 
-    /// Gives up after so long; at most seven days.
+    /// Waits at most for `time`, up to seven days.
     pub fn wait_at_most(mut self, time: Duration) -> Self {
         self.wait = Wait::AtMost(time).bounded();
         self
     }
 
-    /// Whose call it is within the session: the scope of re-entry where a lock is re-entered.
+    /// Sets the owner within the session: the scope of re-entry.
     pub fn owner(mut self, owner: &str) -> Self {
-        self.wishes.insert("owner".to_owned(), owner.into());
+        self.parameters.insert("owner".to_owned(), owner.into());
         self
     }
 
-    /// A text for whoever looks at the locks.
+    /// Sets a text that is shown with the locks.
     pub fn note(mut self, note: &str) -> Self {
-        self.wishes.insert("note".to_owned(), note.into());
+        self.parameters.insert("note".to_owned(), note.into());
         self
     }
 }
@@ -236,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_belongs_to_the_call_is_not_said_of_each_lock() {
+    fn fields_of_the_call_are_not_fields_of_each_lock() {
         let set = LockSet::new()
             .with("a", AcquireOptions::exclusive().reentrant("mine").note("x"))
             .with("b", AcquireOptions::semaphore(3).permits(2))
@@ -248,6 +296,6 @@ mod tests {
                 { "name": "b", "mode": "semaphore", "limit": 3, "permits": 2 },
             ])
         );
-        assert_eq!(Value::from(set.wishes), json!({ "owner": "task" }));
+        assert_eq!(Value::from(set.parameters), json!({ "owner": "task" }));
     }
 }

@@ -1,5 +1,5 @@
-//! The servers of a cluster, and requests that survive the loss of some of them. What an acquire does beyond that
-//! stands in `acquire.rs`; sessions are not known here.
+//! Servers of a cluster, and requests that survive the loss of some of them. `acquire.rs` adds what an acquire needs; sessions are not
+//! known here.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,42 +12,47 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use transport_security::ClientTls;
+use tokio_util::sync::CancellationToken;
 
+use crate::background::Background;
 use crate::error::{Error, Refusal};
-use crate::http::{Answer, Call, Http, Opened, SendError};
+use crate::http::{Answer, ApiRequest, Endpoint, Http, Opened, SendError};
 use crate::token::TokenProvider;
 
-/// The first pause between two tries. A server that has died is noticed at once, and the next one can serve.
+/// First pause between two attempts. A failed connection is detected at once, and the next server can serve.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
-/// The longest pause between two tries. An election takes some hundred milliseconds: a longer pause would add to every
-/// failover, and so would what `Retry-After` says, which counts in seconds.
+/// Longest pause between two attempts. An election takes some hundred milliseconds, so a longer pause would lengthen every failover. So
+/// would `Retry-After`, which counts in seconds.
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
-/// How long a server may take for an answer or a connection at least, however little time is left for all of them: one that is well takes
-/// less, wherever it is, and a request that is given up too early has an unknown outcome.
+/// Minimum time for an answer or a connection of one server, however little of the total is left. A healthy server needs less, and a
+/// request that is dropped too early has an unknown outcome.
 pub(crate) const SHORTEST_TRY: Duration = Duration::from_millis(500);
 
-/// How a client behaves when servers do not.
+/// Time limits of a client.
 #[derive(Debug, Clone)]
 pub(crate) struct Patience {
-    /// How long a call is tried at all servers before it fails.
+    /// Total time of a call at all servers.
     pub(crate) total: Duration,
-    /// How long one server may take for an answer.
+    /// Time for the answer of one server.
     pub(crate) answer: Duration,
-    /// How long a connection may take.
+    /// Time for a connection.
     pub(crate) connect: Duration,
 }
 
-/// All servers, and which of them is asked.
+/// Servers of a cluster, with the one that gets the next request.
 #[derive(Debug)]
 pub(crate) struct Servers {
     pub(crate) patience: Patience,
+    /// Runtime of connections and of the tasks of sessions.
+    pub(crate) background: Background,
+    /// Cancelled when the client is shut down.
+    stopped: CancellationToken,
     http: Http,
     servers: Vec<Server>,
     current: AtomicUsize,
-    /// Whether the one that leads is to be asked, as soon as it is known.
+    /// Whether sessions prefer the leader, as soon as it is known.
     at_leader: bool,
 }
 
@@ -55,23 +60,25 @@ pub(crate) struct Servers {
 struct Server {
     /// `host:port`.
     address: String,
-    /// Counts how often it left a heartbeat without an answer.
+    /// Number of heartbeats that the server left without an answer.
     suspicions: watch::Sender<u64>,
 }
 
-/// What one server said to one request.
-pub(crate) enum Verdict {
-    /// It was done.
-    Done(Bytes),
-    /// The cluster has decided against it.
+/// Outcome of one attempt at one server.
+pub(crate) enum Outcome {
+    /// The request was executed.
+    Executed(Bytes),
+    /// The cluster refused it.
     Refused(Refusal),
-    /// By this try nothing was done.
-    NotDone(String),
-    /// Perhaps it was.
-    InDoubt(String),
+    /// This attempt executed nothing.
+    NotExecuted(String),
+    /// This attempt may have executed it.
+    Uncertain(String),
+    /// The client was shut down.
+    Stopped,
 }
 
-/// Pauses that grow, with chance in them: clients that lost the same server must not come back all at once.
+/// Growing pauses with jitter: clients that lost the same server should not return at the same moment.
 pub(crate) struct Pauses(Duration);
 
 impl Pauses {
@@ -79,7 +86,7 @@ impl Pauses {
         Self(FIRST_PAUSE)
     }
 
-    /// The next pause.
+    /// Returns the next pause.
     pub(crate) fn next(&mut self) -> Duration {
         let pause = self.0;
         self.0 = (pause * 2).min(LONGEST_PAUSE);
@@ -90,15 +97,17 @@ impl Pauses {
 }
 
 impl Servers {
-    /// `addresses` (`host:port`) has at least one.
+    /// `addresses` (`host:port`) is not empty.
     pub(crate) fn new(
         addresses: Vec<String>,
         patience: Patience,
-        tls: Option<ClientTls>,
+        endpoint: Endpoint,
         token: Option<Arc<dyn TokenProvider>>,
         at_leader: bool,
+        background: Background,
+        stopped: CancellationToken,
     ) -> Self {
-        // Clients that were given the same list begin at different servers.
+        // Clients with the same list begin at different servers.
         let mut bits = [0; 8];
         getrandom::fill(&mut bits).expect("the operating system has random numbers");
         let first = usize::from_le_bytes(bits) % addresses.len();
@@ -107,7 +116,9 @@ impl Servers {
             suspicions: watch::Sender::new(0),
         };
         Self {
-            http: Http::new(patience.connect, tls, token),
+            http: Http::new(patience.connect, endpoint, token, background.clone()),
+            background,
+            stopped,
             patience,
             servers: addresses.into_iter().map(server).collect(),
             current: AtomicUsize::new(first),
@@ -115,7 +126,7 @@ impl Servers {
         }
     }
 
-    /// The same servers for a session, which keeps the token that it was opened with: it would not be let use it with another.
+    /// Returns the same servers for a session. It keeps the current token, because no other token may use the session.
     pub(crate) fn for_session(self: &Arc<Self>) -> Result<Arc<Self>, Error> {
         let no_token = |error| Error::Unavailable(format!("there is no token to show: {error}"));
         let Some(http) = self.http.pinned().map_err(no_token)? else {
@@ -127,6 +138,8 @@ impl Servers {
         };
         Ok(Arc::new(Self {
             http,
+            background: self.background.clone(),
+            stopped: self.stopped.clone(),
             patience: self.patience.clone(),
             servers: self.servers.iter().map(server).collect(),
             current: AtomicUsize::new(self.current()),
@@ -134,66 +147,71 @@ impl Servers {
         }))
     }
 
-    /// Where they are.
+    /// Returns the addresses.
     pub(crate) fn addresses(&self) -> Vec<String> {
         self.servers.iter().map(|server| server.address.clone()).collect()
     }
 
-    /// How many there are.
+    /// Returns the number of servers.
     pub(crate) fn count(&self) -> usize {
         self.servers.len()
     }
 
-    /// The one that is asked next.
+    /// Returns the server that gets the next request.
     pub(crate) fn current(&self) -> usize {
         self.current.load(Ordering::Relaxed)
     }
 
-    /// Whether the leader is to be looked for.
+    /// Returns whether sessions prefer the leader.
     pub(crate) fn is_at_leader(&self) -> bool {
         self.at_leader
     }
 
-    /// Turns to this one.
+    /// Makes this server the next one.
     pub(crate) fn turn_to(&self, server: usize) {
         self.current.store(server, Ordering::Relaxed);
     }
 
-    /// Turns to the next one, unless somebody has turned away from this one already.
+    /// Makes the following server the next one, unless another call has done so.
     pub(crate) fn turn_away(&self, from: usize) {
         let next = (from + 1) % self.count();
-        // That somebody else was faster is as good.
+        // It does not matter which call did it.
         let _ = self
             .current
             .compare_exchange(from, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Tells those who wait for this server that it has left a heartbeat without an answer, and turns away from it.
+    /// Notifies the calls that wait at this server that it left a heartbeat without an answer, and changes to another server.
     pub(crate) fn suspect(&self, server: usize) {
         self.servers[server].suspicions.send_modify(|count| *count += 1);
         self.turn_away(server);
     }
 
-    /// Tells when this server is suspected from now on.
+    /// Returns a receiver of suspicions of this server.
     pub(crate) fn suspicions(&self, server: usize) -> watch::Receiver<u64> {
         self.servers[server].suspicions.subscribe()
     }
 
-    /// Sends a request to one server, once. The future is boxed, so that the HTTP client is compiled in this crate and not in each crate that
+    /// Makes one attempt at one server. The future is boxed, so that the HTTP client is compiled in this crate, and not in each crate that
     /// awaits a request.
     #[inline(never)]
-    pub(crate) fn send<'a>(&'a self, server: usize, call: &'a Call) -> BoxFuture<'a, Verdict> {
+    pub(crate) fn send<'a>(&'a self, server: usize, call: &'a ApiRequest) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
             let address = &self.servers[server].address;
-            match self.http.send(address, call).await {
+            let sent = tokio::select! {
+                biased;
+                () = self.stopped.cancelled() => return Outcome::Stopped,
+                sent = self.http.send(address, call) => sent,
+            };
+            match sent {
                 Ok(answer) => judge(address, answer),
-                Err(SendError::NotSent(why) | SendError::NoDescriptor(why)) => Verdict::NotDone(why),
-                Err(SendError::Broken(why)) => Verdict::InDoubt(why),
+                Err(SendError::NotSent(why) | SendError::NoDescriptor(why)) => Outcome::NotExecuted(why),
+                Err(SendError::Broken(why)) => Outcome::Uncertain(why),
             }
         })
     }
 
-    /// Waits until a request finds no descriptor for a connection.
+    /// Waits until a request finds no file descriptor for a connection.
     pub(crate) async fn descriptor_needed(&self) {
         self.http.descriptor_needed().await;
     }
@@ -208,16 +226,16 @@ impl Servers {
         Box::pin(self.http.open(&self.servers[server].address, path))
     }
 
-    /// Sends a request that has the effect of one however often it is sent, until a server gives a definite answer.
-    pub(crate) async fn call(&self, call: &Call) -> Result<Bytes, Error> {
+    /// Sends an idempotent request until a server gives a definite answer.
+    pub(crate) async fn call(&self, call: &ApiRequest) -> Result<Bytes, Error> {
         self.call_within(call, self.patience.total, self.patience.answer)
             .await
     }
 
-    /// Likewise, for `total`, and as long as one server may take to answer. If that is longer, the request is sent once.
+    /// The same within `total`, with the time for the answer of one server. If `answer` is longer, it is sent once.
     pub(crate) async fn call_within(
         &self,
-        call: &Call,
+        call: &ApiRequest,
         total: Duration,
         answer: Duration,
     ) -> Result<Bytes, Error> {
@@ -229,17 +247,18 @@ impl Servers {
             let server = self.current();
             let sent = tokio::time::timeout(within, self.send(server, call)).await;
             let why = match sent {
-                Ok(Verdict::Done(body)) => return Ok(body),
-                // Who calls may have had the right when an earlier try was carried out, and has lost it since.
-                Ok(Verdict::Refused(refusal)) if in_doubt && changes && refusal.is_of_the_caller() => {
+                Ok(Outcome::Executed(body)) => return Ok(body),
+                // The caller may have had the right when an earlier attempt was executed, and may have lost it since.
+                Ok(Outcome::Refused(refusal)) if in_doubt && changes && refusal.is_of_the_caller() => {
                     return Err(Error::Unknown(refusal.detail));
                 }
-                Ok(Verdict::Refused(refusal)) => return Err(refusal.into()),
-                Ok(Verdict::NotDone(why)) => why,
-                Ok(Verdict::InDoubt(why)) => {
+                Ok(Outcome::Refused(refusal)) => return Err(refusal.into()),
+                Ok(Outcome::NotExecuted(why)) => why,
+                Ok(Outcome::Uncertain(why)) => {
                     in_doubt = true;
                     why
                 }
+                Ok(Outcome::Stopped) => return Err(Error::Stopped),
                 Err(_) => {
                     in_doubt = true;
                     format!("{}: no answer in {within:?}", self.servers[server].address)
@@ -259,18 +278,18 @@ impl Servers {
         }
     }
 
-    /// Sends a request that must not be carried out twice, until it may have been done: to the next server only as long as
-    /// nothing was.
-    pub(crate) async fn ask_once<T: DeserializeOwned>(&self, call: &Call) -> Result<T, Error> {
+    /// Sends a request that is not idempotent: to the next server only if the attempt executed nothing.
+    pub(crate) async fn ask_once<T: DeserializeOwned>(&self, call: &ApiRequest) -> Result<T, Error> {
         let deadline = Instant::now() + self.patience.total;
         let mut pauses = Pauses::new();
         loop {
             let server = self.current();
             let why = match tokio::time::timeout(self.patience.answer, self.send(server, call)).await {
-                Ok(Verdict::Done(body)) => return read(&body),
-                Ok(Verdict::Refused(refusal)) => return Err(refusal.into()),
-                Ok(Verdict::NotDone(why)) => why,
-                Ok(Verdict::InDoubt(why)) => return Err(Error::Unknown(why)),
+                Ok(Outcome::Executed(body)) => return read(&body),
+                Ok(Outcome::Refused(refusal)) => return Err(refusal.into()),
+                Ok(Outcome::NotExecuted(why)) => why,
+                Ok(Outcome::Uncertain(why)) => return Err(Error::Unknown(why)),
+                Ok(Outcome::Stopped) => return Err(Error::Stopped),
                 Err(_) => {
                     let address = &self.servers[server].address;
                     return Err(Error::Unknown(format!(
@@ -288,38 +307,40 @@ impl Servers {
         }
     }
 
-    /// [`Servers::call`], with the answer's document.
-    pub(crate) async fn ask<T: DeserializeOwned>(&self, call: &Call) -> Result<T, Error> {
+    /// Sends an idempotent request, and reads the document of its answer.
+    pub(crate) async fn ask<T: DeserializeOwned>(&self, call: &ApiRequest) -> Result<T, Error> {
         read(&self.call(call).await?)
     }
 }
 
-/// The document of an answer. What cannot be read was said by a server, so it may have been done.
+/// Reads the document of an answer. An unreadable answer leaves the outcome unknown, because a server sent it.
 pub(crate) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, Error> {
     serde_json::from_slice(body)
         .map_err(|error| Error::Unknown(format!("an answer that makes no sense: {error}")))
 }
 
-fn judge(address: &str, Answer { status, body }: Answer) -> Verdict {
+fn judge(address: &str, Answer { status, body }: Answer) -> Outcome {
     if (200..300).contains(&status) {
-        return Verdict::Done(body);
+        return Outcome::Executed(body);
     }
     let Some(refusal) = Refusal::read(status, &body) else {
         let text = String::from_utf8_lossy(&body);
         let beginning: String = text.chars().take(80).collect();
-        return Verdict::InDoubt(format!("{address}: {status} {beginning}"));
+        return Outcome::Uncertain(format!("{address}: {status} {beginning}"));
     };
     let why = format!("{address}: {}", refusal.detail);
     match (status, refusal.code.word()) {
-        // Also when it is only this server that has too much to do.
-        (_, "unavailable" | "read_only" | "request_timeout" | "too_many_requests") => Verdict::NotDone(why),
-        (400..500, _) => Verdict::Refused(refusal),
-        _ => Verdict::InDoubt(why),
+        // Also if only this server is overloaded.
+        (_, "unavailable" | "read_only" | "request_timeout" | "too_many_requests") => {
+            Outcome::NotExecuted(why)
+        }
+        (400..500, _) => Outcome::Refused(refusal),
+        _ => Outcome::Uncertain(why),
     }
 }
 
-impl Call {
-    /// A request that changes nothing.
+impl ApiRequest {
+    /// Request that changes nothing.
     pub(crate) fn get(path: String) -> Self {
         Self {
             method: Method::GET,
@@ -328,7 +349,7 @@ impl Call {
         }
     }
 
-    /// A request with a document.
+    /// Request with a document.
     pub(crate) fn with(method: Method, path: String, body: &Value) -> Self {
         Self {
             method,
@@ -338,7 +359,7 @@ impl Call {
     }
 }
 
-/// A fresh request id.
+/// Returns a new request id.
 pub(crate) fn request_id() -> String {
     let mut bits = [0; 16];
     getrandom::fill(&mut bits).expect("the operating system has random numbers");
@@ -349,29 +370,30 @@ pub(crate) fn request_id() -> String {
 mod tests {
     use super::*;
 
-    fn verdict(status: u16, body: &str) -> &'static str {
+    fn outcome(status: u16, body: &str) -> &'static str {
         let body = Bytes::copy_from_slice(body.as_bytes());
         match judge("s:1", Answer { status, body }) {
-            Verdict::Done(_) => "done",
-            Verdict::Refused(_) => "refused",
-            Verdict::NotDone(_) => "not done",
-            Verdict::InDoubt(_) => "in doubt",
+            Outcome::Executed(_) => "done",
+            Outcome::Refused(_) => "refused",
+            Outcome::NotExecuted(_) => "not done",
+            Outcome::Uncertain(_) => "in doubt",
+            Outcome::Stopped => "stopped",
         }
     }
 
     #[test]
     fn an_answer_is_definite_only_if_a_server_of_the_cluster_says_so() {
-        assert_eq!(verdict(204, ""), "done");
-        assert_eq!(verdict(409, r#"{"code": "lock_busy"}"#), "refused");
-        assert_eq!(verdict(410, r#"{"code": "session_expired"}"#), "refused");
-        assert_eq!(verdict(408, r#"{"code": "request_timeout"}"#), "not done");
-        assert_eq!(verdict(429, r#"{"code": "too_many_requests"}"#), "not done");
-        assert_eq!(verdict(503, r#"{"code": "unavailable"}"#), "not done");
-        assert_eq!(verdict(503, r#"{"code": "outcome_unknown"}"#), "in doubt");
-        assert_eq!(verdict(500, r#"{"code": "internal"}"#), "in doubt");
-        // Whatever stands between client and server has no say.
-        assert_eq!(verdict(404, "<html>nginx</html>"), "in doubt");
-        assert_eq!(verdict(502, ""), "in doubt");
+        assert_eq!(outcome(204, ""), "done");
+        assert_eq!(outcome(409, r#"{"code": "lock_busy"}"#), "refused");
+        assert_eq!(outcome(410, r#"{"code": "session_expired"}"#), "refused");
+        assert_eq!(outcome(408, r#"{"code": "request_timeout"}"#), "not done");
+        assert_eq!(outcome(429, r#"{"code": "too_many_requests"}"#), "not done");
+        assert_eq!(outcome(503, r#"{"code": "unavailable"}"#), "not done");
+        assert_eq!(outcome(503, r#"{"code": "outcome_unknown"}"#), "in doubt");
+        assert_eq!(outcome(500, r#"{"code": "internal"}"#), "in doubt");
+        // Answers of proxies are not definite.
+        assert_eq!(outcome(404, "<html>nginx</html>"), "in doubt");
+        assert_eq!(outcome(502, ""), "in doubt");
     }
 
     #[test]

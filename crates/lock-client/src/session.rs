@@ -1,9 +1,7 @@
-//! Sessions: opened, kept alive in the background, closed. How they are kept alive stands in `heartbeat.rs`, how they hear of what
-//! happens to their locks in `follow.rs`, what is
-//! known of their lives in `life.rs`.
+//! Sessions: opening, acquiring, closing. `heartbeat.rs` renews them, `follow.rs` reads their events, `life.rs` keeps their state.
 
+use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use hyper::Method;
@@ -14,73 +12,43 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::acquire::Acquire;
 use crate::client::LockClient;
-use crate::clock::{BootInstant, BootTimer};
-use crate::error::{Error, Loss};
+use crate::clock::BootInstant;
+use crate::encode::millis;
+use crate::error::{Code, Error, Loss, Refusal};
 use crate::follow::follow;
 use crate::guard::{LockGuard, LockGuards};
 use crate::heartbeat::keep_alive;
-use crate::http::Call;
-use crate::life::{Asked, Life, Standing};
+use crate::http::ApiRequest;
+use crate::life::{Life, SessionState};
 use crate::options::{AcquireOptions, LockSet};
-use crate::servers::{Servers, request_id};
+use crate::servers::request_id;
+use crate::session_core::{Core, OpenSession, Renewed, heartbeat};
 use crate::znodes::Znodes;
 
-/// How long it is tried to close a session that is lost. It has ended, or will soon; to say so lets others have its locks
-/// earlier, if anybody can be reached at all.
-const CLOSE_LOST_WITHIN: Duration = Duration::from_secs(1);
-
-/// Says what session is wanted; see [`LockClient::session`].
+/// Builder of a session; see [`LockClient::session`].
 #[derive(Debug, Clone)]
+#[must_use = "a builder opens nothing before `open`"]
 pub struct SessionBuilder {
     client: LockClient,
     ttl: Option<Duration>,
     name: String,
 }
 
-/// A session of this program: the life sign that all its locks and ephemeral znodes depend on.
+/// Session of this program, on which all its locks and ephemeral znodes depend.
 ///
-/// It is renewed in the background for as long as this, a clone of it, or a guard of it lives. Then it is closed, in the
-/// background too; [`LockSession::close`] does so and says when it is done. The renewals run on the runtime that it was
-/// opened on: a runtime whose threads are all blocked renews nothing.
+/// The client renews it in the background for as long as this, a clone, or a guard of it lives, and closes it in the background after that;
+/// [`LockSession::close`] waits until it is closed. Heartbeats run on the client's own thread, also after the runtime that opened the
+/// session has ended; see [`ClientBuilder::runtime`](crate::ClientBuilder::runtime).
 #[derive(Debug, Clone)]
+#[must_use = "a session that is dropped is closed"]
 pub struct LockSession {
-    pub(crate) inner: Arc<Inner>,
-}
-
-/// What all that belongs to a session share.
-#[derive(Debug)]
-pub(crate) struct Core {
-    pub(crate) servers: Arc<Servers>,
-    pub(crate) id: String,
-    pub(crate) ttl: Duration,
-    pub(crate) life: Life,
-    /// How many calls wait at each server: there the session is renewed too, which shows whether the server lives.
-    pub(crate) waits: Vec<AtomicUsize>,
-}
-
-/// A session that ends when this is dropped.
-#[derive(Debug)]
-pub(crate) struct Inner {
-    pub(crate) core: Arc<Core>,
-    _heartbeats: AbortOnDropHandle<()>,
-    _events: AbortOnDropHandle<()>,
+    pub(crate) inner: Arc<OpenSession>,
 }
 
 #[derive(Deserialize)]
 struct Opened {
     session: String,
     ttl_ms: u64,
-}
-
-/// The answer to a heartbeat.
-#[derive(Deserialize)]
-pub(crate) struct Renewed {
-    pub(crate) ttl_ms: u64,
-    /// Whether the server that has answered leads the cluster, if it was asked.
-    #[serde(default)]
-    pub(crate) leads: bool,
-    #[serde(default)]
-    pub(crate) revoke_requested: Vec<Asked>,
 }
 
 impl SessionBuilder {
@@ -92,189 +60,154 @@ impl SessionBuilder {
         }
     }
 
-    /// How long the session lives without a heartbeat (10 s). The cluster moves it into its bounds, by default 2 s to 5
-    /// min. Shorter: a lock whose holder died is free earlier. Longer: a holder survives longer outages of the network.
+    /// Sets the TTL, which is the time that the session lives without a heartbeat (10 s). The cluster limits it, by default to 2 s to 5
+    /// min. A shorter TTL frees the locks of a dead holder earlier; a longer one survives longer network outages.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
     }
 
-    /// A name for people who look at the list of sessions.
+    /// Sets the name in the list of sessions.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Opens it.
+    /// Opens the session.
+    ///
+    /// # Cancel safety
+    ///
+    /// If dropped, a session may have been opened. It expires, and holds nothing.
     pub async fn open(self) -> Result<LockSession, Error> {
         let servers = self.client.servers.for_session()?;
-        let timer = BootTimer::new()
-            .map_err(|error| Error::Unavailable(format!("this system gives no timer: {error}")))?;
         let mut body = Map::new();
         body.insert("name".into(), self.name.into());
         body.insert("request_id".into(), request_id().into());
         if let Some(ttl) = self.ttl {
             body.insert("ttl_ms".into(), millis(ttl).into());
         }
-        let open = Call::with(Method::POST, "/v1/sessions".to_owned(), &Value::Object(body));
+        let open = ApiRequest::with(Method::POST, "/v1/sessions".to_owned(), &Value::Object(body));
         let mut sent = BootInstant::now();
         let Opened { session, ttl_ms } = servers.ask(&open).await?;
         let mut ttl = Duration::from_millis(ttl_ms);
         if BootInstant::now() - sent > ttl / 4 {
-            // It took several tries, so the session may be old already.
+            // After several attempts the session may be old already.
             sent = BootInstant::now();
             let renewed: Renewed = servers.ask(&heartbeat(&session, false)).await?;
             ttl = Duration::from_millis(renewed.ttl_ms);
         }
-        let core = Arc::new(Core {
-            waits: (0..servers.count()).map(|_| AtomicUsize::new(0)).collect(),
-            servers,
-            id: session,
-            ttl,
-            life: Life::new(sent, ttl, self.client.margin),
-        });
-        Ok(LockSession {
-            inner: Arc::new(Inner::new(core, timer)),
-        })
+        let life = Life::new(&session, sent, ttl, self.client.margin);
+        let core = Arc::new(Core::new(servers, session, ttl, life));
+        let session = LockSession {
+            inner: Arc::new(start_tasks(core)?),
+        };
+        // If the client was shut down meanwhile, dropping the session closes it.
+        self.client.sessions.add(&session.inner.core)?;
+        Ok(session)
     }
 }
 
-impl Inner {
-    /// Starts the tasks of a session. They are not spawned in `open`, because each crate that awaits that `async fn` compiles it again, with
-    /// all that it spawns.
-    fn new(core: Arc<Core>, timer: BootTimer) -> Self {
-        Self {
-            _heartbeats: AbortOnDropHandle::new(tokio::spawn(keep_alive(core.clone(), timer))),
-            _events: AbortOnDropHandle::new(tokio::spawn(follow(core.clone()))),
-            core,
-        }
-    }
-}
-
-/// The request that renews a session, and may ask whether the server that answers leads.
-pub(crate) fn heartbeat(session: &str, asks_for_leader: bool) -> Call {
-    let query = if asks_for_leader { "?leader=true" } else { "" };
-    Call::with(
-        Method::POST,
-        format!("/v1/sessions/{session}/heartbeat{query}"),
-        &Value::Object(Map::new()),
-    )
+/// Starts the tasks of a session. `open` does not spawn them itself, because each crate that awaits that `async fn` compiles it again
+/// with everything that it spawns.
+fn start_tasks(core: Arc<Core>) -> Result<OpenSession, Error> {
+    let start = || -> io::Result<_> {
+        let background = &core.servers.background;
+        let timer = background.timer()?;
+        let heartbeats = background.spawn(keep_alive(core.clone(), timer))?;
+        Ok([heartbeats, background.spawn(follow(core.clone()))?])
+    };
+    let unavailable = |error| Error::Unavailable(format!("this system gives no timer or thread: {error}"));
+    let tasks = start().map_err(unavailable)?;
+    Ok(OpenSession::new(core, tasks.map(AbortOnDropHandle::new)))
 }
 
 impl LockSession {
-    /// Its id, as the cluster shows it.
+    /// Returns the id, as the cluster shows it.
     pub fn id(&self) -> &str {
         &self.inner.core.id
     }
 
-    /// How long it lives without a heartbeat.
+    /// Returns the TTL.
     pub fn ttl(&self) -> Duration {
         self.inner.core.ttl
     }
 
-    /// Acquires a lock. A call that is dropped before it ends leaves the queue, and gives back what it was granted in
-    /// the same moment.
+    /// Acquires a lock.
     ///
-    /// The call survives the loss of servers: it is sent to the next one under the same request id, and keeps its place
-    /// in the queue. It ends with [`Error::Lost`] when the session does.
+    /// The call survives the loss of servers: the client sends it to the next server under the same request id, and it keeps its place in
+    /// the queue. It ends with [`Error::Lost`] when the session is lost.
+    ///
+    /// A call for a lock that a guard of this session holds for the same named [owner](AcquireOptions::owner) would wait for itself, unless
+    /// its wait is bounded or it re-enters. It fails with [`Code::WouldDeadlock`]. Calls without an owner wait.
+    ///
+    /// # Cancel safety
+    ///
+    /// If dropped, the call leaves the queue, and a grant of the same moment is released.
     pub async fn acquire(&self, lock: &str, options: AcquireOptions) -> Result<LockGuard, Error> {
-        let mut grants = Acquire::one(self.inner.core.clone(), lock, options).run().await?;
-        let grant = grants.remove(0);
+        let core = &self.inner.core;
+        if core.life.would_wait_for_itself(lock, &options) {
+            return Err(would_wait_for_itself(lock));
+        }
+        let owner = options.owner_name();
+        let mut grants = Acquire::one(core.clone(), lock, options).run().await?;
+        let mut grant = grants.remove(0);
+        grant.owner = owner;
         Ok(LockGuard::new(self.inner.clone(), grant))
     }
 
-    /// Acquires several locks, of whatever modes, or none. As [`LockSession::acquire`] otherwise.
+    /// Acquires several locks of any modes, all or none. Otherwise as [`LockSession::acquire`].
     pub async fn acquire_all(&self, set: LockSet) -> Result<LockGuards, Error> {
         let grants = Acquire::many(self.inner.core.clone(), set).run().await?;
         Ok(LockGuards::new(self.inner.clone(), grants))
     }
 
-    /// The tree of znodes, for changes on behalf of this session: ephemeral znodes end with it.
+    /// Returns access to the tree of znodes, for changes in the name of this session. Its ephemeral znodes end with it.
     pub fn znodes(&self) -> Znodes {
         Znodes::new(self.inner.core.servers.clone(), Some(self.inner.core.clone()))
     }
 
-    /// How sure it is at this moment that the session lives.
-    pub fn standing(&self) -> Standing {
-        self.inner.core.life.look()
+    /// Returns the state at this moment.
+    #[must_use]
+    pub fn state(&self) -> SessionState {
+        self.inner.core.life.refresh()
     }
 
-    /// Tells of every change of [`LockSession::standing`].
-    pub fn standing_changes(&self) -> watch::Receiver<Standing> {
-        self.inner.core.life.standing()
+    /// Returns a receiver of changes of [`LockSession::state`].
+    pub fn state_changes(&self) -> watch::Receiver<SessionState> {
+        self.inner.core.life.state()
     }
 
-    /// Whether it is lost, or may be: others may hold its locks by now. It does not come back.
+    /// Returns whether the session is lost, or may be: other sessions may hold its locks. This is final.
+    #[must_use]
     pub fn is_lost(&self) -> bool {
         self.inner.core.life.loss().is_some()
     }
 
-    /// Waits until the session is lost.
+    /// Waits until the session is lost. Cancel safe.
     pub fn lost(&self) -> impl Future<Output = Loss> + Send + use<> {
         let core = self.inner.core.clone();
         async move { core.life.lost().await }
     }
 
-    /// Ends the session, and with it all its locks, places in queues and ephemeral znodes, in one step. It is tried for as long
-    /// as the session may live; for a second, if it is lost already.
+    /// Ends the session with all its locks, contenders and ephemeral znodes, in one step. The client tries for one TTL, or for a second if
+    /// the session is lost already.
+    ///
+    /// # Cancel safety
+    ///
+    /// If dropped, the session is closed in the background.
     pub async fn close(self) -> Result<(), Error> {
         self.inner.core.close().await
     }
 }
 
-impl Core {
-    /// Ends it.
-    async fn close(&self) -> Result<(), Error> {
-        let (total, answer) = match self.life.loss() {
-            Some(Loss::Expired) => return Ok(()),
-            Some(Loss::NoHeartbeat) => (CLOSE_LOST_WITHIN, CLOSE_LOST_WITHIN),
-            // It may be called again after a failure.
-            None | Some(_) => (self.ttl, self.servers.patience.answer),
-        };
-        self.life.lose(Loss::Closed);
-        let path = format!("/v1/sessions/{}?request_id={}", self.id, request_id());
-        let close = Call {
-            method: Method::DELETE,
-            path,
-            body: Default::default(),
-        };
-        match self.servers.call_within(&close, total, answer).await {
-            Err(Error::Refused(refusal)) if refusal.ends_session() => Ok(()),
-            other => other.map(drop),
-        }
-    }
-
-    /// What a refusal means to this session.
-    pub(crate) fn refused(&self, error: Error) -> Error {
-        match error {
-            Error::Refused(refusal) if refusal.ends_session() => {
-                self.life.lose(Loss::Expired);
-                Error::Lost(Loss::Expired)
-            }
-            other => other,
-        }
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        if self.core.life.loss().is_some() {
-            return;
-        }
-        self.core.life.lose(Loss::Closed);
-        // Without a runtime its time runs out, for want of heartbeats.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let core = self.core.clone();
-            runtime.spawn(async move {
-                if let Err(error) = core.close().await {
-                    tracing::warn!(session = core.id, %error, "a dropped session was not closed");
-                }
-            });
-        }
-    }
-}
-
-/// Milliseconds as the API takes them.
-pub(crate) fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+fn would_wait_for_itself(lock: &str) -> Error {
+    let refusal = Refusal {
+        code: Code::WouldDeadlock,
+        status: 409,
+        detail: format!(
+            "{lock:?} is held by the same owner of this session: acquire it as reentrant, bound the wait, or name another owner"
+        ),
+        facts: Map::from_iter([("lock".to_owned(), lock.into())]),
+    };
+    refusal.into()
 }

@@ -1,24 +1,24 @@
-//! Server-sent events out of a stream of bytes, as the HTML standard has them. It knows no event.
+//! Parser of server-sent events, as the HTML standard defines them. It does not know the events.
 
-/// A block of a stream: an event, or with empty data only an id.
+/// Block of a stream: an event, or an id alone, with empty data.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Block {
-    /// The id, if this very block has one.
+    /// Id, if this block has one.
     pub(crate) id: Option<String>,
     pub(crate) event: String,
     pub(crate) data: String,
 }
 
-/// What has come of the block that is not complete.
+/// Parsed part of the incomplete block.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
-    /// The line that is not complete.
+    /// Incomplete line.
     line: Vec<u8>,
     block: Block,
 }
 
 impl Blocks {
-    /// Takes what has come; the blocks that are complete with it.
+    /// Adds bytes. Returns the blocks that are complete with them.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Vec<Block> {
         let mut complete = Vec::new();
         let mut rest = bytes;
@@ -40,7 +40,7 @@ impl Blocks {
         complete
     }
 
-    /// How many bytes wait for the end of their block.
+    /// Returns the number of bytes of the incomplete block.
     pub(crate) fn waiting(&self) -> usize {
         self.line.len() + self.block.data.len()
     }
@@ -57,7 +57,7 @@ impl Blocks {
                 }
                 self.block.data.push_str(value);
             }
-            // A comment (an empty name), or what does not matter here.
+            // A comment (an empty name), or an unknown field.
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Tokens: the secrets by which a cluster knows who calls, where they come from, and where they may be sent.
+//! Tokens: the secrets that prove a caller's role, their sources, and the servers to which they may be sent.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,35 +10,36 @@ use hyper::header::HeaderValue;
 use parking_lot::Mutex;
 use transport_security::{TlsError, secret_text};
 
-/// Tokens of nodes have 100 characters; those of a proxy in front of them may have more.
+/// Maximum length. Tokens of nodes have 100 characters; those of a proxy may have more.
 const MAX_TOKEN_BYTES: usize = 4096;
 
-/// What the text of a node's own operator begins with.
+/// Prefix of the token of a node's operator.
 const OPERATOR: &str = "lg_operator_";
 
-/// A secret that stands for a role in a cluster. It is shown to nobody but servers: not by `Debug`, and not in errors.
+/// Secret that proves a role in a cluster. `Debug` and errors do not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(Arc<str>);
 
-/// Why there is no token.
+/// Error of a token source.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TokenError {
-    /// The text cannot be one. (It is not repeated: it may be one after all, with a letter too much.)
+    /// The text is malformed. (The error does not repeat it: it may be a token with one letter too many.)
     #[error("this is no token: letters, digits and -._~+/= without blanks, {MAX_TOKEN_BYTES} at most")]
     Malformed,
-    /// The file is not to be had, or open to others.
+    /// The file cannot be read, or others can read it.
     #[error(transparent)]
     File(#[from] TlsError),
-    /// What is in the file cannot be a token.
+    /// The text in the file is malformed.
     #[error("{}: {}", .0.display(), TokenError::Malformed)]
     MalformedFile(PathBuf),
-    /// The program that was to give one has none.
+    /// The provider has no token, for this reason.
     #[error("{0}")]
     Other(String),
 }
 
 impl Token {
-    /// Takes a text, without what surrounds it: files end with a line's end.
+    /// Parses a token, without surrounding white space, because files end with a line feed.
     pub fn parse(text: &str) -> Result<Self, TokenError> {
         let text = text.trim();
         let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~+/=".contains(&byte);
@@ -48,23 +49,23 @@ impl Token {
         }
     }
 
-    /// Reads it from a file that is nobody else's: under the rules of private keys.
+    /// Reads a token from a file that only its owner may read: under the rules of private keys.
     pub fn read(path: &Path) -> Result<Self, TokenError> {
         let text = secret_text(path)?;
         Self::parse(&text).map_err(|_| TokenError::MalformedFile(path.to_owned()))
     }
 
-    /// The secret itself, for whoever stores it or sends it. Never log it.
+    /// Returns the secret itself, to store or send it. Never log it.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is that of a node's operator, which counts at that node alone.
+    /// Returns whether it is the token of a node's operator, which is valid at that node alone.
     pub fn is_operators(&self) -> bool {
         self.0.starts_with(OPERATOR)
     }
 
-    /// As it is sent.
+    /// Returns the header of requests.
     pub(crate) fn header(&self) -> HeaderValue {
         let mut header =
             HeaderValue::try_from(format!("Bearer {}", self.0)).expect("its characters were checked");
@@ -79,13 +80,12 @@ impl fmt::Debug for Token {
     }
 }
 
-/// Where a client's token comes from. It is asked before every request, so it answers from memory: whatever takes time
-/// belongs into a task of its own, which leaves its newest token where this finds it.
+/// Source of a client's token. The client calls it before every request, so it answers from memory; do slow work in a task of your own.
 ///
-/// A [`Token`] gives itself, a [`TokenFile`] what is in the file now, and any `Fn() -> Result<Token, TokenError>` will do.
+/// A [`Token`] is a provider of itself, a [`TokenFile`] provides the current text of its file, and any `Fn() -> Result<Token, TokenError>`
+/// is a provider.
 pub trait TokenProvider: Send + Sync {
-    /// The token as it is now. Without one nothing is sent, and the request is tried again for as long as the client has
-    /// patience.
+    /// Returns the current token. Without one the client sends nothing, and retries within its patience.
     fn token(&self) -> Result<Token, TokenError>;
 }
 
@@ -101,21 +101,21 @@ impl<F: Fn() -> Result<Token, TokenError> + Send + Sync> TokenProvider for F {
     }
 }
 
-/// A token in a file that may be replaced: it is read again when the file has changed. If there is no good token in it then, the
-/// earlier one stays in use, and the log says why.
+/// Token in a file that may be replaced. The file is read again when it has changed. If the new text is no token, the earlier one stays in
+/// use, and the log says why.
 #[derive(Debug)]
 pub struct TokenFile {
     path: PathBuf,
-    kept: Mutex<Kept>,
+    cached: Mutex<CachedToken>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CachedToken {
     token: Token,
     seen: Option<Stamp>,
 }
 
-/// What tells one state of a file from another.
+/// Identity of one version of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -139,35 +139,35 @@ impl Stamp {
 }
 
 impl TokenFile {
-    /// Reads it for the first time.
+    /// Reads the file for the first time.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, TokenError> {
         let path = path.into();
-        // The stamp first: what changes in between is read once too often, and never too seldom.
+        // The stamp first: a change in between causes one more read, and is never missed.
         let seen = Stamp::of(&path);
         let token = Token::read(&path)?;
-        let kept = Mutex::new(Kept { token, seen });
-        Ok(Self { path, kept })
+        let cached = Mutex::new(CachedToken { token, seen });
+        Ok(Self { path, cached })
     }
 }
 
 impl TokenProvider for TokenFile {
     fn token(&self) -> Result<Token, TokenError> {
-        let mut kept = self.kept.lock();
+        let mut cached = self.cached.lock();
         let seen = Stamp::of(&self.path);
-        if seen != kept.seen {
-            // Also if it cannot be used: it is told once, and read again when it changes again.
-            kept.seen = seen;
+        if seen != cached.seen {
+            // Also if it cannot be used: the log says it once, and the next change is read again.
+            cached.seen = seen;
             match Token::read(&self.path) {
-                Ok(token) => kept.token = token,
+                Ok(token) => cached.token = token,
                 Err(error) => tracing::warn!(%error, "the token that was read before stays in use"),
             }
         }
-        Ok(kept.token.clone())
+        Ok(cached.token.clone())
     }
 }
 
-/// Whether a server at `host:port` is on this machine, so that nobody can listen on the way to it. Of names only `localhost` is
-/// (RFC 6761): what others stand for is in other people's hands.
+/// Returns whether a server at `host:port` is on this machine, so that nobody can listen on the network path. Of names only `localhost` is
+/// (RFC 6761), because others resolve to addresses that somebody else chooses.
 pub fn is_on_this_machine(address: &str) -> bool {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let bare = host
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_listens_on_the_way_to_this_machine() {
+    fn loopback_addresses_are_on_this_machine() {
         for (address, is) in [
             ("127.0.0.1:7401", true),
             ("127.9.9.9:1", true),

@@ -1,4 +1,4 @@
-//! The tree of znodes: reads, changes, transactions, watches. The rules are ZooKeeper's, and the cluster's to decide.
+//! Tree of znodes: reads, changes, transactions, watches. The rules are ZooKeeper's, and the cluster applies them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,100 +10,106 @@ use hyper::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::encode;
+use crate::encode::{self, millis};
 use crate::error::{Code, Error, Refusal};
 use crate::guard::LockGuard;
-use crate::http::Call;
+use crate::http::ApiRequest;
 use crate::servers::{Servers, read, request_id};
-use crate::session::{Core, millis};
+use crate::session_core::Core;
+use crate::words::words;
 
-/// How long one request of a watch waits before it is asked again: below what proxies cut off.
+/// Wait of one request of a watch, which is below the idle timeouts of proxies.
 const WATCH_POLL: Duration = Duration::from_secs(30);
 
-/// What the addresses of znodes begin with.
+/// Prefix of the addresses of znodes.
 const ZNODES: &str = "/v1/znodes";
 
-/// What the addresses of watches begin with.
+/// Prefix of the addresses of watches.
 const WATCH: &str = "/v1/watch";
 
-/// A way to the tree: for changes on behalf of a session ([`crate::LockSession::znodes`]), or of none
-/// ([`crate::LockClient::znodes`]). Cheap to clone.
+/// Access to the tree: in the name of a session ([`crate::LockSession::znodes`]), or of none ([`crate::LockClient::znodes`]). Cheap to
+/// clone.
+///
+/// # Cancel safety
+///
+/// Reads and watches are cancel safe. If a change is dropped, it is made or not, as after [`Error::Unknown`].
 #[derive(Debug, Clone)]
 pub struct Znodes {
     servers: Arc<Servers>,
     session: Option<Arc<Core>>,
 }
 
-/// What a znode is, beside its data.
+/// Metadata of a znode.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Stat {
-    /// The position of its creation.
+    /// Log position of its creation.
     pub czxid: u64,
-    /// The position of its data's last change.
+    /// Log position of the last change of its data.
     pub mzxid: u64,
-    /// The position of its children's last change.
+    /// Log position of the last change of its children.
     pub pzxid: u64,
-    /// When it was created (RFC 3339).
+    /// Time of creation (RFC 3339).
     pub created_at: String,
-    /// When its data was changed last.
+    /// Time of the last change of its data.
     pub modified_at: String,
-    /// How often its data was changed.
+    /// Number of changes of its data.
     pub version: i32,
-    /// How often its children were changed.
+    /// Number of changes of its children.
     pub cversion: i32,
-    /// How often its access control list was changed.
+    /// Number of changes of its access control list.
     pub aversion: i32,
-    /// The session that it ends with.
+    /// Session of an ephemeral znode.
     pub ephemeral_owner: Option<String>,
-    /// Whether it is swept after its last child has gone.
+    /// Whether it is deleted after its last child.
     pub container: bool,
-    /// How long it lives without children and changes, in milliseconds.
+    /// TTL of a znode without children, in milliseconds.
     pub ttl_ms: Option<u64>,
-    /// The bytes of its data.
+    /// Length of its data in bytes.
     pub data_length: u32,
-    /// How many children it has.
+    /// Number of its children.
     pub num_children: u32,
 }
 
-/// A znode.
+/// Znode with its data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Znode {
-    /// Its data.
+    /// Data.
     pub data: Bytes,
-    /// The rest.
+    /// Metadata.
     pub stat: Stat,
 }
 
 impl Znode {
-    /// The data as text, if it is text.
+    /// Returns the data as text, if it is UTF-8.
     pub fn text(&self) -> Option<&str> {
         std::str::from_utf8(&self.data).ok()
     }
 }
 
-/// A child of a znode.
+/// Child of a znode.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Child {
-    /// Its name below its parent.
+    /// Name below its parent.
     pub name: String,
-    /// What it is.
+    /// Metadata.
     pub stat: Stat,
 }
 
-/// The kinds of znodes.
+/// Mode of a new znode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum CreateMode {
     /// Lives until it is deleted.
     Persistent,
     /// Ends with its session.
     Ephemeral,
-    /// With a number after its name.
+    /// Lives until it is deleted, and has a number after its name.
     PersistentSequential,
-    /// Both.
+    /// Ends with its session, and has a number after its name.
     EphemeralSequential,
-    /// Swept some time after its last child has gone.
+    /// Deleted some time after its last child.
     Container,
-    /// Swept when it has no children and was not written for so long.
+    /// Deleted when it has had no children and no write for this time.
     Ttl(Duration),
     /// The same, with a number after its name.
     TtlSequential(Duration),
@@ -127,16 +133,17 @@ impl CreateMode {
     }
 }
 
-/// What is watched.
+/// Subject of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WatchKind {
-    /// The data of a znode that exists, and its end.
+    /// Data and deletion of an existing znode.
     Data,
-    /// The children of a znode that exists, and its end.
+    /// Children and deletion of an existing znode.
     Children,
-    /// A znode that may not exist yet: its coming, its end, its data.
+    /// Creation, deletion and data of a znode that may not exist yet.
     Exists,
-    /// A znode, which may not exist yet, and all below it.
+    /// The same, and everything below.
     Recursive,
 }
 
@@ -151,19 +158,33 @@ impl WatchKind {
     }
 }
 
-/// What a watch has seen.
+words! {
+    /// Change of a znode.
+    ZnodeChange {
+        /// It was created.
+        Created = "created";
+        /// It was deleted.
+        Deleted = "deleted";
+        /// Its data was replaced.
+        DataChanged = "data_changed";
+        /// A child was created or deleted.
+        ChildrenChanged = "children_changed";
+    }
+}
+
+/// Event of a watch.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct ZnodeEvent {
-    /// `created`, `deleted`, `data_changed` or `children_changed`.
-    pub event: String,
-    /// Of which znode.
+    /// Change.
+    pub event: ZnodeChange,
+    /// Path of the changed znode.
     pub path: String,
-    /// At which position.
+    /// Log position of the change.
     pub zxid: u64,
 }
 
 #[derive(Deserialize)]
-struct Looked {
+struct ZnodeAnswer {
     data: Option<String>,
     data_base64: Option<String>,
     stat: Stat,
@@ -173,7 +194,7 @@ struct Looked {
     next_after: Option<String>,
 }
 
-impl Looked {
+impl ZnodeAnswer {
     fn znode(self) -> Result<Znode, Error> {
         let data = match (self.data, self.data_base64) {
             (Some(text), _) => text.into(),
@@ -196,7 +217,7 @@ struct Changed {
     stat: Stat,
 }
 
-/// Where something is asked about a znode. What is no path at all would be another address.
+/// Returns the address of a znode. A text that is no path would be another address.
 fn address(prefix: &str, path: &str) -> Result<String, Error> {
     if path.starts_with('/') {
         return Ok(format!("{prefix}{}", encode::path(path)));
@@ -210,7 +231,18 @@ fn address(prefix: &str, path: &str) -> Result<String, Error> {
     Err(refusal.into())
 }
 
-/// Data as it is sent: text if it is text.
+/// Refusal of a transaction that no server would execute: only a guard's own session holds its lock.
+fn of_another_session() -> Error {
+    let refusal = Refusal {
+        code: Code::NotHolder,
+        status: 409,
+        detail: "the transaction needs a lock that another session holds; a session writes under its own locks only".to_owned(),
+        facts: Map::new(),
+    };
+    refusal.into()
+}
+
+/// Adds data to a request: as text if it is UTF-8.
 fn put_data(data: &[u8], into: &mut Map<String, Value>) {
     match std::str::from_utf8(data) {
         Ok(text) => into.insert("data".into(), text.into()),
@@ -223,13 +255,16 @@ impl Znodes {
         Self { servers, session }
     }
 
-    /// Data and stat of a znode, with all that was committed before.
+    /// Returns data and metadata of a znode, with everything that was committed before.
     pub async fn get(&self, path: &str) -> Result<Znode, Error> {
         let path = format!("{}?linearizable=true", address(ZNODES, path)?);
-        self.servers.ask::<Looked>(&Call::get(path)).await?.znode()
+        self.servers
+            .ask::<ZnodeAnswer>(&ApiRequest::get(path))
+            .await?
+            .znode()
     }
 
-    /// Likewise; `None` if there is none.
+    /// Returns the same; `None` if the znode does not exist.
     pub async fn find(&self, path: &str) -> Result<Option<Znode>, Error> {
         match self.get(path).await {
             Ok(znode) => Ok(Some(znode)),
@@ -238,8 +273,7 @@ impl Znodes {
         }
     }
 
-    /// All children of a znode, by name. They come in pages, so of a large znode that is changed meanwhile this is no
-    /// picture of one moment.
+    /// Returns all children of a znode, by name. The client reads pages, so the list of a large znode is not of one moment.
     pub async fn children(&self, path: &str) -> Result<Vec<Child>, Error> {
         let mut children = Vec::new();
         let mut after = String::new();
@@ -248,7 +282,7 @@ impl Znodes {
                 "{}?linearizable=true&children=true&count=1000{after}",
                 address(ZNODES, path)?
             );
-            let mut page: Looked = self.servers.ask(&Call::get(path)).await?;
+            let mut page: ZnodeAnswer = self.servers.ask(&ApiRequest::get(path)).await?;
             children.append(&mut page.children);
             match page.next_after {
                 Some(last) => after = format!("&after={}", encode::segment(&last)),
@@ -257,7 +291,7 @@ impl Znodes {
         }
     }
 
-    /// Creates a znode, and missing parents if `parents` says so. Returns its path, with its number if it is sequential.
+    /// Creates a znode, and with `parents` its missing parents. Returns its path, with its number if it is sequential.
     pub async fn create(
         &self,
         path: &str,
@@ -269,21 +303,21 @@ impl Znodes {
         put_data(data.as_ref(), &mut body);
         mode.put(&mut body);
         body.insert("parents".into(), parents.into());
-        let call = Call::with(Method::POST, address(ZNODES, path)?, &Value::Object(body));
+        let call = ApiRequest::with(Method::POST, address(ZNODES, path)?, &Value::Object(body));
         let Changed { path, stat } = self.change(&call).await?;
         Ok((path, stat))
     }
 
-    /// Replaces the data, if the znode has this version; `None`: whatever its version.
+    /// Replaces the data if the znode has this version; `None` means any version.
     pub async fn set(&self, path: &str, data: impl AsRef<[u8]>, version: Option<i32>) -> Result<Stat, Error> {
         let mut body = self.body();
         put_data(data.as_ref(), &mut body);
         let path = format!("{}?version={}", address(ZNODES, path)?, version.unwrap_or(-1));
-        let call = Call::with(Method::PUT, path, &Value::Object(body));
+        let call = ApiRequest::with(Method::PUT, path, &Value::Object(body));
         Ok(self.change::<Changed>(&call).await?.stat)
     }
 
-    /// Deletes a znode, if it has this version, and with `recursive` all below it.
+    /// Deletes a znode if it has this version, and with `recursive` its descendants.
     pub async fn delete(&self, path: &str, version: Option<i32>, recursive: bool) -> Result<(), Error> {
         let session = match &self.session {
             Some(core) => format!("&session={}", core.id),
@@ -295,7 +329,7 @@ impl Znodes {
             version.unwrap_or(-1),
             request_id(),
         );
-        let call = Call {
+        let call = ApiRequest {
             method: Method::DELETE,
             path,
             body: Bytes::new(),
@@ -303,34 +337,42 @@ impl Znodes {
         self.sent(&call).await.map(drop)
     }
 
-    /// Carries out all of the transaction, at one position, or nothing. A refusal names by the fact `index` which
-    /// operation it was.
+    /// Executes all changes of the transaction at one log position, or none. The fact `index` of a refusal is the number of the change.
+    ///
+    /// A transaction with a [held](Transaction::held) lock is sent in the name of the guard's session.
     pub async fn commit(&self, transaction: Transaction) -> Result<Vec<Value>, Error> {
         #[derive(Deserialize)]
         struct Committed {
             results: Vec<Value>,
         }
-        let mut body = self.body();
+        let own = match (&self.session, &transaction.session) {
+            (Some(own), Some(of_guard)) if own.id != of_guard.id => return Err(of_another_session()),
+            (None, Some(of_guard)) => &Self::new(of_guard.servers.clone(), Some(of_guard.clone())),
+            _ => self,
+        };
+        if transaction.of_several_sessions {
+            return Err(of_another_session());
+        }
+        let mut body = own.body();
         body.insert("ops".into(), transaction.ops.into());
-        let call = Call::with(Method::POST, "/v1/txn".to_owned(), &Value::Object(body));
-        Ok(self.change::<Committed>(&call).await?.results)
+        let call = ApiRequest::with(Method::POST, "/v1/txn".to_owned(), &Value::Object(body));
+        Ok(own.change::<Committed>(&call).await?.results)
     }
 
-    /// Waits for the next change. What happened before the server has taken the request in is not told.
+    /// Waits for the next change. Misses changes before the server has received the request.
     pub async fn watch(&self, path: &str, kind: WatchKind) -> Result<ZnodeEvent, Error> {
         self.watch_since(path, kind, None).await
     }
 
-    /// Waits for a change that is younger than `seen`: the position that a stat shows, `mzxid` of the data or `pzxid` of the
-    /// children. If it has happened before the server has taken the request in, it is told at once. Not for
-    /// [`WatchKind::Recursive`], of which no stat tells.
+    /// Waits for a change after log position `seen`, which is `mzxid` of the data or `pzxid` of the children in a stat. Misses nothing
+    /// after that position. [`WatchKind::Recursive`] has no such position.
     pub async fn watch_after(&self, path: &str, kind: WatchKind, seen: u64) -> Result<ZnodeEvent, Error> {
         self.watch_since(path, kind, Some(seen)).await
     }
 
     async fn watch_since(&self, path: &str, kind: WatchKind, seen: Option<u64>) -> Result<ZnodeEvent, Error> {
         let seen = seen.map_or(String::new(), |zxid| format!("&seen_zxid={zxid}"));
-        let call = Call::get(format!(
+        let call = ApiRequest::get(format!(
             "{}?kind={}&linearizable=true&timeout_ms={}{seen}",
             address(WATCH, path)?,
             kind.word(),
@@ -338,7 +380,7 @@ impl Znodes {
         ));
         let answer = WATCH_POLL + self.servers.patience.answer;
         loop {
-            // 204: nothing has changed for so long.
+            // Status 204: no change yet.
             let body = self
                 .servers
                 .call_within(&call, answer + self.servers.patience.total, answer)
@@ -349,7 +391,7 @@ impl Znodes {
         }
     }
 
-    /// What every change says of itself.
+    /// Returns the common fields of all changes.
     fn body(&self) -> Map<String, Value> {
         let mut body = Map::new();
         body.insert("request_id".into(), request_id().into());
@@ -359,7 +401,7 @@ impl Znodes {
         body
     }
 
-    async fn sent(&self, call: &Call) -> Result<Bytes, Error> {
+    async fn sent(&self, call: &ApiRequest) -> Result<Bytes, Error> {
         let answered = self.servers.call(call).await;
         match &self.session {
             Some(core) => answered.map_err(|error| core.refused(error)),
@@ -367,31 +409,47 @@ impl Znodes {
         }
     }
 
-    async fn change<T: serde::de::DeserializeOwned>(&self, call: &Call) -> Result<T, Error> {
+    async fn change<T: serde::de::DeserializeOwned>(&self, call: &ApiRequest) -> Result<T, Error> {
         read(&self.sent(call).await?)
     }
 }
 
-/// Several changes, all or none.
+/// Changes that are executed together, or not at all.
 #[derive(Debug, Clone, Default)]
+#[must_use = "a transaction changes nothing before it is committed"]
 pub struct Transaction {
     ops: Vec<Value>,
+    /// Session whose locks have to be held.
+    session: Option<Arc<Core>>,
+    /// Set if guards of two sessions were named, which no session can fulfil.
+    of_several_sessions: bool,
 }
 
 impl Transaction {
-    /// Nothing yet.
+    /// Empty transaction.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Refuses all of it unless the guard's lock is held, by the guard's session and grant. So what follows is written while
-    /// the lock is held or not at all, however late it arrives. To be committed by the session's own
-    /// [`crate::LockSession::znodes`].
-    pub fn held(self, guard: &LockGuard) -> Self {
+    /// Refuses the transaction unless the guard's session holds the lock by the guard's grant. So the changes are made while the lock is
+    /// held, or not at all, however late they arrive. For one lock [`LockGuard::write`] is shorter. All guards have to be of one session;
+    /// otherwise the commit is refused.
+    pub fn held(mut self, guard: &LockGuard) -> Self {
+        let session = guard.session();
+        let known = self.session.get_or_insert_with(|| session.clone());
+        self.of_several_sessions |= known.id != session.id;
         self.with(
             "held",
             json!({ "lock": guard.lock(), "fencing_token": guard.fencing_token().0 }),
         )
+    }
+
+    /// Returns the same transaction, if a guard's lock is held.
+    pub(crate) fn after_held(mut self, guard: &LockGuard) -> Self {
+        let changes = std::mem::take(&mut self.ops);
+        self = self.held(guard);
+        self.ops.extend(changes);
+        self
     }
 
     /// Creates a znode.
@@ -403,7 +461,7 @@ impl Transaction {
         self.with("create", Value::Object(op))
     }
 
-    /// Replaces the data of a znode, if it has this version.
+    /// Replaces the data of a znode if it has this version.
     pub fn set(self, path: &str, data: impl AsRef<[u8]>, version: Option<i32>) -> Self {
         let mut op = Map::new();
         op.insert("path".into(), path.into());
@@ -412,7 +470,7 @@ impl Transaction {
         self.with("set", Value::Object(op))
     }
 
-    /// Deletes a znode, if it has this version.
+    /// Deletes a znode if it has this version.
     pub fn delete(self, path: &str, version: Option<i32>) -> Self {
         self.with(
             "delete",
@@ -420,7 +478,7 @@ impl Transaction {
         )
     }
 
-    /// Refuses all of it unless the znode exists and has this version.
+    /// Refuses the transaction unless the znode exists and has this version.
     pub fn check(self, path: &str, version: Option<i32>) -> Self {
         self.with("check", json!({ "path": path, "version": version.unwrap_or(-1) }))
     }

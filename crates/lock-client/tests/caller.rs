@@ -1,4 +1,4 @@
-//! Who calls, as a server hears it: which token comes with which request, and what becomes of a refusal.
+//! Authentication, as a server sees it: the token of each request, and the effect of a refusal.
 
 #![allow(
     clippy::unwrap_used,
@@ -57,7 +57,7 @@ async fn a_session_keeps_the_token_that_opened_it_and_the_next_request_has_the_n
 }
 
 #[tokio::test]
-async fn nothing_is_sent_without_the_token_that_there_should_be() {
+async fn request_without_an_available_token_is_not_sent() {
     let server = Server::start(friendly).await;
     let none = || Err(TokenError::Other("the vault is closed".to_owned()));
     let builder = LockClient::builder([&server.address]).token(none);
@@ -86,7 +86,7 @@ async fn a_refusal_of_the_caller_is_not_asked_for_again() {
 
 #[tokio::test]
 async fn a_refusal_says_nothing_about_an_earlier_try() {
-    // The first try is perhaps carried out, and then the token is revoked.
+    // The first attempt may have been executed, and then the token is revoked.
     let server = Server::start(|_, count| (count > 1).then_some((401, REFUSAL))).await;
     let token = Token::parse("lg_one").unwrap();
     let client = LockClient::builder([&server.address])
@@ -97,7 +97,7 @@ async fn a_refusal_says_nothing_about_an_earlier_try() {
     assert!(matches!(error, Error::Unknown(_)), "{error:?}");
     assert!(server.heard().len() >= 2);
 
-    // What must not be done twice is not even tried twice.
+    // A request that is not idempotent is sent once.
     let server = Server::start(|_, _| None).await;
     let token = Token::parse("lg_one").unwrap();
     let client = LockClient::builder([&server.address])

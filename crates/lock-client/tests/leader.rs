@@ -1,4 +1,4 @@
-//! Which server a client asks that is told to ask the leader.
+//! Choice of the server by a client that prefers the leader.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,13 +15,13 @@ use lock_client::LockClient;
 use server::{Answer, Heard, Server};
 use tokio::time::timeout;
 
-/// How long anything may take that is waited for.
+/// Maximum time of every wait.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Leads: none of the servers.
+/// Number of a leader that is none of the servers.
 const NOBODY: usize = usize::MAX;
 
-/// Less than this lies between no two heartbeats of a session of three seconds whose server is not silent for half a second.
+/// Less than the time between two heartbeats of a session of three seconds, unless a server is suspected for half a second.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(900);
 
 const HEARTBEAT: &str = "POST /v1/sessions/s1/heartbeat";
@@ -37,7 +37,7 @@ fn answer(what: &str, leads: bool) -> Answer {
     })
 }
 
-/// Three servers, of which the one leads whose number stands here.
+/// Three servers, of which the one with this number leads.
 async fn servers() -> ([Server; 3], Arc<AtomicUsize>) {
     let leader = Arc::new(AtomicUsize::new(NOBODY));
     let server = async |number| {
@@ -56,8 +56,8 @@ fn count(heard: &[Heard], what: &str) -> usize {
     heard.iter().filter(|heard| heard.what == what).count()
 }
 
-/// Waits until a server has been asked this so often.
-async fn is_asked(server: &Server, what: &str, times: usize) {
+/// Waits until a server has received this number of requests.
+async fn has_received(server: &Server, what: &str, times: usize) {
     let mut heard = server.heard.clone();
     let asked = heard.wait_for(|heard| count(heard, what) >= times);
     let in_time = timeout(PATIENCE, asked).await;
@@ -73,8 +73,8 @@ async fn the_leader_is_found_and_followed() {
         leader.store(leads, Ordering::Relaxed);
         let asked = count(&servers[leads].heard(), HEARTBEAT);
         let before = count(&servers[leads].heard(), "GET /v1/locks");
-        is_asked(&servers[leads], HEARTBEAT, asked + 1).await;
-        // It knows as soon as it has read the answer.
+        has_received(&servers[leads], HEARTBEAT, asked + 1).await;
+        // The client knows it as soon as it has read the answer.
         let found = async {
             while count(&servers[leads].heard(), "GET /v1/locks") == before {
                 client.locks("").await.unwrap();
@@ -94,7 +94,7 @@ async fn a_client_that_is_not_told_to_stays_where_it_is() {
     let opened = |server: &Server| count(&server.heard(), "POST /v1/sessions") == 1;
     let asked = servers.iter().position(opened).unwrap();
     leader.store((asked + 1) % 3, Ordering::Relaxed);
-    is_asked(&servers[asked], HEARTBEAT, 2).await;
+    has_received(&servers[asked], HEARTBEAT, 2).await;
     client.locks("").await.unwrap();
     assert_eq!(count(&servers[asked].heard(), "GET /v1/locks"), 1);
     session.close().await.unwrap();
@@ -103,13 +103,13 @@ async fn a_client_that_is_not_told_to_stays_where_it_is() {
 #[tokio::test]
 async fn a_leader_that_cannot_be_found_is_looked_for_no_more_often_than_heartbeats_are_sent() {
     let (servers, _) = servers().await;
-    // One of those that are asked hangs up at every question.
+    // One of the probed servers closes every connection.
     let gone = Server::start(|_, _| None).await;
     let addresses = [&servers[0].address, &gone.address].map(String::as_str);
     let client = at_leader(&addresses);
     let begun = Instant::now();
     let session = client.session().open().await.unwrap();
-    is_asked(&servers[0], HEARTBEAT, 3).await;
+    has_received(&servers[0], HEARTBEAT, 3).await;
     let took = begun.elapsed();
     assert!(took >= 2 * SHORTEST_INTERVAL, "three heartbeats within {took:?}");
     let looks = count(&gone.heard(), HEARTBEAT);

@@ -1,29 +1,29 @@
-//! How much there may be of what.
+//! Size limits of the index.
 
 use std::time::Duration;
 
-/// How many gaps are remembered. Each is a failure or an overload of its own; of more than these the oldest are told as
-/// the beginning of the history.
+/// Maximum number of recorded gaps. Each gap is a failure or an overload of its own; beyond this number the
+/// end of the oldest gap becomes the beginning of the history.
 pub const MAX_GAPS: usize = 64;
 
-/// How large the index may become, and how old what is in it.
+/// Limits on the size of the index and on the age of its records.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bounds {
-    /// The most records; beyond it the oldest go. 50,000 take about 12 MB of memory, and of disk 20 MB if many were told at
-    /// a time, 60 MB if each was told alone.
+pub struct HistoryLimits {
+    /// Maximum number of records; beyond it the oldest are evicted. 50,000 records take about 12 MB of
+    /// memory. On disk they take 20 MB if many were written per batch, and 60 MB if each was written alone.
     pub records: usize,
-    /// Records whose end is longer ago go.
+    /// Maximum age: records that ended longer ago are evicted.
     pub max_age: Duration,
-    /// How much of the disk's contents is kept in memory, in bytes.
+    /// Size of sled's page cache, in bytes.
     pub cache_bytes: u64,
 }
 
-impl Default for Bounds {
+impl Default for HistoryLimits {
     fn default() -> Self {
         Self {
             records: 50_000,
             max_age: Duration::from_secs(7 * 24 * 60 * 60),
-            // What is written is at the end of the ring, what is read is rare.
+            // Writes go to the end of the ring, and reads are rare.
             cache_bytes: 4 * 1024 * 1024,
         }
     }

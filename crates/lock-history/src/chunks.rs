@@ -1,48 +1,51 @@
-//! Which chunks of records there are, which one is being filled, and which can go. It knows nothing of sled.
+//! Chunks of records on disk: which exist, which one is being filled, and which can be removed. The module
+//! knows nothing of sled.
 //!
-//! A record is written once and never moves. Its chunk goes when none of its records is needed any more, and the chunks
-//! go in the order in which they came. So a record that took the place of another one is there for as long as that other
-//! one is, and whoever reads all chunks in their order learns what is true.
+//! A record is written once and never moves. A chunk is removed when none of its records is needed any more,
+//! and chunks are removed in the order of their numbers. So a record that replaced an earlier one exists for
+//! as long as the earlier one does, and a reader of all chunks in order gets the current state.
 
 use std::collections::VecDeque;
 
 use crate::error::IndexError;
-use crate::record::{self, Record, StoredRecord, VERSION};
+use crate::record::Record;
+use crate::stored::{self, StoredRecord, VERSION};
 
-/// A chunk is full with so many bytes, some fifteen records; the last one may lie across it. sled's work is for each chunk,
-/// but it rewrites up to sixteen neighbours at once, and with larger ones its file and its memory become larger, too.
+/// Size at which a chunk is full, some fifteen records; the last record may exceed it. sled's costs are per
+/// chunk, but it rewrites up to sixteen neighbours at once, and larger chunks make its file and its memory
+/// larger, too.
 const FULL_BYTES: usize = 2 * 1024;
 
-/// Where a record is. What is told later lies behind.
+/// Location of a record. Later records have greater locations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
-    /// The number of its chunk.
+pub(crate) struct RecordLocation {
+    /// Number of the chunk.
     pub chunk: u64,
-    /// At which byte of the chunk it begins.
+    /// Byte offset of the record in the chunk.
     pub offset: u32,
 }
 
-impl Place {
-    /// Behind all records that there can be.
+impl RecordLocation {
+    /// Location behind all possible records.
     pub const LAST: Self = Self {
         chunk: u64::MAX,
         offset: u32::MAX,
     };
 }
 
-/// The chunks.
+/// All chunks of the index, by number.
 #[derive(Debug)]
 pub(crate) struct Chunks {
-    /// The number of the first.
+    /// Number of the first chunk.
     first: u64,
-    /// How many records of each are still needed, from the first on.
+    /// Number of needed records in each chunk, from the first on.
     needed: VecDeque<u32>,
-    /// The bytes of the last chunk, if it is still being filled.
+    /// Bytes of the last chunk while it is being filled.
     filling: Option<Vec<u8>>,
 }
 
 impl Chunks {
-    /// No chunks; the first one will have this number.
+    /// Creates an empty set of chunks whose first chunk will have this number.
     pub fn starting_at(first: u64) -> Self {
         Self {
             first,
@@ -51,12 +54,16 @@ impl Chunks {
         }
     }
 
-    /// The number of the next chunk.
+    /// Returns the number of the next chunk.
     pub fn next(&self) -> u64 {
         self.first + self.needed.len() as u64
     }
 
-    /// Counts one in that was read, with none of its records yet. `number` has to be the next one's.
+    /// Adds a chunk that was read from disk, with no needed records yet.
+    ///
+    /// # Errors
+    ///
+    /// If `number` is not the next number, since then a chunk is missing.
     pub fn add_read(&mut self, number: u64) -> Result<(), IndexError> {
         if self.needed.is_empty() {
             self.first = number;
@@ -68,54 +75,55 @@ impl Chunks {
         Ok(())
     }
 
-    /// Puts a record at the end. Whoever does so looks next whether the chunk [is full](Self::is_full).
-    pub fn push(&mut self, record: &StoredRecord<'_>) -> Place {
+    /// Appends a record and returns its location. The caller then checks [`is_full`](Self::is_full).
+    pub fn push(&mut self, record: &StoredRecord<'_>) -> RecordLocation {
         if self.filling.is_none() {
             self.needed.push_back(0);
         }
         let filling = self.filling.get_or_insert_with(|| {
-            // With some room, so that it does not have to grow.
+            // With some room, so that the buffer need not grow.
             let mut bytes = Vec::with_capacity(FULL_BYTES + FULL_BYTES / 8);
             bytes.push(VERSION);
             bytes
         });
         let offset = u32::try_from(filling.len()).expect("a full chunk takes nothing more");
-        record::append(record, filling);
+        stored::append(record, filling);
         let chunk = self.first + self.needed.len() as u64 - 1;
-        Place { chunk, offset }
+        RecordLocation { chunk, offset }
     }
 
-    /// Whether the chunk that is being filled has to be written now.
+    /// Returns whether the chunk being filled has to be written now.
     pub fn is_full(&self) -> bool {
         self.filling
             .as_ref()
             .is_some_and(|bytes| bytes.len() >= FULL_BYTES)
     }
 
-    /// The number and the bytes of the chunk that was being filled, if there is one. From now on it is written.
+    /// Returns the number and the bytes of the chunk being filled, for the caller to write. The next record
+    /// begins a new chunk.
     pub fn take_filled(&mut self) -> Option<(u64, Vec<u8>)> {
         let bytes = self.filling.take()?;
         Some((self.next() - 1, bytes))
     }
 
-    /// The record at this place is needed.
-    pub fn need(&mut self, place: Place) {
-        *self.needed_of(place) += 1;
+    /// Marks the record at this location as needed.
+    pub fn acquire(&mut self, place: RecordLocation) {
+        *self.references(place) += 1;
     }
 
-    /// The record at this place is not needed any more.
-    pub fn let_go(&mut self, place: Place) {
-        *self.needed_of(place) -= 1;
+    /// Marks the record at this location as no longer needed.
+    pub fn release(&mut self, place: RecordLocation) {
+        *self.references(place) -= 1;
     }
 
-    fn needed_of(&mut self, place: Place) -> &mut u32 {
+    fn references(&mut self, place: RecordLocation) -> &mut u32 {
         usize::try_from(place.chunk - self.first)
             .ok()
             .and_then(|at| self.needed.get_mut(at))
-            .expect("a chunk with a record that is needed is there")
+            .expect("a chunk with a needed record exists")
     }
 
-    /// Forgets the first chunk and returns its number, if it is written and nothing in it is needed.
+    /// Removes the first chunk and returns its number, if the chunk is written and has no needed record.
     pub fn pop(&mut self) -> Option<u64> {
         if self.needed.len() <= usize::from(self.filling.is_some()) {
             return None;
@@ -126,25 +134,25 @@ impl Chunks {
     }
 }
 
-/// Reads the record at this byte of a chunk.
+/// Reads the record at this offset of a chunk.
 pub(crate) fn read_at(chunk: &[u8], offset: u32) -> Result<Record, IndexError> {
     let behind = usize::try_from(offset)
         .ok()
         .and_then(|offset| chunk.get(offset..));
-    let (stored, _) = record::read_first::<StoredRecord<'_>>(behind.unwrap_or_default())?;
+    let (stored, _) = stored::read_first::<StoredRecord<'_>>(behind.unwrap_or_default())?;
     stored.try_into()
 }
 
-/// Reads all records of a chunk, each with the byte at which it begins.
+/// Reads all records of a chunk and passes each with its offset to `each`.
 pub(crate) fn read_all(
     chunk: &[u8],
     mut each: impl FnMut(u32, StoredRecord<'_>) -> Result<(), IndexError>,
 ) -> Result<(), IndexError> {
-    let mut rest = record::behind_version(chunk)?;
+    let mut rest = stored::behind_version(chunk)?;
     while !rest.is_empty() {
         let offset = u32::try_from(chunk.len() - rest.len());
         let offset = offset.map_err(|_| IndexError::Damaged("a chunk is too large".to_owned()))?;
-        let (stored, used) = record::read_first(rest)?;
+        let (stored, used) = stored::read_first(rest)?;
         each(offset, stored)?;
         rest = &rest[used..];
     }

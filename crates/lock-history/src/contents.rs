@@ -1,34 +1,40 @@
-//! What is on the disk when an index is opened, and how its files are taken and given back.
+//! Loads an index from disk; opens and closes its files.
 
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::chunks::{self, Chunks, Place};
+use crate::chunks::{self, Chunks, RecordLocation};
 use crate::error::{IndexError, contained};
 use crate::index::OpenHold;
 use crate::keys::{self, HoldKey, Names};
-use crate::record::{self, Meta, Position, StoredEnd};
+use crate::record::Position;
 use crate::ring::{Ring, Slot};
+use crate::stored::{self, Meta, StoredEnd};
 
-/// What is on the disk.
+/// Contents of an index on disk.
 pub(crate) struct Contents {
     pub meta: Meta,
     pub ring: Ring,
     pub chunks: Chunks,
     pub open: HashMap<HoldKey, OpenHold>,
-    /// There was nothing, not even the beginning of an index.
+    /// True if the database was empty and had not even the index's metadata.
     pub is_new: bool,
 }
 
 impl Contents {
-    /// Reads it, if it belongs to `owner`.
+    /// Reads the contents.
+    ///
+    /// # Errors
+    ///
+    /// [`IndexError::Foreign`] if the index belongs to another `owner`; [`IndexError::Damaged`] if something
+    /// is missing.
     pub fn read(db: &sled::Db, owner: [u8; 16], names: &Names) -> Result<Self, IndexError> {
         let stored = db.get(keys::META)?;
         let is_new = stored.is_none();
         let meta = match stored {
-            Some(bytes) => record::read_meta(&bytes)?,
+            Some(bytes) => stored::read_meta(&bytes)?,
             None if db.is_empty() => Meta {
                 owner,
                 reached: Position::default(),
@@ -37,7 +43,11 @@ impl Contents {
                 next_chunk: 0,
                 gone: None,
             },
-            None => return Err(IndexError::Damaged("its beginning is missing".to_owned())),
+            None => {
+                return Err(IndexError::Damaged(
+                    "the metadata of the index is missing".to_owned(),
+                ));
+            }
         };
         if meta.owner != owner {
             return Err(IndexError::Foreign);
@@ -49,7 +59,7 @@ impl Contents {
             let number = keys::chunk_number(&key)?;
             chunks.add_read(number)?;
             chunks::read_all(&value, |offset, record| {
-                let place = Place {
+                let place = RecordLocation {
                     chunk: number,
                     offset,
                 };
@@ -61,13 +71,13 @@ impl Contents {
         if chunks.next() != meta.next_chunk {
             return Err(IndexError::Damaged("the last records are missing".to_owned()));
         }
-        // After all were read: of those that are gone one may have taken the place of another.
+        // Only after all records were read: an evicted record may have replaced another evicted one.
         while let Some(gone) = meta.gone.and_then(|gone| ring.pop_gone(gone)) {
-            chunks.let_go(gone.place);
+            chunks.release(gone.place);
         }
         let mut open = HashMap::new();
         for entry in db.scan_prefix(keys::OPEN) {
-            let hold = Arc::new(record::read_hold(&entry?.1)?);
+            let hold = Arc::new(stored::read_hold(&entry?.1)?);
             let is_kept = true;
             open.insert(names.of(&hold), OpenHold { hold, is_kept });
         }
@@ -81,24 +91,25 @@ impl Contents {
     }
 }
 
-/// Puts in a record that was read. It was decided when it was told that it is more than those before it.
-fn put(ring: &mut Ring, chunks: &mut Chunks, key: HoldKey, end: &StoredEnd<'_>, place: Place) {
+/// Inserts a record that was read. When it was written, it was already decided that it supersedes the earlier
+/// ones of its hold.
+fn put(ring: &mut Ring, chunks: &mut Chunks, key: HoldKey, end: &StoredEnd<'_>, place: RecordLocation) {
     let over = end.over();
     let slot = Slot { key, over, place };
     if end.is_hidden() {
         ring.put_hidden(slot);
     } else if let Some(before) = ring.put_known(slot) {
-        chunks.let_go(before.place);
+        chunks.release(before.place);
     }
-    chunks.need(place);
+    chunks.acquire(place);
 }
 
-/// How long the file of an index that was just shut is waited for, and how often it is tried. sled's threads give it back
-/// some moments after its handle is gone.
+/// Maximum wait for the lock file of an index that was just closed, and the interval between attempts. sled's
+/// threads release the file some moments after its handle was dropped.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 const LOCK_RETRY: Duration = Duration::from_millis(5);
 
-/// Opens the database, or makes it.
+/// Opens the database, or creates it.
 pub(crate) fn open_sled(config: &sled::Config) -> Result<sled::Db, IndexError> {
     let deadline = Instant::now() + LOCK_PATIENCE;
     loop {
@@ -111,12 +122,13 @@ pub(crate) fn open_sled(config: &sled::Config) -> Result<sled::Db, IndexError> {
     }
 }
 
-/// sled wraps the error that says so, and keeps only its text.
+/// Returns whether the error says that another process or thread holds the lock file. sled wraps that error
+/// and keeps only its text.
 fn is_locked(error: &io::Error) -> bool {
     error.to_string().starts_with("could not acquire lock on")
 }
 
-/// sled writes and syncs when it is dropped.
+/// Closes the database: sled writes and syncs when it is dropped.
 pub(crate) fn shut_down(db: sled::Db) -> Result<(), IndexError> {
     contained(|| {
         drop(db);

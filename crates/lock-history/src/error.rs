@@ -1,34 +1,38 @@
-//! What can go wrong with the index, and how a bad one is put out of the way.
+//! Errors of the index, and setting a damaged index aside.
 
 use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-/// Why the index is of no more use. Whatever it is, nothing but history is lost.
+/// Reason why the index is unusable. In every case only history is lost.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IndexError {
-    /// The disk failed or is full. To open the index again later may help.
+    /// The disk failed or is full. Reopening the index later may succeed.
     #[error("{0}")]
     Disk(String),
-    /// What is on the disk makes no sense. It has to be made anew.
+    /// The data on disk is damaged. The index has to be recreated.
     #[error("{0}")]
     Damaged(String),
-    /// It belongs to another data directory. It has to be made anew.
-    #[error("it belongs to another data directory")]
+    /// The index belongs to another data directory. It has to be recreated.
+    #[error("the index belongs to another data directory")]
     Foreign,
-    /// It was written by another version. It has to be made anew.
-    #[error("it was written in version {0} of the format")]
+    /// The index was written by another version. It has to be recreated.
+    #[error("the index has version {0} of the format, which this release cannot read")]
     OtherVersion(u8),
+    /// This build has no index: the feature `index` is off.
+    #[error("this build keeps no lock history")]
+    Absent,
 }
 
 impl IndexError {
-    /// Whether the same files can do as they are, perhaps later.
+    /// Returns whether the same files may become usable later, without being recreated.
     pub fn may_pass(&self) -> bool {
         matches!(self, Self::Disk(_))
     }
 }
 
+#[cfg(feature = "index")]
 impl From<sled::Error> for IndexError {
     fn from(error: sled::Error) -> Self {
         match error {
@@ -39,23 +43,23 @@ impl From<sled::Error> for IndexError {
 }
 
 thread_local! {
-    /// How many calls of [`contained`] this thread is in.
+    /// Nesting depth of [`contained`] calls on this thread.
     static CONTAINED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// What sled calls its own threads.
+/// Name prefixes of sled's own threads.
 const SLEDS_THREADS: [&str; 2] = ["sled-io-", "log flusher"];
 
-/// Whether a panic of this thread stays here: it concerns the index alone and becomes an [`IndexError`]. For programs
-/// whose panic hook ends the process; to be asked by that hook.
+/// Returns whether a panic of this thread concerns the index alone, so that it becomes an [`IndexError`] or
+/// ends only a thread of sled. For the panic hook of a program that otherwise ends the process.
 pub fn contains_this_panic() -> bool {
     let thread = std::thread::current();
     let is_sleds = |name: &str| SLEDS_THREADS.iter().any(|prefix| name.starts_with(prefix));
     CONTAINED.get() > 0 || thread.name().is_some_and(is_sleds)
 }
 
-/// Runs what may panic, and makes an error of the panic: sled panics where it finds on a disk what it did not expect
-/// there, or cannot write.
+/// Runs `work` and converts a panic into an error. sled panics when it finds unexpected data on disk or
+/// cannot write.
 pub fn contained<T>(work: impl FnOnce() -> Result<T, IndexError>) -> Result<T, IndexError> {
     CONTAINED.set(CONTAINED.get() + 1);
     let done = catch_unwind(AssertUnwindSafe(work));
@@ -64,12 +68,14 @@ pub fn contained<T>(work: impl FnOnce() -> Result<T, IndexError>) -> Result<T, I
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
         let text = text.unwrap_or_default();
-        Err(IndexError::Damaged(format!("a panic: {text}")))
+        Err(IndexError::Damaged(format!(
+            "the storage library panicked: {text}"
+        )))
     })
 }
 
-/// Renames the directory of an index that cannot be opened, so that a new one can be made, and returns where it is now. An
-/// older one that was set aside is removed: so their number does not grow.
+/// Renames the directory of an index that cannot be opened, so that a new one can be created, and returns the
+/// new name. An older directory that was set aside is removed, so that their number does not grow.
 pub fn set_aside(dir: &Path) -> io::Result<PathBuf> {
     let mut aside = dir.as_os_str().to_owned();
     aside.push(".damaged");

@@ -1,5 +1,5 @@
-//! The index: what is told goes into a batch, batches go to sled, pages come out. Every step that touches sled is one
-//! that may fail, and after the first failure all fail.
+//! The index: events go into a batch, batches go to sled, and pages are read from it. Every access to sled
+//! may fail, and after the first failure all further operations fail.
 
 use std::collections::{HashMap, VecDeque, hash_map};
 use std::fs::Permissions;
@@ -9,45 +9,46 @@ use std::sync::Arc;
 
 use znode_store::{ContenderEnd, Hold, LockName, Zxid};
 
-use crate::bounds::{Bounds, MAX_GAPS};
-use crate::chunks::{self, Chunks, Place};
+use crate::bounds::{HistoryLimits, MAX_GAPS};
+use crate::chunks::{self, Chunks, RecordLocation};
 use crate::contents::{self, Contents};
 use crate::error::{IndexError, contained};
 use crate::keys::{self, HoldKey, Names};
-use crate::record::{self, Gap, Meta, Position, Record, StoredEnd, StoredRecord};
+use crate::record::{Gap, Page, Position, Record};
 use crate::ring::{Ring, Slot};
+use crate::stored::{self, Meta, StoredEnd, StoredRecord};
 
-/// An open hold goes to the disk when it is so old, in milliseconds. Most locks are given back much sooner, and then never
-/// cost more than their record.
+/// Age at which an open hold is written to disk, in milliseconds. Most locks are released much sooner and
+/// then cost only their record.
 const KEPT_AFTER_MS: u64 = 1_000;
 
-/// So many changes are one batch at most: some 200 KB.
+/// Maximum number of changes per batch, some 200 KB.
 const MAX_BATCH: usize = 1_000;
 
-/// How often sled syncs its file, in milliseconds. It is the only real sync there is, it costs the log's disk some time,
-/// and all that depends on it is how much history a loss of power takes.
+/// Interval of sled's fsync, in milliseconds. It is the only fsync of the index and delays the log's disk. It
+/// bounds only how much history a power failure loses.
 const SYNC_EVERY_MS: u64 = 30_000;
 
-/// Permissions of the directory: its owner alone may look into it, because sled makes files that everybody may read.
+/// Permissions of the directory: only its owner may read it, because sled creates world-readable files.
 const PRIVATE: u32 = 0o700;
 
-/// One node's index. See the [crate's page](crate).
+/// Lock history of one node. See the [crate's page](crate).
 #[derive(Debug)]
 pub struct Index {
     db: sled::Db,
-    bounds: Bounds,
+    bounds: HistoryLimits,
     names: Names,
     ring: Ring,
     chunks: Chunks,
     open: HashMap<HoldKey, OpenHold>,
-    /// Open holds that are not on the disk, in the order in which they began; some may have ended.
+    /// Open holds that are not yet on disk, in the order of their grants. Some may have ended.
     unkept: VecDeque<HoldKey>,
     meta: Meta,
-    /// Of the ends up to this zxid there may be records from before the index was opened.
-    told_before: u64,
+    /// Greatest zxid of an end that may have been recorded before the index was opened.
+    last_end_on_open: u64,
     batch: sled::Batch,
     changes: usize,
-    /// Whether the disk lags behind what was committed.
+    /// True if committed batches have not been flushed to the operating system.
     unflushed: bool,
     was_lost: bool,
     failed: Option<IndexError>,
@@ -56,24 +57,11 @@ pub struct Index {
 #[derive(Debug)]
 pub(crate) struct OpenHold {
     pub hold: Arc<Hold>,
-    /// Whether it is on the disk.
+    /// True if the open hold is on disk.
     pub is_kept: bool,
 }
 
-/// Some of a lock's records.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
-    /// The latest first.
-    pub records: Vec<Record>,
-    /// The token before which the next page begins; `None` on the last one.
-    pub next_before: Option<u64>,
-    /// Where something may be missing, in the time of this page, the oldest first. Not only of this lock.
-    pub gaps: Vec<Gap>,
-    /// There are no records of what ended up to here.
-    pub since: Position,
-}
-
-/// Makes the directory if it is missing, and its owner's alone in any case.
+/// Creates the directory if it is missing, and makes it readable for its owner alone in any case.
 fn private(dir: &Path) -> Result<(), IndexError> {
     let made = std::fs::create_dir_all(dir)
         .and_then(|()| std::fs::set_permissions(dir, Permissions::from_mode(PRIVATE)));
@@ -81,10 +69,11 @@ fn private(dir: &Path) -> Result<(), IndexError> {
 }
 
 impl Index {
-    /// Opens the index in `dir`, or makes it. `owner` is the data directory that it belongs to.
-    pub fn open(dir: &Path, owner: [u8; 16], bounds: Bounds) -> Result<Self, IndexError> {
+    /// Opens the index in `dir`, or creates it. `owner` identifies the data directory that the index belongs
+    /// to.
+    pub fn open(dir: &Path, owner: [u8; 16], bounds: HistoryLimits) -> Result<Self, IndexError> {
         private(dir)?;
-        // sled takes a file that is spoilt from its beginning for a new one.
+        // sled takes a file that is damaged at its beginning for a new one.
         let was_there = std::fs::metadata(dir.join("db")).is_ok_and(|file| file.len() > 0);
         let config = sled::Config::new()
             .path(dir)
@@ -96,21 +85,23 @@ impl Index {
             Ok(contents) => {
                 let was_lost = was_there && contents.is_new;
                 if contents.is_new {
-                    // On the disk at once: an index without records that is found again was not lost.
-                    db.insert(keys::META, record::meta_bytes(&contents.meta))?;
+                    // Write the metadata to disk at once, so that an index without records is not mistaken
+                    // for a lost one when it is opened again.
+                    db.insert(keys::META, stored::meta_bytes(&contents.meta))?;
                     db.flush()?;
                 }
                 Ok(Self::new(db, bounds, names, contents, was_lost))
             }
             Err(error) => {
-                // Not while a panic unwinds: sled writes when it is dropped, and a second panic would end the process.
+                // Not while a panic unwinds: sled writes when it is dropped, and a second panic would abort
+                // the process.
                 contents::shut_down(db)?;
                 Err(error)
             }
         }
     }
 
-    fn new(db: sled::Db, bounds: Bounds, names: Names, contents: Contents, was_lost: bool) -> Self {
+    fn new(db: sled::Db, bounds: HistoryLimits, names: Names, contents: Contents, was_lost: bool) -> Self {
         let Contents {
             meta,
             ring,
@@ -122,7 +113,7 @@ impl Index {
             db,
             bounds,
             names,
-            told_before: ring.last_end().unwrap_or_default(),
+            last_end_on_open: ring.last_end().unwrap_or_default(),
             ring,
             chunks,
             open,
@@ -136,30 +127,32 @@ impl Index {
         }
     }
 
-    /// Up to where it has been told everything, but for the gaps. What was told and not committed before the index was
-    /// last closed does not count.
+    /// Returns the position up to which the index has recorded everything, except for the gaps. Events that
+    /// were recorded but not committed before the index was last closed do not count.
     pub fn reached(&self) -> Position {
         self.meta.reached
     }
 
-    /// Whether its file was there before, and not even the beginning of an index in it: it was lost by damage or a crash.
+    /// Returns whether the index had a file without any metadata when it was opened, which means that damage
+    /// or a crash destroyed it.
     pub fn was_lost(&self) -> bool {
         self.was_lost
     }
 
-    /// How many records there are.
+    /// Returns the number of records.
     pub fn len(&self) -> usize {
         self.ring.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no records.
     pub fn is_empty(&self) -> bool {
         self.ring.len() == 0
     }
 
-    /// Somebody holds a lock from now on.
+    /// Records that a contender was granted a lock.
     pub fn began(&mut self, hold: &Arc<Hold>) {
-        // Without it the hold's end will be recorded all the same, unless that is missed, too.
+        // If this hold is not tracked, its end is recorded all the same, unless the end falls into a gap,
+        // too.
         if self.open.len() >= self.bounds.records {
             return;
         }
@@ -171,8 +164,8 @@ impl Index {
         }
     }
 
-    /// Somebody holds a lock no more. When all that its command ended was told, [`Self::told_until`] says so: what is told again
-    /// is known by its position.
+    /// Records that a hold has ended. When all ends of the command at `at` are recorded, the caller calls
+    /// [`Self::advance_to`]. Repeated events are recognized by their position.
     pub fn ended(
         &mut self,
         hold: &Hold,
@@ -183,7 +176,7 @@ impl Index {
         self.close(hold, StoredEnd::known(at, how, by))
     }
 
-    /// Somebody who held a lock does not any more, and since when is not known.
+    /// Records that a hold has ended at an unknown position within a gap.
     pub fn hidden(
         &mut self,
         hold: &Hold,
@@ -193,16 +186,17 @@ impl Index {
         self.close(hold, StoredEnd::Hidden(not_before, not_after))
     }
 
-    /// Everything up to `position` was told. An earlier position than before is one that is told again.
-    pub fn told_until(&mut self, position: Position) {
+    /// Marks everything up to `position` as recorded. Earlier positions, which a node repeats after a
+    /// restart, have no effect.
+    pub fn advance_to(&mut self, position: Position) {
         if position.zxid > self.meta.reached.zxid {
             self.meta.reached = position;
         }
     }
 
-    /// What happened from where everything had been told up to `until` will not be told, or not all of it. Whoever says
-    /// so looks at the [`Index::open_holds`] next. Returns the gap; `None` if nothing was missed, or if the index is new and
-    /// begins there.
+    /// Records a gap from the last recorded position up to `until`, of which the index missed all or some
+    /// events. The caller then checks the [`Index::open_holds`]. Returns the gap, or `None` if nothing was
+    /// missed or if the index is new and begins there.
     pub fn missed_until(&mut self, until: Position) -> Option<Gap> {
         let after = self.meta.reached;
         if until.zxid <= after.zxid {
@@ -211,13 +205,13 @@ impl Index {
         self.meta.reached = until;
         self.changes += 1;
         if after.zxid == 0 {
-            // It knows nothing of what was before it.
+            // A new index knows nothing of the time before.
             self.meta.since = until;
             return None;
         }
         let gap = Gap { after, until };
         match self.meta.gaps.last_mut() {
-            // Nothing was told in between.
+            // Nothing was recorded between the two gaps.
             Some(last) if last.until.zxid == after.zxid => last.until = until,
             _ => self.meta.gaps.push(gap),
         }
@@ -227,26 +221,26 @@ impl Index {
         Some(gap)
     }
 
-    /// Those of which the beginning was told and the end was not, by their locks.
+    /// Returns the holds whose beginning was recorded and whose end was not, sorted by lock.
     pub fn open_holds(&self) -> Vec<Arc<Hold>> {
         let mut open: Vec<_> = self.open.values().map(|open| open.hold.clone()).collect();
         open.sort_unstable_by(|one, other| by_name(one).cmp(&by_name(other)));
         open
     }
 
-    /// Since when an open hold is held, if its beginning was told.
+    /// Returns the time of an open hold's grant in milliseconds since 1970, if the grant was recorded.
     pub fn since_of(&self, hold: &Hold) -> Option<u64> {
         self.open.get(&self.names.of(hold))?.hold.since_ms
     }
 
-    /// Lets those records go whose end is too long ago at `now_ms`, in milliseconds since 1970.
-    pub fn let_go(&mut self, now_ms: u64) -> Result<(), IndexError> {
+    /// Evicts records that ended longer than the maximum age before `now_ms`, in milliseconds since 1970.
+    pub fn remove_expired(&mut self, now_ms: u64) -> Result<(), IndexError> {
         let max_age = u64::try_from(self.bounds.max_age.as_millis()).unwrap_or(u64::MAX);
         self.pop_until(now_ms.saturating_sub(max_age))
     }
 
-    /// Writes what was told. With `all` also open holds that are so young that they may still be spared it: for when there
-    /// is nothing else to do, and for the end.
+    /// Writes the recorded events. With `all`, also writes open holds that are still so young that they may
+    /// end before they need to be written: for idle times and for the end.
     pub fn commit(&mut self, all: bool) -> Result<(), IndexError> {
         let old_enough = self.meta.reached.time_ms.saturating_sub(KEPT_AFTER_MS);
         while let Some(key) = self.unkept.front() {
@@ -255,7 +249,7 @@ impl Index {
                     break;
                 }
                 self.batch
-                    .insert(keys::open_key(&open.hold), record::hold_bytes(&open.hold));
+                    .insert(keys::open_key(&open.hold), stored::hold_bytes(&open.hold));
                 self.changes += 1;
                 open.is_kept = true;
             }
@@ -266,14 +260,15 @@ impl Index {
         }
         self.write_chunk();
         self.meta.next_chunk = self.chunks.next();
-        self.batch.insert(keys::META, record::meta_bytes(&self.meta));
+        self.batch.insert(keys::META, stored::meta_bytes(&self.meta));
         let batch = std::mem::take(&mut self.batch);
         self.changes = 0;
         self.unflushed = true;
         self.step(|db| Ok(db.apply_batch(batch)?))
     }
 
-    /// Hands what was committed to the operating system: a process that is killed afterwards loses none of it.
+    /// Flushes committed batches to the operating system, so that a process that is killed afterwards loses
+    /// none of them.
     pub fn flush(&mut self) -> Result<(), IndexError> {
         if !std::mem::take(&mut self.unflushed) {
             return self.alive();
@@ -284,8 +279,9 @@ impl Index {
         })
     }
 
-    /// The records of a lock that came before the token `before` (`None`: all), at most `count` of them, the latest first.
-    /// Holds with one token, which a transaction of a ZooKeeper client can create, are not parted: then there may be more.
+    /// Returns at most `count` records of a lock with tokens below `before` (`None`: all), the newest first.
+    /// Holds that share a token, which a transaction of a ZooKeeper client can create, stay on one page,
+    /// which may then have more records.
     pub fn page(&mut self, lock: &LockName, before: Option<u64>, count: usize) -> Result<Page, IndexError> {
         self.commit(false)?;
         let mut places = Vec::new();
@@ -313,8 +309,8 @@ impl Index {
         })
     }
 
-    /// Writes what is not written yet and gives the files back. What cannot be written is not; the next one who opens the
-    /// index sees how far it got.
+    /// Writes everything and releases the files. If writing fails, the files are released all the same, and
+    /// the next [`Index::open`] finds how far the index got.
     pub fn shut(mut self) -> Result<(), IndexError> {
         let written = self.commit(true).and_then(|()| self.flush());
         contents::shut_down(self.db)?;
@@ -332,14 +328,14 @@ impl Index {
             }
         }
         let over = end.over();
-        // It is told again, and was let go before.
+        // A repeated event of a record that was already evicted.
         if over.zxid <= self.meta.since.zxid {
             return Ok(());
         }
-        if over.zxid > self.told_before.max(self.meta.reached.zxid) {
+        if over.zxid > self.last_end_on_open.max(self.meta.reached.zxid) {
             self.ring.forget_keys();
         } else {
-            // A hold has one end, and what is known of it is not forgotten for what is not.
+            // A hold has one end, and a known end is not replaced by a hidden one.
             if self.ring.knows(&key) {
                 return Ok(());
             }
@@ -360,9 +356,9 @@ impl Index {
         if is_hidden {
             self.ring.put_hidden(slot);
         } else if let Some(before) = self.ring.put_known(slot) {
-            self.chunks.let_go(before.place);
+            self.chunks.release(before.place);
         }
-        self.chunks.need(place);
+        self.chunks.acquire(place);
         if self.chunks.is_full() {
             self.write_chunk();
         }
@@ -372,7 +368,7 @@ impl Index {
     fn pop_until(&mut self, before_ms: u64) -> Result<(), IndexError> {
         let since = self.meta.since.zxid;
         while let Some(popped) = self.ring.pop(self.bounds.records, before_ms) {
-            self.chunks.let_go(popped.place);
+            self.chunks.release(popped.place);
             self.changes += 1;
             if popped.over.zxid > self.meta.since.zxid {
                 self.meta.since = popped.over;
@@ -399,8 +395,8 @@ impl Index {
         }
     }
 
-    /// Reads records that are on the disk.
-    fn read(&mut self, places: &[Place]) -> Result<Vec<Record>, IndexError> {
+    /// Reads records from disk.
+    fn read(&mut self, places: &[RecordLocation]) -> Result<Vec<Record>, IndexError> {
         self.step(|db| {
             let mut chunk: Option<(u64, sled::IVec)> = None;
             let mut records = Vec::with_capacity(places.len());
@@ -409,9 +405,8 @@ impl Index {
                     Some((number, bytes)) if *number == place.chunk => bytes,
                     _ => {
                         let bytes = db.get(keys::chunk_key(place.chunk))?;
-                        let bytes = bytes.ok_or_else(|| {
-                            IndexError::Damaged("a chunk of records has vanished".to_owned())
-                        })?;
+                        let bytes = bytes
+                            .ok_or_else(|| IndexError::Damaged("a chunk of records is missing".to_owned()))?;
                         &chunk.insert((place.chunk, bytes)).1
                     }
                 };
@@ -435,8 +430,8 @@ impl Index {
     }
 }
 
-/// The name of a hold. In this order those of one lock lie side by side, the latest last: contenders are let in in the
-/// order in which they came.
+/// Returns the sort key of a hold. It sorts the holds of one lock side by side, the newest last, because
+/// contenders are granted in the order of their tokens.
 fn by_name(hold: &Hold) -> (&str, Zxid, &str) {
     (hold.lock.as_str(), hold.fencing_token, &hold.holder)
 }

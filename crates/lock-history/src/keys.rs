@@ -1,13 +1,13 @@
-//! The keys in sled, all in one tree, so that one batch changes all of them or none.
+//! Keys in sled, all in one tree, so that one batch changes all of them or none.
 //!
 //! | key | value |
 //! |---|---|
-//! | `c`, number (8) | a chunk of records, in the order in which they were told; chunks are numbered one after the other |
-//! | `m` | what is kept about the index as a whole |
+//! | `c`, number (8) | a chunk of records in the order in which they were recorded; chunks are numbered consecutively |
+//! | `m` | metadata of the index |
 //! | `o`, token (8), lock, 0, holder | an open hold |
 //!
-//! Numbers are big endian, so that chunks lie in the order in which they were written: new ones at the end, those that go
-//! at the beginning. Neither a lock's name nor a znode's has a zero byte in it.
+//! Numbers are big endian, so that chunks are stored in the order in which they were written: new chunks at
+//! the end, removed ones at the beginning. Neither lock names nor znode names contain a zero byte.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
@@ -19,9 +19,10 @@ pub(crate) const CHUNK: &[u8] = b"c";
 pub(crate) const META: &[u8] = b"m";
 pub(crate) const OPEN: &[u8] = b"o";
 
-/// The name of a hold as numbers: its lock's and its own hash, and its token. Names take memory of their own, far away when
-/// they are needed; and of two holds with one token, which began with one transaction, it takes 2^32 until two have one
-/// hash. Nobody outside can make them meet: each process hashes in its own way.
+/// Identity of a hold as numbers: the hash of its lock, its own hash, and its token. Strings would take
+/// memory of their own, usually not in the cache when they are needed. Of holds with one token, which began
+/// with one transaction, it takes about 2^32 until two have the same hash. Nobody can provoke collisions from
+/// outside, because each process uses its own random hash keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HoldKey {
     pub lock: u64,
@@ -29,37 +30,37 @@ pub(crate) struct HoldKey {
     hold: u64,
 }
 
-/// It is a hash already.
+/// The field `hold` is a hash already.
 impl Hash for HoldKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.hold.hash(state);
     }
 }
 
-/// How this process hashes names.
+/// Hasher of names, with random keys of this process.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Names(RandomState);
 
 impl Names {
-    /// The hash of a lock's name.
+    /// Returns the hash of a lock's name.
     pub fn lock(&self, name: &str) -> u64 {
         self.0.hash_one(name)
     }
 
-    /// The key of a hold.
+    /// Returns the key of the hold with this name.
     pub fn hold(&self, lock: &str, token: u64, holder: &str) -> HoldKey {
         let lock = self.lock(lock);
         let hold = self.0.hash_one((lock, token, holder));
         HoldKey { lock, token, hold }
     }
 
-    /// The key of this hold.
+    /// Returns the key of a hold.
     pub fn of(&self, hold: &Hold) -> HoldKey {
         self.hold(hold.lock.as_str(), hold.fencing_token.0, &hold.holder)
     }
 }
 
-/// The key of an open hold.
+/// Returns the database key of an open hold.
 pub(crate) fn open_key(hold: &Hold) -> Vec<u8> {
     let (lock, holder) = (hold.lock.as_str(), &*hold.holder);
     let mut key = Vec::with_capacity(OPEN.len() + 8 + lock.len() + 1 + holder.len());
@@ -71,7 +72,7 @@ pub(crate) fn open_key(hold: &Hold) -> Vec<u8> {
     key
 }
 
-/// The key of a chunk.
+/// Returns the database key of a chunk.
 pub(crate) fn chunk_key(number: u64) -> [u8; 9] {
     let mut key = [0; 9];
     key[..1].copy_from_slice(CHUNK);
@@ -79,10 +80,10 @@ pub(crate) fn chunk_key(number: u64) -> [u8; 9] {
     key
 }
 
-/// The number in a chunk's key.
+/// Returns the number in a chunk's database key.
 pub(crate) fn chunk_number(key: &[u8]) -> Result<u64, IndexError> {
     let number = key.strip_prefix(CHUNK).and_then(|bytes| bytes.try_into().ok());
     number
         .map(u64::from_be_bytes)
-        .ok_or_else(|| IndexError::Damaged("a chunk's key makes no sense".to_owned()))
+        .ok_or_else(|| IndexError::Damaged("the key of a chunk is malformed".to_owned()))
 }

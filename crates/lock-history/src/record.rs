@@ -1,414 +1,66 @@
-//! What is kept of a hold, and its bytes: a version, then bincode of structures that are fixed here, so that a change of
-//! the state machine's types does not change what is on the disk. These borrow their strings: most records are written
-//! and never read.
-
-use std::borrow::Cow;
+//! Records of past holds, and pages of them.
 
 use serde::{Deserialize, Serialize};
-use znode_store::{ContenderEnd, Hold, LockMode, LockName, SessionId, Zxid};
+use znode_store::{ContenderEnd, Hold};
 
-use crate::chunks::Place;
-use crate::error::IndexError;
-use crate::keys::{HoldKey, Names};
-use crate::ring::End as Ended;
-
-/// The version of all values but [`Meta`]. Another one is not read; the index is made anew then.
-pub(crate) const VERSION: u8 = 2;
-
-/// The version of [`Meta`]. The one before, which was that of all values, is read, too.
-const META_VERSION: u8 = 3;
-
-/// A position in the history of the tree, and its time.
+/// Position in the history of the tree, and its time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// The zxid of the last command.
+    /// Zxid of the last command.
     pub zxid: u64,
-    /// Its time in milliseconds since 1970, by the leader's clock.
+    /// Time of that command in milliseconds since 1970, by the leader's clock.
     pub time_ms: u64,
 }
 
-/// A hold that is over.
+/// Hold that is over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Who held what. `since_ms` is `None` if nobody saw the beginning.
+    /// The hold. `since_ms` is `None` if its beginning was missed.
     pub hold: Hold,
-    /// How it ended.
+    /// End of the hold.
     pub end: End,
 }
 
-/// How a hold ended.
+/// End of a hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum End {
-    /// By this command.
+    /// The hold was ended by a known command.
     Known {
-        /// Where and when.
+        /// Position of the command.
         at: Position,
-        /// How.
+        /// Kind of the end.
         how: ContenderEnd,
-        /// Who took it away, as far as that is known.
+        /// Identity that ended the hold, if known.
         by: Option<String>,
     },
-    /// In a gap.
+    /// The hold ended at an unknown position within a gap.
     Hidden {
-        /// It still held then.
+        /// Last position at which the hold still existed.
         not_before: Position,
-        /// It held no more then.
+        /// First known position at which the hold had ended.
         not_after: Position,
     },
 }
 
-/// A piece of the past of which the index knows nothing. Holds that began and ended in it are missing, of others the
-/// beginning or the end may be.
+/// Part of the past of which the index knows nothing. Holds that began and ended in it are missing; of others
+/// the beginning or the end may be missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
-    /// The last position before it.
+    /// Last position before the gap.
     pub after: Position,
-    /// The last position in it.
+    /// Last position in the gap.
     pub until: Position,
 }
 
-/// What is kept about the index as a whole.
+/// Page of a lock's records.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Meta {
-    /// Which data directory it belongs to.
-    pub owner: [u8; 16],
-    /// Up to where it has been told everything, but for the gaps.
-    pub reached: Position,
-    /// From where on there are records.
-    pub since: Position,
-    /// The oldest first.
+pub struct Page {
+    /// Records, the newest first.
+    pub records: Vec<Record>,
+    /// Fencing token before which the next page begins; `None` on the last page.
+    pub next_before: Option<u64>,
+    /// Gaps within the time of this page, the oldest first, in which records of any lock may be missing.
     pub gaps: Vec<Gap>,
-    /// The number of the next chunk.
-    pub next_chunk: u64,
-    /// Where the record ended, and is, that was let go last: it may still be in a chunk, and those before it, too.
-    pub gone: Option<Ended>,
-}
-
-/// With what is kept of the record that was let go last.
-#[derive(Serialize, Deserialize)]
-struct StoredMeta<'a, G> {
-    owner: [u8; 16],
-    reached: Position,
-    since: Position,
-    gaps: Cow<'a, [Gap]>,
-    next_chunk: u64,
-    gone: Option<G>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct StoredGone {
-    zxid: u64,
-    chunk: u64,
-    offset: u32,
-}
-
-/// The same in [`VERSION`]: the record's name in place of where it is.
-#[derive(Deserialize)]
-struct NamedGone {
-    zxid: u64,
-    _lock: String,
-    _token: u64,
-    _holder: String,
-}
-
-#[derive(Serialize, Deserialize)]
-struct StoredHold<'a> {
-    lock: &'a str,
-    holder: &'a str,
-    session: u64,
-    session_name: &'a str,
-    mode: StoredMode,
-    permits: u32,
-    token: u64,
-    owner: &'a str,
-    note: &'a str,
-    address: &'a str,
-    since_ms: Option<u64>,
-}
-
-#[derive(Serialize, Deserialize)]
-enum StoredMode {
-    Exclusive,
-    Shared,
-    Semaphore(u32),
-    Upgradeable,
-}
-
-/// A record as it is written.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct StoredRecord<'a> {
-    #[serde(borrow)]
-    hold: StoredHold<'a>,
-    #[serde(borrow)]
-    end: StoredEnd<'a>,
-}
-
-/// How a hold ended, as it is written.
-#[derive(Serialize, Deserialize)]
-pub(crate) enum StoredEnd<'a> {
-    /// By this command.
-    Known(Position, #[serde(borrow)] StoredHow<'a>, Option<&'a str>),
-    /// In a gap.
-    Hidden(Position, Position),
-}
-
-#[derive(Serialize, Deserialize)]
-pub(crate) enum StoredHow<'a> {
-    Released,
-    Withdrawn,
-    SessionClosed,
-    SessionExpired,
-    /// By this caller, for this reason.
-    Broken {
-        by: &'a str,
-        reason: &'a str,
-    },
-    Deleted,
-    Upgraded,
-}
-
-impl<'a> StoredHold<'a> {
-    fn of(hold: &'a Hold, since_ms: Option<u64>) -> Self {
-        Self {
-            lock: hold.lock.as_str(),
-            holder: &hold.holder,
-            session: hold.session.0,
-            session_name: &hold.session_name,
-            mode: match hold.mode {
-                LockMode::Exclusive => StoredMode::Exclusive,
-                LockMode::Shared => StoredMode::Shared,
-                LockMode::Semaphore { limit } => StoredMode::Semaphore(limit),
-                LockMode::Upgradeable => StoredMode::Upgradeable,
-            },
-            permits: hold.permits,
-            token: hold.fencing_token.0,
-            owner: &hold.owner,
-            note: &hold.note,
-            address: &hold.address,
-            since_ms,
-        }
-    }
-}
-
-impl<'a> StoredRecord<'a> {
-    /// The record of a hold that began then and ended so.
-    pub fn of(hold: &'a Hold, since_ms: Option<u64>, end: StoredEnd<'a>) -> Self {
-        let hold = StoredHold::of(hold, since_ms);
-        Self { hold, end }
-    }
-
-    /// The key of the hold.
-    pub fn key(&self, names: &Names) -> HoldKey {
-        names.hold(self.hold.lock, self.hold.token, self.hold.holder)
-    }
-
-    /// How it ended.
-    pub fn end(&self) -> &StoredEnd<'a> {
-        &self.end
-    }
-}
-
-impl<'a> StoredEnd<'a> {
-    /// By a command.
-    pub fn known(at: Position, how: &'a ContenderEnd, by: Option<&'a str>) -> Self {
-        let how = match how {
-            ContenderEnd::Released => StoredHow::Released,
-            // Who waits for what there is not has held nothing; a record of it would be withdrawn.
-            ContenderEnd::Withdrawn | ContenderEnd::NeverGrantable { .. } | ContenderEnd::Forbidden => {
-                StoredHow::Withdrawn
-            }
-            ContenderEnd::SessionClosed => StoredHow::SessionClosed,
-            ContenderEnd::SessionExpired => StoredHow::SessionExpired,
-            ContenderEnd::Broken { by, reason } => StoredHow::Broken { by, reason },
-            ContenderEnd::Deleted => StoredHow::Deleted,
-            ContenderEnd::Upgraded => StoredHow::Upgraded,
-        };
-        Self::Known(at, how, by)
-    }
-
-    /// The position from which on it is over.
-    pub fn over(&self) -> Position {
-        match self {
-            Self::Known(at, ..) => *at,
-            Self::Hidden(_, not_after) => *not_after,
-        }
-    }
-
-    /// Whether it was in a gap.
-    pub fn is_hidden(&self) -> bool {
-        matches!(self, Self::Hidden(..))
-    }
-}
-
-fn parse_lock(name: &str) -> Result<LockName, IndexError> {
-    LockName::parse(name).map_err(|bad| IndexError::Damaged(format!("a lock's name: {bad}")))
-}
-
-impl TryFrom<StoredHold<'_>> for Hold {
-    type Error = IndexError;
-
-    fn try_from(stored: StoredHold<'_>) -> Result<Self, IndexError> {
-        Ok(Self {
-            lock: parse_lock(stored.lock)?,
-            holder: stored.holder.into(),
-            session: SessionId(stored.session),
-            session_name: stored.session_name.into(),
-            mode: match stored.mode {
-                StoredMode::Exclusive => LockMode::Exclusive,
-                StoredMode::Shared => LockMode::Shared,
-                StoredMode::Semaphore(limit) => LockMode::Semaphore { limit },
-                StoredMode::Upgradeable => LockMode::Upgradeable,
-            },
-            permits: stored.permits,
-            fencing_token: Zxid(stored.token),
-            owner: stored.owner.into(),
-            note: stored.note.into(),
-            address: stored.address.into(),
-            since_ms: stored.since_ms,
-        })
-    }
-}
-
-impl From<StoredEnd<'_>> for End {
-    fn from(stored: StoredEnd<'_>) -> Self {
-        match stored {
-            StoredEnd::Known(at, how, by) => {
-                let how = match how {
-                    StoredHow::Released => ContenderEnd::Released,
-                    StoredHow::Withdrawn => ContenderEnd::Withdrawn,
-                    StoredHow::SessionClosed => ContenderEnd::SessionClosed,
-                    StoredHow::SessionExpired => ContenderEnd::SessionExpired,
-                    StoredHow::Broken { by, reason } => ContenderEnd::Broken {
-                        by: by.into(),
-                        reason: reason.into(),
-                    },
-                    StoredHow::Deleted => ContenderEnd::Deleted,
-                    StoredHow::Upgraded => ContenderEnd::Upgraded,
-                };
-                let by = by.map(str::to_owned);
-                Self::Known { at, how, by }
-            }
-            StoredEnd::Hidden(not_before, not_after) => Self::Hidden {
-                not_before,
-                not_after,
-            },
-        }
-    }
-}
-
-impl TryFrom<StoredRecord<'_>> for Record {
-    type Error = IndexError;
-
-    fn try_from(stored: StoredRecord<'_>) -> Result<Self, IndexError> {
-        Ok(Self {
-            hold: stored.hold.try_into()?,
-            end: stored.end.into(),
-        })
-    }
-}
-
-/// The bytes of an open hold.
-pub(crate) fn hold_bytes(hold: &Hold) -> Vec<u8> {
-    encode(&StoredHold::of(hold, hold.since_ms))
-}
-
-/// Reads an open hold.
-pub(crate) fn read_hold(bytes: &[u8]) -> Result<Hold, IndexError> {
-    decode::<StoredHold<'_>>(bytes)?.try_into()
-}
-
-/// The bytes of what is kept about the index as a whole.
-pub(crate) fn meta_bytes(meta: &Meta) -> Vec<u8> {
-    let stored = StoredMeta {
-        owner: meta.owner,
-        reached: meta.reached,
-        since: meta.since,
-        gaps: Cow::Borrowed(&meta.gaps),
-        next_chunk: meta.next_chunk,
-        gone: meta.gone.map(|(zxid, place)| StoredGone {
-            zxid,
-            chunk: place.chunk,
-            offset: place.offset,
-        }),
-    };
-    let mut bytes = vec![META_VERSION];
-    append(&stored, &mut bytes);
-    bytes
-}
-
-/// Reads what is kept about the index as a whole.
-pub(crate) fn read_meta(bytes: &[u8]) -> Result<Meta, IndexError> {
-    match bytes.split_first() {
-        Some((&META_VERSION, bytes)) => {
-            let stored: StoredMeta<'_, StoredGone> = read_all(bytes)?;
-            Ok(stored.meta(|gone| {
-                let (chunk, offset) = (gone.chunk, gone.offset);
-                (gone.zxid, Place { chunk, offset })
-            }))
-        }
-        _ => {
-            let stored: StoredMeta<'_, NamedGone> = decode(bytes)?;
-            // With it goes what else that command ended, if it ended more than one.
-            Ok(stored.meta(|gone| (gone.zxid, Place::LAST)))
-        }
-    }
-}
-
-impl<G> StoredMeta<'_, G> {
-    fn meta(self, gone: impl FnOnce(G) -> Ended) -> Meta {
-        Meta {
-            owner: self.owner,
-            reached: self.reached,
-            since: self.since,
-            gaps: self.gaps.into_owned(),
-            next_chunk: self.next_chunk,
-            gone: self.gone.map(gone),
-        }
-    }
-}
-
-fn encode<T: Serialize>(value: &T) -> Vec<u8> {
-    let mut bytes = vec![VERSION];
-    append(value, &mut bytes);
-    bytes
-}
-
-/// Writes a value behind others, without a version.
-pub(crate) fn append<T: Serialize>(value: &T, bytes: &mut Vec<u8>) {
-    bincode::serde::encode_into_std_write(value, bytes, bincode::config::standard())
-        .expect("our own types always encode, and memory takes all");
-}
-
-/// A value is some kilobytes at most. What claims to be longer is damaged, and no room is made for it.
-const MAX_VALUE_BYTES: usize = 1024 * 1024;
-
-fn bad(what: String) -> IndexError {
-    IndexError::Damaged(format!("a value makes no sense: {what}"))
-}
-
-/// What follows the version, if that is ours.
-pub(crate) fn behind_version(bytes: &[u8]) -> Result<&[u8], IndexError> {
-    match bytes.split_first() {
-        Some((&VERSION, bytes)) => Ok(bytes),
-        Some((&other, _)) => Err(IndexError::OtherVersion(other)),
-        None => Err(bad("it is empty".to_owned())),
-    }
-}
-
-/// Reads the value at the beginning of `bytes`, and tells how long it is.
-pub(crate) fn read_first<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, usize), IndexError> {
-    let config = bincode::config::standard().with_limit::<MAX_VALUE_BYTES>();
-    bincode::serde::borrow_decode_from_slice(bytes, config).map_err(|error| bad(error.to_string()))
-}
-
-fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, IndexError> {
-    read_all(behind_version(bytes)?)
-}
-
-/// Reads a value that has nothing behind it.
-fn read_all<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, IndexError> {
-    match read_first(bytes)? {
-        (value, used) if used == bytes.len() => Ok(value),
-        (_, used) => Err(bad(format!("{} bytes too many", bytes.len() - used))),
-    }
+    /// Beginning of the history: records of holds that ended up to here are gone.
+    pub since: Position,
 }

@@ -1,42 +1,41 @@
-//! Where the records are, in memory: in the order in which they ended, so that the oldest go first. It follows from the
-//! records on the disk and knows nothing of bytes.
+//! In-memory index of the records on disk, in the order in which they ended, so that the oldest are evicted
+//! first. It is derived from the records on disk and knows nothing of their encoding.
 //!
-//! Under load each record comes and goes within seconds, and of what is kept of it nothing is in a cache when it goes. So
-//! it is a few numbers in one piece of memory, written at its end and taken from its beginning, and whoever looks for a
-//! lock's records passes over all: that is rare.
+//! Under load each record is added and evicted within seconds, and its entry is no longer in a CPU cache when
+//! it is evicted. So an entry is a few numbers in one contiguous ring, appended at its end and removed at its
+//! beginning. A query for a lock's records scans all entries: queries are rare.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
-use crate::chunks::Place;
+use crate::chunks::RecordLocation;
 use crate::keys::HoldKey;
 use crate::record::Position;
 
-/// The order in which records go: by the zxid from which on they are over, and of those that have it in common, as they
-/// were told.
-pub(crate) type End = (u64, Place);
+/// Order of eviction: by the zxid at which a hold is over, and among equal ones by the order of recording.
+pub(crate) type End = (u64, RecordLocation);
 
-/// Some 60 bytes a record.
+/// Ring of entries, some 60 bytes each.
 #[derive(Debug, Default)]
 pub(crate) struct Ring {
-    /// Those whose end is known, by their [`End`]s. Almost always what is told ended after all that was told before.
+    /// Records with a known end, sorted by [`End`]. Almost always a new event ended after all earlier ones.
     known: VecDeque<Slot>,
-    /// Whose these are, for as long as what was told before is told again.
+    /// Keys of the known records. Present only while events are repeated after a restart.
     known_keys: Option<HashSet<HoldKey>>,
-    /// Those whose end was hidden. There are some after a gap, and otherwise none.
+    /// Records with a hidden end, which exist only after a gap.
     hidden: BTreeMap<End, Slot>,
-    /// Their ends.
+    /// Ends of the hidden records, by hold.
     hidden_ends: HashMap<HoldKey, End>,
 }
 
-/// What is known of one record.
+/// Entry of one record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot {
-    /// Whose it is.
+    /// Key of the hold.
     pub key: HoldKey,
-    /// From where on it is over.
+    /// Position from which on the hold is over.
     pub over: Position,
-    /// Where it is.
-    pub place: Place,
+    /// Location of the record.
+    pub place: RecordLocation,
 }
 
 impl Slot {
@@ -50,20 +49,20 @@ impl Ring {
         self.known.len() + self.hidden.len()
     }
 
-    /// The last zxid from which on a record is over.
+    /// Returns the greatest zxid at which a recorded hold is over.
     pub fn last_end(&self) -> Option<u64> {
         let known = self.known.back().map(|slot| slot.over.zxid);
         let hidden = self.hidden.last_key_value().map(|(end, _)| end.0);
         known.max(hidden)
     }
 
-    /// The record of a hold whose end was hidden.
+    /// Returns the record of a hold whose end is hidden.
     pub fn find_hidden(&self, key: &HoldKey) -> Option<Slot> {
         self.hidden.get(self.hidden_ends.get(key)?).copied()
     }
 
-    /// Whether there is a record of a hold whose end is known. Who asks once asks again: until [`Self::forget_keys`] it takes
-    /// memory for it.
+    /// Returns whether there is a record of this hold with a known end. The first call builds a set of all
+    /// keys, which takes memory until [`Self::forget_keys`].
     pub fn knows(&mut self, key: &HoldKey) -> bool {
         let known = &self.known;
         let keys = self
@@ -72,13 +71,13 @@ impl Ring {
         keys.contains(key)
     }
 
-    /// Nobody asks any more, for what is told from now on was never told before.
+    /// Drops the set of keys. The caller does so once all further events are new ones.
     pub fn forget_keys(&mut self) {
         self.known_keys = None;
     }
 
-    /// Puts in a record whose end is known, and which lies behind all others. Returns the one whose place it takes: that of
-    /// the same hold, if its end was hidden.
+    /// Inserts a record with a known end, usually behind all others. Returns the record that it replaces:
+    /// that of the same hold with a hidden end.
     pub fn put_known(&mut self, slot: Slot) -> Option<Slot> {
         let before = self.hidden_ends.remove(&slot.key);
         if let Some(keys) = &mut self.known_keys {
@@ -91,22 +90,22 @@ impl Ring {
             }
             _ => self.known.push_back(slot),
         }
-        before.map(|end| self.hidden.remove(&end).expect("what has an end is there"))
+        before.map(|end| self.hidden.remove(&end).expect("every hidden end has a record"))
     }
 
-    /// Puts in a record whose end was hidden, of a hold of which there is none.
+    /// Inserts a record with a hidden end, of a hold that has no record yet.
     pub fn put_hidden(&mut self, slot: Slot) {
         self.hidden_ends.insert(slot.key, slot.end());
         self.hidden.insert(slot.end(), slot);
     }
 
-    /// Takes out the record that ended first if there are more than `records`, or if it ended before `before_ms`.
+    /// Removes the oldest record if there are more than `records`, or if it ended before `before_ms`.
     pub fn pop(&mut self, records: usize, before_ms: u64) -> Option<Slot> {
         let is_too_much = self.len() > records;
         self.pop_if(|slot| is_too_much || slot.over.time_ms < before_ms)
     }
 
-    /// Takes out the record that ended first if it is the one that is `gone`, or ended before that.
+    /// Removes the oldest record if it is the one that is `gone`, or an earlier one.
     pub fn pop_gone(&mut self, gone: End) -> Option<Slot> {
         self.pop_if(|slot| slot.end() <= gone)
     }
@@ -131,16 +130,17 @@ impl Ring {
         Some(slot)
     }
 
-    /// The records of a lock, by its hash, that came before the token, the latest first: their tokens and where they are.
-    pub fn of_lock(&self, lock: u64, before: Option<u64>) -> Vec<(u64, Place)> {
+    /// Returns the token and location of a lock's records with tokens below `before`, the newest first.
+    /// `lock` is the hash of its name.
+    pub fn of_lock(&self, lock: u64, before: Option<u64>) -> Vec<(u64, RecordLocation)> {
         let all = self.known.iter().chain(self.hidden.values()).rev();
-        let is_asked_for =
+        let matches =
             |slot: &&Slot| slot.key.lock == lock && before.is_none_or(|before| slot.key.token < before);
         let mut found: Vec<_> = all
-            .filter(is_asked_for)
+            .filter(matches)
             .map(|slot| (slot.key.token, slot.place))
             .collect();
-        // Who came first ended first, most of the time, so there is little to sort.
+        // Holds mostly end in the order in which they began, so there is little to sort.
         found.sort_by_key(|(token, _)| std::cmp::Reverse(*token));
         found
     }

@@ -1,4 +1,4 @@
-//! A three-node cluster inside one program, and locks without HTTP.
+//! A three-node cluster inside one program, and locks of the program without a socket.
 //!
 //!     cargo run -p lockgate --example embedded
 //!
@@ -11,11 +11,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use local_cluster::layout::free_ports;
+use lockgate::lock_client::{AcquireOptions, CreateMode, Error as LockError, Loss, Transaction};
 use lockgate::raft_node::{MemberAddress, NodeId};
-use lockgate::znode_store::{Acl, CreateMode, CreatePath, Op};
-use lockgate::{AcquireOptions, LocalLockError, Lockgate, StartError};
+use lockgate::{Lockgate, StartError};
 
 const NODES: u64 = 3;
+
+/// How long an election may take on a busy machine.
+const READY_WITHIN: Duration = Duration::from_secs(30);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -57,9 +60,12 @@ async fn start_node(
 }
 
 async fn take_locks(servers: &[Lockgate]) -> Result<(), Box<dyn Error>> {
+    for server in servers {
+        server.ready(READY_WITHIN).await?;
+    }
     // Each session lives at a node of its own; they compete all the same.
-    let anna = open_session(&servers[0], "anna").await?;
-    let bert = open_session(&servers[1], "bert").await?;
+    let anna = servers[0].open_session("anna").await?;
+    let bert = servers[1].open_session("bert").await?;
 
     let guard = anna
         .acquire("orders/42", AcquireOptions::exclusive().note("invoicing"))
@@ -74,11 +80,11 @@ async fn take_locks(servers: &[Lockgate]) -> Result<(), Box<dyn Error>> {
         .acquire("orders/42", AcquireOptions::exclusive().try_only())
         .await
     {
-        Err(error) => println!("bert is told: {error}"),
+        Err(error) => println!("bert is refused: {error}"),
         Ok(_) => return Err("the lock was granted twice".into()),
     }
 
-    // Bert waits at his node, while Anna gives the lock back at hers.
+    // Bert waits at his node, while Anna releases the lock at hers.
     let (granted, released) = tokio::join!(
         bert.acquire("orders/42", AcquireOptions::exclusive()),
         guard.release()
@@ -92,23 +98,17 @@ async fn take_locks(servers: &[Lockgate]) -> Result<(), Box<dyn Error>> {
     );
 
     // What is written into the tree under a lock is written while it is held, or not at all.
-    let note = |text: &str| Op::Create {
-        path: CreatePath::parse("/invoices/42-", true).expect("this is a path"),
-        data: text.into(),
-        acl: Acl::open(),
-        mode: CreateMode::PersistentSequential,
-        parents: true,
-    };
-    for reply in guard.write(vec![note("by bert")]).await? {
-        println!("bert's write was answered: {reply}");
+    let note = |text: &str| Transaction::new().create("/invoice-42-", text, CreateMode::PersistentSequential);
+    for result in guard.write(note("by bert")).await? {
+        println!("bert has written: {result}");
     }
-    let (lock, holder) = (guard.lock().clone(), guard.holder().to_owned());
-    let broken = servers[2]
-        .locks()
-        .break_holder(lock, holder, "operator", "an operator's word", None);
-    broken.await?;
-    match guard.write(vec![note("too late")]).await {
-        Err(error) => println!("bert is told: {error}"),
+    servers[2]
+        .client()
+        .break_lock(guard.lock(), guard.holder(), "an operator's word")
+        .await?;
+    match guard.write(note("too late")).await {
+        Err(error @ LockError::Lost(Loss::Broken { .. })) => println!("bert's write is refused: {error}"),
+        Err(error) => return Err(error.into()),
         Ok(_) => return Err("a write was made without the lock".into()),
     }
 
@@ -122,25 +122,15 @@ async fn take_locks(servers: &[Lockgate]) -> Result<(), Box<dyn Error>> {
     let _second = anna.acquire("printers", AcquireOptions::semaphore(2)).await?;
     let patience = AcquireOptions::semaphore(2).wait_at_most(Duration::from_millis(50));
     match bert.acquire("printers", patience).await {
-        Err(error) => println!("bert is told: {error}"),
+        Err(error) => println!("bert is refused: {error}"),
         Ok(_) => return Err("three permits of two were granted".into()),
     }
 
-    // Closing a session gives back all that it holds.
+    // Closing a session releases all that it holds.
     anna.close().await?;
     bert.close().await?;
     if let Some(address) = servers[0].http_address() {
         println!("HTTP was served meanwhile at http://{address}");
     }
     Ok(())
-}
-
-/// A cluster that has just been started has no leader for a moment.
-async fn open_session(server: &Lockgate, name: &str) -> Result<lockgate::LocalSession, LocalLockError> {
-    loop {
-        match server.open_session(name).await {
-            Err(LocalLockError::Unavailable(_)) => tokio::time::sleep(Duration::from_millis(20)).await,
-            other => return other,
-        }
-    }
 }

@@ -1,13 +1,14 @@
-//! Lockgate is a lock server that needs nothing beside itself: a few nodes agree through Raft on a
-//! ZooKeeper-like tree, and exclusive, shared and semaphore locks are what clients build on it over HTTP.
+//! Lockgate is a lock server without external dependencies: a few nodes replicate a ZooKeeper-like tree through Raft, and clients take
+//! exclusive, shared and semaphore locks over HTTP.
 //!
-//! This crate is the program `lockgate`, and the server as a library. A node inside a Rust program is a
-//! [`Lockgate`]; it serves HTTP like any other node, and the program can take locks without HTTP through a
-//! [`LocalSession`]:
+//! This crate is the program `lockgate`, and the server as a library. A [`Lockgate`] is a node inside a Rust program. It serves HTTP like
+//! any other node, and the program takes locks with [`Lockgate::client`], a client of [`lock_client`] without a socket:
 //!
 //! ```no_run
-//! use lockgate::znode_store::{Op, ZPath};
-//! use lockgate::{AcquireOptions, Lockgate};
+//! use std::time::Duration;
+//!
+//! use lockgate::Lockgate;
+//! use lockgate::lock_client::{AcquireOptions, Transaction};
 //!
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
 //! let server = Lockgate::builder()
@@ -17,14 +18,14 @@
 //!     .data_dir("/var/lib/orders/lockgate")
 //!     .start()
 //!     .await?;
+//! server.ready(Duration::from_secs(30)).await?;
 //!
 //! let session = server.open_session("worker-7").await?;
 //! let guard = session.acquire("orders/42", AcquireOptions::exclusive()).await?;
 //! println!("nobody else writes to order 42, and {} proves it", guard.fencing_token());
 //!
-//! // A write into the cluster's own tree that is made only if the lock is held at that very moment.
-//! let invoiced = Op::Set { path: ZPath::parse("/orders/42")?, data: "invoiced".into(), version: -1 };
-//! guard.write(vec![invoiced]).await?;
+//! // This write is made only if the lock is held at that moment.
+//! guard.write(Transaction::new().set("/orders/42", "invoiced", None)).await?;
 //! guard.release().await?;
 //!
 //! session.close().await?;
@@ -33,22 +34,37 @@
 //! # }
 //! ```
 //!
-//! What a lock guarantees, and to whom, stands in `lock_api`; how it is replicated in `raft_node`; and how it is
-//! decided in `znode_store`. Nothing here decides anything about locks: this crate starts things and ends them.
+//! The page `docs/embedding.md` of the repository describes runtimes, blocking programs, readiness, shutdown, defaults and tests.
+//!
+//! `lock_api` documents the guarantees of locks, `raft_node` replicates the state, and `znode_store` decides every command. This crate only
+//! starts and stops them.
 //!
 //! # Features
 //!
-//! All are on by default. Programs that only embed the server need none of them (`default-features = false`).
+//! These are on by default. A program that embeds a node uses `default-features = false`, and adds what it needs:
 //!
-//! - `cli`: the program with its configuration files and its command line, the launcher of local clusters included.
+//! - `tls`: connections of clients and peers over TLS, for members on several machines. Without it [`Builder::tls`] fails.
+//! - `zookeeper`: the front end for clients of ZooKeeper. Without it [`Builder`] has no methods for it.
+//! - `history`: the history of locks. Without it a node keeps none, and requests for it are refused.
+//! - `cli`: the program with its configuration files, command line, and launcher of local clusters. It includes the three above.
 //! - `bench`: `lockgate bench`, the load generator.
 //! - `migrate`: `lockgate migrate`, which moves the tree of a ZooKeeper ensemble.
+//!
+//! Off by default is `testing`: a node for the tests of programs that take locks (module `testing`).
 
-mod local;
+mod in_process;
 mod operator;
 mod server;
+mod start_error;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod transport;
 mod unsecured;
+#[cfg(feature = "zookeeper")]
+mod zookeeper;
+#[cfg(not(feature = "zookeeper"))]
+#[path = "no_zookeeper.rs"]
+mod zookeeper;
 
 #[cfg(feature = "cli")]
 pub mod cli;
@@ -63,12 +79,14 @@ pub mod snapshot;
 #[cfg(feature = "cli")]
 pub mod traces;
 
-pub use local::{AcquireOptions, LocalGuard, LocalLockError, LocalSession};
-pub use server::{Builder, Lockgate, Reconfigured, StartError};
+pub use server::{Builder, Lockgate, NotReady, Reconfigured};
+pub use start_error::StartError;
 pub use transport::TlsConfig;
 
 pub use lock_api;
+pub use lock_client;
 pub use raft_node;
 pub use transport_security;
+#[cfg(feature = "zookeeper")]
 pub use zk_front;
 pub use znode_store;

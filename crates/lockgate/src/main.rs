@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 /// A state is millions of small pieces of memory: with glibc's allocator a restart of three nodes takes half as long again
-/// (docs/performance.md). It is the program's choice; who embeds the library makes another.
+/// (docs/internals/benchmarks/lab-notes.md). It is the program's choice; who embeds the library makes another.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,5 +1,5 @@
-//! One node with its HTTP front end, inside whatever program starts it. Reads no files but the node's own, and
-//! leaves the runtime, the log's subscriber and signals to the program.
+//! Node with its front ends, inside the program that starts it. Reads no files but the node's own, and leaves the runtime, the log
+//! subscriber and signals to the program.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use lock_api::http;
 use lock_api::http::{HttpConfig, LiveConfig, OperatorToken, Tracing};
 use lock_api::locks::Locks;
+use lock_client::{LockClient, LockSession};
 use raft_node::metrics::sheet::Registry;
 use raft_node::{
     AdmissionConfig, MemberAddress, MembershipChanged, MembershipError, MetricsConfig, Node, NodeConfig,
@@ -19,120 +20,85 @@ use raft_node::{
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Notify};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
-use transport_security::TlsError;
-use zk_front::{Ports, ZkConfig};
 use znode_store::Limits;
 
-use crate::local::{LocalLockError, LocalSession};
+use crate::in_process::InProcess;
 use crate::operator::OperatorFile;
-use crate::transport::{TlsConfig, Transport, protection, refuse_exposed, requires_access};
+use crate::start_error::StartError;
+use crate::transport::{TlsConfig, Transport, refuse_exposed, requires_access};
 use crate::unsecured::Unsecured;
+use crate::zookeeper::{self, ZooKeeper};
 
-/// A running node with its front ends. Ends with [`Lockgate::stop`]; a dropped one goes on in the
-/// background for as long as the runtime lives.
+/// Poll interval of readiness. Elections take longer.
+const READY_POLL: Duration = Duration::from_millis(20);
+
+/// Running node with its front ends. [`Lockgate::stop`] ends it. A node that is dropped runs in the background until its runtime ends.
 pub struct Lockgate {
     node: Node,
     locks: Locks,
     http_address: Option<SocketAddr>,
-    zookeeper_address: Option<SocketAddr>,
-    zookeeper_plain_address: Option<SocketAddr>,
+    zookeeper: zookeeper::Addresses,
     admin_address: Option<SocketAddr>,
     front_ends: Mutex<Vec<FrontEnd>>,
-    /// Has the certificates looked at; none without TLS.
+    /// Triggers a check of the certificate files; `None` without TLS.
     certificates: Option<Arc<Notify>>,
-    /// By what its operator is known.
+    /// File with the operator's token.
     operator: Option<OperatorFile>,
+    in_process: InProcess,
     bounds: LiveFrontEnds,
-    /// What a server that stops is waiting for.
+    /// Component that [`Lockgate::stop`] waits for.
     stops_at: std::sync::Mutex<Option<&'static str>>,
 }
 
-/// The bounds of the front ends, which can be changed while they serve.
+/// Bounds of the front ends, which can be changed while they serve.
 struct LiveFrontEnds {
     http: LiveConfig,
     admin: LiveConfig,
-    zookeeper: Option<zk_front::Front>,
+    #[cfg_attr(
+        not(feature = "zookeeper"),
+        expect(dead_code, reason = "there is nothing to configure")
+    )]
+    zookeeper: ZooKeeper,
 }
 
-/// What can be changed while a server runs: see [`Lockgate::reconfigure`].
+/// Settings that can be changed while a server runs: see [`Lockgate::reconfigure`].
 #[derive(Debug, Clone)]
 pub struct Reconfigured {
-    /// What one HTTP caller can cost, and who may call from where.
+    /// Bounds of HTTP callers, and the names and origins that are allowed.
     pub http: HttpConfig,
-    /// What one caller of the port for administration can cost.
+    /// Bounds of callers of the administration port.
     pub admin: HttpConfig,
-    /// What one client of ZooKeeper can cost.
-    pub zookeeper: ZkConfig,
-    /// How much the node takes in for the cluster.
+    /// Bounds of clients of ZooKeeper.
+    #[cfg(feature = "zookeeper")]
+    pub zookeeper: zk_front::ZkConfig,
+    /// Admission control of the node.
     pub admission: AdmissionConfig,
-    /// What else of the node can be changed.
+    /// Other settings of the node.
     pub tuning: Tuning,
 }
 
-/// A task that serves clients until it is told to stop.
+/// Task that serves clients until it is cancelled.
 struct FrontEnd {
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
-/// Why a server does not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// The node does not start.
-    #[error(transparent)]
-    Node(#[from] raft_node::StartError),
-    /// The address for HTTP is not to be had.
-    #[error("cannot listen for HTTP at {address}: {source}")]
-    Http {
-        /// Which address.
-        address: String,
-        /// What the operating system said.
-        source: io::Error,
-    },
-    /// Its certificates are of no use.
-    #[error("TLS: {0}")]
-    Tls(#[from] TlsError),
-    /// It would be open to everybody.
-    #[error(
-        "this node would listen for {what} at {address}, where others than this machine can call it, and nothing is protected: \
-         give it certificates ([tls] in its configuration; `lockgate cert` makes some), or have it listen on 127.0.0.1, or say \
-         that all who can call it are trusted (`insecure = true`, or `--insecure`)"
-    )]
-    Exposed {
-        /// For whom.
-        what: &'static str,
-        /// Where.
-        address: String,
-    },
-    /// The address for administration is not to be had.
-    #[error("cannot listen for administration at {address}: {source}")]
-    Administration {
-        /// Which address.
-        address: String,
-        /// What the operating system said.
-        source: io::Error,
-    },
-    /// The address for clients of ZooKeeper is not to be had.
-    #[error("cannot listen for clients of ZooKeeper at {address}: {source}")]
-    ZooKeeper {
-        /// Which address.
-        address: String,
-        /// What the operating system said.
-        source: io::Error,
-    },
-}
+/// Error of [`Lockgate::ready`]: the node cannot serve yet, or has failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the node is not ready: {0}")]
+pub struct NotReady(String);
 
-/// What a [`Lockgate`] is told before it starts. All but id, members and directory has defaults.
+/// Settings of a [`Lockgate`]. All but the id, the members and the directory have defaults.
 #[derive(Debug, Clone)]
+#[must_use = "a builder starts nothing before `start`"]
 pub struct Builder {
     config: NodeConfig,
     http: HttpConfig,
     http_listen: HttpListen,
-    zookeeper: ZkConfig,
-    zookeeper_listen: Option<String>,
-    zookeeper_plain_listen: Option<String>,
+    zookeeper: zookeeper::Settings,
     admin: HttpConfig,
     admin_listen: Option<String>,
     tls: Option<TlsConfig>,
@@ -142,26 +108,26 @@ pub struct Builder {
 
 #[derive(Debug, Clone)]
 enum HttpListen {
-    /// Where the members' list says that this node serves.
+    /// The node's HTTP address in the member list.
     AsMember,
     At(String),
     Nowhere,
 }
 
 impl Builder {
-    /// This node's id: one of the members'. Default 1.
+    /// Sets the id of this node, which is one of the members. Default 1.
     pub fn node_id(mut self, id: NodeId) -> Self {
         self.config.node_id = id;
         self
     }
 
-    /// The cluster's name; peers of another name are refused. Default `lockgate`.
+    /// Sets the name of the cluster. Peers of another cluster are refused. Default `lockgate`.
     pub fn cluster(mut self, name: impl Into<String>) -> Self {
         self.config.cluster = name.into();
         self
     }
 
-    /// Adds a member, this node or another: where its peers and where its clients reach it (`host:port`).
+    /// Adds a member, this node or another, with its addresses for peers and for HTTP clients (`host:port`).
     pub fn member(mut self, id: NodeId, peer: impl Into<String>, http: impl Into<String>) -> Self {
         self.config.members.insert(
             id,
@@ -173,169 +139,178 @@ impl Builder {
         self
     }
 
-    /// All members at once.
+    /// Sets all members.
     pub fn members(mut self, members: BTreeMap<NodeId, MemberAddress>) -> Self {
         self.config.members = members;
         self
     }
 
-    /// Joins a cluster that exists: forms none, and waits until a member adds this node
-    /// ([`Lockgate::add_member`] there). Of the members only this node itself has to be named then.
+    /// Joins an existing cluster: the node waits until a member adds it ([`Lockgate::add_member`] there). The member list then needs only
+    /// this node.
     pub fn join(mut self) -> Self {
         self.config.join = true;
         self
     }
 
-    /// Where log, vote and snapshots are kept. Default `data` in the working directory.
+    /// Sets the directory of log, vote and snapshots. Default `data` in the working directory.
     pub fn data_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.config.data_dir = dir.into();
         self
     }
 
-    /// Where to listen for peers, if not where the members' list says.
+    /// Sets the address to listen at for peers, if it differs from the member list. Peers call the port of the list, so port 0 has no use.
     pub fn peer_listen(mut self, address: SocketAddr) -> Self {
         self.config.peer_listen = Some(address);
         self
     }
 
-    /// Where to listen for HTTP, if not where the members' list says. Port 0: any free one, see
-    /// [`Lockgate::http_address`].
+    /// Sets the address to listen at for HTTP, if it differs from the member list. With port 0 the system chooses a port, which
+    /// [`Lockgate::http_address`] returns.
     pub fn http_listen(mut self, address: impl Into<String>) -> Self {
         self.http_listen = HttpListen::At(address.into());
         self
     }
 
-    /// Serves no HTTP: only this program takes locks here, and the other members.
+    /// Serves no HTTP. This program, and clients of other members, still take locks.
     pub fn without_http(mut self) -> Self {
         self.http_listen = HttpListen::Nowhere;
         self
     }
 
-    /// What one HTTP caller can cost.
+    /// Sets the bounds of HTTP callers.
     pub fn http_config(mut self, config: HttpConfig) -> Self {
         self.http = config;
         self
     }
 
-    /// Serves clients of ZooKeeper, too: Curator, kazoo and all others. Port 0: any free one, see
-    /// [`Lockgate::zookeeper_address`]. Without this none are served.
+    /// Serves clients of ZooKeeper too: Curator, kazoo and others. With port 0 the system chooses a port, which
+    /// [`Lockgate::zookeeper_address`] returns.
+    #[cfg(feature = "zookeeper")]
     pub fn zookeeper_listen(mut self, address: impl Into<String>) -> Self {
-        self.zookeeper_listen = Some(address.into());
+        self.zookeeper.listen = Some(address.into());
         self
     }
 
-    /// Serves clients of ZooKeeper at a second address without TLS, for as long as they move from one to the other. Whoever names this address
-    /// accepts that what is said there can be read on the way. Where others than this machine can call it, tokens and the superuser's password
-    /// are refused there, unless the server is [`Builder::insecure`]. Without [`Builder::tls`] it is one more address without TLS, under the
-    /// same rules as the first one.
+    /// Serves clients of ZooKeeper at a second address without TLS, for a migration to TLS. Everybody on the network path can read these
+    /// connections. If other machines can reach the address, tokens and the superuser's password are refused there, unless the server is
+    /// [`Builder::insecure`]. Without [`Builder::tls`] it is one more address under the same rules as the first one.
+    #[cfg(feature = "zookeeper")]
     pub fn zookeeper_plain_listen(mut self, address: impl Into<String>) -> Self {
-        self.zookeeper_plain_listen = Some(address.into());
+        self.zookeeper.plain_listen = Some(address.into());
         self
     }
 
-    /// What one client of ZooKeeper can cost.
-    pub fn zookeeper_config(mut self, zookeeper: ZkConfig) -> Self {
-        self.zookeeper = zookeeper;
+    /// Sets the bounds of clients of ZooKeeper.
+    #[cfg(feature = "zookeeper")]
+    pub fn zookeeper_config(mut self, zookeeper: zk_front::ZkConfig) -> Self {
+        self.zookeeper.config = zookeeper;
         self
     }
 
-    /// Serves the same HTTP at another address, too, for the people who look after the cluster: with places of its own, which
-    /// clients cannot take, and without being refused because clients ask for much. Port 0: any free one, see
-    /// [`Lockgate::admin_address`]. It is protected as the other ports are; best have it listen on 127.0.0.1.
+    /// Serves the same HTTP at another address, for operators. Its connections have limits of their own, which clients cannot exhaust, and
+    /// no load shedding. With port 0 the system chooses a port, which [`Lockgate::admin_address`] returns. It has the protection of the
+    /// other ports; 127.0.0.1 is recommended.
     pub fn admin_listen(mut self, address: impl Into<String>) -> Self {
         self.admin_listen = Some(address.into());
         self
     }
 
-    /// What one caller can cost there.
+    /// Sets the bounds of callers of the administration port.
     pub fn admin_config(mut self, config: HttpConfig) -> Self {
         self.admin = config;
         self
     }
 
-    /// How much this node takes in for the cluster.
+    /// Sets the admission control of this node.
     pub fn admission(mut self, admission: AdmissionConfig) -> Self {
         self.config.admission = admission;
         self
     }
 
-    /// Protects all connections, of peers and of clients. Without this, and without [`Builder::insecure`], a server does not start
-    /// where others than its own machine can call it.
+    /// Uses TLS for all connections, of peers and of clients. Without this, and without [`Builder::insecure`], a node does not start if
+    /// other machines can reach it.
     pub fn tls(mut self, tls: TlsConfig) -> Self {
         self.tls = Some(tls);
         self
     }
 
-    /// Whether to start without TLS wherever it is called from, and to serve everybody there even if the cluster is not
-    /// secured: whoever reaches it can do everything.
+    /// Starts without TLS at any address, and serves everybody there even if the cluster is not secured. Everybody who reaches the node can
+    /// do everything.
     pub fn insecure(mut self, insecure: bool) -> Self {
         self.insecure = insecure;
         self
     }
 
-    /// Whether nobody but the operator is served before the cluster is secured. If it is not said: where others than this
-    /// machine can call, unless [`Builder::insecure`].
+    /// Sets whether only the operator is served before the cluster is secured. By default that is so if other machines can reach the node,
+    /// unless it is [`Builder::insecure`].
     pub fn access_required(mut self, required: impl Into<Option<bool>>) -> Self {
         self.access_required = required.into();
         self
     }
 
-    /// Timing of Raft. The same on all nodes.
+    /// Sets the timing of Raft, which is the same on all nodes.
     pub fn timing(mut self, timing: RaftTiming) -> Self {
         self.config.timing = timing;
         self
     }
 
-    /// When to make snapshots.
+    /// Sets when snapshots are made.
     pub fn snapshots(mut self, snapshots: SnapshotConfig) -> Self {
         self.config.snapshots = snapshots;
         self
     }
 
-    /// Bounds of session timeouts.
+    /// Sets the bounds of session TTLs.
     pub fn sessions(mut self, bounds: SessionBounds) -> Self {
         self.config.sessions = bounds;
         self
     }
 
-    /// When containers that nobody uses and TTL nodes whose time is over are swept.
+    /// Sets when unused containers and expired TTL znodes are deleted.
     pub fn sweeps(mut self, sweeps: SweepConfig) -> Self {
         self.config.sweeps = sweeps;
         self
     }
 
-    /// How much there may be of what in the tree. The leader's hold in the whole cluster.
+    /// Sets the limits of the tree. Those of the leader apply to the whole cluster.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.config.limits = limits;
         self
     }
 
-    /// How much is kept for those who watch.
+    /// Sets the limits of the notification queues.
     pub fn watches(mut self, watches: WatchConfig) -> Self {
         self.config.watches = watches;
         self
     }
 
-    /// Which locks are also counted on their own, and what is told of as slow.
+    /// Sets which locks have metrics of their own, and which requests count as slow.
     pub fn metrics(mut self, metrics: MetricsConfig) -> Self {
         self.config.metrics = metrics;
         self
     }
 
-    /// Traces requests over HTTP, all of them or a part; call it after [`Builder::http_config`].
+    /// Traces all HTTP requests, or a part. Call it after [`Builder::http_config`].
     pub fn traces(mut self, tracing: Tracing) -> Self {
         self.http.tracing = Some(tracing);
         self
     }
 
-    /// After so long without an answer a proposal's outcome is given as unknown.
+    /// Sets the commit timeout. A proposal without an outcome after it has an unknown outcome.
     pub fn propose_timeout(mut self, timeout: Duration) -> Self {
         self.config.propose_timeout = timeout;
         self
     }
 
-    /// Starts the node and its HTTP front end on the runtime that this is called on. When it returns both
-    /// listen; there may be no leader yet.
+    /// Starts the node and its front ends on the current runtime. Returns when they listen; there may be no leader yet.
+    ///
+    /// # Cancel safety
+    ///
+    /// Not cancel safe: if dropped, parts of the node may run until the runtime ends.
+    ///
+    /// # Panics
+    ///
+    /// Panics outside of a tokio runtime, or on one without I/O or timers.
     pub async fn start(mut self) -> Result<Lockgate, StartError> {
         let address = match self.http_listen {
             HttpListen::Nowhere => None,
@@ -350,15 +325,13 @@ impl Builder {
             Some(tls) => Some(Transport::new(tls, &self.config.cluster, self.config.node_id)?),
             None if self.insecure => None,
             None => {
-                let zookeeper = [&self.zookeeper_listen, &self.zookeeper_plain_listen];
-                let zookeeper = zookeeper.map(Option::as_deref);
                 let admin = self.admin_listen.as_deref();
-                refuse_exposed(&self.config, address.as_deref(), zookeeper, admin).await?;
+                refuse_exposed(&self.config, address.as_deref(), self.zookeeper.listens(), admin).await?;
                 None
             }
         };
         self.config.tls = transport.as_ref().map(|transport| transport.peers.clone());
-        // The ports first: a node that cannot be reached should not take part in elections.
+        // Ports first: an unreachable node should not take part in elections.
         let http = match address {
             None => None,
             Some(address) => Some(
@@ -367,8 +340,8 @@ impl Builder {
                     .map_err(|source| StartError::Http { address, source })?,
             ),
         };
-        let zookeeper = listen_for_zookeeper(self.zookeeper_listen).await?;
-        let zookeeper_plain = listen_for_zookeeper(self.zookeeper_plain_listen).await?;
+        let zookeeper_ports = self.zookeeper.bind().await?;
+        let zookeeper_addresses = zookeeper_ports.addresses();
         let admin = match self.admin_listen {
             None => None,
             Some(address) => Some(
@@ -377,14 +350,19 @@ impl Builder {
                     .map_err(|source| StartError::Administration { address, source })?,
             ),
         };
-        let bound = [&http, &zookeeper, &zookeeper_plain, &admin]
-            .into_iter()
-            .flatten()
-            .map(|(_, address)| *address);
+        let address = |port: &Option<(TcpListener, SocketAddr)>| port.as_ref().map(|(_, address)| *address);
+        let (http_address, admin_address) = (address(&http), address(&admin));
+        let bound = [
+            http_address,
+            zookeeper_addresses.main,
+            zookeeper_addresses.plain,
+            admin_address,
+        ];
+        let bound = bound.into_iter().flatten();
         let access_required = requires_access(self.access_required, self.insecure, bound);
         self.http.secured_only = access_required;
-        self.zookeeper.secured_only = access_required;
-        self.zookeeper.tracing = self.http.tracing.clone();
+        self.zookeeper
+            .set_common(access_required, self.http.tracing.clone());
         let node = Node::start(self.config).await?;
         let operator = http.is_some().then(|| put_operator(&node)).flatten();
         let operator = operator.map(|(file, token)| {
@@ -395,34 +373,16 @@ impl Builder {
         let mut front_ends = Vec::new();
         let tls = transport.as_ref().map(|transport| transport.http.clone());
         self.http.names.certificate = tls.clone();
-        let address = |port: &Option<(TcpListener, SocketAddr)>| port.as_ref().map(|(_, address)| *address);
-        let (zookeeper_address, zookeeper_plain_address) = (address(&zookeeper), address(&zookeeper_plain));
-        let zookeeper_front = (zookeeper_address.or(zookeeper_plain_address)).map(|_| {
-            let ports = match &transport {
-                Some(_) => Ports {
-                    plain: zookeeper_plain_address,
-                    tls: zookeeper_address,
-                },
-                None => Ports {
-                    plain: zookeeper_address.or(zookeeper_plain_address),
-                    tls: None,
-                },
-            };
-            zk_front::Front::new(node.clone(), self.zookeeper, ports)
-        });
+        let zookeeper = ZooKeeper::new(&node, self.zookeeper, zookeeper_addresses, transport.is_some());
         let mut registry = Registry::default();
         let mut doors = vec![("http", self.http.meter.clone())];
         if admin.is_some() {
             doors.push(("administration", self.admin.meter.clone()));
         }
-        if let Some(front) = &zookeeper_front {
-            doors.push(("zookeeper", front.meter().clone()));
-            front.register_metrics(&mut registry);
-        }
+        zookeeper.register(&mut registry, &mut doors);
         http::register_doors(&mut registry, doors);
         let (http_bounds, admin_bounds) = (LiveConfig::from(self.http), LiveConfig::from(self.admin));
         let router = http::measured_router(node.clone(), locks.clone(), http_bounds.clone(), registry);
-        let (http_address, admin_address) = (address(&http), address(&admin));
         if let Some(listens) = http_address
             && access_required
         {
@@ -438,6 +398,7 @@ impl Builder {
                 stop,
             });
         }
+        let in_process = InProcess::new(router.clone(), http_bounds.clone());
         let administration = http::administration(router.clone());
         let admin = admin.map(|(listener, _)| (listener, administration, admin_bounds.clone(), None));
         let http = http.map(|(listener, _)| (listener, router, http_bounds.clone(), Some(node.clone())));
@@ -450,17 +411,8 @@ impl Builder {
             });
         }
         let tls = transport.as_ref().map(|transport| transport.zookeeper.clone());
-        for (port, tls) in [(zookeeper, tls), (zookeeper_plain, None)] {
-            let (Some((listener, address)), Some(front)) = (port, &zookeeper_front) else {
-                continue;
-            };
-            let protection = protection(tls, self.insecure, address);
-            let stop = CancellationToken::new();
-            front_ends.push(FrontEnd {
-                stop: stop.clone(),
-                task: tokio::spawn(zk_front::serve(listener, front.clone(), protection, stop)),
-            });
-        }
+        let serving = zookeeper.serve(zookeeper_ports, tls, self.insecure);
+        front_ends.extend(serving.into_iter().map(|(stop, task)| FrontEnd { stop, task }));
         if let Some(transport) = &transport {
             let stop = CancellationToken::new();
             front_ends.push(FrontEnd {
@@ -469,44 +421,32 @@ impl Builder {
             });
         }
         Ok(Lockgate {
+            in_process,
             certificates: transport.map(|transport| transport.look_now()),
             operator,
             locks,
             node,
             http_address,
-            zookeeper_address,
-            zookeeper_plain_address,
+            zookeeper: zookeeper_addresses,
             admin_address,
             front_ends: Mutex::new(front_ends),
             stops_at: std::sync::Mutex::default(),
             bounds: LiveFrontEnds {
                 http: http_bounds,
                 admin: admin_bounds,
-                zookeeper: zookeeper_front,
+                zookeeper,
             },
         })
     }
 }
 
-/// A node whose disk is full, or whose directory cannot be written to any more, has to start all the same: others depend on it.
+/// A node without space or permission to write the token has to start too, because others depend on it.
 fn put_operator(node: &Node) -> Option<(OperatorFile, OperatorToken)> {
     let put = OperatorFile::put(&node.config().data_dir);
     put.inspect_err(
         |error| warn!(node = node.id(), %error, "the operator's token cannot be written, so this node has no operator"),
     )
     .ok()
-}
-
-async fn listen_for_zookeeper(
-    address: Option<String>,
-) -> Result<Option<(TcpListener, SocketAddr)>, StartError> {
-    let Some(address) = address else {
-        return Ok(None);
-    };
-    let listening = listen(&address).await;
-    listening
-        .map(Some)
-        .map_err(|source| StartError::ZooKeeper { address, source })
 }
 
 async fn listen(address: &str) -> io::Result<(TcpListener, SocketAddr)> {
@@ -521,26 +461,24 @@ impl std::fmt::Debug for Lockgate {
         f.debug_struct("Lockgate")
             .field("node", &node)
             .field("http_address", &self.http_address)
-            .field("zookeeper_address", &self.zookeeper_address)
+            .field("zookeeper_address", &self.zookeeper.main)
             .finish()
     }
 }
 
 impl Lockgate {
-    /// Begins to describe a server.
+    /// Returns a builder.
     pub fn builder() -> Builder {
         Self::configured(NodeConfig::new(1, "lockgate", BTreeMap::new(), "data"))
     }
 
-    /// Begins with a node that is configured already.
+    /// Returns a builder for a node with this configuration.
     pub fn configured(config: NodeConfig) -> Builder {
         Builder {
             config,
             http: HttpConfig::default(),
             http_listen: HttpListen::AsMember,
-            zookeeper: ZkConfig::default(),
-            zookeeper_listen: None,
-            zookeeper_plain_listen: None,
+            zookeeper: zookeeper::Settings::default(),
             admin: HttpConfig::administration(),
             admin_listen: None,
             tls: None,
@@ -549,89 +487,122 @@ impl Lockgate {
         }
     }
 
-    /// The lock service: what the HTTP front end calls, for callers with sessions of their own.
-    /// [`Lockgate::open_session`] is more comfortable.
+    /// Returns the lock service behind the HTTP front end, for callers with sessions of their own. Programs usually want
+    /// [`Lockgate::client`].
     pub fn locks(&self) -> &Locks {
         &self.locks
     }
 
-    /// The node: the tree, the sessions and the cluster's state.
+    /// Returns the node: the tree, the sessions and the state of the cluster.
     pub fn node(&self) -> &Node {
         &self.node
     }
 
-    /// Where HTTP is served; `None` without HTTP.
+    /// Returns the address of HTTP; `None` without HTTP.
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.http_address
     }
 
-    /// Where clients of ZooKeeper are served; `None` where they are not.
+    /// Returns the address for clients of ZooKeeper; `None` if none are served.
+    #[cfg(feature = "zookeeper")]
     pub fn zookeeper_address(&self) -> Option<SocketAddr> {
-        self.zookeeper_address
+        self.zookeeper.main
     }
 
-    /// Where they are also served without TLS; `None` where they are not.
+    /// Returns the address for clients of ZooKeeper without TLS, beside that with TLS; `None` without one.
+    #[cfg(feature = "zookeeper")]
     pub fn zookeeper_plain_address(&self) -> Option<SocketAddr> {
-        self.zookeeper_plain_address
+        self.zookeeper.plain
     }
 
-    /// Where administration has a port of its own; `None` where it has none.
+    /// Returns the address of the administration port; `None` without one.
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin_address
     }
 
-    /// Whether connections are protected.
+    /// Returns whether connections use TLS.
     pub fn is_secured(&self) -> bool {
         self.certificates.is_some()
     }
 
-    /// Where the token of this node's operator is, which counts at this node alone: with it a cluster is secured. `None` without
-    /// HTTP, or if it could not be written.
+    /// Returns the path of the operator's token, which is valid at this node only, and secures a cluster. `None` without HTTP, or if it
+    /// could not be written.
     pub fn operator_token_file(&self) -> Option<&Path> {
         self.operator.as_ref().map(OperatorFile::path)
     }
 
-    /// Has certificates, keys and authorities looked at now, which happens every few seconds anyway. Those that make no sense
-    /// are logged, and the earlier ones stay in use.
+    /// Checks certificates, keys and authorities for changes now, in addition to the check every few seconds. Unusable files are logged,
+    /// and the earlier ones stay in use.
     pub fn reload_certificates(&self) {
         if let Some(certificates) = &self.certificates {
             certificates.notify_one();
         }
     }
 
-    /// Changes what callers can cost from now on. Who is connected stays so, and what was taken in is carried out. What of it is
-    /// taken at the start only (room for large bodies, times to drain) stays as it was.
+    /// Changes the bounds of callers from now on. Connections stay open, and admitted requests are executed. Settings that apply at the
+    /// start only (memory for large bodies, drain timeouts) do not change.
     ///
-    /// What does not go together with what the node was started with is refused, and then nothing is taken up.
+    /// Fails without any change if the settings contradict those that the node was started with.
     pub fn reconfigure(&self, new: Reconfigured) -> Result<(), StartError> {
-        self.node.tune(new.tuning)?;
+        self.node.tune(new.tuning).map_err(StartError::Node)?;
         self.bounds.http.set(new.http);
         self.bounds.admin.set(new.admin);
-        if let Some(zookeeper) = &self.bounds.zookeeper {
-            zookeeper.reconfigure(new.zookeeper);
-        }
+        #[cfg(feature = "zookeeper")]
+        self.bounds.zookeeper.reconfigure(new.zookeeper);
         self.node.set_admission(new.admission);
         Ok(())
     }
 
-    /// Opens a session that is kept alive in the background, with the default timeout.
-    pub async fn open_session(&self, name: &str) -> Result<LocalSession, LocalLockError> {
-        LocalSession::open(self.node.clone(), self.locks.clone(), None, name).await
+    /// Returns a client of this node for the program around it: sessions, locks and the tree of znodes, with the types of [`lock_client`].
+    /// It works also [without HTTP](Builder::without_http), and from any runtime.
+    ///
+    /// It calls as the node's operator, whom neither roles nor access control lists restrict, because such a program can read all data of
+    /// the node. For fewer rights use a client with a token over the network.
+    pub fn client(&self) -> &LockClient {
+        self.in_process.client()
     }
 
-    /// The same with a timeout (moved into the server's bounds): if this program hangs for that long its locks
-    /// go to others.
-    pub async fn open_session_with(
-        &self,
-        name: &str,
-        timeout: Duration,
-    ) -> Result<LocalSession, LocalLockError> {
-        LocalSession::open(self.node.clone(), self.locks.clone(), Some(timeout), name).await
+    /// Opens a session with the default TTL of 10 s, by [`Lockgate::client`]. Waits for a leader, at most 15 s.
+    pub async fn open_session(&self, name: &str) -> Result<LockSession, lock_client::Error> {
+        self.client().session().name(name).open().await
     }
 
-    /// Takes a node in that was started with [`Builder::join`]: a learner, which gets everything, takes every request,
-    /// and has no vote. Like all changes of the membership it can be asked for at any member, and again if the outcome
-    /// is unknown: what is so already is a success. More of them are methods of [`Lockgate::node`].
+    /// Waits until the node can serve: it knows a leader, and has applied what was committed before. After `timeout` the error says what it
+    /// waits for.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn ready(&self, timeout: Duration) -> Result<(), NotReady> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let Some(why) = self.node.not_ready() else {
+                return Ok(());
+            };
+            if self.node.is_stopping() || Instant::now() >= deadline {
+                return Err(NotReady(why));
+            }
+            tokio::time::sleep(READY_POLL).await;
+        }
+    }
+
+    /// Waits until the node has failed, because its disk failed or its peers refuse it. Returns the reason; a healthy node never returns.
+    /// Then stop the node, and end the program or start another node.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    pub async fn failed(&self) -> String {
+        self.node.failed().await
+    }
+
+    /// Adds a node that was started with [`Builder::join`], as a learner: it replicates everything, serves every request, and has no vote.
+    /// Any member accepts changes of the membership. A change whose outcome is unknown can be repeated: it succeeds if it was made.
+    /// [`Lockgate::node`] has more of them.
+    ///
+    /// # Cancel safety
+    ///
+    /// If this or another change of the membership is dropped, it may still be made.
     pub async fn add_member(
         &self,
         id: NodeId,
@@ -645,51 +616,60 @@ impl Lockgate {
         self.node.add_member(id, address).await
     }
 
-    /// Gives a learner that has caught up a vote.
+    /// Gives a vote to a learner that has caught up.
     pub async fn promote_member(&self, id: NodeId) -> Result<MembershipChanged, MembershipError> {
         self.node.promote_member(id).await
     }
 
-    /// Takes a voter's vote; it stays as a learner. Refused if the voters that remain could decide nothing now.
+    /// Makes a voter a learner. Refused if the remaining voters have no majority at present.
     pub async fn demote_member(&self, id: NodeId) -> Result<MembershipChanged, MembershipError> {
         self.node.demote_member(id, false).await
     }
 
-    /// Removes a member, dead or alive, for ever: its id is never given again. Refused if the voters that remain could
-    /// decide nothing now.
+    /// Removes a member, also a dead one. Its id is never used again. Refused if the remaining voters have no majority at present.
     pub async fn remove_member(&self, id: NodeId) -> Result<MembershipChanged, MembershipError> {
         self.node.remove_member(id, false).await
     }
 
-    /// Moves leadership to a voter; `None`: to the one that has most of the log.
+    /// Moves leadership to a voter; with `None` to the one with most of the log.
     pub async fn move_leader(&self, to: Option<NodeId>) -> Result<MembershipChanged, MembershipError> {
         self.node.move_leader(to).await
     }
 
-    /// What a server that stops is waiting for. `None`: it does not stop, or has stopped.
+    /// Returns the component that [`Lockgate::stop`] waits for; `None` if the server does not stop, or has stopped.
     pub fn stops_at(&self) -> Option<&'static str> {
         self.node.stops_at().or(*self.waits_for())
     }
 
-    /// Hands leadership over, answers those who wait, and ends everything that was started here. Returns when
-    /// it has ended; calling it again is harmless.
+    /// Closes the sessions of [`Lockgate::client`], moves leadership to another node, answers waiting callers, and ends all tasks of the
+    /// node. Returns when they have ended. Further calls have no effect.
     ///
-    /// It takes two seconds at most, whatever clients and peers do, or as long as a configured drain timeout. A disk that hangs
-    /// can hold it up: [`Lockgate::stops_at`] says what it waits for.
+    /// The program's own guards are lost at once, so release locks before if their order matters. Later calls of the client fail with
+    /// [`lock_client::Error::Stopped`].
+    ///
+    /// This takes at most two seconds, or a configured drain timeout, and one more second if sessions of the program are open. A disk that
+    /// hangs can delay it: [`Lockgate::stops_at`] returns what it waits for.
+    ///
+    /// # Cancel safety
+    ///
+    /// If dropped, the stop has begun. Call it again to complete it.
     pub async fn stop(&self) {
         let mut front_ends = self.front_ends.lock().await;
-        // No new callers first; then those who wait are answered, while the cluster can still be told of it.
+        *self.waits_for() = Some("sessions of this program");
+        self.in_process.begin_stop().await;
+        // No new callers first; then waiting callers get their answers, while commits are still possible.
         for front_end in &*front_ends {
             front_end.stop.cancel();
         }
         *self.waits_for() = Some("calls for locks");
         self.locks.close().await;
         *self.waits_for() = Some("connections of clients");
-        // While the data directory is still this process's own.
+        // While this process still owns the data directory.
         if let Some(operator) = &self.operator {
             operator.remove();
         }
         self.node.stop().await;
+        self.in_process.end().await;
         for front_end in front_ends.drain(..) {
             if let Err(error) = front_end.task.await {
                 tracing::error!(%error, "a front end ended badly");

@@ -1,4 +1,4 @@
-//! How a server's connections are protected: what is made of its certificates, and what it refuses to do without any.
+//! TLS of a server: its certificates, and the addresses that it refuses to serve without any.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -9,50 +9,47 @@ use tokio::net::lookup_host;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use transport_security::{
-    ClientCertificates, HandshakeBounds, OldestVersion, PeerTls, ServerTls, TlsError, TlsFiles, keep_fresh,
+    ClientCertificates, HandshakeLimits, OldestVersion, PeerTls, ServerTls, TlsError, TlsFiles, keep_fresh,
 };
 
-use zk_front::Protection;
+use crate::start_error::StartError;
 
-use crate::server::StartError;
-
-/// What is spoken over HTTP's port, for clients that ask.
+/// Protocols that a client may choose over HTTP's port.
 const HTTP_PROTOCOLS: [&str; 1] = ["http/1.1"];
 
-/// Peers are few, and a node takes 256 of their connections: half of them stay out of reach for whoever opens connections and
-/// proves nothing.
+/// Maximum number of concurrent handshakes of peers. A node takes 256 connections of peers, so callers that prove nothing get half of them.
 const PEER_HANDSHAKES_AT_ONCE: usize = 128;
 
-/// Certificates of a server, and of whom it believes.
+/// Certificates and authorities of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsConfig {
-    /// What this node shows to clients, and to its peers unless `peers` says otherwise. For its peers it has to have the name
-    /// `lockgate://CLUSTER/node/ID`. The authority is believed of peers, and of clients unless `clients` says otherwise.
+    /// Certificate for clients, and for peers unless `peers` is set; peers want the name `lockgate://CLUSTER/node/ID` in it. The authority
+    /// verifies peers, and clients unless `clients` has another one.
     pub files: TlsFiles,
-    /// What is asked of clients.
+    /// Requirements for client certificates.
     pub clients: ClientCertificates,
-    /// What this node shows to its peers, and whom it believes, if that is something else.
+    /// Certificate for peers, and the authority that verifies theirs, if they differ.
     pub peers: Option<TlsFiles>,
-    /// What handshakes of clients may cost.
-    pub handshakes: HandshakeBounds,
-    /// Oldest version of TLS that clients of ZooKeeper may speak. Everybody else speaks 1.3.
+    /// Bounds of client handshakes.
+    pub handshakes: HandshakeLimits,
+    /// Oldest TLS version for clients of ZooKeeper. All other connections use 1.3.
     pub zookeeper_oldest: OldestVersion,
 }
 
 impl TlsConfig {
-    /// With defaults for all but the files: who has a certificate that their authority has signed is known by it.
+    /// Configuration with defaults for all but the files. Client certificates are optional, and verified by the same authority.
     pub fn new(files: TlsFiles) -> Self {
         Self {
             clients: ClientCertificates::Optional(files.ca.clone()),
             files,
             peers: None,
-            handshakes: HandshakeBounds::default(),
+            handshakes: HandshakeLimits::default(),
             zookeeper_oldest: OldestVersion::default(),
         }
     }
 }
 
-/// What protects a server's connections.
+/// TLS state of a server's ports.
 pub(crate) struct Transport {
     pub http: ServerTls,
     pub zookeeper: ServerTls,
@@ -81,7 +78,7 @@ impl Transport {
                 *handshakes,
             )
         };
-        let peer_handshakes = HandshakeBounds {
+        let peer_handshakes = HandshakeLimits {
             at_once: handshakes.at_once.min(PEER_HANDSHAKES_AT_ONCE),
             ..*handshakes
         };
@@ -93,7 +90,7 @@ impl Transport {
         })
     }
 
-    /// Follows the files until `stop`.
+    /// Follows changes of the files until `stop`.
     pub fn follow(&self, stop: CancellationToken) -> impl Future<Output = ()> + use<> {
         let things = vec![
             self.http.reloadable(),
@@ -103,13 +100,13 @@ impl Transport {
         keep_fresh(things, self.now.clone(), stop)
     }
 
-    /// Has the files looked at now.
+    /// Returns the trigger of an immediate check of the files.
     pub fn look_now(&self) -> Arc<Notify> {
         self.now.clone()
     }
 }
 
-/// Where a server without TLS may not listen: what for, and where.
+/// Refuses addresses that other machines can reach without TLS.
 pub(crate) async fn refuse_exposed(
     config: &NodeConfig,
     http: Option<&str>,
@@ -128,7 +125,7 @@ pub(crate) async fn refuse_exposed(
         ("its peers", peers.as_deref()),
     ];
     for (what, address) in all {
-        // An address that leads nowhere is reported by whoever wants to listen there.
+        // Binding the address will report an address that does not resolve.
         if let Some(address) = address
             && reaches_beyond(address).await.unwrap_or(false)
         {
@@ -141,14 +138,14 @@ pub(crate) async fn refuse_exposed(
     Ok(())
 }
 
-/// Whether others than programs on this machine can call an address.
+/// Returns whether other machines can reach an address.
 pub(crate) async fn reaches_beyond(address: &str) -> io::Result<bool> {
     let mut found = lookup_host(address).await?;
     Ok(found.any(|address| !is_loopback(address.ip())))
 }
 
-/// Whether nobody but the operator is served before the cluster is secured: as it was asked for, and otherwise where others than
-/// programs on this machine can call and are not all trusted.
+/// Returns whether only the operator is served before the cluster is secured: as configured, or by default if other machines can reach the
+/// node and are not all trusted.
 pub(crate) fn requires_access(
     asked: Option<bool>,
     insecure: bool,
@@ -157,17 +154,7 @@ pub(crate) fn requires_access(
     asked.unwrap_or_else(|| !insecure && addresses.any(|address| !is_loopback(address.ip())))
 }
 
-/// Protection of a port for clients of ZooKeeper. Without TLS the way there is trusted if it does not leave this machine, or if the operator
-/// says so.
-pub(crate) fn protection(tls: Option<ServerTls>, insecure: bool, address: SocketAddr) -> Protection {
-    match tls {
-        Some(tls) => Protection::Tls(tls),
-        None if insecure || is_loopback(address.ip()) => Protection::Trusted,
-        None => Protection::Exposed,
-    }
-}
-
-/// Whether only programs on this machine can call this address.
+/// Returns whether only programs on this machine can reach the address.
 pub(crate) fn is_loopback(address: IpAddr) -> bool {
     address.to_canonical().is_loopback()
 }
@@ -177,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_can_be_called_by_others_wants_to_know_who_they_are() {
+    fn reachable_node_requires_access() {
         for (asked, insecure, addresses, required) in [
             (None, false, &["127.0.0.1:1", "127.0.0.1:2"][..], false),
             (None, false, &["127.0.0.1:1", "0.0.0.0:2"], true),
@@ -194,29 +181,6 @@ mod tests {
                 requires_access(asked, insecure, parsed),
                 required,
                 "{asked:?} {insecure} {addresses:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn plain_port_is_trusted_on_this_machine_or_if_the_operator_says_so() {
-        for (insecure, address, trusted) in [
-            (false, "127.0.0.1:2181", true),
-            (false, "[::1]:2181", true),
-            (false, "0.0.0.0:2181", false),
-            (false, "192.0.2.1:2181", false),
-            (true, "192.0.2.1:2181", true),
-        ] {
-            let found = protection(None, insecure, address.parse().unwrap());
-            assert_eq!(
-                matches!(found, Protection::Trusted),
-                trusted,
-                "{insecure} {address}"
-            );
-            assert_eq!(
-                matches!(found, Protection::Exposed),
-                !trusted,
-                "{insecure} {address}"
             );
         }
     }

@@ -1,6 +1,6 @@
-//! One connection to one server of the ensemble that is left: requests go out many at a time, answers come back in order, and
-//! what a watch tells meanwhile is collected. A task of its own keeps the session alive whatever else is done; it ends when
-//! this value is dropped, or the connection is lost.
+//! Connection to one server of the source ensemble. It pipelines requests, receives their responses in order,
+//! and collects watch notifications meanwhile. A task of its own keeps the session alive; it ends when this
+//! value is dropped or the connection is lost.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -21,61 +21,65 @@ use zk_wire::{
     frame, xid,
 };
 
-/// Long enough that an election of the ensemble does not end the session; what ZooKeeper grants by default is up to 40 s.
+/// Requested session timeout: long enough that an election of the ensemble does not end the session.
+/// ZooKeeper grants up to 40 s by default.
 const SESSION_TIMEOUT_MS: i32 = 30_000;
 
-/// A ping is sent so often within the session's timeout.
+/// Number of pings within a session timeout.
 const PINGS: u32 = 3;
 
-/// After so long without an answer to what was asked a server is pinged, again and again: whoever waits during a freeze wants to know, and
-/// a server that has overlooked something has a reason to look again.
+/// Time without a response to a pending request after which the server is pinged, repeatedly: an operator who
+/// waits during a freeze needs to know, and a server that has overlooked a request may process it when it
+/// receives something.
 const NUDGE_AFTER: Duration = Duration::from_secs(1);
 
-/// How long a server may take to let a client in.
+/// Timeout for opening a session.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// So many requests are under way at a time. ZooKeeper stops reading at a thousand.
+/// Maximum number of pipelined requests. ZooKeeper stops reading at a thousand.
 const WINDOW: usize = 512;
 
-/// An answer may be the names of all children of a znode, or the data of many.
+/// Maximum size of a response in bytes: it may contain the names of all children of a znode, or the data of
+/// many.
 const MAX_ANSWER_BYTES: usize = 1 << 30;
 
-/// What is to be known where no TLS comes about: servers of ZooKeeper before 3.9 speak 1.2 alone unless they are told to.
-const SPEAKS: &str = "TLS with the source, which has to speak TLS 1.3 (ZooKeeper before 3.9 does when ssl.protocol=TLSv1.3 is set, and \
-                      ssl.enabledProtocols and ssl.ciphersuites allow it: see docs/migration.md)";
+/// Error context for a failed TLS handshake: servers of ZooKeeper before 3.9 use only TLS 1.2 unless
+/// configured otherwise.
+const SPEAKS: &str = "TLS handshake with the source, which has to support TLS 1.3 (ZooKeeper before 3.9 does if ssl.protocol=TLSv1.3 is set, and \
+                      ssl.enabledProtocols and ssl.ciphersuites allow it: see docs/operate/migrate-from-zookeeper.md)";
 
-/// So much is read at once.
+/// Number of bytes to reserve for one read.
 const ROOM: usize = 64 * 1024;
 
-/// What proves who calls, and protects the connection.
+/// Credentials for the source: certificates and `addauth` entries.
 #[derive(Debug, Clone, Default)]
 pub struct SourceCredentials {
-    /// For servers with TLS.
+    /// TLS configuration; `None` for servers without TLS.
     pub tls: Option<ClientTls>,
-    /// Scheme and what belongs to it, as `addauth` takes them: `digest` and `user:password`.
+    /// Scheme and credentials, as `addauth` takes them: `digest` and `user:password`.
     pub auth: Vec<(String, String)>,
 }
 
-/// See the module.
+/// Connection to one server of the source. See the module.
 pub struct Connection {
     server: String,
     calls: mpsc::Sender<Call>,
-    told: Arc<Told>,
-    /// None: it has ended, and that was told.
+    notifications: Arc<PendingNotifications>,
+    /// `None` after the task has ended and its error was returned.
     task: Option<JoinHandle<anyhow::Result<()>>>,
 }
 
-/// Paths that watches have told of and that nobody has looked at since.
+/// Paths of watch notifications that the mirror has not processed yet.
 #[derive(Default)]
-struct Told {
+struct PendingNotifications {
     paths: Mutex<(BTreeSet<String>, Option<Instant>)>,
-    some: Notify,
-    /// The longest time in which nothing of what was asked was answered, in milliseconds.
+    available: Notify,
+    /// Longest time without a response to a pending request, in milliseconds.
     silence_ms: AtomicU64,
 }
 
-impl Told {
-    fn note_silence(&self, silence: Duration) {
+impl PendingNotifications {
+    fn record_silence(&self, silence: Duration) {
         let silence_ms = u64::try_from(silence.as_millis()).unwrap_or(u64::MAX);
         self.silence_ms.fetch_max(silence_ms, Relaxed);
     }
@@ -87,7 +91,7 @@ struct Call {
 }
 
 impl Connection {
-    /// Opens a session at `server` (`host:port`) and proves who calls.
+    /// Opens a session at `server` (`host:port`) and sends the credentials.
     pub async fn open(server: &str, credentials: &SourceCredentials) -> anyhow::Result<Self> {
         let opened = tokio::time::timeout(HANDSHAKE_TIMEOUT, Wire::open(server, credentials)).await;
         let mut wire = opened
@@ -95,23 +99,23 @@ impl Connection {
             .flatten()
             .with_context(|| format!("opening a session at {server}"))?;
         let (calls, inbox) = mpsc::channel(1);
-        let told = Arc::new(Told::default());
-        wire.told = told.clone();
+        let notifications = Arc::new(PendingNotifications::default());
+        wire.notifications = notifications.clone();
         let task = tokio::spawn(wire.run(inbox));
         Ok(Self {
             server: server.to_owned(),
             calls,
-            told,
+            notifications,
             task: Some(task),
         })
     }
 
-    /// Which server it is.
+    /// Returns the address of the server.
     pub fn server(&self) -> &str {
         &self.server
     }
 
-    /// Sends requests, and returns their outcomes in the same order, with the position that the last of them tells.
+    /// Sends requests, and returns their outcomes in the same order, with the zxid in the last response.
     pub async fn call_all(&mut self, requests: Vec<Request>) -> anyhow::Result<(Vec<Outcome>, i64)> {
         let (answer, answered) = oneshot::channel();
         let call = Call { requests, answer };
@@ -121,48 +125,48 @@ impl Connection {
             return Ok(outcomes);
         }
         let server = self.server.clone();
-        Err(self.lost().await.context(format!("asking {server}")))
+        Err(self.lost().await.context(format!("requests to {server}")))
     }
 
-    /// Why the connection is lost, once it is.
+    /// Returns the error that ended the connection.
     async fn lost(&mut self) -> anyhow::Error {
-        // It is told once; a task that has ended must not be waited for again.
+        // The error is returned once; a finished task must not be awaited again.
         match self.task.take() {
             Some(task) => why(task.await),
             None => anyhow::anyhow!("the connection has ended"),
         }
     }
 
-    /// Sends one request; its refusal is an outcome, too.
+    /// Sends one request. An error code in its response is an outcome, too.
     pub async fn call(&mut self, request: Request) -> anyhow::Result<(Outcome, i64)> {
         let (mut outcomes, zxid) = self.call_all(vec![request]).await?;
-        Ok((outcomes.pop().context("one request has one answer")?, zxid))
+        Ok((outcomes.pop().context("one request has one response")?, zxid))
     }
 
-    /// What watches have told of since the last time, and when the first of it came.
-    pub fn take_told(&self) -> (BTreeSet<String>, Option<Instant>) {
-        let mut told = self.told.paths.lock();
-        (std::mem::take(&mut told.0), told.1.take())
+    /// Takes the notified paths since the last call, and the time of the first notification among them.
+    pub fn take_notifications(&self) -> (BTreeSet<String>, Option<Instant>) {
+        let mut pending = self.notifications.paths.lock();
+        (std::mem::take(&mut pending.0), pending.1.take())
     }
 
-    /// How much of that there is.
-    pub fn told(&self) -> usize {
-        self.told.paths.lock().0.len()
+    /// Returns the number of notified paths that were not taken yet.
+    pub fn pending_notifications(&self) -> usize {
+        self.notifications.paths.lock().0.len()
     }
 
-    /// The longest time in which nothing of what was asked was answered, since this was asked last.
+    /// Returns the longest time without a response to a pending request since the last call.
     pub fn take_silence(&self) -> Duration {
-        Duration::from_millis(self.told.silence_ms.swap(0, Relaxed))
+        Duration::from_millis(self.notifications.silence_ms.swap(0, Relaxed))
     }
 
-    /// Waits until there is some; an error if the connection is lost before.
-    pub async fn wait_told(&mut self) -> anyhow::Result<()> {
-        while self.told() == 0 {
+    /// Waits for a notification; returns an error if the connection is lost before.
+    pub async fn wait_notification(&mut self) -> anyhow::Result<()> {
+        while self.pending_notifications() == 0 {
             let Some(task) = &mut self.task else {
                 return Err(self.lost().await);
             };
             let ended = tokio::select! {
-                () = self.told.some.notified() => continue,
+                () = self.notifications.available.notified() => continue,
                 ended = task => ended,
             };
             self.task = None;
@@ -172,7 +176,7 @@ impl Connection {
     }
 }
 
-/// Why a connection's task has ended.
+/// Returns the error that ended a connection's task.
 fn why(ended: Result<anyhow::Result<()>, JoinError>) -> anyhow::Error {
     match ended {
         Ok(Err(error)) => error,
@@ -189,15 +193,15 @@ impl Drop for Connection {
     }
 }
 
-/// The connection itself.
+/// Protocol state of the connection, owned by its task.
 struct Wire {
     stream: Stream,
     inbox: BytesMut,
     out: BytesMut,
     next_xid: i32,
-    /// Its timeout, as it was granted.
+    /// Session timeout as granted by the server.
     session: Duration,
-    told: Arc<Told>,
+    notifications: Arc<PendingNotifications>,
 }
 
 impl Wire {
@@ -215,7 +219,7 @@ impl Wire {
             out: BytesMut::new(),
             next_xid: 1,
             session: Duration::from_millis(SESSION_TIMEOUT_MS.unsigned_abs().into()),
-            told: Arc::default(),
+            notifications: Arc::default(),
         };
         let request = ConnectRequest {
             protocol_version: 0,
@@ -223,7 +227,7 @@ impl Wire {
             timeout_ms: SESSION_TIMEOUT_MS,
             session_id: 0,
             password: Some(Bytes::from_static(&[0; 16])),
-            // What is cut off from its ensemble may be old.
+            // A server that is cut off from its ensemble may have old data.
             read_only: Some(false),
         };
         request.write_frame(&mut wire.out);
@@ -252,22 +256,22 @@ impl Wire {
         Ok(wire)
     }
 
-    /// Serves calls until nobody can make any.
+    /// Processes calls until the [`Connection`] is dropped.
     async fn run(mut self, mut calls: mpsc::Receiver<Call>) -> anyhow::Result<()> {
         let ping_every = self.session / PINGS;
         let mut pings = interval_at(Instant::now() + ping_every, ping_every);
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut current: Option<Current> = None;
-        // The session's timeout without a byte is as good as a lost connection.
+        // A whole session timeout without a byte counts as a lost connection.
         let mut silent = 0;
         let mut nudged = Instant::now();
         loop {
             if let Some(call) = &mut current {
                 call.write(&mut self.next_xid, &mut self.out);
                 if call.is_done() {
-                    let call = current.take().context("it is there")?;
-                    self.told.note_silence(call.silence);
-                    // Whoever asked may have given up.
+                    let call = current.take().context("the current call exists")?;
+                    self.notifications.record_silence(call.silence);
+                    // The caller may have been cancelled.
                     call.answer.send((call.outcomes, call.zxid)).ok();
                 }
             }
@@ -299,21 +303,21 @@ impl Wire {
                 () = sleep_until(nudge_at.unwrap_or(nudged)), if nudge_at.is_some() => {
                     nudged = Instant::now();
                     let silence = current.as_ref().map_or(Duration::ZERO, |call| nudged - call.heard);
-                    self.told.note_silence(silence);
-                    // It may go on answering pings alone.
-                    ensure!(silence < self.session, "no answer to a request for a whole session timeout");
+                    self.notifications.record_silence(silence);
+                    // The server may still respond to pings alone.
+                    ensure!(silence < self.session, "no response to a request for a whole session timeout");
                     Request::Ping.write_frame(xid::PING, &mut self.out);
                 }
                 _ = pings.tick() => {
                     silent += 1;
-                    ensure!(silent <= PINGS, "no answer for a whole session timeout");
+                    ensure!(silent <= PINGS, "no response for a whole session timeout");
                     Request::Ping.write_frame(xid::PING, &mut self.out);
                 }
             }
         }
     }
 
-    /// Takes what the server has sent.
+    /// Processes a frame from the server.
     fn take(&mut self, body: Bytes, current: &mut Option<Current>) -> anyhow::Result<()> {
         let mut from = Reader::new(body);
         let header = ReplyHeader::decode(&mut from)?;
@@ -321,15 +325,15 @@ impl Wire {
             xid::PING => Ok(()),
             xid::NOTIFICATION => {
                 let Notification { path, .. } = Notification::decode(&mut from)?;
-                let mut told = self.told.paths.lock();
-                told.0.insert(path);
-                told.1.get_or_insert_with(Instant::now);
-                self.told.some.notify_one();
+                let mut pending = self.notifications.paths.lock();
+                pending.0.insert(path);
+                pending.1.get_or_insert_with(Instant::now);
+                self.notifications.available.notify_one();
                 Ok(())
             }
             _ => match current {
                 Some(call) => call.take(header, &mut from),
-                None => bail!("an answer to request {}, which nobody sent", header.xid),
+                None => bail!("a response to request {}, which is not pending", header.xid),
             },
         }
     }
@@ -341,7 +345,7 @@ impl Wire {
         Ok(())
     }
 
-    /// The next frame, while nothing else is going on.
+    /// Receives the next frame during the handshake.
     async fn receive(&mut self) -> anyhow::Result<Bytes> {
         loop {
             if let Some(body) = frame::take(&mut self.inbox, MAX_ANSWER_BYTES)? {
@@ -355,18 +359,18 @@ impl Wire {
     }
 }
 
-/// The call that is being carried out.
+/// Call in progress.
 struct Current {
     requests: Vec<Request>,
-    /// How many were sent.
+    /// Number of sent requests.
     sent: usize,
-    /// Those that are not answered, the oldest first.
+    /// Pending requests as pairs of xid and index, the oldest first.
     under_way: VecDeque<(i32, usize)>,
     outcomes: Vec<Outcome>,
     zxid: i64,
-    /// When it was begun, or the last answer came.
+    /// Time of the last response, or of the begin of the call.
     heard: Instant,
-    /// The longest time without one.
+    /// Longest time without a response.
     silence: Duration,
     answer: oneshot::Sender<(Vec<Outcome>, i64)>,
 }
@@ -389,7 +393,7 @@ impl Current {
         self.outcomes.len() == self.requests.len()
     }
 
-    /// Whether more may be sent, and there is enough room for that to be worth it.
+    /// Returns whether more requests may be sent, and enough of them to be worth a write.
     fn has_room(&self) -> bool {
         self.sent < self.requests.len() && self.under_way.len() <= WINDOW / 2
     }
@@ -397,7 +401,7 @@ impl Current {
     fn write(&mut self, next_xid: &mut i32, out: &mut BytesMut) {
         while self.sent < self.requests.len() && self.under_way.len() < WINDOW {
             let xid = *next_xid;
-            // Negative numbers have meanings of their own.
+            // Negative numbers are reserved.
             *next_xid = xid.checked_add(1).unwrap_or(1);
             self.requests[self.sent].write_frame(xid, out);
             self.under_way.push_back((xid, self.sent));
@@ -409,8 +413,12 @@ impl Current {
         let (xid, index) = self
             .under_way
             .pop_front()
-            .context("an answer that nobody waits for")?;
-        ensure!(header.xid == xid, "request {xid} was answered by {}", header.xid);
+            .context("a response without a pending request")?;
+        ensure!(
+            header.xid == xid,
+            "the response to request {xid} has number {}",
+            header.xid
+        );
         let now = Instant::now();
         self.silence = self.silence.max(now - self.heard);
         self.heard = now;
@@ -429,7 +437,8 @@ mod tests {
 
     use super::*;
 
-    /// Lets one client in, for so long without a ping, and then answers pings. What else it is asked it answers with the next ping, or never.
+    /// Serves one client: grants a session with this timeout, and responds to pings. It responds to other
+    /// requests together with the next ping, or never.
     async fn serve(listener: TcpListener, timeout_ms: i32, answers: bool) -> anyhow::Result<()> {
         let (stream, _) = listener.accept().await?;
         let mut wire = Wire {
@@ -438,7 +447,7 @@ mod tests {
             out: BytesMut::new(),
             next_xid: 1,
             session: Duration::MAX,
-            told: Arc::default(),
+            notifications: Arc::default(),
         };
         ConnectRequest::decode(&mut Reader::new(wire.receive().await?))?;
         let welcome = ConnectResponse {
@@ -482,8 +491,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_does_not_answer_is_pinged_and_told_of() {
-        // No ping for the session's sake comes for days.
+    async fn silent_server_is_pinged_and_its_silence_measured() {
+        // The session alone needs no ping for days.
         let mut connection = connected(i32::MAX, true).await;
         let called = tokio::time::timeout(HANDSHAKE_TIMEOUT, connection.call(sync()));
         let (outcome, zxid) = called.await.unwrap().unwrap();
@@ -493,12 +502,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_server_that_answers_pings_alone_is_left_after_a_sessions_timeout() {
+    async fn server_that_only_answers_pings_is_dropped_after_the_session_timeout() {
         let mut connection = connected(3_000, false).await;
         let called = tokio::time::timeout(HANDSHAKE_TIMEOUT, connection.call(sync()));
         let error = called.await.unwrap().unwrap_err();
         assert!(
-            format!("{error:#}").contains("no answer to a request"),
+            format!("{error:#}").contains("no response to a request"),
             "{error:#}"
         );
         assert!(connection.take_silence() >= Duration::from_secs(3));

@@ -1,4 +1,5 @@
-//! What is compared of a znode, on both sides, in one form. Positions are not in it: each side has its own.
+//! Properties of a znode that the migration compares, in one form for both sides. Zxids are not among them:
+//! each side has its own.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -9,67 +10,67 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use znode_store::EphemeralOwner;
 
-/// The last millisecond that the API can say.
+/// Last millisecond that the HTTP API can represent.
 const END_OF_TIME_MS: i64 = 253_402_300_799_999;
 
-/// Rights that mean anything. ZooKeeper keeps other bits, too, and nobody can use them.
+/// Permission bits with a meaning. ZooKeeper stores other bits, too, but they have no effect.
 const ALL_PERMS: i32 = 31;
 
-/// Znodes by path. A parent comes before all that is below it.
+/// Znodes by path. A parent sorts before its descendants.
 pub type Tree = BTreeMap<String, Facts>;
 
-/// What a znode is, as far as both sides can have it.
+/// Properties of a znode that both sides can represent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
-    /// What decides when it goes.
+    /// Kind, which decides when the znode is deleted.
     pub kind: Kind,
-    /// Of its data; `None` if that is null.
+    /// SHA-256 of the data; `None` if the data is null.
     pub data_sha256: Option<[u8; 32]>,
-    /// Of its data.
+    /// Length of the data in bytes.
     pub data_length: u32,
-    /// Who may do what. Most znodes share a few lists.
+    /// Access control list. Most znodes share a few lists.
     pub acl: AclList,
-    /// How often the data was replaced.
+    /// Number of replacements of the data.
     pub version: i32,
-    /// How often the list was replaced.
+    /// Number of replacements of the list.
     pub aversion: i32,
-    /// In milliseconds since 1970.
+    /// Creation time in milliseconds since 1970.
     pub created_ms: i64,
-    /// Likewise, of its data.
+    /// Time of the last replacement of the data, in milliseconds since 1970.
     pub modified_ms: i64,
-    /// How many children were ever created.
+    /// Number of children that were ever created.
     pub creations: u64,
 }
 
-/// The entries of an access control list.
+/// Entries of an access control list, shared between znodes.
 pub type AclList = Arc<[AclEntry]>;
 
-/// An entry of one, as the API writes it.
+/// Entry of an access control list, as the API writes it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AclEntry {
-    /// Letters of `cdrwa`.
+    /// Permissions, as letters of `cdrwa`.
     pub perms: String,
-    /// How the id is to be understood.
+    /// Scheme that defines the meaning of the id.
     pub scheme: String,
-    /// Whose rights these are.
+    /// Id of the user or group that has the permissions.
     pub id: String,
 }
 
-/// What decides when a znode goes.
+/// Kind of a znode, which decides when it is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// When it is deleted.
+    /// Deleted by clients only.
     Persistent,
-    /// When it is swept after its last child has gone.
+    /// Swept after its last child was deleted.
     Container,
-    /// When it is swept, so many milliseconds after its data was replaced.
+    /// Swept this many milliseconds after the last replacement of its data.
     Ttl(u64),
-    /// When its session ends. Such a znode is not copied.
+    /// Deleted when its session ends. Such znodes are not copied.
     Ephemeral(i64),
 }
 
 impl Kind {
-    /// The kind behind ZooKeeper's `ephemeralOwner`.
+    /// Returns the kind that ZooKeeper's `ephemeralOwner` encodes.
     pub fn of_owner(owner: i64) -> Self {
         match EphemeralOwner::from_wire(owner) {
             Some(known) if known.is_container() => Self::Container,
@@ -83,7 +84,7 @@ impl Kind {
         }
     }
 
-    /// As the API calls it.
+    /// Returns the API's name of the kind.
     pub fn word(self) -> &'static str {
         match self {
             Self::Persistent => "persistent",
@@ -93,7 +94,7 @@ impl Kind {
         }
     }
 
-    /// Whether it may go by itself, at either side and not at the same time.
+    /// Returns whether a server may sweep the znode, on either side and at different times.
     pub fn is_swept(self) -> bool {
         matches!(self, Self::Container | Self::Ttl(_))
     }
@@ -108,12 +109,12 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Lists that many znodes share, each kept once.
+/// Interned access control lists: each list that many znodes share is stored once.
 #[derive(Debug, Default)]
-pub struct Lists(HashMap<Vec<AclEntry>, AclList>);
+pub struct AclInterner(HashMap<Vec<AclEntry>, AclList>);
 
-impl Lists {
-    /// The list of these entries.
+impl AclInterner {
+    /// Returns the interned list of these entries.
     pub fn shared(&mut self, entries: Vec<AclEntry>) -> AclList {
         if let Some(list) = self.0.get(&entries) {
             return list.clone();
@@ -123,7 +124,7 @@ impl Lists {
         list
     }
 
-    /// The list that ZooKeeper's entries make. One that says twice the same says it once, as here.
+    /// Converts a list of ZooKeeper. Duplicate entries are dropped, as in Lockgate.
     pub fn of_zookeeper(&mut self, entries: Vec<zk_wire::AclEntry>) -> AclList {
         let mut list: Vec<AclEntry> = Vec::with_capacity(entries.len());
         for entry in entries {
@@ -140,7 +141,7 @@ impl Lists {
     }
 }
 
-/// In the order in which the API shows them.
+/// Returns the letters in the order in which the API shows them.
 fn letters(perms: i32) -> String {
     let perms = perms & ALL_PERMS;
     let letters = [(4, 'c'), (8, 'd'), (1, 'r'), (2, 'w'), (16, 'a')];
@@ -148,34 +149,35 @@ fn letters(perms: i32) -> String {
     set.map(|(_, letter)| letter).collect()
 }
 
-/// SHA-256.
+/// Returns the SHA-256.
 pub fn hash(data: &[u8]) -> [u8; 32] {
     Sha256::digest(data).into()
 }
 
-/// How many children were ever created below a znode, of what ZooKeeper tells of it: its `cversion` moves at each creation
-/// and each deletion, and what is not there any more was deleted. The counter itself has 32 bits there and ends at 2³¹.
+/// Computes how many children were ever created below a znode from ZooKeeper's stat. `cversion` counts each
+/// creation and each deletion, and children that no longer exist were deleted. ZooKeeper's counter has 32
+/// bits and ends at 2³¹.
 pub fn creations(cversion: i32, num_children: i32) -> u64 {
     u64::from(cversion.wrapping_add(num_children) as u32 / 2)
 }
 
-/// As both sides can say it.
-pub fn sayable(time_ms: i64) -> i64 {
+/// Clamps a time to the range that both sides can represent.
+pub fn clamp_time(time_ms: i64) -> i64 {
     time_ms.clamp(0, END_OF_TIME_MS)
 }
 
-/// A time as the API writes it.
+/// Formats a time as the API writes it.
 pub fn rfc3339(time_ms: i64) -> String {
-    let since = Duration::from_millis(sayable(time_ms) as u64);
+    let since = Duration::from_millis(clamp_time(time_ms) as u64);
     humantime::format_rfc3339_millis(UNIX_EPOCH + since).to_string()
 }
 
-/// In what two znodes differ, in words.
+/// Describes the differences of two znodes.
 pub fn differences(source: &Facts, target: &Facts) -> Vec<String> {
     let mut all = Vec::new();
     let mut add = |what: &str, source: String, target: String| {
         if source != target {
-            all.push(format!("{what}: {source} there, {target} here"));
+            all.push(format!("{what}: {source} at the source, {target} at the target"));
         }
     };
     add("kind", source.kind.to_string(), target.kind.to_string());
@@ -188,7 +190,7 @@ pub fn differences(source: &Facts, target: &Facts) -> Vec<String> {
         let entry = |entry: &AclEntry| format!("{}:{}:{}", entry.scheme, shown_id(entry), entry.perms);
         facts.acl.iter().map(entry).collect::<Vec<_>>().join(",")
     };
-    add("list", acl(source), acl(target));
+    add("access control list", acl(source), acl(target));
     add("version", source.version.to_string(), target.version.to_string());
     add(
         "aversion",
@@ -207,12 +209,12 @@ pub fn differences(source: &Facts, target: &Facts) -> Vec<String> {
         target.creations.to_string(),
     );
     if all.is_empty() && source != target {
-        all.push("list: other hashes of passwords".to_owned());
+        all.push("access control list: different password hashes".to_owned());
     }
     all
 }
 
-/// Hashes of passwords are not for reports.
+/// Password hashes are omitted from reports.
 fn shown_id(entry: &AclEntry) -> &str {
     match &*entry.scheme {
         "digest" => entry.id.split(':').next().unwrap_or_default(),
@@ -220,12 +222,12 @@ fn shown_id(entry: &AclEntry) -> &str {
     }
 }
 
-/// Hexadecimal digits.
+/// Formats bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// One number for a whole tree, for people who compare reports.
+/// Computes one digest of a whole tree, so that operators can compare reports.
 pub fn digest<'t>(znodes: impl Iterator<Item = (&'t String, &'t Facts)>, has_counters: bool) -> String {
     let mut sum = Sha256::new();
     for (path, facts) in znodes {
@@ -256,8 +258,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_counter_of_children_follows_from_what_zookeeper_tells() {
-        // Nothing yet; the root at first; three created and one deleted; all of them deleted.
+    fn creation_counter_is_derived_from_zookeepers_stat() {
+        // A new znode; the root of a new ensemble; three created and one deleted; all three deleted; a
+        // counter at its end.
         for (cversion, num_children, creations_) in
             [(0, 0, 0), (-1, 1, 0), (4, 2, 3), (6, 0, 3), (-2, 0, 0x7fff_ffff)]
         {
@@ -270,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_are_told_by_the_owner() {
+    fn kinds_are_derived_from_the_ephemeral_owner() {
         for (owner, kind) in [
             (0, Kind::Persistent),
             (i64::MIN, Kind::Container),
@@ -287,7 +290,7 @@ mod tests {
 
     #[test]
     fn lists_are_written_as_the_api_writes_them() {
-        let mut lists = Lists::default();
+        let mut lists = AclInterner::default();
         let entry = |perms| zk_wire::AclEntry {
             perms,
             scheme: "digest".to_owned(),
@@ -300,7 +303,7 @@ mod tests {
 
     #[test]
     fn differences_show_no_hashes() {
-        let mut lists = Lists::default();
+        let mut lists = AclInterner::default();
         let mut facts = |id: &str| Facts {
             kind: Kind::Persistent,
             data_sha256: Some(hash(b"")),

@@ -1,8 +1,10 @@
-//! Migration from ZooKeeper, the subcommand `lockgate migrate`: copies the tree of a running ensemble to a Lockgate cluster, follows its
-//! changes, verifies that both sides are the same, and says when clients may move. docs/migration.md is the guide for operators.
+//! Migration from ZooKeeper, the subcommand `lockgate migrate`: copies the tree of a running ensemble to a
+//! Lockgate cluster, follows its changes, verifies that both sides are equal, and reports when clients may
+//! move. docs/operate/migrate-from-zookeeper.md is the guide for operators.
 //!
-//! It is a client of both sides: of ZooKeeper's protocol at the source, of the HTTP API at the target. It must not know the server
-//! library, and it writes nothing to a disk: when it is started again after a kill it compares both sides and continues.
+//! It is a client of both sides: of ZooKeeper's protocol at the source, of the HTTP API at the target. It
+//! must not depend on the server library. It writes nothing to disk: after a restart it compares both sides
+//! and continues.
 //!
 //! ```text
 //!  source (ZooKeeper)                 this program                     target (Lockgate)
@@ -13,10 +15,10 @@
 
 mod connection;
 mod facts;
-mod held;
-mod mark;
+mod open_locks;
+mod checkpoint;
 mod mirror;
-mod misfits;
+mod incompatible_znodes;
 mod progress;
 mod scope;
 mod source;
@@ -33,40 +35,41 @@ use cli_support::api_client::ApiClient;
 use cli_support::connection_options::{ConnectionOptions, addresses};
 use cli_support::ensure_usage;
 use cli_support::exit_code::NOT_THE_SAME;
-use cli_support::signals::{Listener, Signal};
+use cli_support::signals::{Signal, SignalListener};
 use cli_support::usage::UsageError;
 use serde_json::json;
 use tokio::time::Instant;
 use transport_security::ClientTls;
 
+use self::checkpoint::Checkpoint;
 use self::connection::SourceCredentials;
-use self::held::held_locks;
-use self::mark::Mark;
 use self::mirror::{Difference, Mirror};
+use self::open_locks::open_locks;
 use self::progress::Progress;
 use self::scope::Scope;
 use self::source::Source;
-use self::switch::{Hooks, Switched};
+use self::switch::{Hooks, SwitchOutcome};
 use self::target::Target;
 
-/// Where ZooKeeper listens if nothing else is said.
+/// Default port of a ZooKeeper server.
 const SOURCE_PORT: u16 = 2181;
 
-/// Changes are gathered for so long before they are read: a znode that is written often is read once, and a line of the
-/// cluster's account tells of many. It is what the target is behind.
-const GATHER: Duration = Duration::from_millis(100);
+/// Time for which notifications are batched before the changed znodes are read. A znode that is written often
+/// is then read once, and one command of the cluster's log covers many changes. It is also the delay of the
+/// target.
+const BATCH_DELAY: Duration = Duration::from_millis(100);
 
-/// So many differences, locks or other things are named; the others are counted.
-const NAMED: usize = 20;
+/// Maximum number of differences, locks or other items that are listed; the others are counted.
+const MAX_LISTED: usize = 20;
 
-/// What can be asked for.
+/// Options of `lockgate migrate`.
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("what").args(["once", "switch", "verify_only"])))]
 pub struct Arguments {
-    /// Servers of the ensemble that is left, HOST:PORT (2181 if no port is given)
+    /// Servers of the source ensemble: HOST:PORT (default port 2181)
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', required = true)]
     from: Vec<String>,
-    /// Nodes of the cluster that is moved to: HOST:PORT of their HTTP API
+    /// Nodes of the target cluster: HOST:PORT of their HTTP API
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -75,133 +78,136 @@ pub struct Arguments {
         env = "LOCKGATE_SERVERS"
     )]
     to: Vec<String>,
-    /// Move this znode and all that is below it
+    /// Migrate this znode and its descendants
     #[arg(long, value_name = "PATH", default_value = "/")]
     root: String,
-    /// Compare and copy once, then end
+    /// Compare and copy once, then exit
     #[arg(long)]
     once: bool,
-    /// Once all is carried over: wait until nobody writes to the source, verify both sides, and say that the cluster may serve
+    /// After copying: wait until nobody writes to the source, verify both sides, and report that the cluster
+    /// may serve
     #[arg(long)]
     switch: bool,
-    /// Change nothing; say whether both sides are the same
+    /// Change nothing; report whether both sides are equal
     #[arg(long)]
     verify_only: bool,
-    /// Copy into a tree that is not empty: what the source does not have stays, what both have becomes what it is there
+    /// Copy into a tree that is not empty: znodes that only the target has stay, common ones become equal to
+    /// the source
     #[arg(long)]
     into: bool,
     #[command(flatten)]
     hooks: Hooks,
-    /// How often all znodes are looked at while changes are followed: lists are replaced without an event
+    /// Interval at which all znodes are checked while changes are followed, because a replaced access control
+    /// list causes no event
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
     recheck_every: Duration,
-    /// A file with what proves who reads the source: lines of SCHEME:CREDENTIALS, such as digest:super:PASSWORD
+    /// File with credentials for the source: lines of SCHEME:CREDENTIALS, such as digest:super:PASSWORD
     #[arg(long, value_name = "FILE")]
     from_auth_file: Option<PathBuf>,
-    /// The authority that the source's certificates are signed by; with it TLS is spoken there
+    /// PEM file of the authority that signed the source's certificates; enables TLS
     #[arg(long, value_name = "FILE")]
     from_ca: Option<PathBuf>,
-    /// A certificate to show to the source
+    /// PEM file of the client certificate to present to the source
     #[arg(long, value_name = "FILE", requires = "from_key")]
     from_cert: Option<PathBuf>,
-    /// Its private key
+    /// Private key of that certificate
     #[arg(long, value_name = "FILE", requires = "from_cert")]
     from_key: Option<PathBuf>,
-    /// For how long either side may be out of reach
+    /// Maximum time for which either side may be unavailable
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
     patience: Duration,
-    /// Print lines of JSON
+    /// Print JSON lines
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     secured: ConnectionOptions,
 }
 
-/// Migrates, on the calling thread. Ends with SIGINT and SIGTERM at any time, and can be run again.
+/// Runs the migration on the calling thread. SIGINT and SIGTERM end it at any time, and it can be run again.
 ///
-/// The connection to the source is kept alive while the target's answers are awaited.
+/// The session at the source is kept alive while the program waits for responses of the target.
 pub fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     cli_support::block_on(run_until_signal(arguments))
 }
 
 async fn run_until_signal(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let mut terminate = Listener::new(Signal::SIGTERM)?;
-    let mut interrupt = Listener::new(Signal::SIGINT)?;
+    let mut terminate = SignalListener::new(Signal::SIGTERM)?;
+    let mut interrupt = SignalListener::new(Signal::SIGINT)?;
     let follows = !(arguments.once || arguments.switch || arguments.verify_only);
     tokio::select! {
-        done = carry_out(arguments) => done,
+        done = migrate(arguments) => done,
         _ = terminate.next() => interrupted(follows),
         _ = interrupt.next() => interrupted(follows),
     }
 }
 
-/// Who only follows has done so; whatever else was asked for has not been done.
+/// Returns success if the program only followed changes; otherwise the requested work is unfinished.
 fn interrupted(follows: bool) -> anyhow::Result<ExitCode> {
-    ensure!(follows, "interrupted; the next run goes on");
+    ensure!(follows, "interrupted; the next run continues");
     Ok(ExitCode::SUCCESS)
 }
 
-async fn carry_out(arguments: Arguments) -> anyhow::Result<ExitCode> {
+async fn migrate(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let mut progress = Progress::new(arguments.json);
     let mut mirror = arguments.mirror()?;
     if arguments.verify_only {
         return verify(&mut mirror, &mut progress).await;
     }
-    let (mut mark, is_new) = begin(&arguments, &mut mirror).await?;
+    let (mut checkpoint, is_new) = begin(&arguments, &mut mirror).await?;
     mirror.source().connect(&arguments.root).await?;
     let from = format!("reading from {}", mirror.source().server());
     progress.say(&from);
     if !mirror.follows() {
-        progress.say("the source is older than ZooKeeper 3.6 and tells of no changes: all of it is compared again and again");
+        progress.say("the source is older than ZooKeeper 3.6 and sends no change events: comparing all znodes repeatedly");
     }
     if is_new {
-        // Before anything is written: what does not fit is better known today than when clients are to come over.
+        // Check before anything is written: it is better to know incompatible znodes now than at the switch.
         mirror.survey(&mut progress).await?;
-        let misfits = mirror.misfits().len();
-        if misfits > 0 {
+        let incompatible = mirror.incompatible_znodes().len();
+        if incompatible > 0 {
             progress.say(&format!(
-                "nothing was written: {misfits} znodes do not fit. Raise the target's limits where they can be raised, or clean \
+                "nothing was written: {incompatible} znodes exceed the target's limits. Raise the limits that can be raised, or clean \
                  up, and run this again"
             ));
             return Ok(ExitCode::from(NOT_THE_SAME));
         }
-        mark.write(mirror.target()).await?;
+        checkpoint.write(mirror.target()).await?;
     }
     let begun = Instant::now();
     mirror.catch_up(&mut progress).await?;
     progress.say(&format!(
-        "all is copied, in {:.1} s",
+        "all znodes are copied, in {:.1} s",
         begun.elapsed().as_secs_f64()
     ));
-    report_what_stays(&mirror, &mut progress);
+    report_not_copied(&mirror, &mut progress);
     if arguments.once {
-        mirror.look_at_target().await?;
+        mirror.read_target().await?;
         return Ok(verdict(&mirror, &mut progress));
     }
     if !arguments.switch {
         follow(&arguments, &mut mirror, &mut progress).await?;
     }
-    // What was written while all was copied.
+    // Changes that were made during the copy.
     mirror.follow(&mut progress).await?;
     match switch::switch(&mut mirror, &arguments.hooks, &mut progress).await? {
-        Switched::Refused(refusal) => {
-            name_differences(&refusal.differences, &mut progress);
+        SwitchOutcome::Refused(refusal) => {
+            list_differences(&refusal.differences, &mut progress);
             progress.event(
                 "refused",
                 json!({ "why": refusal.why, "differences": refusal.differences.len() }),
             );
             progress.say(&format!(
-                "not switched: {}. Clients stay where they are.",
+                "not switched: {}. Clients stay at the source.",
                 refusal.why
             ));
             Ok(ExitCode::from(NOT_THE_SAME))
         }
-        Switched::Done(proof) => {
-            mark.switched = true;
-            mark.write(mirror.target()).await?;
+        SwitchOutcome::Done(proof) => {
+            checkpoint.switched = true;
+            checkpoint.write(mirror.target()).await?;
             let frozen_ms = proof.frozen.as_millis() as u64;
             let silent_ms = proof.source_silent.as_millis() as u64;
-            report_what_stays(&mirror, &mut progress);
+            report_not_copied(&mirror, &mut progress);
             progress.event(
                 "switched",
                 json!({
@@ -213,7 +219,7 @@ async fn carry_out(arguments: Arguments) -> anyhow::Result<ExitCode> {
                 }),
             );
             progress.say(&format!(
-                "switched: both sides have {} znodes and the digest {}; frozen for {frozen_ms} ms (of which the source gave no answer for up to {silent_ms} ms). The new cluster may serve.",
+                "switched: both sides have {} znodes and the digest {}; frozen for {frozen_ms} ms (the source did not respond for up to {silent_ms} ms of it). The new cluster may serve.",
                 proof.znodes,
                 &proof.digest[..16]
             ));
@@ -230,7 +236,10 @@ impl Arguments {
             "--root: a path begins with a slash, and does not end with one"
         );
         let own = scope::is_within(&self.root, "/zookeeper");
-        ensure_usage!(!own, "--root: what is below /zookeeper is the clusters' own");
+        ensure_usage!(
+            !own,
+            "--root: znodes below /zookeeper belong to the cluster and are not migrated"
+        );
         let from = self
             .from
             .iter()
@@ -243,9 +252,9 @@ impl Arguments {
                 None => Vec::new(),
             },
         };
-        let credentials_there = self.secured.credentials()?;
-        let to = addresses("--to, LOCKGATE_SERVERS", &self.to, &credentials_there)?;
-        let client = ApiClient::new(&to, 0, self.patience).with(credentials_there);
+        let target_credentials = self.secured.credentials()?;
+        let to = addresses("--to, LOCKGATE_SERVERS", &self.to, &target_credentials)?;
+        let client = ApiClient::new(&to, 0, self.patience).with(target_credentials);
         let source = Source::new(from, credentials, self.patience);
         Ok(Mirror::new(source, Target::new(client), Scope::new(&self.root)))
     }
@@ -257,24 +266,25 @@ impl Arguments {
                 .map(Some)
                 .context("--from-ca, --from-cert, --from-key"),
             None if own.is_some() => {
-                let told = "--from-cert is shown over TLS only: give the source's authority with --from-ca";
-                Err(UsageError(told.to_owned()).into())
+                let message = "--from-cert requires TLS: name the source's authority with --from-ca";
+                Err(UsageError(message.to_owned()).into())
             }
             None => Ok(None),
         }
     }
 }
 
-/// A server of ZooKeeper as connection strings name it; a path behind it would be another root.
+/// Parses the address of a ZooKeeper server. The path of a connection string is rejected, because it would be
+/// another root.
 fn with_port(server: &str) -> anyhow::Result<String> {
-    ensure_usage!(!server.is_empty(), "--from: an address is empty");
+    ensure_usage!(!server.is_empty(), "--from: empty address");
     ensure_usage!(
         !server.contains('/'),
-        "--from: {server:?} has a path in it: name that with --root"
+        "--from: {server:?} contains a path: use --root instead"
     );
     match server.rsplit_once(':') {
         Some((host, port)) if !host.is_empty() && !port.contains(']') => {
-            ensure_usage!(port.parse::<u16>().is_ok(), "--from: {port:?} is no port");
+            ensure_usage!(port.parse::<u16>().is_ok(), "--from: {port:?} is not a port");
             Ok(server.to_owned())
         }
         _ => Ok(format!("{server}:{SOURCE_PORT}")),
@@ -291,93 +301,101 @@ fn read_auth(file: &Path) -> anyhow::Result<Vec<(String, String)>> {
         Some((scheme, auth)) if !scheme.is_empty() && !auth.is_empty() => {
             Ok((scheme.to_owned(), auth.to_owned()))
         }
-        // What is in it is not repeated.
-        _ => bail!("a line is no SCHEME:CREDENTIALS"),
+        // The line is not repeated, as it may contain a password.
+        _ => bail!("a line is not SCHEME:CREDENTIALS"),
     };
     lines.map(pair).collect()
 }
 
-/// Sees to it that the target may be written to, and says what is being done, and whether that is to be noted there.
-async fn begin(arguments: &Arguments, mirror: &mut Mirror) -> anyhow::Result<(Mark, bool)> {
-    mirror.look_at_target().await?;
-    if let Some(mark) = Mark::read(mirror.target()).await? {
-        mark.require(&arguments.root)?;
+/// Checks that the target may be written to. Returns the checkpoint of the migration, and whether it is a new
+/// one that has to be written.
+async fn begin(arguments: &Arguments, mirror: &mut Mirror) -> anyhow::Result<(Checkpoint, bool)> {
+    mirror.read_target().await?;
+    if let Some(checkpoint) = Checkpoint::read(mirror.target()).await? {
+        checkpoint.require(&arguments.root)?;
         ensure!(
-            mark.into == arguments.into,
-            "this migration was begun {} --into, and goes on so",
-            if mark.into { "with" } else { "without" }
+            checkpoint.into == arguments.into,
+            "this migration was begun {} --into and has to be continued so",
+            if checkpoint.into { "with" } else { "without" }
         );
-        if mark.into {
-            mirror.keep_what_is_here();
+        if checkpoint.into {
+            mirror.keep_target_znodes();
         }
-        return Ok((mark, false));
+        return Ok((checkpoint, false));
     }
     let others = mirror
-        .here()
+        .target_tree()
         .keys()
         .find(|path| **path != arguments.root || arguments.root != "/");
     if let (Some(other), false) = (others, arguments.into) {
         bail!(
-            "the target is not empty: it has {other}. A tree is moved to an empty place, or with --into beside what is there"
+            "the target is not empty: it has {other}. Migrate into an empty tree, or use --into to keep existing znodes"
         );
     }
     if arguments.into {
-        mirror.keep_what_is_here();
+        mirror.keep_target_znodes();
     }
-    Ok((Mark::new(&arguments.root, &arguments.from, arguments.into), true))
+    Ok((
+        Checkpoint::new(&arguments.root, &arguments.from, arguments.into),
+        true,
+    ))
 }
 
-/// Follows until the program is ended.
+/// Follows the changes of the source until the program is ended.
 async fn follow(
     arguments: &Arguments,
     mirror: &mut Mirror,
     progress: &mut Progress,
 ) -> anyhow::Result<std::convert::Infallible> {
-    let mut looked = Instant::now();
+    let mut checked = Instant::now();
     loop {
         progress.begin("following", None);
         if mirror.follows() {
-            let due = looked + arguments.recheck_every;
-            if tokio::time::timeout_at(due, mirror.wait_told()).await.is_ok() {
-                tokio::time::sleep(GATHER).await;
+            let due = checked + arguments.recheck_every;
+            if tokio::time::timeout_at(due, mirror.wait_notification())
+                .await
+                .is_ok()
+            {
+                tokio::time::sleep(BATCH_DELAY).await;
                 mirror.follow(progress).await?;
             }
         } else {
             tokio::time::sleep(arguments.recheck_every).await;
         }
-        if looked.elapsed() >= arguments.recheck_every {
-            mirror.sweep(progress).await?;
-            looked = Instant::now();
+        if checked.elapsed() >= arguments.recheck_every {
+            mirror.recheck(progress).await?;
+            checked = Instant::now();
         }
         let behind = mirror.behind();
         if behind == 0 {
             progress.behind(0, Duration::ZERO);
         }
-        progress.tell();
+        progress.report();
     }
 }
 
-/// Looks at both sides, and changes nothing.
+/// Compares both sides without changing anything.
 async fn verify(mirror: &mut Mirror, progress: &mut Progress) -> anyhow::Result<ExitCode> {
-    mirror.look_at_target().await?;
-    if let Some(Mark { into: true, .. }) = Mark::read(mirror.target()).await? {
-        progress.say("it was copied beside what was there: what only the target has is no difference");
-        mirror.keep_what_is_here();
+    mirror.read_target().await?;
+    if let Some(Checkpoint { into: true, .. }) = Checkpoint::read(mirror.target()).await? {
+        progress
+            .say("the migration was begun with --into: znodes that only the target has are no difference");
+        mirror.keep_target_znodes();
     }
-    mirror.learn(progress).await?;
-    report_what_stays(mirror, progress);
+    mirror.read_source(progress).await?;
+    report_not_copied(mirror, progress);
     Ok(verdict(mirror, progress))
 }
 
-/// Says whether both sides are the same, as they were last looked at.
+/// Reports whether both sides were equal when they were last read.
 fn verdict(mirror: &Mirror, progress: &mut Progress) -> ExitCode {
     let differences = mirror.differences();
     let (digest, _) = mirror.digests();
     progress.event(
         "compared",
-        json!({ "znodes": mirror.there().len(), "differences": differences.len(), "digest": digest }),
+        json!({ "znodes": mirror.source_tree().len(), "differences": differences.len(), "digest": digest }),
     );
-    name_differences(&differences, progress);
+    list_differences(&differences, progress);
     match differences.len() {
         0 => {
             progress.say(&format!(
@@ -388,14 +406,14 @@ fn verdict(mirror: &Mirror, progress: &mut Progress) -> ExitCode {
             ExitCode::SUCCESS
         }
         count => {
-            progress.say(&format!("the two sides differ in {count} znodes"));
+            progress.say(&format!("both sides differ in {count} znodes"));
             ExitCode::from(NOT_THE_SAME)
         }
     }
 }
 
-fn name_differences(differences: &[Difference], progress: &mut Progress) {
-    for difference in differences.iter().take(NAMED) {
+fn list_differences(differences: &[Difference], progress: &mut Progress) {
+    for difference in differences.iter().take(MAX_LISTED) {
         progress.event(
             "difference",
             json!({ "path": difference.path, "what": difference.what }),
@@ -404,22 +422,22 @@ fn name_differences(differences: &[Difference], progress: &mut Progress) {
             progress.say(&format!("  {:?}: {}", difference.path, difference.what));
         }
     }
-    if differences.len() > NAMED && !progress.is_json() {
-        progress.say(&format!("  and {} more", differences.len() - NAMED));
+    if differences.len() > MAX_LISTED && !progress.is_json() {
+        progress.say(&format!("  and {} more", differences.len() - MAX_LISTED));
     }
 }
 
-/// Tells of what does not come along.
-fn report_what_stays(mirror: &Mirror, progress: &mut Progress) {
-    let locks = held_locks(mirror.ephemerals());
-    let kept = mirror.foreign();
+/// Reports znodes that are not copied, and znodes that only the target has.
+fn report_not_copied(mirror: &Mirror, progress: &mut Progress) {
+    let locks = open_locks(mirror.ephemerals());
+    let kept = mirror.target_only();
     progress.event(
         "stays",
         json!({
             "ephemerals": mirror.ephemerals().len(),
             "locks": locks,
             "only_at_target": kept,
-            "misfits": mirror.misfits().len(),
+            "misfits": mirror.incompatible_znodes().len(),
         }),
     );
     if progress.is_json() {
@@ -427,24 +445,24 @@ fn report_what_stays(mirror: &Mirror, progress: &mut Progress) {
     }
     if kept > 0 {
         progress.say(&format!(
-            "{kept} znodes are the target's alone, and stay as they are"
+            "{kept} znodes exist only at the target and stay unchanged"
         ));
     }
     if mirror.ephemerals().is_empty() {
         return;
     }
     progress.say(&format!(
-        "{} ephemeral znodes are not copied: their sessions live at the source",
+        "{} ephemeral znodes are not copied: their sessions exist only at the source",
         mirror.ephemerals().len()
     ));
-    for lock in locks.iter().take(NAMED) {
+    for lock in locks.iter().take(MAX_LISTED) {
         progress.say(&format!(
             "  a lock is held at {:?} by session 0x{} ({} contenders)",
             lock.path, lock.session, lock.contenders
         ));
     }
-    if locks.len() > NAMED {
-        progress.say(&format!("  and {} more locks", locks.len() - NAMED));
+    if locks.len() > MAX_LISTED {
+        progress.say(&format!("  and {} more locks", locks.len() - MAX_LISTED));
     }
 }
 
@@ -453,7 +471,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_are_named_as_in_connection_strings() {
+    fn server_addresses_follow_connection_strings() {
         for (given, meant) in [
             ("zk1", "zk1:2181"),
             ("zk1:2182", "zk1:2182"),
@@ -469,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_read_and_not_repeated() {
+    fn credentials_are_read_and_never_printed() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), "# of the super user\n\ndigest:super:se:cret\n").unwrap();
         let pair = ("digest".to_owned(), "super:se:cret".to_owned());

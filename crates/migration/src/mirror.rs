@@ -1,6 +1,6 @@
-//! Keeps the target what the source is: once by reading and comparing all of it, then by following what its watches tell. It
-//! remembers what both are like. What is lost (a connection, a watch, a znode that the target has swept) is made good by
-//! comparing again.
+//! Mirror of the source at the target. It first reads and compares all znodes, then follows the watch
+//! notifications. It remembers the state of both sides, and compares everything again after a loss of a
+//! connection or of a watch, or after the target has swept a znode.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -9,29 +9,29 @@ use cli_support::api_client::CallError;
 use tokio::time::Instant;
 
 use super::facts::{Facts, Kind, Tree, digest};
-use super::misfits::Misfits;
+use super::incompatible_znodes::IncompatibleZnodes;
 use super::progress::Progress;
 use super::scope::{Scope, is_within, parent};
-use super::source::{Known, KnownTree, Node, Source, SourceError};
-use super::target::{Step, Target, explained};
+use super::source::{KnownTree, KnownZnode, ReadZnode, Source, SourceError};
+use super::target::{Step, Target, with_advice};
 
-/// So many znodes are read before they are written.
+/// Number of znodes that are read before they are written.
 const READ_AT_ONCE: usize = 2_000;
 
-/// After so many comparisons in a row that did not get to their end, something is wrong that no further one mends.
+/// Maximum number of consecutive comparisons that fail; further ones would not help.
 const MAX_COMPARISONS: u32 = 8;
 
-/// Why a step was not taken.
-enum Trouble {
-    /// The source is to be connected to anew.
+/// Reason why a step was not executed.
+enum StepError {
+    /// The connection to the source is lost and has to be reopened.
     Source(anyhow::Error),
-    /// The target is not what it was taken for.
+    /// The target differs from its remembered state.
     Stale(String),
-    /// Nothing helps.
+    /// Retrying does not help.
     Fatal(anyhow::Error),
 }
 
-impl From<SourceError> for Trouble {
+impl From<SourceError> for StepError {
     fn from(error: SourceError) -> Self {
         match error {
             SourceError::Lost(error) => Self::Source(error),
@@ -40,66 +40,68 @@ impl From<SourceError> for Trouble {
     }
 }
 
-impl From<CallError> for Trouble {
+impl From<CallError> for StepError {
     fn from(error: CallError) -> Self {
         match error.code() {
-            // A container that the target has swept, or somebody's own znode: a look tells which.
+            // The target has swept a container, or another client has created a child: reading the target
+            // again tells which.
             "no_node" | "not_empty" => Self::Stale(error.to_string()),
-            // Its limits have been lowered since they were asked for: a look tells them, and what does not fit any more.
+            // The target's limits were lowered since they were queried: reading the target again returns the
+            // new limits, and thereby the znodes that exceed them.
             "too_large" | "limit_reached" => Self::Stale(error.to_string()),
-            _ => Self::Fatal(explained(error)),
+            _ => Self::Fatal(with_advice(error)),
         }
     }
 }
 
-/// See the module.
+/// Mirror of the source at the target. See the module.
 pub struct Mirror {
     source: Source,
     target: Target,
     scope: Scope,
-    /// What the source has that lasts.
-    there: KnownTree,
-    /// What it has that does not: whose each is.
+    /// Persistent znodes of the source.
+    source_tree: KnownTree,
+    /// Ephemeral znodes of the source, with their sessions.
     ephemerals: BTreeMap<String, i64>,
-    /// What the target has.
-    here: Tree,
-    /// What of that is not ours, and stays.
-    foreign: BTreeSet<String>,
-    /// What of the source the target could not have.
-    misfits: Misfits,
-    /// Whether there may be such: then both sides have created children below the same znodes.
+    /// Znodes of the target.
+    target_tree: Tree,
+    /// Znodes of the target that do not come from the source and are kept.
+    target_only: BTreeSet<String>,
+    /// Znodes of the source that exceed the target's limits.
+    incompatible: IncompatibleZnodes,
+    /// True with `--into`: then both sides have created children below the same znodes.
     is_shared: bool,
-    /// Changes of the source that came to a step, since the beginning.
+    /// Number of changes of the source that led to a step, since the start.
     changes: u64,
-    /// The last of them.
+    /// Time and path of the last such change.
     last_change: Option<(Instant, String)>,
-    /// Whether watches were lost since the last comparison.
+    /// True if watches were lost since the last comparison.
     is_lost: bool,
-    /// Whether nothing may be written.
+    /// True if nothing may be written.
     is_reader: bool,
 }
 
-/// What differs at a path.
+/// Difference between both sides at one path.
 #[derive(Debug, Clone)]
 pub struct Difference {
-    /// Where.
+    /// Path.
     pub path: String,
-    /// What.
+    /// Description.
     pub what: String,
 }
 
 impl Mirror {
-    /// Of nothing yet.
+    /// Creates a mirror that has read nothing yet.
     pub fn new(source: Source, target: Target, scope: Scope) -> Self {
         Self {
             source,
             target,
             scope,
-            there: KnownTree::new(),
+            source_tree: KnownTree::new(),
             ephemerals: BTreeMap::new(),
-            here: Tree::new(),
-            foreign: BTreeSet::new(),
-            misfits: Misfits::default(),
+            target_tree: Tree::new(),
+            target_only: BTreeSet::new(),
+            incompatible: IncompatibleZnodes::default(),
             is_shared: false,
             changes: 0,
             last_change: None,
@@ -108,102 +110,107 @@ impl Mirror {
         }
     }
 
-    /// What the source has that lasts.
-    pub fn there(&self) -> &KnownTree {
-        &self.there
+    /// Returns the persistent znodes of the source.
+    pub fn source_tree(&self) -> &KnownTree {
+        &self.source_tree
     }
 
-    /// What the source has that does not last, and whose it is.
+    /// Returns the ephemeral znodes of the source, with their sessions.
     pub fn ephemerals(&self) -> &BTreeMap<String, i64> {
         &self.ephemerals
     }
 
-    /// What the target has.
-    pub fn here(&self) -> &Tree {
-        &self.here
+    /// Returns the znodes of the target.
+    pub fn target_tree(&self) -> &Tree {
+        &self.target_tree
     }
 
-    /// How many paths of the target are not the source's, and stay.
-    pub fn foreign(&self) -> usize {
-        self.foreign.len()
+    /// Returns the number of znodes that exist only at the target and are kept.
+    pub fn target_only(&self) -> usize {
+        self.target_only.len()
     }
 
-    /// What the source has that the target could not have.
-    pub fn misfits(&self) -> &Misfits {
-        &self.misfits
+    /// Returns the znodes of the source that exceed the target's limits.
+    pub fn incompatible_znodes(&self) -> &IncompatibleZnodes {
+        &self.incompatible
     }
 
-    /// The source, for those who ask it something else.
+    /// Returns the source, for other requests.
     pub fn source(&mut self) -> &mut Source {
         &mut self.source
     }
 
-    /// The target, likewise.
+    /// Returns the target, for other requests.
     pub fn target(&mut self) -> &mut Target {
         &mut self.target
     }
 
-    /// How many changes of the source were carried over, and when and where the last one was.
+    /// Returns the number of copied changes, and the time and path of the last one.
     pub fn changes(&self) -> (u64, Option<(Instant, String)>) {
         (self.changes, self.last_change.clone())
     }
 
-    /// Waits until the source tells of a change, or the connection is lost, which the next work then makes good.
-    pub async fn wait_told(&mut self) {
+    /// Waits for a change notification, or until the connection is lost; the next operation then reconnects.
+    pub async fn wait_notification(&mut self) {
         if let Ok(connection) = self.source.connection()
-            && connection.wait_told().await.is_err()
+            && connection.wait_notification().await.is_err()
         {
             self.source.disconnect();
         }
     }
 
-    /// How many changes are told of and not carried over.
+    /// Returns the number of notified changes that are not copied yet.
     pub fn behind(&mut self) -> usize {
-        self.source.connection().map_or(0, |connection| connection.told())
+        self.source
+            .connection()
+            .map_or(0, |connection| connection.pending_notifications())
     }
 
-    /// Whether the source tells of changes; else it has to be compared again and again.
+    /// Returns whether the source sends change notifications; otherwise all znodes have to be compared
+    /// repeatedly.
     pub fn follows(&self) -> bool {
         self.source.watches == Some(true)
     }
 
-    /// Waits until what the source tells is all that was committed there, and returns that position.
+    /// Waits until the source's server has applied everything that was committed before, and returns the
+    /// zxid.
     pub async fn sync(&mut self) -> anyhow::Result<i64> {
         let root = self.scope.root().to_owned();
         for _ in 0..MAX_COMPARISONS {
             match self.source.sync(&root).await {
                 Ok(position) => return Ok(position),
                 Err(SourceError::Refused(why)) => anyhow::bail!(why),
-                // What its watches would have told is lost; whoever asks compares, or follows and then compares.
+                // Notifications of the lost watches are missing; the caller compares, or follows, which then
+                // compares.
                 Err(SourceError::Lost(_)) => self.source.connect(&root).await.map_err(fatal)?,
             }
             self.is_lost = true;
         }
-        anyhow::bail!("the connections to the source do not last")
+        anyhow::bail!("the connections to the source are lost repeatedly")
     }
 
-    /// Reads the whole target, and says what of it the source does not know to be ours.
-    pub async fn look_at_target(&mut self) -> anyhow::Result<()> {
+    /// Reads the whole target.
+    pub async fn read_target(&mut self) -> anyhow::Result<()> {
         let mut here = self.target.tree(self.scope.root()).await?;
         here.retain(|path, _| self.scope.has(path));
-        self.here = here;
+        self.target_tree = here;
         Ok(())
     }
 
-    /// From now on what only the target has is left alone.
-    pub fn keep_what_is_here(&mut self) {
-        self.foreign = self.here.keys().cloned().collect();
+    /// Keeps all current znodes of the target that the source does not have.
+    pub fn keep_target_znodes(&mut self) {
+        self.target_only = self.target_tree.keys().cloned().collect();
         self.is_shared = true;
     }
 
-    /// Connects and reads all of the source; the target is left as it is.
-    pub async fn learn(&mut self, progress: &mut Progress) -> anyhow::Result<()> {
+    /// Connects and reads the whole source without changing the target.
+    pub async fn read_source(&mut self, progress: &mut Progress) -> anyhow::Result<()> {
         self.is_reader = true;
         self.source.connect(self.scope.root()).await.map_err(fatal)?;
         self.retry(progress, Work::All).await
     }
 
-    /// Reads all of the source, to see whether the target could have it; the target is left as it is.
+    /// Reads the whole source to find znodes that exceed the target's limits, without changing the target.
     pub async fn survey(&mut self, progress: &mut Progress) -> anyhow::Result<()> {
         self.is_reader = true;
         let read = self.retry(progress, Work::All).await;
@@ -211,21 +218,23 @@ impl Mirror {
         read
     }
 
-    /// Compares until all is the same.
+    /// Compares until both sides are equal.
     pub async fn catch_up(&mut self, progress: &mut Progress) -> anyhow::Result<()> {
         self.retry(progress, Work::All).await
     }
 
-    /// Carries over what watches have told of, or compares if there are none or they are lost. Returns at once if there is nothing.
+    /// Copies the notified changes, or compares everything if there are no notifications or watches were
+    /// lost. Returns at once if there is nothing to do.
     pub async fn follow(&mut self, progress: &mut Progress) -> anyhow::Result<()> {
         match self.follows() {
-            true => self.retry(progress, Work::Told).await,
+            true => self.retry(progress, Work::Notified).await,
             false => self.retry(progress, Work::All).await,
         }
     }
 
-    /// Looks whether any known znode has changed in silence (lists are replaced without an event), and carries that over.
-    pub async fn sweep(&mut self, progress: &mut Progress) -> anyhow::Result<()> {
+    /// Finds znodes that have changed without an event, such as replaced access control lists, and copies
+    /// them.
+    pub async fn recheck(&mut self, progress: &mut Progress) -> anyhow::Result<()> {
         match self.follows() {
             true => self.retry(progress, Work::Known).await,
             false => self.retry(progress, Work::All).await,
@@ -240,42 +249,42 @@ impl Mirror {
             };
             let done = match work_now {
                 Work::All => self.compare(progress).await,
-                Work::Told => self.carry_told(progress).await,
-                Work::Known => self.sweep_known(progress).await,
+                Work::Notified => self.copy_notified(progress).await,
+                Work::Known => self.recheck_known(progress).await,
             };
             match done {
                 Ok(()) if !self.is_lost => return Ok(()),
-                // Something fits again, and what is below it is not known.
+                // A znode became compatible, and its descendants are unknown.
                 Ok(()) => {}
-                Err(Trouble::Fatal(error)) => return Err(error),
-                Err(Trouble::Source(error)) => {
+                Err(StepError::Fatal(error)) => return Err(error),
+                Err(StepError::Source(error)) => {
                     progress.say(&format!(
-                        "the connection to the source is lost ({error:#}): comparing anew"
+                        "the connection to the source is lost ({error:#}): comparing again"
                     ));
                     self.source.connect(self.scope.root()).await.map_err(fatal)?;
                     progress.say(&format!("reading from {}", self.source.server()));
                 }
-                Err(Trouble::Stale(why)) => {
-                    progress.say(&format!("the target is not what it was ({why}): comparing anew"));
-                    self.look_at_target().await?;
+                Err(StepError::Stale(why)) => {
+                    progress.say(&format!("the target has changed ({why}): comparing again"));
+                    self.read_target().await?;
                 }
             }
             work = Work::All;
         }
-        anyhow::bail!("after {MAX_COMPARISONS} comparisons the trees are still not the same")
+        anyhow::bail!("the trees still differ after {MAX_COMPARISONS} comparisons")
     }
 
-    /// Reads all of the source, and makes the target the same.
-    async fn compare(&mut self, progress: &mut Progress) -> Result<(), Trouble> {
+    /// Reads the whole source and makes the target equal.
+    async fn compare(&mut self, progress: &mut Progress) -> Result<(), StepError> {
         let root = self.scope.root().to_owned();
         let total = self.source.count(&root).await?;
         progress.begin("comparing", total);
-        self.put_above().await?;
-        // Whatever was told before is read anyway.
-        self.source.connection()?.take_told();
+        self.create_ancestors().await?;
+        // The comparison covers all earlier notifications.
+        self.source.connection()?.take_notifications();
         let mut seen = BTreeSet::new();
         self.ephemerals.clear();
-        let known_misfits = std::mem::take(&mut self.misfits);
+        let known_incompatible = std::mem::take(&mut self.incompatible);
         let mut level = vec![root];
         while !level.is_empty() {
             let mut next = Vec::new();
@@ -285,7 +294,7 @@ impl Mirror {
                     .filter(|path| self.scope.has(path))
                     .cloned()
                     .collect();
-                let found = self.source.read(&wanted, &self.there).await?;
+                let found = self.source.read(&wanted, &self.source_tree).await?;
                 let mut parents: Vec<String> = paths
                     .iter()
                     .filter(|path| !self.scope.has(path))
@@ -300,8 +309,8 @@ impl Mirror {
                         continue;
                     }
                     let limits = self.target.limits();
-                    if let Some(why) = limits.misfit(&path, &node.facts, node.stat.num_children) {
-                        self.misfits.insert(&path, &why);
+                    if let Some(why) = limits.incompatibility(&path, &node.facts, node.stat.num_children) {
+                        self.incompatible.insert(&path, &why);
                         continue;
                     }
                     if node.stat.num_children > 0 {
@@ -310,32 +319,33 @@ impl Mirror {
                     seen.insert(path.clone());
                     steps.extend(self.put(path, node));
                 }
-                self.note_changes(&steps);
-                self.take(steps, progress).await?;
+                self.count_changes(&steps);
+                self.execute(steps, progress).await?;
                 let children = self.source.children(&parents).await?.into_iter().flatten();
-                next.extend(children.filter(|path| self.scope.leads_on(path)));
-                progress.tell();
+                next.extend(children.filter(|path| self.scope.may_have_members_below(path)));
+                progress.report();
             }
             level = next;
         }
-        progress.misfits(&self.misfits, &known_misfits);
-        if !seen.contains(self.scope.root()) && !self.misfits.cover(self.scope.root()) {
+        progress.incompatible_znodes(&self.incompatible, &known_incompatible);
+        if !seen.contains(self.scope.root()) && !self.incompatible.cover(self.scope.root()) {
             let what = format!("the source has no {}", self.scope.root());
-            return Err(Trouble::Fatal(anyhow::anyhow!(what)));
+            return Err(StepError::Fatal(anyhow::anyhow!(what)));
         }
-        self.there.retain(|path, _| seen.contains(path));
-        // What has become too large is an older state of what is there, and better than nothing.
+        self.source_tree.retain(|path, _| seen.contains(path));
+        // The target keeps the last state of a znode that has outgrown a limit, which is better than nothing.
         let is_gone = |path: &&String| {
-            !seen.contains(*path) && !self.is_needed_by_others(path) && !self.misfits.cover(path)
+            !seen.contains(*path) && !self.is_needed_by_others(path) && !self.incompatible.cover(path)
         };
-        let gone = self.here.keys().rev().filter(is_gone);
+        let gone = self.target_tree.keys().rev().filter(is_gone);
         let gone: Vec<Step> = gone.cloned().map(Step::Remove).collect();
-        self.note_changes(&gone);
-        self.take(gone, progress).await
+        self.count_changes(&gone);
+        self.execute(gone, progress).await
     }
 
-    /// The znodes above a root that is not `/` are needed, and no part of what is moved: they are brought if they are missing.
-    async fn put_above(&mut self) -> Result<(), Trouble> {
+    /// Creates missing ancestors of a root other than `/`. They are needed at the target, but are not part of
+    /// the migrated tree.
+    async fn create_ancestors(&mut self) -> Result<(), StepError> {
         let above = self.scope.above();
         if above.is_empty() || self.is_reader {
             return Ok(());
@@ -343,27 +353,28 @@ impl Mirror {
         let mut steps = Vec::new();
         let found = self.source.read(&above, &KnownTree::new()).await?;
         for (path, node) in above.iter().zip(found) {
-            let node = node.ok_or_else(|| Trouble::Fatal(anyhow::anyhow!("the source has no {path}")))?;
-            if !self.target.has(path).await.map_err(Trouble::Fatal)? {
+            let node = node.ok_or_else(|| StepError::Fatal(anyhow::anyhow!("the source has no {path}")))?;
+            if !self.target.has(path).await.map_err(StepError::Fatal)? {
                 steps.push(Step::Put(path.clone(), node.facts, node.data));
             }
         }
-        Ok(self.target.take(&steps).await?)
+        Ok(self.target.execute(&steps).await?)
     }
 
-    /// Reads what watches have told of.
-    async fn carry_told(&mut self, progress: &mut Progress) -> Result<(), Trouble> {
-        let (told, since) = self.source.connection()?.take_told();
+    /// Copies the changes of which the watches have sent notifications.
+    async fn copy_notified(&mut self, progress: &mut Progress) -> Result<(), StepError> {
+        let (notified, since) = self.source.connection()?.take_notifications();
         if let Some(since) = since {
-            progress.behind(told.len(), since.elapsed());
+            progress.behind(notified.len(), since.elapsed());
         }
-        // What is created or deleted moves its parent's counter; and of what nobody knows yet the parents come first.
+        // A creation or deletion changes the counter of its parent, and unknown parents have to be copied
+        // before their children.
         let mut paths: BTreeSet<String> = BTreeSet::new();
-        for path in told {
+        for path in notified {
             let mut above = parent(&path);
             let mut is_first = true;
             while let Some(at) =
-                above.filter(|at| self.scope.has(at) && (is_first || !self.there.contains_key(*at)))
+                above.filter(|at| self.scope.has(at) && (is_first || !self.source_tree.contains_key(*at)))
             {
                 paths.insert(at.to_owned());
                 (above, is_first) = (parent(at), false);
@@ -372,15 +383,15 @@ impl Mirror {
                 paths.insert(path);
             }
         }
-        self.carry(paths, progress).await
+        self.copy(paths, progress).await
     }
 
-    /// Reads some znodes anew, and carries over what has changed.
-    async fn carry(&mut self, paths: BTreeSet<String>, progress: &mut Progress) -> Result<(), Trouble> {
-        // Parents before their children, as paths are sorted.
+    /// Reads znodes again, and copies those that have changed.
+    async fn copy(&mut self, paths: BTreeSet<String>, progress: &mut Progress) -> Result<(), StepError> {
+        // Parents before their children, because paths are sorted.
         let paths: Vec<String> = paths.into_iter().collect();
         for paths in paths.chunks(READ_AT_ONCE) {
-            let found = self.source.read(paths, &self.there).await?;
+            let found = self.source.read(paths, &self.source_tree).await?;
             let mut steps = Vec::new();
             let mut gone = BTreeSet::new();
             for (path, node) in paths.iter().zip(found) {
@@ -393,219 +404,224 @@ impl Mirror {
                     }
                     Some(node) => {
                         self.ephemerals.remove(path);
-                        let has_place = *path == self.scope.root()
+                        let has_parent = *path == self.scope.root()
                             || parent(path).is_some_and(|parent| {
-                                self.there.contains_key(parent) || !self.scope.has(parent)
+                                self.source_tree.contains_key(parent) || !self.scope.has(parent)
                             });
-                        // Without a parent it has gone meanwhile, and it is told of that.
-                        if has_place && self.fits(path, &node, progress) {
+                        // A znode without a parent has been deleted meanwhile, and a notification of that
+                        // follows.
+                        if has_parent && self.check_compatibility(path, &node, progress) {
                             progress.read(&node);
                             steps.extend(self.put(path.clone(), node));
                         }
                     }
                     None => {
                         self.ephemerals.remove(path);
-                        self.misfits.remove_within(path);
+                        self.incompatible.remove_within(path);
                         gone.insert(path.clone());
                     }
                 }
             }
             let mut removals = BTreeSet::new();
             for path in &gone {
-                let below = self.there.range::<String, _>(path..).map(|(path, _)| path);
-                // Siblings whose names go on with what sorts before a slash stand between.
+                let below = self.source_tree.range::<String, _>(path..).map(|(path, _)| path);
+                // Siblings whose names continue with a character that sorts before the slash are in between.
                 let below = below.take_while(|other| other.starts_with(path.as_str()));
                 removals.extend(below.filter(|other| is_within(other, path)).cloned());
             }
             for path in &removals {
-                self.there.remove(path);
+                self.source_tree.remove(path);
             }
             steps.retain(|step| !matches!(step, Step::Put(path, ..) if removals.contains(path)));
             let removals = removals
                 .into_iter()
                 .rev()
-                .filter(|path| self.here.contains_key(path));
+                .filter(|path| self.target_tree.contains_key(path));
             let removals = removals.collect::<Vec<_>>().into_iter().map(Step::Remove);
             let steps: Vec<Step> = removals.chain(steps).collect();
-            self.note_changes(&steps);
-            self.take(steps, progress).await?;
+            self.count_changes(&steps);
+            self.execute(steps, progress).await?;
         }
-        progress.tell();
+        progress.report();
         Ok(())
     }
 
-    /// Whether a znode that was read anew may be carried over.
-    fn fits(&mut self, path: &str, node: &Node, progress: &mut Progress) -> bool {
-        if parent(path).is_some_and(|parent| self.misfits.cover(parent)) {
+    /// Returns whether a znode that was read again is compatible with the target's limits, and reports it if
+    /// not.
+    fn check_compatibility(&mut self, path: &str, node: &ReadZnode, progress: &mut Progress) -> bool {
+        if parent(path).is_some_and(|parent| self.incompatible.cover(parent)) {
             return false;
         }
         let limits = self.target.limits();
-        let Some(why) = limits.misfit(path, &node.facts, node.stat.num_children) else {
-            // What is below it was left out as well, and nobody tells of that.
-            self.is_lost |= self.misfits.remove(path);
+        let Some(why) = limits.incompatibility(path, &node.facts, node.stat.num_children) else {
+            // The znode's descendants were left out, too, and no notification reports them.
+            self.is_lost |= self.incompatible.remove(path);
             return true;
         };
-        if self.misfits.insert(path, &why) {
-            progress.misfit(path, &why);
+        if self.incompatible.insert(path, &why) {
+            progress.incompatible_znode(path, &why);
         }
         false
     }
 
-    fn note_changes(&mut self, steps: &[Step]) {
+    fn count_changes(&mut self, steps: &[Step]) {
         self.changes += steps.len() as u64;
         if let Some(Step::Put(path, ..) | Step::Remove(path)) = steps.last() {
             self.last_change = Some((Instant::now(), path.clone()));
         }
     }
 
-    /// Looks at every known znode of the source.
-    async fn sweep_known(&mut self, progress: &mut Progress) -> Result<(), Trouble> {
-        let all: Vec<String> = self.there.keys().cloned().collect();
-        progress.begin("looking at every znode of the source", Some(all.len() as u64));
+    /// Reads every known znode of the source and copies those that have changed.
+    async fn recheck_known(&mut self, progress: &mut Progress) -> Result<(), StepError> {
+        let all: Vec<String> = self.source_tree.keys().cloned().collect();
+        progress.begin("checking every znode of the source", Some(all.len() as u64));
         let mut changed = BTreeSet::new();
         let mut parents = Vec::new();
         for paths in all.chunks(READ_AT_ONCE) {
-            let found = self.source.data(paths, &self.there).await?;
+            let found = self.source.data(paths, &self.source_tree).await?;
             for (path, found) in paths.iter().zip(found) {
                 let Some((data, stat)) = found else {
                     changed.insert(path.clone());
                     continue;
                 };
-                let known = &self.there[path];
+                let known = &self.source_tree[path];
                 if known.stat.pzxid != stat.pzxid || known.stat.num_children != stat.num_children {
                     parents.push(path.clone());
                 }
                 if known.stat != stat || known.facts.data_sha256 != data.as_deref().map(super::facts::hash) {
                     changed.insert(path.clone());
                 }
-                progress.looked();
+                progress.checked();
             }
-            progress.tell();
+            progress.report();
         }
         for children in self.source.children(&parents).await? {
             let is_new =
-                |path: &String| !self.there.contains_key(path) && !self.ephemerals.contains_key(path);
+                |path: &String| !self.source_tree.contains_key(path) && !self.ephemerals.contains_key(path);
             changed.extend(
                 children
                     .into_iter()
                     .filter(|path| self.scope.has(path) && is_new(path)),
             );
         }
-        self.carry(changed, progress).await
+        self.copy(changed, progress).await
     }
 
-    /// Notes what a znode of the source is, and says what has to be done about it.
-    fn put(&mut self, path: String, node: Node) -> Option<Step> {
-        let Node {
+    /// Remembers the state of a znode of the source, and returns the step that makes the target equal, if one
+    /// is needed.
+    fn put(&mut self, path: String, node: ReadZnode) -> Option<Step> {
+        let ReadZnode {
             stat,
             mut facts,
             data,
         } = node;
-        if facts.data_sha256.is_none() && !self.target.tells_null() {
+        if facts.data_sha256.is_none() && !self.target.distinguishes_null() {
             facts.data_sha256 = Some(super::facts::hash(b""));
         }
-        self.foreign.remove(&path);
-        let here = self.here.get(&path);
-        let is_same = here.is_some_and(|here| self.is_alike(&path, &facts, here));
-        self.there.insert(
+        self.target_only.remove(&path);
+        let here = self.target_tree.get(&path);
+        let is_same = here.is_some_and(|here| self.is_equal(&path, &facts, here));
+        self.source_tree.insert(
             path.clone(),
-            Known {
+            KnownZnode {
                 facts: facts.clone(),
                 stat,
             },
         );
-        // A number that was given here is not given again, either.
-        let given_here = self
-            .here
+        // A sequence number that was used at the target must not be used again, either.
+        let used_at_target = self
+            .target_tree
             .get(&path)
             .filter(|_| self.is_shared)
             .map_or(0, |here| here.creations);
-        facts.creations = facts.creations.max(given_here);
+        facts.creations = facts.creations.max(used_at_target);
         (!is_same).then_some(Step::Put(path, facts, data))
     }
 
-    async fn take(&mut self, steps: Vec<Step>, progress: &mut Progress) -> Result<(), Trouble> {
+    async fn execute(&mut self, steps: Vec<Step>, progress: &mut Progress) -> Result<(), StepError> {
         if steps.is_empty() || self.is_reader {
             return Ok(());
         }
-        self.target.take(&steps).await?;
+        self.target.execute(&steps).await?;
         progress.written(&steps);
         for step in steps {
             match step {
                 Step::Put(path, facts, _) => {
-                    self.here.insert(path, facts);
+                    self.target_tree.insert(path, facts);
                 }
                 Step::Remove(path) => {
-                    self.here.remove(&path);
+                    self.target_tree.remove(&path);
                 }
             }
         }
         Ok(())
     }
 
-    /// Brings again what the target has swept by itself, and the source has not; returns how many that were.
-    pub async fn bring_swept(&mut self, progress: &mut Progress) -> anyhow::Result<usize> {
+    /// Restores znodes that the target has swept and the source has not; returns their number.
+    pub async fn restore_swept(&mut self, progress: &mut Progress) -> anyhow::Result<usize> {
         let missing: BTreeSet<String> = self
-            .there
+            .source_tree
             .keys()
-            .filter(|path| !self.here.contains_key(*path))
+            .filter(|path| !self.target_tree.contains_key(*path))
             .cloned()
             .collect();
         let count = missing.len();
-        match self.carry(missing, progress).await {
+        match self.copy(missing, progress).await {
             Ok(()) => Ok(count),
-            Err(Trouble::Fatal(error) | Trouble::Source(error)) => Err(error),
-            Err(Trouble::Stale(why)) => anyhow::bail!(why),
+            Err(StepError::Fatal(error) | StepError::Source(error)) => Err(error),
+            Err(StepError::Stale(why)) => anyhow::bail!(why),
         }
     }
 
-    /// In what the target, as it was last looked at, differs from the source as it is known.
+    /// Returns the differences between the remembered states of both sides.
     pub fn differences(&self) -> Vec<Difference> {
-        let misfits = self.misfits.iter().map(|(path, why)| Difference {
+        let incompatible = self.incompatible.iter().map(|(path, why)| Difference {
             path: path.clone(),
-            what: format!("it does not fit. {why}"),
+            what: format!("incompatible with the target's limits: {why}"),
         });
-        let mut all: Vec<Difference> = misfits.collect();
-        for (path, known) in &self.there {
-            if self.misfits.cover(path) {
+        let mut all: Vec<Difference> = incompatible.collect();
+        for (path, known) in &self.source_tree {
+            if self.incompatible.cover(path) {
                 continue;
             }
-            match self.here.get(path) {
-                Some(here) if self.is_alike(path, &known.facts, here) => {}
+            match self.target_tree.get(path) {
+                Some(here) if self.is_equal(path, &known.facts, here) => {}
                 Some(here) => all.push(Difference {
                     path: path.clone(),
                     what: super::facts::differences(&known.facts, here).join("; "),
                 }),
-                // An empty container, or a znode whose time is over: each side sweeps in its own time.
+                // An empty container, or a TTL znode whose time is over: each side sweeps at its own time.
                 None if known.facts.kind.is_swept() && !self.has_lasting_children(path) => {}
                 None => all.push(Difference {
                     path: path.clone(),
-                    what: "the target does not have it".to_owned(),
+                    what: "missing at the target".to_owned(),
                 }),
             }
         }
         let is_extra = |path: &&String| {
-            !self.there.contains_key(*path) && !self.is_needed_by_others(path) && !self.misfits.cover(path)
+            !self.source_tree.contains_key(*path)
+                && !self.is_needed_by_others(path)
+                && !self.incompatible.cover(path)
         };
-        let only_here = self.here.keys().filter(is_extra);
+        let only_here = self.target_tree.keys().filter(is_extra);
         all.extend(only_here.map(|path| Difference {
             path: path.clone(),
-            what: "only the target has it".to_owned(),
+            what: "exists only at the target".to_owned(),
         }));
         all
     }
 
-    /// Whether a znode of the target is not ours, or has such below it.
+    /// Returns whether a znode of the target, or a descendant of it, is kept for other users.
     fn is_needed_by_others(&self, path: &str) -> bool {
         let mut below = self
-            .foreign
+            .target_only
             .range::<str, _>((Bound::Included(path), Bound::Unbounded))
             .take_while(|other| other.starts_with(path));
         below.any(|other| is_within(other, path))
     }
 
-    /// Whether two znodes are the same as far as they have to be.
-    fn is_alike(&self, path: &str, there: &Facts, here: &Facts) -> bool {
+    /// Returns whether two znodes are equal in all properties that have to be.
+    fn is_equal(&self, path: &str, there: &Facts, here: &Facts) -> bool {
         let has_own_data = Scope::has_own_data(path);
         if there == here || !(has_own_data || self.is_shared) {
             return there == here;
@@ -621,34 +637,40 @@ impl Mirror {
     }
 
     fn has_lasting_children(&self, path: &str) -> bool {
-        let below = self.there.range(format!("{path}/")..).next();
+        let below = self.source_tree.range(format!("{path}/")..).next();
         below.is_some_and(|(other, _)| is_within(other, path))
     }
 
-    /// How many znodes both sides have.
+    /// Returns the number of znodes that both sides have.
     pub fn common(&self) -> usize {
-        let is_common = |path: &&String| self.there.contains_key(*path);
-        self.here.keys().filter(is_common).count()
+        let is_common = |path: &&String| self.source_tree.contains_key(*path);
+        self.target_tree.keys().filter(is_common).count()
     }
 
-    /// One number each for what both sides have: of the source, and of the target. Nothing is in it that is each side's own.
+    /// Returns the digests of the common znodes of the source and of the target. Properties that are each
+    /// side's own are left out.
     pub fn digests(&self) -> (String, String) {
         let is_common = |path: &String| {
-            self.here.contains_key(path) && self.there.contains_key(path) && !Scope::has_own_data(path)
+            self.target_tree.contains_key(path)
+                && self.source_tree.contains_key(path)
+                && !Scope::has_own_data(path)
         };
         let has_counters = !self.is_shared;
-        let there = self.there.iter().map(|(path, known)| (path, &known.facts));
+        let there = self.source_tree.iter().map(|(path, known)| (path, &known.facts));
         let there = digest(there.filter(|(path, _)| is_common(path)), has_counters);
-        let here = digest(self.here.iter().filter(|(path, _)| is_common(path)), has_counters);
+        let here = digest(
+            self.target_tree.iter().filter(|(path, _)| is_common(path)),
+            has_counters,
+        );
         (there, here)
     }
 }
 
-/// What is done in one go.
+/// Scope of one operation.
 #[derive(Clone, Copy)]
 enum Work {
     All,
-    Told,
+    Notified,
     Known,
 }
 

@@ -1,5 +1,5 @@
-//! What is told while trees are brought: on a terminal one line that changes, else a line now and then, or JSON. It decides
-//! nothing.
+//! Progress output: one changing line on a terminal, otherwise a line every few seconds, or JSON. The module
+//! makes no decisions.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
@@ -8,47 +8,48 @@ use cli_support::output::shown;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::misfits::Misfits;
-use super::source::Node;
+use super::incompatible_znodes::IncompatibleZnodes;
+use super::source::ReadZnode;
 use super::target::Step;
 
-/// A line on a terminal may change so often.
-const DRAW_EVERY: Duration = Duration::from_millis(200);
+/// Redraw interval of the line on a terminal.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
 
-/// A line of a log, or of JSON, is written so often.
-const LINE_EVERY: Duration = Duration::from_secs(5);
+/// Interval of log lines and JSON lines.
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// So many znodes that do not fit are named: whoever cleans up wants to see all of them, and nobody reads more.
-const MISFITS_NAMED: usize = 1_000;
+/// Maximum number of incompatible znodes that are listed: operators who clean up need all of them, and cannot
+/// read more.
+const MAX_INCOMPATIBLE_LISTED: usize = 1_000;
 
-/// How wide a bar is.
-const BAR: usize = 24;
+/// Length of the bar in characters.
+const BAR_LENGTH: usize = 24;
 
-/// How it is told.
+/// Form of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// One line that changes.
+    /// One changing line on standard error.
     Terminal,
-    /// Lines for people.
+    /// Lines for people on standard error.
     Lines,
-    /// Lines for programs, on standard output.
+    /// JSON lines for programs on standard output.
     Json,
 }
 
-/// See the module.
+/// Progress of the migration. See the module.
 pub struct Progress {
     style: Style,
     phase: &'static str,
     total: Option<u64>,
     done: u64,
     begun: Instant,
-    told: Option<Instant>,
-    /// Since the beginning.
+    reported: Option<Instant>,
+    /// Totals since the start.
     written: Counts,
     behind: usize,
     lag: Duration,
-    /// How many znodes that do not fit were named.
-    misfits_named: usize,
+    /// Number of incompatible znodes that were listed.
+    incompatible_listed: usize,
     is_line_open: bool,
 }
 
@@ -60,7 +61,7 @@ struct Counts {
 }
 
 impl Progress {
-    /// On the terminal, if there is one.
+    /// Creates a progress output: JSON if requested, else for the terminal, if there is one.
     pub fn new(json: bool) -> Self {
         let style = match (json, io::stderr().is_terminal()) {
             (true, _) => Style::Json,
@@ -73,32 +74,32 @@ impl Progress {
             total: None,
             done: 0,
             begun: Instant::now(),
-            told: None,
+            reported: None,
             written: Counts::default(),
             behind: 0,
             lag: Duration::ZERO,
-            misfits_named: 0,
+            incompatible_listed: 0,
             is_line_open: false,
         }
     }
 
-    /// Something else begins, which has so much to do.
+    /// Begins a new phase, of `total` znodes if known.
     pub fn begin(&mut self, phase: &'static str, total: Option<u64>) {
         (self.phase, self.total, self.done) = (phase, total, 0);
         self.begun = Instant::now();
     }
 
-    /// A znode of the source was read.
-    pub fn read(&mut self, _: &Node) {
+    /// Counts a znode of the source that was read.
+    pub fn read(&mut self, _: &ReadZnode) {
         self.done += 1;
     }
 
-    /// One was looked at.
-    pub fn looked(&mut self) {
+    /// Counts a znode of the source that was checked.
+    pub fn checked(&mut self) {
         self.done += 1;
     }
 
-    /// These were carried out.
+    /// Counts executed steps.
     pub fn written(&mut self, steps: &[Step]) {
         for step in steps {
             match step {
@@ -111,59 +112,59 @@ impl Progress {
         }
     }
 
-    /// So many changes are being carried over, the oldest of them so long after it was told of.
+    /// Sets the number of changes being copied, and the age of the oldest notification among them.
     pub fn behind(&mut self, changes: usize, lag: Duration) {
         (self.behind, self.lag) = (changes, lag);
     }
 
-    /// These do not fit; those that did not before were told of.
-    pub fn misfits(&mut self, misfits: &Misfits, before: &Misfits) {
-        if misfits == before {
+    /// Reports incompatible znodes. Those in `before` were reported already.
+    pub fn incompatible_znodes(&mut self, incompatible: &IncompatibleZnodes, before: &IncompatibleZnodes) {
+        if incompatible == before {
             return;
         }
         let mut known = before.clone();
-        for (path, why) in misfits.iter() {
+        for (path, why) in incompatible.iter() {
             if known.insert(path, why) {
-                self.misfit(path, why);
+                self.incompatible_znode(path, why);
             }
         }
-        let count = misfits.len();
+        let count = incompatible.len();
         self.event("misfits", json!({ "count": count }));
         if !self.is_json() {
-            let more = match self.misfits_named >= MISFITS_NAMED {
-                true => format!(" (only {MISFITS_NAMED} are named)"),
+            let more = match self.incompatible_listed >= MAX_INCOMPATIBLE_LISTED {
+                true => format!(" (only {MAX_INCOMPATIBLE_LISTED} are listed)"),
                 false => String::new(),
             };
             self.say(&format!(
-                "{count} znodes of the source do not fit into the target{more}"
+                "{count} znodes of the source exceed the target's limits{more}"
             ));
         }
     }
 
-    /// One does not fit. Beyond a number of them they are only counted.
-    pub fn misfit(&mut self, path: &str, why: &str) {
-        if self.misfits_named >= MISFITS_NAMED {
+    /// Reports one incompatible znode, up to a maximum number.
+    pub fn incompatible_znode(&mut self, path: &str, why: &str) {
+        if self.incompatible_listed >= MAX_INCOMPATIBLE_LISTED {
             return;
         }
-        self.misfits_named += 1;
+        self.incompatible_listed += 1;
         match self.is_json() {
             true => self.event("misfit", json!({ "path": path, "what": why })),
             false => self.say(&format!(
-                "  {path:?} does not fit, and stays behind with all that is below it. {why}"
+                "  {path:?} is not copied, nor are its descendants: {why}"
             )),
         }
     }
 
-    /// How it stands, if it is time for that.
-    pub fn tell(&mut self) {
+    /// Reports the state if the interval has passed.
+    pub fn report(&mut self) {
         let every = match self.style {
-            Style::Terminal => DRAW_EVERY,
-            Style::Lines | Style::Json => LINE_EVERY,
+            Style::Terminal => REDRAW_INTERVAL,
+            Style::Lines | Style::Json => LINE_INTERVAL,
         };
-        if self.told.is_some_and(|told| told.elapsed() < every) {
+        if self.reported.is_some_and(|at| at.elapsed() < every) {
             return;
         }
-        self.told = Some(Instant::now());
+        self.reported = Some(Instant::now());
         match self.style {
             Style::Terminal => {
                 let line = self.line();
@@ -174,17 +175,17 @@ impl Progress {
         }
     }
 
-    /// Something that happened.
+    /// Prints a note.
     pub fn say(&mut self, text: &str) {
         if self.style == Style::Json {
             return self.event("note", json!({ "text": text }));
         }
         self.close_line();
-        // Whoever reads this may have gone; the work goes on.
+        // A closed standard error is ignored; the migration continues.
         writeln!(io::stderr(), "{}", shown(text)).ok();
     }
 
-    /// Something for programs, with its name.
+    /// Prints an event for programs.
     pub fn event(&mut self, name: &str, mut document: Value) {
         if self.style == Style::Json {
             document["event"] = name.into();
@@ -192,7 +193,7 @@ impl Progress {
         }
     }
 
-    /// Whether programs are told.
+    /// Returns whether the output is JSON.
     pub fn is_json(&self) -> bool {
         self.style == Style::Json
     }
@@ -253,11 +254,11 @@ impl Drop for Progress {
     }
 }
 
-/// A bar of a share. The whole is what was counted at the beginning, so it may be passed.
+/// Formats a share as a bar. The total was counted at the beginning, so it may be exceeded.
 fn bar(done: u64, total: u64) -> String {
-    let share = done.min(total) * BAR as u64 / total.max(1);
+    let share = done.min(total) * BAR_LENGTH as u64 / total.max(1);
     let full = share as usize;
-    format!("[{}{}]", "#".repeat(full), "-".repeat(BAR - full))
+    format!("[{}{}]", "#".repeat(full), "-".repeat(BAR_LENGTH - full))
 }
 
 fn size(bytes: u64) -> String {
@@ -273,11 +274,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_is_full_at_the_end_and_never_longer() {
-        assert_eq!(bar(0, 0), format!("[{}]", "-".repeat(BAR)));
+    fn bar_is_full_at_the_end_and_never_longer() {
+        assert_eq!(bar(0, 0), format!("[{}]", "-".repeat(BAR_LENGTH)));
         assert_eq!(
             bar(1, 2),
-            format!("[{}{}]", "#".repeat(BAR / 2), "-".repeat(BAR / 2))
+            format!("[{}{}]", "#".repeat(BAR_LENGTH / 2), "-".repeat(BAR_LENGTH / 2))
         );
         assert_eq!(bar(2, 2), bar(5, 2));
     }

@@ -1,37 +1,37 @@
-//! Which znodes are moved. Not the cluster's own below `/zookeeper`, but for the quotas, which users have set.
+//! Scope of the migration: the znodes below the root, without the cluster's own ones below `/zookeeper`, but
+//! with the users' quotas.
 
-/// What is the cluster's own.
+/// Root of the cluster's own znodes.
 const SYSTEM: &str = "/zookeeper";
 
-/// What is below it and the users'.
+/// Root of the quotas, which users have set.
 const QUOTAS: &str = "/zookeeper/quota";
 
-/// What a quota has used. Each side counts that itself.
+/// Suffix of a quota's usage znode. Each side computes the usage itself.
 const STATS: &str = "/zookeeper_stats";
 
-/// Where it is noted that a tree is being brought here, so that another run goes on, and nothing is overwritten after the
-/// switch.
-pub const MARK: &str = "/zookeeper/lockgate_migration";
+/// Path of the checkpoint, see `checkpoint`.
+pub const CHECKPOINT: &str = "/zookeeper/lockgate_migration";
 
-/// See the module.
+/// Scope of the migration. See the module.
 #[derive(Debug, Clone)]
 pub struct Scope {
     root: String,
 }
 
 impl Scope {
-    /// The znode `root` and all that is below it.
+    /// Creates the scope of the znode `root` and its descendants.
     pub fn new(root: &str) -> Self {
         let root = root.to_owned();
         Self { root }
     }
 
-    /// The znode that all others are below.
+    /// Returns the root.
     pub fn root(&self) -> &str {
         &self.root
     }
 
-    /// Whether a znode is moved.
+    /// Returns whether a znode is migrated.
     pub fn has(&self, path: &str) -> bool {
         if !is_within(path, &self.root) {
             return false;
@@ -42,24 +42,24 @@ impl Scope {
         }
     }
 
-    /// Whether something below a znode may be moved.
-    pub fn leads_on(&self, path: &str) -> bool {
+    /// Returns whether a znode may have migrated znodes below it.
+    pub fn may_have_members_below(&self, path: &str) -> bool {
         self.has(path) || (self.has("/") && matches!(path, SYSTEM | QUOTAS))
     }
 
-    /// Whether a znode's data is each side's own affair.
+    /// Returns whether each side has its own data in this znode.
     pub fn has_own_data(path: &str) -> bool {
         is_within(path, QUOTAS) && path.ends_with(STATS)
     }
 
-    /// The znodes above the root, from above, but for `/` itself.
+    /// Returns the ancestors of the root, the topmost first, without `/`.
     pub fn above(&self) -> Vec<String> {
         let ends = self.root.match_indices('/').skip(1).map(|(end, _)| end);
         ends.map(|end| self.root[..end].to_owned()).collect()
     }
 }
 
-/// Whether a path is `top` or below it.
+/// Returns whether a path is `top` or below it.
 pub fn is_within(path: &str, top: &str) -> bool {
     match path.strip_prefix(top) {
         Some(rest) => top == "/" || rest.is_empty() || rest.starts_with('/'),
@@ -67,7 +67,7 @@ pub fn is_within(path: &str, top: &str) -> bool {
     }
 }
 
-/// The parent of a znode; none of the root.
+/// Returns the parent of a znode; `None` for `/`.
 pub fn parent(path: &str) -> Option<&str> {
     match path.rsplit_once('/')? {
         ("", "") => None,
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clusters_own_stays() {
+    fn znodes_of_the_cluster_itself_are_not_migrated() {
         let all = Scope::new("/");
         for path in [
             "/",
@@ -91,22 +91,25 @@ mod tests {
             "/zookeeper/quota/a",
             "/zookeeper/quota/a/zookeeper_limits",
         ] {
-            assert!(all.has(path) && all.leads_on(path), "{path}");
+            assert!(all.has(path) && all.may_have_members_below(path), "{path}");
         }
-        for path in ["/zookeeper", "/zookeeper/quota", "/zookeeper/config", MARK] {
+        for path in ["/zookeeper", "/zookeeper/quota", "/zookeeper/config", CHECKPOINT] {
             assert!(!all.has(path), "{path}");
         }
-        assert!(all.leads_on("/zookeeper/quota") && !all.leads_on("/zookeeper/config"));
+        assert!(
+            all.may_have_members_below("/zookeeper/quota")
+                && !all.may_have_members_below("/zookeeper/config")
+        );
         assert!(Scope::has_own_data("/zookeeper/quota/a/zookeeper_stats"));
         assert!(!Scope::has_own_data("/a/zookeeper_stats"));
     }
 
     #[test]
-    fn a_part_of_the_tree_is_what_is_below_it() {
+    fn scope_of_a_subtree_is_its_root_and_descendants() {
         let part = Scope::new("/a/b/c");
         assert!(part.has("/a/b/c") && part.has("/a/b/c/d"));
         for path in ["/", "/a", "/a/b", "/a/b/cd", "/zookeeper/quota/a"] {
-            assert!(!part.has(path) && !part.leads_on(path), "{path}");
+            assert!(!part.has(path) && !part.may_have_members_below(path), "{path}");
         }
         assert_eq!(part.above(), ["/a", "/a/b"]);
         assert!(Scope::new("/").above().is_empty() && Scope::new("/a").above().is_empty());

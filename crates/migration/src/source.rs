@@ -1,5 +1,5 @@
-//! The ensemble that is left: where it is, and reads of its znodes. It is never written to. Which znodes are wanted, and what
-//! becomes of them, is not known here.
+//! The source ensemble: its servers, and reads of its znodes. It is never written to. The module does not
+//! decide which znodes are read, or what happens with them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,78 +9,79 @@ use tokio::time::Instant;
 use zk_wire::{ErrorCode, MultiResult, Outcome, Reply, Request, Stat, watch_mode};
 
 use super::connection::{Connection, SourceCredentials};
-use super::facts::{AclList, Facts, Kind, Lists, creations, hash, sayable};
+use super::facts::{AclInterner, AclList, Facts, Kind, clamp_time, creations, hash};
 
-/// Between two tries when no server lets us in.
+/// Pause before the next attempt when no server accepts the connection.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// So many znodes are read by one request at most, so that no other client of the server waits for long.
+/// Maximum number of znodes per request, so that other clients of the server do not wait for long.
 const PATHS_AT_ONCE: usize = 200;
 
-/// And so many bytes, as far as that is known: the server has them all in memory.
+/// Maximum number of bytes per request, as far as the sizes are known: the server holds them all in memory.
 const BYTES_AT_ONCE: usize = 512 * 1024;
 
-/// What a znode is taken to have that nobody has looked at yet.
+/// Assumed size of a znode that was not read yet.
 const ASSUMED_BYTES: usize = 16 * 1024;
 
-/// So many of such requests are under way.
+/// Number of pipelined read requests.
 const READS_AT_ONCE: usize = 8;
 
-/// Why something could not be read.
+/// Reason why a read failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The connection is lost, and with it whatever its watches would have told.
+    /// The connection is lost, and with it the notifications of its watches.
     #[error("{0:#}")]
     Lost(#[from] anyhow::Error),
-    /// Trying again would not help.
+    /// Retrying does not help.
     #[error("{0}")]
     Refused(String),
 }
 
-/// A znode as it was read.
+/// Znode as it was read.
 #[derive(Debug, Clone)]
-pub struct Node {
-    /// With the source's own positions.
+pub struct ReadZnode {
+    /// Stat, with the source's own zxids.
     pub stat: Stat,
-    /// What is compared.
+    /// Properties that are compared.
     pub facts: Facts,
-    /// Its data; no bytes if it is null.
+    /// Data; empty if it is null.
     pub data: Bytes,
 }
 
-/// A znode as it is remembered: enough to see that it has changed.
+/// Znode as it is remembered: enough to detect a change.
 #[derive(Debug, Clone)]
-pub struct Known {
-    /// What it was like.
+pub struct KnownZnode {
+    /// Properties that are compared.
     pub facts: Facts,
-    /// With the source's own positions.
+    /// Stat, with the source's own zxids.
     pub stat: Stat,
 }
 
-/// What is known of the source. Paths of what does not last are not in it.
-pub type KnownTree = BTreeMap<String, Known>;
+/// KnownZnode persistent znodes of the source.
+pub type KnownTree = BTreeMap<String, KnownZnode>;
 
-/// See the module.
+/// Client of the source ensemble. See the module.
 pub struct Source {
     servers: Vec<String>,
     next: usize,
     credentials: SourceCredentials,
-    /// For how long all servers may be out of reach.
+    /// Maximum time for which all servers may be unavailable.
     patience: Duration,
     connection: Option<Connection>,
-    /// Of connections that are no more: see [`Source::take_silence`].
+    /// Longest silence of earlier connections, see [`Source::take_silence`].
     silence: Duration,
-    lists: Lists,
-    /// Whether servers tell of changes; `None`: not asked yet. Those before 3.6 do not.
+    lists: AclInterner,
+    /// Support of the servers for persistent recursive watches; `None` before the first connection. Servers
+    /// before 3.6 do not.
     pub watches: Option<bool>,
-    /// Whether servers take several reads in one request. Those before 3.6 do not.
+    /// Support of the servers for several reads in one request. Servers before 3.6 do not.
     multi_read: bool,
-    /// The newest position that was told.
+    /// Newest zxid in a response.
     pub zxid: i64,
 }
 
 impl Source {
-    /// Of these servers, each `host:port`.
+    /// Creates a client of these servers, each `host:port`.
     pub fn new(servers: Vec<String>, credentials: SourceCredentials, patience: Duration) -> Self {
         Self {
             servers,
@@ -89,37 +90,38 @@ impl Source {
             patience,
             connection: None,
             silence: Duration::ZERO,
-            lists: Lists::default(),
+            lists: AclInterner::default(),
             watches: None,
             multi_read: true,
             zxid: 0,
         }
     }
 
-    /// The connection that there is.
+    /// Returns the current connection.
     pub fn connection(&mut self) -> Result<&mut Connection, SourceError> {
         let none = || SourceError::Lost(anyhow::anyhow!("there is no connection"));
         self.connection.as_mut().ok_or_else(none)
     }
 
-    /// Takes the connection for lost.
+    /// Drops the connection.
     pub fn disconnect(&mut self) {
         self.silence = self.take_silence();
         self.connection = None;
     }
 
-    /// The longest time in which it did not answer, since this was asked last.
+    /// Returns the longest time without a response to a pending request since the last call.
     pub fn take_silence(&mut self) -> Duration {
         let current = self.connection.as_ref().map(Connection::take_silence);
         std::mem::take(&mut self.silence).max(current.unwrap_or_default())
     }
 
-    /// Which server is read from.
+    /// Returns the address of the connected server.
     pub fn server(&self) -> &str {
         self.connection.as_ref().map_or("none", Connection::server)
     }
 
-    /// Connects anew, has changes below `root` told from now on, and sees to it that the server has caught up with its leader.
+    /// Connects to the next server, sets a watch on `root` and its descendants, and waits until the server
+    /// has caught up with its leader.
     pub async fn connect(&mut self, root: &str) -> Result<(), SourceError> {
         let deadline = Instant::now() + self.patience;
         loop {
@@ -148,7 +150,7 @@ impl Source {
             };
             match self.call(watch).await? {
                 Ok(_) => self.watches = Some(true),
-                // An old server answers so, and hangs up.
+                // The response of an old server, which then closes the connection.
                 Err(ErrorCode::UNIMPLEMENTED | ErrorCode::MARSHALLING_ERROR) if self.watches.is_none() => {
                     self.watches = Some(false);
                     self.multi_read = false;
@@ -160,14 +162,14 @@ impl Source {
         self.sync(root).await.map(drop)
     }
 
-    /// Waits until the server knows all that was committed before, and returns that position.
+    /// Waits until the server has applied everything that was committed before, and returns the zxid.
     pub async fn sync(&mut self, root: &str) -> Result<i64, SourceError> {
         let path = root.to_owned();
         match self.call(Request::Sync { path }).await? {
             Ok(_) => {}
             Err(code) => return Err(refused(root, code)),
         }
-        // The answer of a sync may still tell the position before it; that of a read behind it does not.
+        // The response of a sync may still contain an earlier zxid; that of a read after it does not.
         let (path, watch) = (root.to_owned(), false);
         match self.call(Request::Exists { path, watch }).await? {
             Ok(_) => Ok(self.zxid),
@@ -175,7 +177,7 @@ impl Source {
         }
     }
 
-    /// How many znodes there are below `root`; `None` if the servers do not say.
+    /// Returns the number of znodes below `root`; `None` if the servers do not support the request.
     pub async fn count(&mut self, root: &str) -> Result<Option<u64>, SourceError> {
         if !self.multi_read {
             return Ok(None);
@@ -193,12 +195,13 @@ impl Source {
         Ok(outcome)
     }
 
-    /// Reads znodes with their lists; `None` for each that is not there. What is known of one spares its list, if that is the same.
+    /// Reads znodes with their access control lists; `None` for each that does not exist. The list of a known
+    /// znode is read only if it has changed.
     pub async fn read(
         &mut self,
         paths: &[String],
         known: &KnownTree,
-    ) -> Result<Vec<Option<Node>>, SourceError> {
+    ) -> Result<Vec<Option<ReadZnode>>, SourceError> {
         let found = self.data(paths, known).await?;
         let is_same = |path: &String, stat: &Stat| {
             known
@@ -207,21 +210,21 @@ impl Source {
                 .map(|known| known.facts.acl.clone())
         };
         let mut lists: Vec<Option<AclList>> = Vec::with_capacity(paths.len());
-        let mut asked = Vec::new();
+        let mut unread = Vec::new();
         for (index, (path, found)) in paths.iter().zip(&found).enumerate() {
             let list = found.as_ref().and_then(|(_, stat)| is_same(path, stat));
             if found.is_some() && list.is_none() {
-                asked.push(index);
+                unread.push(index);
             }
             lists.push(list);
         }
-        let requests = asked.iter().map(|index| Request::GetAcl {
+        let requests = unread.iter().map(|index| Request::GetAcl {
             path: paths[*index].clone(),
         });
         let requests: Vec<_> = requests.collect();
         let mut stats: BTreeMap<usize, Stat> = BTreeMap::new();
         let (outcomes, _) = self.connection()?.call_all(requests).await?;
-        for (index, outcome) in asked.into_iter().zip(outcomes) {
+        for (index, outcome) in unread.into_iter().zip(outcomes) {
             match outcome {
                 Ok(Reply::Acl(entries, stat)) => {
                     lists[index] = Some(self.lists.of_zookeeper(entries));
@@ -233,9 +236,10 @@ impl Source {
             }
         }
         let node = |(index, found): (usize, Option<(Option<Bytes>, Stat)>)| {
-            // One that went between the two reads is told of by its watch.
+            // A notification reports a znode that was deleted between the two reads.
             let ((data, mut stat), acl) = (found?, lists[index].clone()?);
-            // Of the time at which its list was read: a later one is told of as another change of the stat.
+            // Use the version of the list that was read: a later replacement is then found as another change
+            // of the stat.
             stat.aversion = stats.get(&index).map_or(stat.aversion, |read| read.aversion);
             Some(node(data, stat, acl))
         };
@@ -293,7 +297,7 @@ impl Source {
         Ok(found)
     }
 
-    /// The paths of all children of some znodes; none of one that is not there.
+    /// Returns the paths of the children of each parent; empty for a parent that does not exist.
     pub async fn children(&mut self, parents: &[String]) -> Result<Vec<Vec<String>>, SourceError> {
         let requests = parents.iter().map(|path| Request::GetChildren {
             path: path.clone(),
@@ -321,8 +325,8 @@ fn get_data(path: &str) -> Request {
     }
 }
 
-fn node(data: Option<Bytes>, stat: Stat, acl: AclList) -> Node {
-    Node {
+fn node(data: Option<Bytes>, stat: Stat, acl: AclList) -> ReadZnode {
+    ReadZnode {
         facts: Facts {
             kind: Kind::of_owner(stat.ephemeral_owner),
             data_sha256: data.as_deref().map(hash),
@@ -330,8 +334,8 @@ fn node(data: Option<Bytes>, stat: Stat, acl: AclList) -> Node {
             acl,
             version: stat.version,
             aversion: stat.aversion,
-            created_ms: sayable(stat.ctime),
-            modified_ms: sayable(stat.mtime),
+            created_ms: clamp_time(stat.ctime),
+            modified_ms: clamp_time(stat.mtime),
             creations: creations(stat.cversion, stat.num_children),
         },
         stat,
@@ -339,7 +343,7 @@ fn node(data: Option<Bytes>, stat: Stat, acl: AclList) -> Node {
     }
 }
 
-/// Runs of paths that are small enough for one request each.
+/// Splits paths into slices that are small enough for one request each.
 fn chunks(paths: &[String], bytes: impl Fn(&String) -> usize) -> Vec<&[String]> {
     let mut all = Vec::new();
     let (mut begin, mut room) = (0, BYTES_AT_ONCE);
@@ -367,11 +371,11 @@ fn child(parent: &str, name: &str) -> String {
 fn refused(path: &str, code: ErrorCode) -> SourceError {
     match code {
         ErrorCode::NO_AUTH => SourceError::Refused(format!(
-            "the source does not let us read {path}: give credentials that may read everything, such as the super user's, with \
+            "the source denies reading {path}: provide credentials that may read all znodes, such as the super user's, with \
              --from-auth-file"
         )),
         ErrorCode::NO_NODE => SourceError::Refused(format!("the source has no {path}")),
-        // What a server says that is about to go, or has lost its ensemble.
+        // Errors of a server that is about to stop or has lost its ensemble.
         ErrorCode::CONNECTION_LOSS
         | ErrorCode::SESSION_EXPIRED
         | ErrorCode::SESSION_MOVED
@@ -379,12 +383,12 @@ fn refused(path: &str, code: ErrorCode) -> SourceError {
         | ErrorCode::REQUEST_TIMEOUT
         | ErrorCode::UNIMPLEMENTED
         | ErrorCode::THROTTLED_OP => SourceError::Lost(anyhow::anyhow!("reading {path}: {code}")),
-        code => SourceError::Refused(format!("the source does not let us read {path}: {code}")),
+        code => SourceError::Refused(format!("the source rejects reading {path}: {code}")),
     }
 }
 
 fn unexpected(what: &str, answer: &impl std::fmt::Debug) -> SourceError {
-    SourceError::Refused(format!("the source answers a {what} with {answer:?}"))
+    SourceError::Refused(format!("unexpected response of the source to {what}: {answer:?}"))
 }
 
 #[cfg(test)]
@@ -392,7 +396,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_have_bounds() {
+    fn requests_are_bounded_in_paths_and_bytes() {
         let paths: Vec<_> = (0..450).map(|n| format!("/{n}")).collect();
         let lengths = |bytes: usize| {
             chunks(&paths, |_| bytes)
@@ -402,7 +406,7 @@ mod tests {
         };
         assert_eq!(lengths(1), [200, 200, 50]);
         assert_eq!(lengths(BYTES_AT_ONCE / 100), [100, 100, 100, 100, 50]);
-        // One that is larger than allowed goes alone.
+        // A znode above the limit is read alone.
         assert_eq!(lengths(2 * BYTES_AT_ONCE), [1; 450]);
         assert_eq!(chunks(&[], |_| 1), [&[] as &[String]; 0]);
     }

@@ -1,8 +1,10 @@
-//! The switch: nobody writes to the source any more, all that it has is in the target, both are looked at znode by znode, and
-//! only then it is said that the new cluster may serve. Whatever is not so ends the attempt, and the mirror can go on.
+//! The switch: verifies that nobody writes to the source any more and that both sides are equal znode by
+//! znode, and only then reports that the new cluster may serve. If a condition fails, the attempt ends and
+//! the mirror can continue.
 //!
-//! That nobody writes cannot be had from a ZooKeeper ensemble: it has no read-only mode, and its lists protect single znodes.
-//! The operator sees to it, by stopping the writers or keeping them away from its ports; here it is proven.
+//! A ZooKeeper ensemble cannot be made read-only: it has no such mode, and its access control lists protect
+//! single znodes. The operator stops the writers, or blocks them from the servers' ports; this module
+//! verifies that it worked.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -14,79 +16,84 @@ use tokio::time::Instant;
 use super::mirror::{Difference, Mirror};
 use super::progress::Progress;
 
-/// After so long without a change nobody writes, it seems. It is proven afterwards.
+/// Time without a change after which the source seems to be quiet. This is verified afterwards.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// How often it is looked whether something was written.
-const LOOK_EVERY: Duration = Duration::from_millis(25);
+/// Poll interval for changes.
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
-/// After so many looks at all znodes that each found something new, somebody does write.
-const MAX_LOOKS: u32 = 5;
+/// Maximum number of checks of all znodes that each find a change; after that the source is not quiet.
+const MAX_RECHECKS: u32 = 5;
 
-/// What an operator has the tool do.
+/// Commands and limits of the switch.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct Hooks {
-    /// With --switch: a command that keeps writers away from the source (but not this program); run when all is carried over
+    /// With --switch: command that blocks writers of the source (but not this program); run when all znodes
+    /// are copied
     #[arg(long, value_name = "COMMAND", requires = "switch")]
     on_freeze: Option<String>,
-    /// With --switch: a command that sends clients to the new cluster; run when both sides are verified
+    /// With --switch: command that moves clients to the new cluster; run when both sides are verified
     #[arg(long, value_name = "COMMAND", requires = "switch")]
     on_switched: Option<String>,
-    /// With --switch: a command that lets writers back to the source; run when the switch was refused
+    /// With --switch: command that unblocks writers of the source; run when the switch was refused
     #[arg(long, value_name = "COMMAND", requires = "switch")]
     on_refused: Option<String>,
-    /// With --switch: how long to wait for the source to become quiet
+    /// With --switch: maximum time to wait until nobody writes to the source
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
     quiet_within: Duration,
 }
 
-/// What came of it.
-pub enum Switched {
+/// Outcome of the switch.
+pub enum SwitchOutcome {
     /// The new cluster may serve.
     Done(Proof),
-    /// It may not.
+    /// The new cluster must not serve.
     Refused(Refusal),
 }
 
-/// Both sides are the same.
+/// Proof that both sides are equal.
 #[derive(Debug, Clone)]
 pub struct Proof {
-    /// How many znodes both have.
+    /// Number of znodes that both sides have.
     pub znodes: usize,
-    /// The newest position of the source.
+    /// Newest zxid of the source.
     pub source_zxid: i64,
-    /// Of all that is compared, the same on both sides.
+    /// Digest of all compared properties, equal on both sides.
     pub digest: String,
-    /// From the last change of the source (or the end of the command that keeps writers away, if that is later) until now.
+    /// Time since the last change of the source, or since the end of the freeze command if that is later.
     pub frozen: Duration,
-    /// The longest time of that in which the source was asked, and answered nothing.
+    /// Longest part of that time in which the source did not respond to a pending request.
     pub source_silent: Duration,
 }
 
-/// Why it may not.
+/// Reason why the switch was refused.
 #[derive(Debug, Clone)]
 pub struct Refusal {
-    /// In words.
+    /// Description.
     pub why: String,
-    /// What differs, if that is why.
+    /// Differences, if they are the reason.
     pub differences: Vec<Difference>,
 }
 
 impl Refusal {
-    fn of(why: String) -> Switched {
-        Switched::Refused(Self {
+    fn of(why: String) -> SwitchOutcome {
+        SwitchOutcome::Refused(Self {
             why,
             differences: Vec::new(),
         })
     }
 }
 
-/// Attempts the switch. All has been carried over a moment ago.
-pub async fn switch(mirror: &mut Mirror, hooks: &Hooks, progress: &mut Progress) -> anyhow::Result<Switched> {
+/// Attempts the switch. The caller has copied all changes a moment ago.
+pub async fn switch(
+    mirror: &mut Mirror,
+    hooks: &Hooks,
+    progress: &mut Progress,
+) -> anyhow::Result<SwitchOutcome> {
     let switched = attempt(mirror, hooks, progress).await;
     let command = match &switched {
-        Ok(Switched::Done(_)) => None,
-        Ok(Switched::Refused(_)) | Err(_) => hooks.on_refused.as_ref(),
+        Ok(SwitchOutcome::Done(_)) => None,
+        Ok(SwitchOutcome::Refused(_)) | Err(_) => hooks.on_refused.as_ref(),
     };
     if let Some(command) = command {
         run("--on-refused", command).await?;
@@ -94,7 +101,8 @@ pub async fn switch(mirror: &mut Mirror, hooks: &Hooks, progress: &mut Progress)
     switched
 }
 
-/// Sends clients to the new cluster, once it was noted that they are there.
+/// Runs the command that moves clients to the new cluster. The caller has recorded the switch in the
+/// checkpoint.
 pub async fn send_clients(hooks: &Hooks) -> anyhow::Result<()> {
     match &hooks.on_switched {
         Some(command) => run("--on-switched", command).await,
@@ -102,25 +110,29 @@ pub async fn send_clients(hooks: &Hooks) -> anyhow::Result<()> {
     }
 }
 
-async fn attempt(mirror: &mut Mirror, hooks: &Hooks, progress: &mut Progress) -> anyhow::Result<Switched> {
-    let misfits = mirror.misfits().len();
-    if misfits > 0 {
-        // Nobody is kept from writing for what could not come of it.
-        return Ok(Switched::Refused(Refusal {
-            why: format!("{misfits} znodes of the source do not fit into the target"),
+async fn attempt(
+    mirror: &mut Mirror,
+    hooks: &Hooks,
+    progress: &mut Progress,
+) -> anyhow::Result<SwitchOutcome> {
+    let incompatible = mirror.incompatible_znodes().len();
+    if incompatible > 0 {
+        // The switch is bound to fail, so the writers need not be blocked.
+        return Ok(SwitchOutcome::Refused(Refusal {
+            why: format!("{incompatible} znodes of the source exceed the target's limits"),
             differences: mirror.differences(),
         }));
     }
     match &hooks.on_freeze {
         Some(command) => {
-            progress.say("keeping writers away from the source");
+            progress.say("blocking writers of the source");
             run("--on-freeze", command).await?;
         }
-        None => progress.say("waiting for the source to become quiet: stop everybody who writes to it now"),
+        None => progress.say("waiting for the source to become quiet: stop all its writers now"),
     }
-    let asked = Instant::now();
+    let freeze_begin = Instant::now();
     let begin = mirror.changes().0;
-    if !become_quiet(mirror, hooks.quiet_within, progress).await? {
+    if !wait_until_quiet(mirror, hooks.quiet_within, progress).await? {
         let (changes, last) = mirror.changes();
         let at = last.map_or_else(String::new, |(_, path)| format!(", the last one at {path}"));
         return Ok(Refusal::of(format!(
@@ -129,13 +141,13 @@ async fn attempt(mirror: &mut Mirror, hooks: &Hooks, progress: &mut Progress) ->
             hooks.quiet_within
         )));
     }
-    // From here on it counts how long it takes. Who waits for writers to be stopped is not frozen by us.
+    // The freeze is measured from here on. Without a freeze command, it begins with the last write.
     let (_, last_change) = mirror.changes();
     let frozen_at = match &hooks.on_freeze {
-        Some(_) => asked,
-        None => last_change.map_or(asked, |(at, _)| at.max(asked)),
+        Some(_) => freeze_begin,
+        None => last_change.map_or(freeze_begin, |(at, _)| at.max(freeze_begin)),
     };
-    // What was before is not counted.
+    // Reset: silence before the freeze does not count.
     mirror.source().take_silence();
     let Some(position) = settle(mirror, progress).await? else {
         let (_, last) = mirror.changes();
@@ -146,18 +158,18 @@ async fn attempt(mirror: &mut Mirror, hooks: &Hooks, progress: &mut Progress) ->
     };
     progress.say("the source is quiet: comparing both sides");
     progress.begin("comparing both sides", None);
-    mirror.look_at_target().await?;
-    if mirror.bring_swept(progress).await? > 0 {
-        mirror.look_at_target().await?;
+    mirror.read_target().await?;
+    if mirror.restore_swept(progress).await? > 0 {
+        mirror.read_target().await?;
     }
     let differences = mirror.differences();
     if !differences.is_empty() {
-        return Ok(Switched::Refused(Refusal {
-            why: format!("the two sides differ in {} znodes", differences.len()),
+        return Ok(SwitchOutcome::Refused(Refusal {
+            why: format!("both sides differ in {} znodes", differences.len()),
             differences,
         }));
     }
-    // While the target was looked at, somebody may have come back.
+    // A writer may have returned while the target was read.
     let changes = mirror.changes().0;
     if !is_unchanged(mirror, position, progress).await? || mirror.changes().0 != changes {
         let (_, last) = mirror.changes();
@@ -169,9 +181,9 @@ async fn attempt(mirror: &mut Mirror, hooks: &Hooks, progress: &mut Progress) ->
     let (there, here) = mirror.digests();
     ensure!(
         there == here,
-        "both sides are the same, and their digests are not: {there} and {here}"
+        "both sides are equal, but their digests differ: {there} and {here}"
     );
-    Ok(Switched::Done(Proof {
+    Ok(SwitchOutcome::Done(Proof {
         znodes: mirror.common(),
         source_zxid: position,
         digest: here,
@@ -180,8 +192,8 @@ async fn attempt(mirror: &mut Mirror, hooks: &Hooks, progress: &mut Progress) ->
     }))
 }
 
-/// Carries over until nothing comes any more; false if that does not end in time.
-async fn become_quiet(
+/// Copies changes until there are no more; returns false if that takes longer than `within`.
+async fn wait_until_quiet(
     mirror: &mut Mirror,
     within: Duration,
     progress: &mut Progress,
@@ -201,17 +213,17 @@ async fn become_quiet(
         if Instant::now() >= deadline {
             return Ok(false);
         }
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Looks at every znode of the source until nothing is new, and returns the position at which that was so; none if there is
-/// always something new.
+/// Checks every znode of the source until nothing has changed, and returns the zxid of that state; `None` if
+/// there is always a change.
 async fn settle(mirror: &mut Mirror, progress: &mut Progress) -> anyhow::Result<Option<i64>> {
-    for _ in 0..MAX_LOOKS {
+    for _ in 0..MAX_RECHECKS {
         let changes = mirror.changes().0;
         let position = mirror.sync().await?;
-        mirror.sweep(progress).await?;
+        mirror.recheck(progress).await?;
         mirror.follow(progress).await?;
         if mirror.changes().0 == changes {
             return Ok(Some(position));
@@ -220,8 +232,8 @@ async fn settle(mirror: &mut Mirror, progress: &mut Progress) -> anyhow::Result<
     Ok(None)
 }
 
-/// Whether the source is still what it was at a position. If nothing at all was committed since, it is. Else it may have been
-/// sessions that ended, and all is looked at once more.
+/// Returns whether the source is unchanged since a zxid. It is if nothing was committed since. Otherwise the
+/// commits may have been ends of sessions, so all znodes are checked once more.
 async fn is_unchanged(mirror: &mut Mirror, position: i64, progress: &mut Progress) -> anyhow::Result<bool> {
     let changes = mirror.changes().0;
     let now = mirror.sync().await?;
@@ -229,15 +241,15 @@ async fn is_unchanged(mirror: &mut Mirror, position: i64, progress: &mut Progres
     if now == position {
         return Ok(mirror.changes().0 == changes);
     }
-    mirror.sweep(progress).await?;
+    mirror.recheck(progress).await?;
     mirror.follow(progress).await?;
     Ok(mirror.changes().0 == changes)
 }
 
-/// Runs an operator's command to its end.
+/// Runs an operator's command and waits for its end.
 async fn run(option: &str, command: &str) -> anyhow::Result<()> {
     let mut shell = Command::new("sh");
-    // What it prints must not get between the lines for programs.
+    // Standard output is reserved for JSON lines.
     shell
         .args(["-c", command])
         .stdin(Stdio::null())

@@ -1,4 +1,4 @@
-//! The cluster that is moved to: what its tree is like, and steps that change it, by the API's routes for that.
+//! The target cluster: reads its tree and applies steps that change it, by the API's routes for migrations.
 
 use std::time::Duration;
 
@@ -10,56 +10,57 @@ use cli_support::http_client::encode_path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::facts::{AclEntry, Facts, Kind, Lists, Tree, rfc3339};
-use super::misfits::Limits;
+use super::facts::{AclEntry, AclInterner, Facts, Kind, Tree, rfc3339};
+use super::incompatible_znodes::Limits;
 
-/// The most that one page may show.
+/// Maximum number of znodes per page.
 const PAGE: usize = 1000;
 
-/// So many steps go into one request at most: while they are carried out, nothing else is.
+/// Maximum number of steps per request: the cluster applies them without interruption by other commands.
 const STEPS_AT_ONCE: usize = 500;
 
-/// And about so many bytes of data, so that a request stays below what a node takes. One znode's data may be more.
+/// Approximate number of data bytes per request, so that a request stays below a node's limit. The data of a
+/// single znode may be larger.
 const BYTES_AT_ONCE: usize = 512 * 1024;
 
-/// How long one request may take before another node is asked. To ask twice is to ask once.
+/// Response timeout after which another node is tried. Repeating a request is harmless.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// One step towards the source's tree.
+/// Step towards the source's tree.
 #[derive(Debug, Clone)]
 pub enum Step {
-    /// The znode is so from now on.
+    /// Creates the znode, or makes it equal.
     Put(String, Facts, Bytes),
-    /// It is gone from now on.
+    /// Deletes the znode.
     Remove(String),
 }
 
-/// See the module.
+/// Client of the target cluster. See the module.
 pub struct Target {
     client: ApiClient,
-    lists: Lists,
+    lists: AclInterner,
     limits: Limits,
-    /// See [`Target::tells_null`].
-    tells_null: bool,
+    /// See [`Target::distinguishes_null`].
+    distinguishes_null: bool,
 }
 
 #[derive(Deserialize)]
 struct Page {
-    znodes: Vec<Shown>,
+    znodes: Vec<ListedZnode>,
     next_after: Option<String>,
-    /// What is older does not say it.
+    /// Older clusters do not report their limits.
     #[serde(default)]
     limits: Limits,
 }
 
 #[derive(Deserialize)]
-struct Shown {
+struct ListedZnode {
     path: String,
     kind: String,
     ttl_ms: Option<u64>,
     data_length: u32,
     data_sha256: String,
-    /// What is older does not say it, and takes null for no bytes.
+    /// Older clusters have no such field and do not distinguish null from empty data.
     data_is_null: Option<bool>,
     acl: Vec<AclEntry>,
     version: i32,
@@ -70,27 +71,27 @@ struct Shown {
 }
 
 impl Target {
-    /// By this client.
+    /// Creates a target that is called through `client`.
     pub fn new(client: ApiClient) -> Self {
         Self {
             client,
-            lists: Lists::default(),
+            lists: AclInterner::default(),
             limits: Limits::default(),
-            tells_null: true,
+            distinguishes_null: true,
         }
     }
 
-    /// Whether null data is kept apart from no bytes there.
-    pub fn tells_null(&self) -> bool {
-        self.tells_null
+    /// Returns whether the target distinguishes null from empty data.
+    pub fn distinguishes_null(&self) -> bool {
+        self.distinguishes_null
     }
 
-    /// What a znode may be there, as it was said when the tree was last read.
+    /// Returns the limits of a znode, as reported when the tree was last read.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// `below` and all that is below it, ephemeral znodes too; nothing if it is not there.
+    /// Reads `below` and its descendants, including ephemeral znodes; empty if it does not exist.
     pub async fn tree(&mut self, below: &str) -> anyhow::Result<Tree> {
         let mut tree = Tree::new();
         let mut after = None::<String>;
@@ -105,10 +106,10 @@ impl Target {
             let answer = match self.client.call("GET", &path, &Value::Null, ANSWER_TIMEOUT).await {
                 Ok(answer) => answer,
                 Err(error) if error.code() == "no_node" && after.is_none() && below != "/" => {
-                    self.ask_limits().await?;
+                    self.read_limits().await?;
                     return Ok(tree);
                 }
-                Err(error) => return Err(explained(error)),
+                Err(error) => return Err(with_advice(error)),
             };
             let page: Page = serde_json::from_slice(&answer.body)?;
             self.limits = page.limits;
@@ -123,32 +124,32 @@ impl Target {
         }
     }
 
-    /// They are said with any page.
-    async fn ask_limits(&mut self) -> anyhow::Result<()> {
+    /// Reads the limits, which every page contains.
+    async fn read_limits(&mut self) -> anyhow::Result<()> {
         let path = "/v1/mirror?count=1&linearizable=true";
         let answer = self.client.call("GET", path, &Value::Null, ANSWER_TIMEOUT).await;
-        let page: Page = serde_json::from_slice(&answer.map_err(explained)?.body)?;
+        let page: Page = serde_json::from_slice(&answer.map_err(with_advice)?.body)?;
         self.limits = page.limits;
         Ok(())
     }
 
-    fn facts(&mut self, shown: Shown) -> anyhow::Result<(String, Facts)> {
+    fn facts(&mut self, shown: ListedZnode) -> anyhow::Result<(String, Facts)> {
         let kind = match (&*shown.kind, shown.ttl_ms) {
             ("persistent", _) => Kind::Persistent,
             ("container", _) => Kind::Container,
             ("ttl", Some(ttl_ms)) => Kind::Ttl(ttl_ms),
-            // Whose it is does not matter.
+            // The session does not matter.
             ("ephemeral", _) => Kind::Ephemeral(0),
             (kind, _) => anyhow::bail!(
                 "{} is of kind {kind:?}, which this program does not know",
                 shown.path
             ),
         };
-        self.tells_null &= shown.data_is_null.is_some();
+        self.distinguishes_null &= shown.data_is_null.is_some();
         let mut data_sha256 = [0; 32];
         anyhow::ensure!(
             shown.data_sha256.len() == 64 && shown.data_sha256.is_ascii(),
-            "the hash of {} is none",
+            "the response has a malformed hash of {}",
             shown.path
         );
         for (byte, digits) in data_sha256.iter_mut().zip(shown.data_sha256.as_bytes().chunks(2)) {
@@ -168,8 +169,8 @@ impl Target {
         Ok((shown.path, facts))
     }
 
-    /// Takes steps, in their order.
-    pub async fn take(&mut self, steps: &[Step]) -> Result<(), CallError> {
+    /// Executes steps in their order.
+    pub async fn execute(&mut self, steps: &[Step]) -> Result<(), CallError> {
         let mut rest = steps;
         while !rest.is_empty() {
             let (some, behind) = rest.split_at(prefix(rest));
@@ -183,7 +184,7 @@ impl Target {
         Ok(())
     }
 
-    /// Whether a znode is there.
+    /// Returns whether a znode exists.
     pub async fn has(&mut self, path: &str) -> anyhow::Result<bool> {
         let address = format!("/v1/znodes{}?linearizable=true", encode_path(path));
         match self
@@ -193,11 +194,11 @@ impl Target {
         {
             Ok(_) => Ok(true),
             Err(error) if error.code() == "no_node" => Ok(false),
-            Err(error) => Err(explained(error)),
+            Err(error) => Err(with_advice(error)),
         }
     }
 
-    /// The data of a znode, if it is there and is text.
+    /// Returns the data of a znode, if it exists and its data is text.
     pub async fn text(&mut self, path: &str) -> anyhow::Result<Option<String>> {
         let address = format!("/v1/znodes{}?linearizable=true", encode_path(path));
         match self
@@ -207,25 +208,25 @@ impl Target {
         {
             Ok(answer) => Ok(answer.json()["data"].as_str().map(str::to_owned)),
             Err(error) if error.code() == "no_node" => Ok(None),
-            Err(error) => Err(explained(error)),
+            Err(error) => Err(with_advice(error)),
         }
     }
 }
 
-/// An error with what to do about it.
-pub fn explained(error: CallError) -> anyhow::Error {
+/// Adds advice to an error.
+pub fn with_advice(error: CallError) -> anyhow::Error {
     let advice = match error.code() {
         "unauthenticated" | "forbidden" => {
-            "moving a tree takes the right to administer at / (--token-file); in a cluster that is not secured, znodes with \
-             access control lists take its operator's token"
+            "a migration needs the permission to administer `/` (--token-file); in a cluster that is not secured, znodes with \
+             access control lists need the operator token"
         }
-        "no_route" => "the cluster is too old to be moved to: upgrade it first",
+        "no_route" => "the cluster is too old for migrations: upgrade it first",
         _ => return anyhow::Error::from(error).context("the target"),
     };
     anyhow::Error::from(error).context(advice).context("the target")
 }
 
-/// How many of these steps go into one request.
+/// Returns the number of steps for the next request.
 fn prefix(steps: &[Step]) -> usize {
     let mut bytes = 0;
     let fits = |step: &&Step| {
@@ -262,7 +263,7 @@ fn document(step: &Step) -> Value {
                 "creations": facts.creations,
             });
             match std::str::from_utf8(data) {
-                // Whoever does not know null takes it for no bytes.
+                // A cluster without support for null data reads it as empty data.
                 Ok(_) if facts.data_sha256.is_none() => put["data"] = Value::Null,
                 Ok(text) if escaped_bytes(text) <= base64_bytes(data) => put["data"] = text.into(),
                 _ => put["data_base64"] = BASE64.encode(data).into(),
@@ -272,7 +273,8 @@ fn document(step: &Step) -> Value {
     }
 }
 
-/// How long a text gets in JSON. One of control characters becomes six times as long, and larger than what a node takes.
+/// Returns the length of a text in JSON. A text of control characters would become six times as long, and
+/// exceed a node's limit.
 fn escaped_bytes(text: &str) -> usize {
     let bytes = text.bytes().map(|byte| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' => 2,
@@ -311,17 +313,17 @@ mod tests {
     }
 
     #[test]
-    fn no_data_gets_much_longer_on_its_way() {
+    fn encoded_data_is_at_most_as_long_as_base64() {
         const MEBIBYTE: usize = 1 << 20;
         for byte in [b'a', b'"', b'\n', 0, 0x1f, 0x7f, 0xff] {
             let data = vec![byte; MEBIBYTE];
             let text = document(&put(&data)).to_string();
             assert!(text.len() <= base64_bytes(&data) + 1024, "{byte}: {}", text.len());
         }
-        // What people read stays what people read, also when bodies are written down.
+        // Readable text stays readable, also in recorded bodies.
         assert_eq!(document(&put(b"{\"a\": 1}"))["put"]["data"], "{\"a\": 1}");
         assert_eq!(document(&put(b"plain"))["put"]["data"], "plain");
-        // Null is not the same as no bytes.
+        // Null is distinct from empty data.
         assert_eq!(document(&put(b""))["put"]["data"], "");
         let mut null = put(b"");
         if let Step::Put(_, facts, _) = &mut null {

@@ -4,26 +4,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fault_injection::planted::{self, Bug};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use znode_store::SessionId;
-use znode_store::planted::{self, Bug};
 
-use crate::config::NodeId;
-use crate::disks::{Disks, MemberNews};
+use crate::disks::Disks;
+use crate::disks::report::MemberNews;
 use crate::error::Unavailable;
-use crate::leader::{LeaderView, Leadership};
+use crate::ids::NodeId;
+use crate::leader::Leadership;
+use crate::leader_view::LeaderView;
 use crate::membership::change::MembershipLeader;
 use crate::membership::{
     MembershipChange, MembershipChanged, MembershipError, MembershipOutcome, MembershipRefusal,
 };
-use crate::peers::wire::{
-    Answer, Ask, HEARTBEATS_SINCE, HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched,
-};
+use crate::messages::{HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched};
+use crate::peers::wire::{Answer, Ask, HEARTBEATS_SINCE};
 use crate::peers::{LinkError, Peers, Purpose};
+use crate::state_machine::Raft;
 use crate::sync::Mutex;
-use crate::types::Raft;
 
 /// Heartbeats in one frame, and callers that wait for the next.
 const MAX_AT_ONCE: usize = 4_096;
@@ -305,7 +306,7 @@ impl Asker {
             let now = Instant::now();
             let left = end.saturating_duration_since(now);
             if version.is_some_and(|version| version < HEARTBEATS_SINCE) {
-                let sessions = waiting().map(|beat| beat.session).collect();
+                let sessions = waiting().map(|beat| beat.session.0).collect();
                 return Ok(match link.ask(Ask::Touch { sessions }, left).await? {
                     Answer::Touch(touched) => touched.map(|touched| in_their_places(&asked, touched)),
                     _ => Err(NotLeader { leader: None }),
@@ -320,7 +321,7 @@ impl Asker {
                 seen,
                 within_ms: within.as_millis().try_into().unwrap_or(u32::MAX),
                 sessions: waiting()
-                    .map(|beat| (beat.session, age(beat).try_into().unwrap_or(u32::MAX)))
+                    .map(|beat| (beat.session.0, age(beat).try_into().unwrap_or(u32::MAX)))
                     .collect(),
             };
             let HeartbeatsTaken { moment, touched } = match link.ask(ask, left).await? {

@@ -14,8 +14,9 @@ use tokio::time::Instant;
 use znode_store::Applied;
 
 use crate::admission::Place;
-use crate::error::{ProposeError, Unavailable};
-use crate::peers::wire::Declined;
+use crate::error::Unavailable;
+use crate::messages::Declined;
+use crate::request_error::ProposeError;
 use crate::sync::Mutex;
 
 /// What a caller waits for.

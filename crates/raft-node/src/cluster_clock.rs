@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::config::NodeId;
+use crate::ids::NodeId;
 use crate::sync::Mutex;
 use crate::wall_clock::SteadyClock;
 

@@ -4,13 +4,8 @@
 //! bincode accepts bytes that it did not need. Here they are an error: a longer message is one of another
 //! version or a damaged one.
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use znode_store::Request;
-
-use crate::config::NodeId;
-use crate::versions::COMMANDS_VERSION;
 
 /// No message or record is larger: the largest is a batch of commands (see `proposer.rs`) or a part of a
 /// snapshot, either of which is cut off far below.
@@ -66,137 +61,9 @@ pub fn decode_start<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BadBytes> {
     }
 }
 
-/// Who proposed a command: one run of one node. A restarted node does not take the answers of its former
-/// life for its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Origin {
-    /// Which node.
-    pub node: NodeId,
-    /// A random number drawn at its start.
-    pub boot: u64,
-}
-
-/// A client's request with the call that waits for it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Envelope {
-    /// The version in which this kind of command came: the first byte, so that a program which does not know it can say
-    /// so. See `crate::versions`.
-    pub version: u8,
-    /// Where a caller waits.
-    pub origin: Origin,
-    /// Which call of that origin.
-    pub call: u64,
-    /// What it asks.
-    pub request: Request,
-}
-
-impl Envelope {
-    /// Around a request.
-    pub fn new(origin: Origin, call: u64, request: Request) -> Self {
-        Self {
-            version: crate::versions::since(&request.command),
-            origin,
-            call,
-            request,
-        }
-    }
-
-    /// Decodes an envelope, unless it is for a newer program.
-    pub fn decode(bytes: &[u8]) -> Result<Self, BadBytes> {
-        match bytes.first() {
-            Some(version) if *version > COMMANDS_VERSION => Err(BadBytes(format!(
-                "a command of version {version}, and this program knows those up to {COMMANDS_VERSION}: a newer one is \
-                 at work in this cluster, which this node needs, too"
-            ))),
-            _ => decode(bytes),
-        }
-    }
-}
-
-/// Commands that share one log entry, each still in the bytes that its origin encoded: whoever passes them
-/// on need not look inside.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CommandBatch {
-    /// The proposer's wall clock, in milliseconds since 1970.
-    pub time_ms: u64,
-    /// Encoded [`Envelope`]s in the order in which they are applied.
-    pub envelopes: Vec<Bytes>,
-}
-
-impl CommandBatch {
-    /// The batch as bytes: the time, the number of envelopes, then each with its length before it
-    /// (little endian).
-    pub fn encode(&self) -> Bytes {
-        let size = self
-            .envelopes
-            .iter()
-            .map(|envelope| 4 + envelope.len())
-            .sum::<usize>();
-        let mut bytes = BytesMut::with_capacity(12 + size);
-        bytes.put_u64_le(self.time_ms);
-        bytes.put_u32_le(self.envelopes.len() as u32);
-        for envelope in &self.envelopes {
-            bytes.put_u32_le(envelope.len() as u32);
-            bytes.put_slice(envelope);
-        }
-        bytes.freeze()
-    }
-
-    /// Takes a batch apart again, without copying.
-    pub fn decode(mut bytes: Bytes) -> Result<Self, BadBytes> {
-        let short = || BadBytes("a batch of commands is cut off".into());
-        let time_ms = bytes.try_get_u64_le().map_err(|_| short())?;
-        let count = bytes.try_get_u32_le().map_err(|_| short())?;
-        // The count is a stranger's claim: room is made as the envelopes really come.
-        let mut envelopes = Vec::new();
-        for _ in 0..count {
-            let length = bytes.try_get_u32_le().map_err(|_| short())? as usize;
-            if bytes.len() < length {
-                return Err(short());
-            }
-            envelopes.push(bytes.split_to(length));
-        }
-        match bytes.is_empty() {
-            true => Ok(Self { time_ms, envelopes }),
-            false => Err(BadBytes("bytes after a batch of commands".into())),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_batch_comes_back_as_it_was() {
-        let batch = CommandBatch {
-            time_ms: 1_700_000_000_000,
-            envelopes: vec![
-                Bytes::from_static(b"one"),
-                Bytes::new(),
-                Bytes::from_static(b"three"),
-            ],
-        };
-        assert_eq!(CommandBatch::decode(batch.encode()), Ok(batch));
-    }
-
-    #[test]
-    fn a_batch_that_is_cut_off_or_too_long_is_refused() {
-        let batch = CommandBatch {
-            time_ms: 1,
-            envelopes: vec![Bytes::from_static(b"envelope")],
-        };
-        let bytes = batch.encode();
-        for length in 0..bytes.len() {
-            assert!(
-                CommandBatch::decode(bytes.slice(..length)).is_err(),
-                "{length} bytes"
-            );
-        }
-        let mut longer = bytes.to_vec();
-        longer.push(0);
-        assert!(CommandBatch::decode(longer.into()).is_err());
-    }
 
     #[test]
     fn bytes_that_are_left_over_are_refused() {

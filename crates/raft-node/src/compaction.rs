@@ -11,21 +11,23 @@ use std::time::Duration;
 
 use openraft::Instant as _;
 use openraft::async_runtime::watch::WatchReceiver;
+use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{NodeId, SnapshotConfig};
+use crate::counters::Counter;
 use crate::error::Unavailable;
-use crate::fail_step;
+use crate::ids::NodeId;
 use crate::peers::Gate;
 use crate::peers::SnapshotTraffic;
-use crate::replica::Replica;
+use crate::raft_config::SnapshotConfig;
+use crate::replicated_state::AppliedPosition;
 use crate::snapshot_file;
-use crate::status::SnapshotMade;
-use crate::storage::{SnapshotStore, Wal};
-use crate::tuning::Tuned;
-use crate::types::{Raft, Snapshot};
+use crate::snapshot_file::Snapshot;
+use crate::state_machine::Raft;
+use fault_injection::fail_step;
+use raft_log::{SnapshotStore, Wal};
 
 /// How often it is looked whether a snapshot is due: at the fastest that a disk takes, a few megabytes more.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -45,7 +47,7 @@ const KEPT_FOR_FOLLOWERS: u64 = 4;
 /// [`KEPT_FOR_FOLLOWERS`]; nothing where a test wants every node that was away to take a snapshot.
 fn kept_for_followers() -> u64 {
     #[cfg(feature = "failpoints")]
-    if crate::fail_points::rare_steps_are_frequent() {
+    if fault_injection::fail_points::rare_steps_are_frequent() {
         return 0;
     }
     KEPT_FOR_FOLLOWERS
@@ -57,6 +59,29 @@ const FOLLOWER_LIVES: Duration = Duration::from_secs(5);
 
 /// So many wait for a snapshot at once; who comes then is told to come back.
 const MAX_ORDERS: usize = 64;
+
+/// A snapshot that was made because somebody asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemas", derive(utoipa::ToSchema))]
+pub struct SnapshotMade {
+    /// The last log entry that it covers.
+    pub index: u64,
+    /// The term of that entry.
+    pub term: u64,
+    /// How many bytes it has.
+    pub bytes: u64,
+    /// How long it took to make it, in milliseconds.
+    pub duration_ms: u64,
+}
+
+/// Counters of the snapshots that a node has built.
+#[derive(Debug, Default)]
+pub struct SnapshotCounters {
+    /// Snapshots that are complete.
+    pub made: Counter,
+    /// Snapshots that failed.
+    pub failed: Counter,
+}
 
 /// Who waits for a snapshot.
 type Order = oneshot::Sender<Result<SnapshotMade, Unavailable>>;
@@ -105,16 +130,18 @@ pub struct Compaction {
     pub gate: Arc<Gate>,
     /// Learns of snapshots, and purges.
     pub raft: Raft,
-    /// What snapshots are made of.
-    pub replica: Arc<Replica>,
+    /// Position of the state.
+    pub applied: AppliedPosition,
     /// Where they are.
     pub snapshots: SnapshotStore,
     /// What is shortened.
     pub log: Wal,
     /// What is being sent.
     pub traffic: Arc<SnapshotTraffic>,
-    /// How much and how often.
-    pub tuned: Arc<Tuned>,
+    /// Returns the present settings.
+    pub settings: Box<dyn Fn() -> SnapshotConfig + Send + Sync>,
+    /// Counters of snapshots.
+    pub counters: Arc<SnapshotCounters>,
 }
 
 /// A queue of orders, and what it takes to run them.
@@ -158,13 +185,13 @@ pub async fn run(compaction: Compaction, mut queue: OrderQueue, stop: Cancellati
                 Ok(_) => {
                     earlier = draw_earlier();
                     failed = None;
-                    compaction.replica.meters.snapshots_made.up();
+                    compaction.counters.made.up();
                     queue.failure.send_replace(None);
                 }
                 Err(error) => {
                     tracing::error!(%error, "no snapshot could be made");
                     failed = Some(Instant::now());
-                    compaction.replica.meters.snapshots_failed.up();
+                    compaction.counters.failed.up();
                     queue.failure.send_replace(Some(error.to_string()));
                 }
             }
@@ -191,11 +218,11 @@ impl Compaction {
 
     fn is_due(&self, earlier: u64) -> bool {
         let (index, snapshot_bytes) = self.newest();
-        let entries = self.replica.applied().index.saturating_sub(index);
+        let entries = self.applied.get().index.saturating_sub(index);
         entries > 0
             && !self.gate.has_wrong_state()
             && is_due(
-                &self.tuned.get().snapshots,
+                &(self.settings)(),
                 entries,
                 self.log.bytes_after(index),
                 snapshot_bytes,
@@ -212,21 +239,21 @@ impl Compaction {
             ));
         }
         fail_step!(async "snapshot::before_make", |error| error);
-        let frozen = self.raft.with_state_machine(|machine| {
-            let frozen = machine.freeze();
-            Box::pin(async move { frozen })
+        let builder = self.raft.with_state_machine(|machine| {
+            let builder = machine.begin_snapshot();
+            Box::pin(async move { builder })
         });
-        let mut drawing = frozen.await.map_err(io::Error::other)?;
-        let last = drawing.last();
+        let mut builder = builder.await.map_err(io::Error::other)?;
+        let last = builder.last();
         let current = self.snapshots.latest().filter(|latest| {
             let covered = latest.meta().last.map(|pos| (pos.index, pos.term));
             covered == last.map(|id| (id.index, crate::types::term_of(&id)))
         });
         let snapshot = match current {
             Some(current) => snapshot_file::of(current)?,
-            None => drawing.write().await?,
+            None => builder.write().await?,
         };
-        drop(drawing);
+        drop(builder);
         let made = SnapshotMade {
             index: last.map_or(0, |id| id.index),
             term: last.map_or(0, |id| crate::types::term_of(&id)),
@@ -263,8 +290,8 @@ impl Compaction {
 
     /// Has the entries purged that are not needed any more, unless that was `asked` before.
     async fn purge(&self, asked: &mut u64) {
-        let tuning = self.tuned.get();
-        let config = &tuning.snapshots;
+        let settings = (self.settings)();
+        let config = &settings;
         let covered = self.raft.metrics().borrow_watched().snapshot;
         let covered = covered.map_or(0, |id| id.index);
         let kept_for_bytes = self

@@ -5,34 +5,21 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use lock_history::HistoryLimits;
 use transport_security::PeerTls;
 use znode_store::{Limits, MAX_DATA_BYTES};
 use znode_watch::WatchLimits;
 
 use crate::admission::AdmissionConfig;
-use crate::disks::DiskConfig;
+use crate::disks::config::DiskConfig;
 use crate::error::StartError;
-use crate::history::HistoryConfig;
-use crate::metrics::MetricsConfig;
-use crate::storage::WalOptions;
-use crate::storage::identity::MAX_CLUSTER_NAME_BYTES;
+use crate::ids::{MemberAddress, NodeId};
+use crate::invalid_setting::InvalidSetting;
+use crate::metrics::config::MetricsConfig;
+use crate::raft_config::{MIN_SEND_BYTES_PER_SECOND, RaftTiming, SnapshotConfig};
 use crate::versions::WireRange;
-
-/// Slower, and a follower would need so long for a snapshot of some size that it never catches up.
-pub const MIN_SEND_BYTES_PER_SECOND: u64 = 64 * 1024;
-
-/// The id of a node: given by whoever sets the cluster up, never 0, never used again after its disk is lost.
-pub type NodeId = u64;
-
-/// Where the members of the cluster are found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MemberAddress {
-    /// Where the node listens for its peers: `host:port`.
-    pub peer: String,
-    /// Where it serves HTTP: `host:port`. Only shown to people and programs that ask for the members.
-    pub http: String,
-}
+use raft_log::identity::MAX_CLUSTER_NAME_BYTES;
+use raft_log::wal::WalOptions;
 
 /// What a node is told when it starts.
 #[derive(Debug, Clone)]
@@ -126,22 +113,13 @@ impl NodeConfig {
     }
 }
 
-/// Something in a configuration that makes no sense.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Nonsense {
-    /// What it is about, as files call it: `raft.election_min_ms`.
-    pub setting: &'static str,
-    /// What is wrong: "must be …".
-    pub fact: String,
-}
-
 impl NodeConfig {
-    /// Whether the configuration makes sense as a whole; the error names all that does not.
+    /// Returns an error that names all invalid settings.
     pub fn validate(&self) -> Result<(), StartError> {
-        let wrong = self.nonsense();
+        let wrong = self.invalid_settings();
         let facts: Vec<String> = wrong
             .iter()
-            .map(|Nonsense { setting, fact }| format!("{setting} {fact}"))
+            .map(|InvalidSetting { setting, fact }| format!("{setting} {fact}"))
             .collect();
         match facts.is_empty() {
             true => Ok(()),
@@ -149,12 +127,12 @@ impl NodeConfig {
         }
     }
 
-    /// All that makes no sense.
-    pub fn nonsense(&self) -> Vec<Nonsense> {
+    /// Returns the settings that are invalid.
+    pub fn invalid_settings(&self) -> Vec<InvalidSetting> {
         let mut found = Vec::new();
         let mut refuse = |is_wrong: bool, setting, fact: String| {
             if is_wrong {
-                found.push(Nonsense { setting, fact });
+                found.push(InvalidSetting { setting, fact });
             }
         };
         let ms = |time: Duration| time.as_millis();
@@ -275,8 +253,8 @@ impl NodeConfig {
             "propose_timeout_ms",
             fact,
         );
-        found.extend(self.disk.nonsense());
-        found.extend(self.metrics.nonsense());
+        found.extend(self.disk.invalid_settings());
+        found.extend(self.metrics.invalid_settings());
         found
     }
 
@@ -289,58 +267,6 @@ impl NodeConfig {
                 "node {} is not among the members",
                 self.node_id
             ))),
-        }
-    }
-}
-
-/// Timing of Raft. A new leader is elected as soon as a majority knows that the old one is dead, which takes a round trip if
-/// its address refuses connections, and else the longest election timeout.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RaftTiming {
-    /// How often the leader shows that it lives.
-    pub heartbeat: Duration,
-    /// The shortest time without a heartbeat after which a follower stands for election.
-    pub election_min: Duration,
-    /// The longest such time; also the leader's lease.
-    pub election_max: Duration,
-}
-
-impl Default for RaftTiming {
-    fn default() -> Self {
-        Self {
-            heartbeat: Duration::from_millis(60),
-            election_min: Duration::from_millis(300),
-            election_max: Duration::from_millis(600),
-        }
-    }
-}
-
-/// When to make snapshots, what to keep of the log, and how fast snapshots are sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SnapshotConfig {
-    /// After so many log entries.
-    pub every_entries: u64,
-    /// After so many bytes of log entries; if the last snapshot is larger, after as many bytes as that one has. So
-    /// snapshots at most double what is written, however large the state is.
-    pub every_bytes: u64,
-    /// At most so many entries that a snapshot covers are kept for followers that lag a little.
-    pub keep_entries: u64,
-    /// At most so many bytes of such entries.
-    pub keep_bytes: u64,
-    /// So fast snapshots are sent, all together.
-    pub send_bytes_per_second: u64,
-}
-
-impl Default for SnapshotConfig {
-    fn default() -> Self {
-        Self {
-            every_entries: 50_000,
-            // About as much as is applied in half a second at a start.
-            every_bytes: 64 * 1024 * 1024,
-            keep_entries: 5_000,
-            keep_bytes: 16 * 1024 * 1024,
-            // A million znodes of 100 bytes (150 MB) in two and a half seconds, and half of a gigabit line is left.
-            send_bytes_per_second: 64 * 1024 * 1024,
         }
     }
 }
@@ -431,6 +357,24 @@ impl Default for SessionEventsConfig {
             streams_per_session: 8,
             // As many as connections.
             streams_per_node: 10_000,
+        }
+    }
+}
+
+/// Settings of the lock history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HistoryConfig {
+    /// The node records a history.
+    pub enabled: bool,
+    /// Maximum size and age.
+    pub bounds: HistoryLimits,
+}
+
+impl Default for HistoryConfig {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            bounds: HistoryLimits::default(),
         }
     }
 }

@@ -3,11 +3,12 @@
 
 use bytes::Bytes;
 
-pub use crate::codec::{CommandBatch, Envelope, Origin, decode, encode};
-pub use crate::machine::PORTION;
+pub use crate::codec::{decode, encode};
+pub use crate::envelope::{CommandBatch, Envelope, Origin};
+pub use crate::state_machine::PORTION;
 use crate::storage::log_entry::{decode_entry, encode_entry};
-use crate::storage::wal::{WalEntry, entry_of_record, push_entry};
 use crate::types::{Entry, Payload, Proposal, log_id};
+use raft_log::wal::{WalEntry, entry_of_record, push_entry};
 
 /// An entry with these commands, behind what is in `buffer`, as the log writes it.
 pub fn write_record(term: u64, index: u64, commands: Bytes, buffer: &mut Vec<u8>) {

@@ -1,10 +1,9 @@
-//! What can go wrong beside a refusal. A caller always learns whether something may have been done.
+//! Errors of a node that have nothing to do with a request: it is unavailable, or does not start.
 
+use std::io;
 use std::time::Duration;
 
-use znode_store::Refusal;
-
-use crate::admission::TooFast;
+use raft_log::StorageError;
 
 /// Nothing was done. Trying again later may help.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -41,69 +40,9 @@ impl Unavailable {
     }
 }
 
-/// Why a proposal has no outcome.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ProposeError {
-    /// Nothing was done, for sure.
-    #[error(transparent)]
-    Unavailable(#[from] Unavailable),
-    /// It may have been done, or may yet be.
-    #[error("the outcome is unknown: {0}")]
-    OutcomeUnknown(String),
-}
-
-/// Why no session was opened.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum OpenSessionError {
-    /// The state refused it; nothing was done.
-    #[error(transparent)]
-    Refused(#[from] Refusal),
-    /// There is no outcome.
-    #[error(transparent)]
-    Propose(#[from] ProposeError),
-    /// The caller's address opens sessions faster than one may; nothing was done.
-    #[error("too many sessions are opened from this address")]
-    TooMany {
-        /// When there is one for it again.
-        retry_after: Duration,
-    },
-}
-
-impl From<TooFast> for OpenSessionError {
-    fn from(too_fast: TooFast) -> Self {
-        match too_fast {
-            TooFast::OfAddress(retry_after) => Self::TooMany { retry_after },
-            TooFast::OfAll(retry_after) => Unavailable {
-                retry_after,
-                ..Unavailable::new("too many sessions are opened at this node")
-            }
-            .into(),
-        }
-    }
-}
-
-impl From<Unavailable> for OpenSessionError {
-    fn from(unavailable: Unavailable) -> Self {
-        Self::Propose(unavailable.into())
-    }
-}
-
-/// Why a heartbeat was not counted.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum HeartbeatError {
-    /// The session has ended.
-    #[error("the session has ended")]
-    SessionEnded,
-    /// There is no such session, and there was none lately.
-    #[error("there is no such session")]
-    NoSession,
-    /// The leader could not be asked, or could not prove that it leads.
-    #[error(transparent)]
-    Unavailable(#[from] Unavailable),
-}
-
-/// Why a node does not start.
+/// Error of the start of a node.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
     /// The configuration contradicts itself.
     #[error("the configuration is not usable: {0}")]
@@ -126,4 +65,19 @@ pub enum StartError {
     /// Raft did not start.
     #[error("raft: {0}")]
     Raft(String),
+}
+
+impl From<StorageError> for StartError {
+    fn from(error: StorageError) -> Self {
+        match error {
+            StorageError::Io { what, source } => {
+                let source = io::Error::new(source.kind(), source.to_string());
+                StartError::Io { what, source }
+            }
+            StorageError::Foreign(text) => StartError::Identity(text),
+            StorageError::InUse(text) => StartError::Config(text),
+            StorageError::Damaged(text) => StartError::Damaged(text),
+            other => StartError::Damaged(other.to_string()),
+        }
+    }
 }

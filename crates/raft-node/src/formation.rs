@@ -18,21 +18,29 @@ use std::time::Duration;
 use openraft::errors::{InitializeError, RaftError};
 use tokio_util::sync::CancellationToken;
 
-use crate::backup::Seed;
-use crate::config::{MemberAddress, NodeId};
+use crate::ids::{DiskId, Member};
+use crate::ids::{MemberAddress, NodeId};
 use crate::peers::link::connect;
 use crate::peers::{Gate, Purpose};
-use crate::snapshot_file::blocking;
-use crate::storage::SnapshotStore;
-use crate::types::{
-    DiskId, Member, Membership, Raft, Snapshot, SnapshotMeta, StoredMembership, Vote, log_id,
-};
+use crate::snapshot_file::{Snapshot, SnapshotHandle, blocking};
+use crate::state_machine::Raft;
+use crate::types::{Membership, SnapshotMeta, StoredMembership, Vote, log_id};
+use raft_log::{SnapshotStore, StorageError};
 
 /// Between two calls on a member that is not up yet.
 const CALL_PAUSE: Duration = Duration::from_millis(100);
 
 /// No node has this id.
 const NOBODY: NodeId = 0;
+
+/// State with which a new cluster begins, in the data directory of its founder until the cluster is formed.
+pub trait InitialState: Send + Sync {
+    /// Writes the state as the snapshot that `meta` describes. When this returns, the snapshot is durable. Blocks.
+    fn write_snapshot(&self, store: &SnapshotStore, meta: &SnapshotMeta) -> io::Result<SnapshotHandle>;
+
+    /// Removes the state from the directory. Blocks.
+    fn discard(&self) -> Result<(), StorageError>;
+}
 
 /// The member that forms the cluster.
 pub fn founder(members: &BTreeMap<NodeId, MemberAddress>) -> Option<NodeId> {
@@ -45,7 +53,7 @@ pub async fn form(
     gate: Arc<Gate>,
     own_disk: DiskId,
     members: BTreeMap<NodeId, MemberAddress>,
-    seed: Option<(Seed, SnapshotStore)>,
+    seed: Option<(Arc<dyn InitialState>, SnapshotStore)>,
     stop: CancellationToken,
 ) {
     let formed = async {
@@ -89,7 +97,7 @@ pub async fn form(
 /// Lets the cluster begin with the state in `seed`. If this ends in the middle, the next start either finds no snapshot
 /// and does it again, or finds one and goes on from it.
 async fn begin_with(
-    seed: Seed,
+    seed: Arc<dyn InitialState>,
     snapshots: SnapshotStore,
     raft: &Raft,
     voters: BTreeMap<NodeId, Member>,
@@ -101,7 +109,7 @@ async fn begin_with(
         last_membership: StoredMembership::new(Some(log_id(0, 0)), membership),
     };
     let (sown, described) = (seed.clone(), meta.clone());
-    let snapshot = blocking(move || sown.become_snapshot(&snapshots, &described)).await?;
+    let snapshot = blocking(move || sown.write_snapshot(&snapshots, &described)).await?;
     // As from a leader that was before the first election. It is nobody, and so will not be heard of again.
     let nobody = Vote::new_committed(1, NOBODY);
     let snapshot = Snapshot { meta, snapshot };

@@ -3,18 +3,26 @@
 
 use openraft::raft::AppendEntriesRequest;
 
-pub use crate::codec::{BadBytes, CommandBatch, Envelope, Origin, decode, decode_start, encode};
+pub use crate::codec::{BadBytes, decode, decode_start, encode};
+pub use crate::envelope::{CommandBatch, Envelope, Origin};
+pub use crate::ids::{ClusterId, DiskId, Member};
 pub use crate::peers::Gate;
 pub use crate::peers::wire::{
     Answer, Ask, FrameReader, Hello, HelloReply, HelloStart, Purpose, SnapshotHead, SnapshotResume,
-    SnapshotTail, WIRE_VERSION, WireAppend, WireAppendResult, WireSnapshotMeta, put_frame,
+    SnapshotTail, WireAppend, WireAppendResult, WireSnapshotMeta, put_frame,
 };
-pub use crate::snapshot_file::restore;
+
+/// Returns the state that is in a snapshot file.
+pub fn restore(file: &raft_log::SnapshotFile) -> std::io::Result<znode_store::Store> {
+    let mut reader = file.read()?;
+    crate::replica::restore::restore(Box::new(move || Ok(reader.next_part()?)))
+}
+
 pub use crate::storage::log_entry::{decode_entry, decode_membership, encode_membership};
-pub use crate::storage::wal::{MAX_POSITION, record_start};
-pub use crate::types::{ClusterId, DiskId, Member};
 use crate::types::{SnapshotMeta, TypeConfig};
+pub use crate::versions::WIRE_VERSION;
 pub use crate::witness::Shown;
+pub use raft_log::wal::{MAX_POSITION, record_start};
 
 /// Entries as Raft gets them, and as it would send them on.
 pub fn append_through_raft(append: WireAppend) -> WireAppend {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lock_history::{Bounds, Gap, Index, IndexError, Position, Record};
+use lock_history::{Gap, HistoryLimits, Index, IndexError, Position, Record};
 use parking_lot::{Condvar, Mutex};
 use znode_store::{Hold, LockName};
 
@@ -45,24 +45,6 @@ const STOP_PATIENCE: Duration = Duration::from_secs(5);
 
 /// So many holders are looked up in the state at a time: some microseconds in which nothing is applied.
 const LOOKED_UP_AT_ONCE: usize = 64;
-
-/// What a node remembers of who held which lock.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HistoryConfig {
-    /// Whether it remembers anything.
-    pub enabled: bool,
-    /// How much, and for how long.
-    pub bounds: Bounds,
-}
-
-impl Default for HistoryConfig {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            bounds: Bounds::default(),
-        }
-    }
-}
 
 /// Some of what is remembered of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -155,7 +137,7 @@ impl History {
     pub fn start(
         dir: PathBuf,
         owner: [u8; 16],
-        bounds: Bounds,
+        bounds: HistoryLimits,
         end: TapEnd,
         meter: TapMeter,
         replica: Weak<Replica>,
@@ -319,7 +301,7 @@ fn merge(
 struct Keeper {
     dir: PathBuf,
     owner: [u8; 16],
-    bounds: Bounds,
+    bounds: HistoryLimits,
     replica: Weak<Replica>,
     meter: TapMeter,
     shared: Arc<Shared>,
@@ -365,7 +347,7 @@ impl Keeper {
                 self.told = until;
             }
             self.attempt(|index| {
-                index.told_until(until);
+                index.advance_to(until);
                 index.commit(idle)
             });
             self.shared.set_taken(taken);
@@ -461,7 +443,7 @@ impl Keeper {
                     }
                 }
             }
-            index.told_until(told);
+            index.advance_to(told);
             Ok(())
         });
     }
@@ -590,7 +572,7 @@ impl Keeper {
             self.aged = Some(Instant::now());
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let now_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-            self.attempt(|index| index.let_go(now_ms));
+            self.attempt(|index| index.remove_expired(now_ms));
         }
     }
 }

@@ -5,27 +5,28 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fault_injection::planted::{self, Bug};
 use futures_util::future::join_all;
+use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
-use openraft::{ReadPolicy, ServerState};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use znode_store::planted::{self, Bug};
 use znode_store::{AccessCommand, Command, Limits, LockCommand, Request, SessionId, ZPath, Zxid};
 
-use crate::config::NodeId;
+use crate::command_versions::{RECORDS_SINCE, WAITS_END_WITH_RIGHTS};
 use crate::delays::{Delays, Passed};
-use crate::fail_step;
+use crate::ids::{Member, NodeId};
+use crate::leader_view::{LeaderView, prove_leadership};
+use crate::messages::{HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched};
 use crate::peers::Peers;
-use crate::peers::wire::{HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched};
 use crate::replica::Replica;
 use crate::sessions::{Counted, Due, Found};
 use crate::stall_log::StallLog;
+use crate::state_machine::Raft;
 use crate::tuning::Tuned;
-use crate::types::{Member, Raft};
-use crate::versions::{RECORDS_SINCE, WAITS_END_WITH_RIGHTS};
+use fault_injection::fail_step;
 
 /// How often the leader looks for sessions whose time is over: how late a session may end beside everything
 /// else. A look at nothing costs nothing.
@@ -43,15 +44,6 @@ const MAX_SWEPT_AT_ONCE: usize = 1_000;
 
 /// Questions for one confirmation.
 const MAX_CONFIRMED_AT_ONCE: usize = 4_096;
-
-/// Who leads, as far as this node knows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LeaderView {
-    /// The term.
-    pub term: u64,
-    /// Its leader, if one is known.
-    pub leader: Option<NodeId>,
-}
 
 enum Question {
     Touch {
@@ -203,7 +195,7 @@ pub async fn confirm<P, F>(
                 .all(|question| matches!(question, Question::Touch { .. }));
         let proof = match replica.sessions.leading_term() {
             Some(term) if unproven => Ok((term, 0)),
-            _ => prove(&raft, patience).await,
+            _ => prove_leadership(&raft, patience).await,
         };
         fail_step!(async "confirm::after_proof");
         for question in waiting.drain(..) {
@@ -243,21 +235,6 @@ pub async fn confirm<P, F>(
                 }
             }
         }
-    }
-}
-
-/// Asks a quorum whether this node still leads; returns its term and the index that is committed for sure.
-async fn prove(raft: &Raft, patience: Duration) -> Result<(u64, u64), NotLeader> {
-    let unknown = NotLeader { leader: None };
-    match tokio::time::timeout(patience, raft.get_read_linearizer(ReadPolicy::ReadIndex)).await {
-        Ok(Ok(linearizer)) => {
-            let read = linearizer.read_log_id();
-            Ok((**read.committed_leader_id(), read.log_id().index()))
-        }
-        Ok(Err(error)) => Err(error.forward_to_leader().map_or(unknown, |forward| NotLeader {
-            leader: forward.leader_id,
-        })),
-        Err(_) => Err(unknown),
     }
 }
 
@@ -334,7 +311,7 @@ pub async fn follow(
             // Deadlines begin when an entry of this term is applied: so whatever an earlier leader has ended
             // is ended here too.
             tokio::select! {
-                () = replica.wait_term(view.term) => {
+                () = replica.applied().wait_for_term(view.term) => {
                     fail_step!("session::before_take_up");
                     take_up(&replica, view.term, election);
                     fail_step!("session::after_take_up");
@@ -411,7 +388,7 @@ pub fn recorder() -> (Recorder, RecorderRequests) {
 
 impl Recorder {
     /// Returns when that is done, or cannot be done in time: then the next leader gives some sessions more time than it has to.
-    pub async fn record_all(&self, patience: Duration) {
+    pub async fn record_all(self, patience: Duration) {
         let (done, recorded) = oneshot::channel();
         let recording = async {
             if self.requests.send(done).await.is_ok() {
@@ -443,6 +420,7 @@ pub async fn tend<P, F>(
     let mut last = Instant::now();
     let mut swept = Instant::now();
     let mut setting: Option<JoinHandle<()>> = None;
+    let mut finishing: Option<JoinHandle<()>> = None;
     let mut delays = Delays::default();
     let mut stalls = StallLog::default();
     loop {
@@ -497,6 +475,20 @@ pub async fn tend<P, F>(
             if !due.silent.is_empty() {
                 tokio::spawn(record(replica.clone(), propose.clone(), due, as_of));
             }
+        }
+        // The ends of large sessions: also those that an earlier leader has begun.
+        if finishing.as_ref().is_none_or(JoinHandle::is_finished)
+            && let Some(term) = replica.sessions.leading_term()
+            && replica
+                .store
+                .try_read()
+                .is_some_and(|store| !store.ending_sessions(1).is_empty())
+        {
+            let finishing_ends = finish_ends(replica.clone(), propose.clone(), term);
+            let stop = stop.clone();
+            finishing = Some(tokio::spawn(async move {
+                stop.run_until_cancelled(finishing_ends).await;
+            }));
         }
         // An earlier leader was configured otherwise. Its word may even come after this one's, if it lost its office with
         // the proposal in hand; and this one's may fail. So there is no end to looking.
@@ -566,6 +558,33 @@ where
     }
 }
 
+/// Removes what is left of sessions that have ended, one entry after the other, until nothing is left, this node does not lead in `term` any
+/// more, or a proposal fails: then the next tick begins again.
+async fn finish_ends<P, F>(replica: Arc<Replica>, propose: P, term: u64)
+where
+    P: Fn(Request) -> F,
+    F: Future<Output = bool>,
+{
+    while replica.sessions.leading_term() == Some(term) {
+        let (sessions, as_of) = {
+            let store = replica.store.read();
+            (store.ending_sessions(MAX_EXPIRED_AT_ONCE), store.zxid())
+        };
+        if sessions.is_empty() {
+            return;
+        }
+        let command = Command::ExpireSessions {
+            sessions,
+            term,
+            as_of,
+        };
+        let proposed = propose(Request::internal(command)).await;
+        if !proposed {
+            return;
+        }
+    }
+}
+
 /// Returns the command that the state lacks: one that sets these limits, or a rule that all members know by now. Returns `None` on a
 /// follower, and while a long entry is being applied; the next tick asks again, because sessions cannot wait.
 fn missing_setting(replica: &Replica, limits: Limits, commands: impl Fn() -> u8) -> Option<Command> {
@@ -609,8 +628,8 @@ mod tests {
     use znode_store::EntryContext;
 
     use super::*;
-    use crate::codec::Origin;
     use crate::config::{NodeConfig, SessionEventsConfig, WatchConfig};
+    use crate::envelope::Origin;
     use crate::hub::Hub;
     use crate::tuning::Tuning;
     use crate::versions::COMMANDS_VERSION;

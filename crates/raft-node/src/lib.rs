@@ -27,8 +27,8 @@
 //! # Guarantees
 //!
 //! - What [`Node::propose`] answered is on a quorum's disks, whatever is killed afterwards.
-//! - [`error::ProposeError::Unavailable`] means that nothing was done, and will not be.
-//!   [`error::ProposeError::OutcomeUnknown`] is only answered when a deadline has passed (or a snapshot hides
+//! - [`ProposeError::Unavailable`] means that nothing was done, and will not be.
+//!   [`ProposeError::OutcomeUnknown`] is only answered when a deadline has passed (or a snapshot hides
 //!   what happened): a leader that is lost in mid-flight is survived without it, because a proposal of an
 //!   earlier term can be sent again as soon as an entry of a later one is applied.
 //! - A confirmed heartbeat ([`Node::heartbeat`]) was counted by a node that could prove *afterwards* that it
@@ -61,14 +61,26 @@
 //! # }
 //! ```
 //!
-//! # What is not here
+//! # Layers
 //!
-//! Nothing here knows HTTP or what a lock is for: front ends do. Nothing outside of `types.rs`, `machine.rs`,
-//! `peers/network.rs`, `storage/log_store.rs` and the few that call Raft knows openraft, and no type of
-//! openraft reaches a disk or a wire. Wall clocks are read for people (the time in a batch) and to sweep empty containers; all deadlines
-//! are monotonic.
+//! - **Replication** brings entries to every node's state, whatever the state is: `peers`, `membership`, `succession`, `formation`,
+//!   `storage`, `snapshot_file`, `state_machine`, `compaction`, `audit`, `witness`, `disks`, `cluster_clock`. It knows the state as a
+//!   `ReplicatedState`, and the node above it as an `Application`; commands and snapshots are bytes to it, sessions are numbers. A test of
+//!   `tools/check` holds that it imports nothing of the layers above.
+//! - **The node** proposes commands, applies them, keeps the sessions' deadlines and answers reads: `node`, `replica`, `calls`, `submitter`,
+//!   `proposer`, `asker`, `leader`, `sessions`, `admission`, `backup`.
+//! - **Observers** see what was applied, in order: `hub` (watches, grants, session events), `history`, `metrics`.
+//!
+//! Nothing here knows HTTP or what a lock is for: front ends do. openraft is known to `types.rs`, `state_machine.rs`, `peers/network.rs`,
+//! `storage/log_store` and the few modules that call Raft; no type of openraft reaches a disk or a wire. Wall clocks are read for people
+//! (the time in a batch) and to sweep empty containers; all deadlines are monotonic.
 
+mod ids;
+mod invalid_setting;
+mod messages;
+mod raft_config;
 pub mod config;
+pub mod counters;
 pub mod node;
 pub mod status;
 pub mod metrics;
@@ -83,7 +95,8 @@ mod stall_log;
 mod succession;
 mod proposer;
 pub mod disks;
-mod machine;
+mod replicated_state;
+mod state_machine;
 mod compaction;
 mod replica;
 mod calls;
@@ -95,6 +108,7 @@ mod tap;
 pub mod history;
 mod sessions;
 mod leader;
+mod leader_view;
 mod delays;
 mod asker;
 mod formation;
@@ -112,10 +126,14 @@ mod wall_clock;
 pub mod simulation;
 mod cluster_clock;
 mod codec;
+mod envelope;
 pub mod versions;
+mod command_versions;
 mod types;
 pub mod error;
-pub mod fail_points;
+pub mod request_error;
+#[cfg(feature = "failpoints")]
+mod command_fail_points;
 #[doc(hidden)]
 pub mod fuzz;
 #[doc(hidden)]
@@ -126,28 +144,31 @@ pub mod counted;
 mod golden;
 
 pub use admission::{AdmissionConfig, AdmissionCounts, Busy, OpeningBounds};
-pub use config::{
-    MemberAddress, NodeConfig, NodeId, Nonsense, RaftTiming, SessionBounds, SessionEventsConfig,
-    SnapshotConfig, SweepConfig, WatchConfig,
-};
+pub use compaction::SnapshotMade;
+pub use config::{HistoryConfig, NodeConfig, SessionBounds, SessionEventsConfig, SweepConfig, WatchConfig};
 pub use disks::{Alarm, AlarmKind, DiskConfig, DiskReport, MemberNews};
-pub use error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
-pub use history::{HistoryConfig, HistoryEntry, HistoryError, LockHistory};
+pub use error::{StartError, Unavailable};
+pub use fault_injection::{fail_points, fail_step};
+pub use history::{HistoryEntry, HistoryError, LockHistory};
 pub use hub::chronicle::{ClusterHappened, ClusterHappening, MAX_CHRONICLE};
 pub use hub::happenings::{Happened, Happening, Happenings, MAX_HAPPENINGS, MAX_ONLOOKERS, TooManyOnlookers};
 pub use hub::session_events::{
     EventPosition, NoPosition, SessionEvent, SessionEventCounts, StreamLost, TooManyStreams,
 };
 pub use hub::{ArmedWatches, GrantWait, NotArmed, Verdict, Watcher, WatchesLost};
+pub use ids::{MemberAddress, NodeId};
+pub use invalid_setting::InvalidSetting;
 pub use lock_history;
 pub use membership::{
     MAX_MEMBERS, MAX_PROMOTE_LAG, MembershipChange, MembershipChanged, MembershipError, MembershipRefusal,
 };
 pub use metrics::MetricsConfig;
 pub use node::{BackupRefused, Node, OpenedSession, Proposal};
+pub use raft_config::{MIN_SEND_BYTES_PER_SECOND, RaftTiming, SnapshotConfig};
+pub use raft_log::FileSizes;
+pub use request_error::{HeartbeatError, OpenSessionError, ProposeError};
 pub use session_stream::{FollowError, SessionStream, StreamBegin, StreamLook, Told, ToldWhat};
-pub use status::{ClusterStatus, Followers, MemberStatus, Role, SnapshotMade};
-pub use storage::FileSizes;
+pub use status::{ClusterStatus, Followers, MemberStatus, Role};
 pub use tuning::Tuning;
 pub use watch_connection::{WatchConnection, WatchingLook};
 pub use znode_store;

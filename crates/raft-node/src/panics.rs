@@ -1,57 +1,81 @@
-//! A panic in any task of a node ends the node. A task that is gone is missed by nobody: its queue fills, its callers
+//! A panic in any task of a node ends the node. Nothing else notices that a task is gone: its queue fills, its callers
 //! wait, and a node that lives on without its log, its deadlines or its replication is worse than one that is down,
-//! because nobody takes its place. So the panic is told to [`crate::Node::failed`], and whoever runs the node stops it.
+//! because nobody takes its place. So the panic is reported to [`crate::Node::failed`], and the program that runs the node stops it.
 //!
 //! Nothing here decides what a program does with the panic itself: the server ends its process at once, before anything
 //! is unwound (`lockgate serve`); a program that embeds a node may do otherwise.
 
-use std::sync::Arc;
-
+use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-use crate::peers::Gate;
+/// Reason why a node does not work any more, if there is one; [`crate::Node::failed`] waits for it.
+#[derive(Debug, Clone)]
+pub struct Failure(watch::Sender<Option<String>>);
 
-/// Ends the node if the code that holds it panics. Nothing happens when it is dropped otherwise, as when a task is
-/// cancelled.
-pub(crate) struct Alarm {
-    gate: Arc<Gate>,
-    what: &'static str,
-}
+impl Failure {
+    /// Returns a handle that reports to the receivers of `sender`.
+    pub fn new(sender: watch::Sender<Option<String>>) -> Self {
+        Self(sender)
+    }
 
-impl Alarm {
-    /// `what` is who panics, for people.
-    pub fn new(gate: &Arc<Gate>, what: &'static str) -> Self {
-        let gate = gate.clone();
-        Self { gate, what }
+    /// Returns whether a failure was reported.
+    #[cfg(test)]
+    pub fn is_reported(&self) -> bool {
+        self.0.borrow().is_some()
+    }
+
+    /// Reports that the node has failed. The first reason remains.
+    pub fn report(&self, reason: String) {
+        self.0.send_if_modified(|failure| match failure {
+            Some(_) => false,
+            None => {
+                *failure = Some(reason);
+                true
+            }
+        });
     }
 }
 
-impl Drop for Alarm {
+/// Guard that reports a panic of the code that owns it. Dropping it otherwise has no effect, as when a task is cancelled.
+pub struct PanicGuard {
+    failure: Failure,
+    what: &'static str,
+}
+
+impl PanicGuard {
+    /// `what` names the code, for people.
+    pub fn new(failure: &Failure, what: &'static str) -> Self {
+        let failure = failure.clone();
+        Self { failure, what }
+    }
+}
+
+impl Drop for PanicGuard {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // What it said is in the report of the panic itself.
-            self.gate.fail(format!("{} has panicked", self.what));
+            // The message is in the report of the panic itself.
+            self.failure.report(format!("{} has panicked", self.what));
         }
     }
 }
 
-/// The tasks that a node consists of.
-pub(crate) struct Tasks {
-    gate: Arc<Gate>,
+/// Tasks of which a node consists.
+pub struct Tasks {
+    failure: Failure,
     tasks: TaskTracker,
 }
 
 impl Tasks {
-    /// None yet. A panic of one ends the node of `gate`.
-    pub fn new(gate: Arc<Gate>, tasks: TaskTracker) -> Self {
-        Self { gate, tasks }
+    /// Returns an empty set. A panic of a task is reported to `failure`.
+    pub fn new(failure: Failure, tasks: TaskTracker) -> Self {
+        Self { failure, tasks }
     }
 
     /// Starts a task. A panic names it by its function.
     pub fn spawn<F: Future<Output = ()> + Send + 'static>(&self, task: F) {
-        let alarm = Alarm::new(&self.gate, std::any::type_name::<F>());
+        let guard = PanicGuard::new(&self.failure, std::any::type_name::<F>());
         self.tasks.spawn(async move {
-            let _alarm = alarm;
+            let _guard = guard;
             task.await;
         });
     }
@@ -59,12 +83,7 @@ impl Tasks {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use tokio::sync::watch;
-
     use super::*;
-    use crate::types::DiskId;
 
     async fn careless() {
         tokio::task::yield_now().await;
@@ -74,21 +93,13 @@ mod tests {
     #[tokio::test]
     async fn a_panic_is_the_nodes_failure_and_names_the_task() {
         let failure = watch::Sender::new(None);
-        let gate = Gate::new(
-            1,
-            "test".into(),
-            DiskId([1; 16]),
-            None,
-            BTreeMap::new(),
-            failure.clone(),
-        );
-        let gate = Arc::new(gate);
+        let handle = Failure::new(failure.clone());
         let tracker = TaskTracker::new();
-        let tasks = Tasks::new(gate.clone(), tracker.clone());
+        let tasks = Tasks::new(handle.clone(), tracker.clone());
         tasks.spawn(async {});
         tasks.spawn(std::future::pending());
         let cancelled = tokio::spawn(async move {
-            let _alarm = Alarm::new(&gate, "a task");
+            let _guard = PanicGuard::new(&handle, "a task");
             std::future::pending::<()>().await;
         });
         cancelled.abort();

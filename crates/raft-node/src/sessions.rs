@@ -26,11 +26,11 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::time::Duration;
 
+use fault_injection::planted::{self, Bug};
 use tokio::time::Instant;
-use znode_store::planted::{self, Bug};
 use znode_store::{SessionId, Silence, Zxid};
 
-use crate::peers::wire::Touched;
+use crate::messages::Touched;
 use crate::sync::Mutex;
 
 /// A record of silence that could not be made is tried again after so long. Until then a crash costs what is not on record.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::calls::Times;
-use crate::metrics::Ended;
+use crate::metrics::meters::Ended;
 use crate::subject::Subject;
 use crate::sync::{Mutex, RwLock};
 

@@ -1,20 +1,15 @@
-//! Snapshot files as states, for async callers: every touch of the disk happens on a thread that may block.
+//! Snapshot files for async callers: every access to the disk happens on a thread that may block.
 
 use std::io;
-use std::sync::mpsc::sync_channel;
 
 use bytes::Bytes;
-use znode_store::{Restorer, SnapshotPart, Store};
 
-use crate::codec;
 use crate::membership::RetiredIds;
+use crate::replicated_state::SnapshotParts;
 use crate::storage::log_entry::{SnapshotMembers, decode_membership, encode_membership, id_at, position};
-use crate::storage::{SnapshotFile, SnapshotKey, SnapshotMeta, SnapshotReceiver, SnapshotStore};
-use crate::types::{self, Snapshot};
+use crate::types::{self, TypeConfig};
 use crate::wall_clock;
-
-/// Decoded parts that wait to be restored: enough that neither thread waits for the other for long, some 2 MB.
-const PARTS_AHEAD: usize = 16;
+use raft_log::{SnapshotFile, SnapshotKey, SnapshotMeta, SnapshotReceiver, SnapshotStore};
 
 /// Runs `work` where it may block.
 pub async fn blocking<T: Send + 'static>(
@@ -23,16 +18,20 @@ pub async fn blocking<T: Send + 'static>(
     crate::blocking::run(work).await?
 }
 
-/// A snapshot that lies on this node's disk, complete and verified.
+/// Snapshot for openraft: what it covers, and its file.
+pub type Snapshot = openraft::alias::SnapshotOf<TypeConfig, SnapshotHandle>;
+
+/// Complete and verified snapshot on this node's disk.
 #[derive(Clone)]
 pub struct SnapshotHandle {
     file: SnapshotFile,
 }
 
 impl SnapshotHandle {
-    /// The state that is in the file. Blocks.
-    pub fn restore(&self) -> io::Result<Store> {
-        restore(&self.file)
+    /// Returns the parts of the state, as the state encoded them. Blocks.
+    pub fn parts(&self) -> io::Result<SnapshotParts> {
+        let mut reader = self.file.read()?;
+        Ok(Box::new(move || Ok(reader.next_part()?)))
     }
 
     /// What tells its file from all others.
@@ -92,52 +91,6 @@ impl Incoming {
         })
         .await
     }
-}
-
-/// The state that is in a snapshot file. Blocks.
-///
-/// Reading, checking and decoding are about as much work as putting the state together, so they have a thread of
-/// their own; a few parts of some hundred znodes are all that is in memory beside the state.
-pub fn restore(file: &SnapshotFile) -> io::Result<Store> {
-    let mut parts = file.read()?;
-    #[cfg(feature = "simulation")]
-    if crate::simulation::is_on() {
-        return restore_alone(parts);
-    }
-    let (decoded, queue) = sync_channel::<io::Result<SnapshotPart>>(PARTS_AHEAD);
-    std::thread::scope(|scope| {
-        let decoder = std::thread::Builder::new().name("snapshot-decoder".into());
-        decoder.spawn_scoped(scope, move || {
-            loop {
-                let part = match parts.next_part() {
-                    Ok(None) => return,
-                    Ok(Some(bytes)) => codec::decode(&bytes).map_err(io::Error::other),
-                    Err(error) => Err(error.into()),
-                };
-                let failed = part.is_err();
-                // Whoever restores has given up if nobody takes it.
-                if decoded.send(part).is_err() || failed {
-                    return;
-                }
-            }
-        })?;
-        let mut restorer = Restorer::new();
-        for part in queue {
-            restorer.add(part?).map_err(io::Error::other)?;
-        }
-        restorer.finish().map_err(io::Error::other)
-    })
-}
-
-/// The same without a second thread: a simulated node has one.
-#[cfg(feature = "simulation")]
-fn restore_alone(mut parts: crate::storage::SnapshotReader) -> io::Result<Store> {
-    let mut restorer = Restorer::new();
-    while let Some(bytes) = parts.next_part()? {
-        let part: SnapshotPart = codec::decode(&bytes).map_err(io::Error::other)?;
-        restorer.add(part).map_err(io::Error::other)?;
-    }
-    restorer.finish().map_err(io::Error::other)
 }
 
 /// Writes a snapshot from the parts that `next` gives, and makes it the current one. Blocks.

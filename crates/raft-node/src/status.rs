@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::NodeId;
 use crate::disks::Alarm;
+use crate::ids::NodeId;
 use crate::versions::ProgramVersions;
 
 /// A member's part.
@@ -86,20 +86,6 @@ pub struct Followers {
     pub synced_voters: u32,
     /// Those of them that do not vote, likewise.
     pub synced_learners: u32,
-}
-
-/// A snapshot that was made because somebody asked.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schemas", derive(utoipa::ToSchema))]
-pub struct SnapshotMade {
-    /// The last log entry that it covers.
-    pub index: u64,
-    /// The term of that entry.
-    pub term: u64,
-    /// How many bytes it has.
-    pub bytes: u64,
-    /// How long it took to make it, in milliseconds.
-    pub duration_ms: u64,
 }
 
 /// What this node knows about one member.

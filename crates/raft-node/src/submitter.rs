@@ -12,13 +12,14 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::NodeId;
-use crate::fail_step;
-use crate::leader::LeaderView;
-use crate::peers::wire::{Answer, Ask, Declined};
+use crate::ids::NodeId;
+use crate::leader_view::LeaderView;
+use crate::messages::Declined;
+use crate::peers::wire::{Answer, Ask};
 use crate::peers::{LinkError, Peers, Purpose};
 use crate::proposer::{MAX_ENTRY_BYTES, MAX_ENTRY_COMMANDS, Submissions};
 use crate::replica::Replica;
+use fault_injection::fail_step;
 
 /// How many runs may be on their way to a leader.
 const MAX_IN_FLIGHT: usize = 16;

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use znode_store::Limits;
 
-use crate::config::{NodeConfig, SessionBounds, SnapshotConfig, SweepConfig};
-use crate::disks::DiskConfig;
-use crate::metrics::MetricsConfig;
+use crate::config::{NodeConfig, SessionBounds, SweepConfig};
+use crate::disks::config::DiskConfig;
+use crate::metrics::config::MetricsConfig;
+use crate::raft_config::SnapshotConfig;
 use crate::sync::RwLock;
 
 /// See the module.

@@ -4,10 +4,8 @@
 use std::fmt;
 
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
 
-use crate::config::{MemberAddress, NodeId};
-use crate::machine::StateMachine;
+use crate::ids::{Member, NodeId};
 
 /// What openraft is made of here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,8 +34,6 @@ impl openraft::RaftTypeConfig for TypeConfig {
     type ErrorSource = openraft::impls::BoxedErrorSource;
 }
 
-/// A running Raft.
-pub type Raft = openraft::Raft<TypeConfig, StateMachine>;
 /// The name of a term's leader in log ids: with standard Raft the term alone.
 pub type CommittedLeaderId = openraft::alias::CommittedLeaderIdOf<TypeConfig>;
 /// Term and index of an entry.
@@ -54,45 +50,13 @@ pub type Membership = openraft::Membership<NodeId, Member>;
 pub type StoredMembership = openraft::alias::StoredMembershipOf<TypeConfig>;
 /// What a snapshot covers.
 pub type SnapshotMeta = openraft::alias::SnapshotMetaOf<TypeConfig>;
-/// A snapshot and where it lies.
-pub type Snapshot = openraft::alias::SnapshotOf<TypeConfig, crate::snapshot_file::SnapshotHandle>;
-
-/// The name of a data directory, drawn when it was made. A member is one directory on one disk: whoever comes
-/// with another one under the same id has lost what it promised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct DiskId(pub [u8; 16]);
-
-impl fmt::Display for DiskId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-/// The name of a cluster's history, drawn when it was formed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct ClusterId(pub [u8; 16]);
-
-impl fmt::Display for ClusterId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-/// A member as the replicated membership knows it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Member {
-    /// Where it was found when it joined. Its peers' configuration, if it names the member, is newer.
-    pub address: MemberAddress,
-    /// The one data directory that counts as this member.
-    pub disk: DiskId,
-}
 
 /// A run of commands that were proposed together, in the bytes in which they travel and are stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proposal {
     /// The term in which it was proposed. In any other term it is void: its proposers try again.
     pub term: u64,
-    /// A [`crate::codec::CommandBatch`], encoded once.
+    /// A [`crate::envelope::CommandBatch`], encoded once.
     pub commands: Bytes,
 }
 

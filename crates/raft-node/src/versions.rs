@@ -1,11 +1,11 @@
 //! Which versions of the program may work together, and what they may say to each other meanwhile. The rules for
-//! whoever changes a format stand in `docs/format.md`, "Upgrading".
+//! whoever changes a format stand in `docs/internals/format.md`, "Upgrading".
 //!
 //! A cluster is upgraded one node after the other, so for a while programs of two versions are members of it:
 //!
 //! - A connection uses the highest version of the peer protocol that both ends speak ([`WireRange`]). A question that an
 //!   older peer does not know is not sent to it (`peers::wire::Ask::since`).
-//! - A kind of command that is new is proposed only when all members can apply it ([`since`]); before, it is refused and
+//! - A kind of command that is new is proposed only when all members can apply it (`command_versions.rs`); before, it is refused and
 //!   nothing is done. For what is in the log must be applied by all, and in the same way.
 //!
 //! Files have versions of their own; a program refuses those that it cannot read.
@@ -13,29 +13,17 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use znode_store::{AccessCommand, Command, Data, LockCommand, MirrorStep, Op, Request, Step, ZPath};
 
-use crate::config::NodeId;
-use crate::peers::wire::{OLDEST_WIRE_VERSION, WIRE_VERSION};
+use crate::ids::NodeId;
+
+/// Newest version of the peer protocol (`crate::peers::wire`). Two nodes use the highest version that both speak.
+pub const WIRE_VERSION: u16 = 11;
+
+/// Oldest version of the peer protocol that this program speaks.
+pub const OLDEST_WIRE_VERSION: u16 = 7;
 
 /// The newest kinds of commands that this program can apply.
 pub const COMMANDS_VERSION: u8 = 3;
-
-/// Version of the commands that added null data. Earlier versions store null as empty data.
-const NULL_DATA: u8 = 3;
-
-/// Version of the commands that added long paths: see [`ZPath::is_short`]. Earlier versions refuse them, or cannot decode
-/// them.
-pub const LONG_PATHS: u8 = 3;
-
-/// Version of the commands that added [`Command::Mirror`].
-const MIRROR: u8 = 2;
-
-/// The version in which the silence of sessions is put on record.
-pub const RECORDS_SINCE: u8 = 3;
-
-/// Version of the commands that added [`AccessCommand::EndWaitsWithRights`].
-pub const WAITS_END_WITH_RIGHTS: u8 = 3;
 
 /// What every member can apply of whom nothing is known yet.
 pub const OLDEST_COMMANDS_VERSION: u8 = 1;
@@ -117,301 +105,9 @@ pub fn commands_of_all(members: impl Iterator<Item = Option<u8>>) -> u8 {
         .unwrap_or(OLDEST_COMMANDS_VERSION)
 }
 
-/// The version in which a kind of command came, or got another meaning. A new one is the next version's, and has its
-/// number here; it is never changed afterwards.
-pub fn since(command: &Command) -> u8 {
-    match command {
-        Command::OpenSession { .. }
-        | Command::CloseSession { .. }
-        | Command::ExpireSessions { .. }
-        | Command::SetLimits(_)
-        | Command::Reconnect { .. }
-        | Command::Access(
-            AccessCommand::Secure { anonymous: None, .. }
-            | AccessCommand::CreateToken(_)
-            | AccessCommand::RevokeToken(_)
-            | AccessCommand::DeleteRole(_)
-            | AccessCommand::MapCertificate { .. }
-            | AccessCommand::UnmapCertificate(_),
-        )
-        | Command::InTurn {
-            step: Step::CloseSession,
-            ..
-        } => 1,
-        Command::Sweep(paths) => since_paths(paths.iter()),
-        Command::Access(
-            AccessCommand::Secure {
-                anonymous: Some(grants),
-                ..
-            }
-            | AccessCommand::SetRole { grants, .. },
-        ) => since_paths(grants.iter().map(|grant| &grant.prefix)),
-        Command::Access(AccessCommand::EndWaitsWithRights) => WAITS_END_WITH_RIGHTS,
-        Command::Mirror(steps) => steps.iter().map(since_step).max().unwrap_or(MIRROR),
-        Command::RecordSilence { .. } | Command::NoteHeartbeats { .. } => RECORDS_SINCE,
-        Command::Write(op)
-        | Command::InTurn {
-            step: Step::Write(op),
-            ..
-        } => since_op(op),
-        Command::Multi(ops)
-        | Command::InTurn {
-            step: Step::Multi(ops),
-            ..
-        } => ops.iter().map(since_op).max().unwrap_or(OLDEST_COMMANDS_VERSION),
-        Command::Lock(
-            LockCommand::Acquire { .. }
-            | LockCommand::Release { .. }
-            | LockCommand::Withdraw { .. }
-            | LockCommand::Break { .. }
-            | LockCommand::Downgrade { .. }
-            | LockCommand::Upgrade { .. }
-            | LockCommand::AcquireMany { .. }
-            | LockCommand::ReleaseMany { .. }
-            | LockCommand::WithdrawMany { .. }
-            | LockCommand::Configure { .. }
-            | LockCommand::Revoke { .. }
-            | LockCommand::AnswerRevoke { .. }
-            | LockCommand::CountDelays { .. },
-        ) => 1,
-    }
-}
-
-fn since_paths<'p>(mut paths: impl Iterator<Item = &'p ZPath>) -> u8 {
-    match paths.all(ZPath::is_short) {
-        true => OLDEST_COMMANDS_VERSION,
-        false => LONG_PATHS,
-    }
-}
-
-fn since_op(op: &Op) -> u8 {
-    match op {
-        op if !op.is_short() => LONG_PATHS,
-        Op::Create { data, .. } | Op::Set { data, .. } if data.is_null() => NULL_DATA,
-        Op::Create { .. }
-        | Op::Delete { .. }
-        | Op::DeleteRecursive { .. }
-        | Op::Set { .. }
-        | Op::SetAcl { .. }
-        | Op::Check { .. }
-        | Op::Held { .. } => 1,
-    }
-}
-
-fn since_step(step: &MirrorStep) -> u8 {
-    match step {
-        step if !step.path().is_short() => LONG_PATHS,
-        MirrorStep::Put(znode) if znode.data.is_null() => NULL_DATA,
-        MirrorStep::Put(_) | MirrorStep::Remove { .. } => MIRROR,
-    }
-}
-
-/// Replaces null data by empty data unless all members are `known` to apply null. Clients of ZooKeeper write null data, and must be able to
-/// go on while a cluster is upgraded. A command without an older form is left as it is, and the leader rejects it.
-pub fn restrain(request: &mut Request, known: impl FnOnce() -> u8) {
-    if since(&request.command) < NULL_DATA || known() >= NULL_DATA {
-        return;
-    }
-    match &mut request.command {
-        Command::Write(op)
-        | Command::InTurn {
-            step: Step::Write(op),
-            ..
-        } => no_null(op),
-        Command::Multi(ops)
-        | Command::InTurn {
-            step: Step::Multi(ops),
-            ..
-        } => ops.iter_mut().for_each(no_null),
-        Command::Mirror(steps) => {
-            for step in steps {
-                if let MirrorStep::Put(znode) = step
-                    && znode.data.is_null()
-                {
-                    znode.data = Data::empty();
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
-fn no_null(op: &mut Op) {
-    if let Op::Create { data, .. } | Op::Set { data, .. } = op
-        && data.is_null()
-    {
-        *data = Data::empty();
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use znode_store::{
-        Acl, CreateMode, CreatePath, Mirrored, MirroredKind, PathGrant, Right, Rights, RoleName,
-        SHORT_PATH_BYTES, SHORT_PATH_DEPTH, Turn, Zxid,
-    };
-
     use super::*;
-
-    fn with(data: Data) -> [Request; 3] {
-        let create = Op::Create {
-            path: CreatePath::parse("/a", false).unwrap(),
-            data: data.clone(),
-            acl: Acl::open(),
-            mode: CreateMode::Persistent,
-            parents: false,
-        };
-        let set = Op::Set {
-            path: ZPath::root(),
-            data,
-            version: -1,
-        };
-        let turn = Turn {
-            since: Zxid(1),
-            number: 0,
-        };
-        let step = Step::Write(set.clone());
-        [
-            Command::Write(create.clone()),
-            Command::Multi(vec![set, create]),
-            Command::InTurn { turn, step },
-        ]
-        .map(Request::anonymous)
-    }
-
-    #[test]
-    fn null_data_is_no_bytes_until_all_members_know_it() {
-        for ((null, empty), bytes) in with(Data::null())
-            .into_iter()
-            .zip(with(Data::empty()))
-            .zip(with("x".into()))
-        {
-            assert_eq!(since(&null.command), NULL_DATA);
-            assert_eq!(since(&empty.command), 1);
-            let mut restrained = null.clone();
-            restrain(&mut restrained, || NULL_DATA - 1);
-            assert_eq!(restrained, empty);
-            let mut as_it_is = null.clone();
-            restrain(&mut as_it_is, || NULL_DATA);
-            assert_eq!(as_it_is, null);
-            let mut others = bytes.clone();
-            restrain(&mut others, || unreachable!("nobody is asked for what is old"));
-            assert_eq!(others, bytes);
-        }
-    }
-
-    /// Commands of every kind that names paths, all with this one. It is created as a sequential znode.
-    fn at(path: &str) -> Vec<Command> {
-        let path = ZPath::parse(path).unwrap();
-        let create = Op::Create {
-            path: CreatePath {
-                parent: path.parent().unwrap(),
-                name: path.name().into(),
-            },
-            data: Data::empty(),
-            acl: Acl::open(),
-            mode: CreateMode::Persistent,
-            parents: false,
-        };
-        let ops = [
-            create,
-            Op::Delete {
-                path: path.clone(),
-                version: -1,
-            },
-            Op::DeleteRecursive { path: path.clone() },
-            Op::Set {
-                path: path.clone(),
-                data: Data::empty(),
-                version: -1,
-            },
-            Op::SetAcl {
-                path: path.clone(),
-                acl: Acl::open(),
-                aversion: -1,
-            },
-            Op::Check {
-                path: path.clone(),
-                version: -1,
-            },
-        ];
-        let turn = Turn {
-            since: Zxid(1),
-            number: 0,
-        };
-        let of_op = |op: Op| {
-            let multi = vec![
-                Op::Check {
-                    path: ZPath::root(),
-                    version: -1,
-                },
-                op.clone(),
-            ];
-            [
-                Command::InTurn {
-                    turn,
-                    step: Step::Multi(multi.clone()),
-                },
-                Command::Multi(multi),
-                Command::Write(op),
-            ]
-        };
-        let role = AccessCommand::SetRole {
-            role: RoleName::parse("role").unwrap(),
-            grants: vec![PathGrant {
-                prefix: path.clone(),
-                rights: Rights::of([Right::Read]),
-            }],
-        };
-        let others = [Command::Sweep(vec![ZPath::root(), path]), Command::Access(role)];
-        ops.into_iter().flat_map(of_op).chain(others).collect()
-    }
-
-    #[test]
-    fn long_paths_are_of_the_version_that_knows_them() {
-        let deep = "/a".repeat(SHORT_PATH_DEPTH);
-        let long = format!("/{}", "a".repeat(SHORT_PATH_BYTES - 1));
-        for short in ["/a", &deep, &long] {
-            let versions = at(short).iter().map(since).max();
-            assert_eq!(versions, Some(OLDEST_COMMANDS_VERSION), "{short}");
-        }
-        for path in [format!("{deep}/a"), format!("{long}a")] {
-            for command in at(&path) {
-                assert_eq!(since(&command), LONG_PATHS, "{command}");
-            }
-        }
-        // The digits of a sequential name count: all members must come to the same name, or the same refusal.
-        for (name, version) in [
-            (&long[..SHORT_PATH_BYTES - 10], 1),
-            (&long[..SHORT_PATH_BYTES - 9], LONG_PATHS),
-        ] {
-            let create = Op::Create {
-                path: CreatePath::parse(name, true).unwrap(),
-                data: Data::empty(),
-                acl: Acl::open(),
-                mode: CreateMode::PersistentSequential,
-                parents: false,
-            };
-            assert_eq!(since(&Command::Write(create)), version);
-        }
-        let put = |path: &str| {
-            Command::Mirror(vec![MirrorStep::Put(Mirrored {
-                path: ZPath::parse(path).unwrap(),
-                data: Data::empty(),
-                acl: Acl::open(),
-                kind: MirroredKind::Persistent,
-                version: 0,
-                aversion: 0,
-                ctime_ms: 0,
-                mtime_ms: 0,
-                creations: 0,
-            })])
-        };
-        assert_eq!(
-            (since(&put(&deep)), since(&put(&format!("{deep}/a")))),
-            (MIRROR, LONG_PATHS)
-        );
-    }
 
     fn range(oldest: u16, newest: u16) -> WireRange {
         WireRange { oldest, newest }

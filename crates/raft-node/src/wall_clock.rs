@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-use crate::metrics::numbers::Counter;
+use crate::counters::Counter;
 use crate::sync::Mutex;
 
 /// A wall clock that goes apart from the monotonic one by more than this, between two looks, has jumped. Whoever adjusts a clock

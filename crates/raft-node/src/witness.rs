@@ -22,18 +22,18 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
+use fault_injection::planted::{self, Bug};
 use serde::{Deserialize, Serialize};
-use znode_store::planted::{self, Bug};
 
 use crate::codec;
-use crate::config::NodeId;
-use crate::fail_step;
-use crate::storage::disk::Disk;
-use crate::storage::error::StorageError;
-use crate::storage::two_slots::TwoSlots;
+use crate::ids::DiskId;
+use crate::ids::NodeId;
 use crate::sync::Mutex;
-use crate::types::DiskId;
 use crate::versions::COMMANDS_VERSION;
+use fault_injection::fail_step;
+use raft_log::disk::Disk;
+use raft_log::error::StorageError;
+use raft_log::two_slots::TwoSlots;
 
 /// The file in the data directory.
 pub const FILE_NAME: &str = "witness";
@@ -638,7 +638,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::storage::RealDisk;
+    use raft_log::RealDisk;
 
     const DISK: DiskId = DiskId([1; 16]);
     const PEER_DISK: DiskId = DiskId([2; 16]);

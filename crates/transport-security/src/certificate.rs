@@ -1,116 +1,21 @@
-//! What stands in a certificate. Whether it is to be believed is decided elsewhere, before.
+//! Fields of a client's certificate. The handshake has verified the certificate before.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-use rustls::pki_types::CertificateDer;
-use x509_parser::certificate::X509Certificate;
-use x509_parser::extensions::GeneralName;
-use x509_parser::prelude::FromDer;
-
-use crate::error::{PeerFault, harmless};
-use crate::names::{PeerName, SCHEME};
-use crate::subject::rfc2253;
-
-/// What a client has proven to be, by a certificate that the authority for clients has signed.
+/// Authenticated identity of a client: fields of a certificate signed by the authority for clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientCertificate {
-    /// Its subject in the form of RFC 2253 (`CN=orders,O=Example`); may be empty.
+    /// Subject in the form of RFC 2253 (`CN=orders,O=Example`); may be empty.
     pub subject: String,
-    /// Its alternative names, with their kinds: `DNS:host`, `IP:192.0.2.1`, `URI:lockgate://…`, `EMAIL:…`.
+    /// Subject alternative names with their kinds: `DNS:host`, `IP:192.0.2.1`, `URI:lockgate://…`, `EMAIL:…`.
     pub names: Vec<String>,
 }
 
 impl ClientCertificate {
-    /// What stands for this client in access control lists: its subject; if that is empty, its first alternative name.
+    /// Identity of this client in access control lists: its subject, or its first alternative name if the
+    /// subject is empty.
     pub fn identity(&self) -> Option<&str> {
         match self.subject.as_str() {
             "" => self.names.first().map(String::as_str),
             subject => Some(subject),
         }
     }
-}
-
-/// What is read of a certificate.
-pub(crate) struct Read {
-    pub subject: String,
-    pub names: Vec<String>,
-    pub not_after: SystemTime,
-}
-
-/// Reads a certificate; `None` if it is none.
-pub(crate) fn read(certificate: &CertificateDer<'_>) -> Option<Read> {
-    let (rest, parsed) = X509Certificate::from_der(certificate).ok()?;
-    if !rest.is_empty() {
-        return None;
-    }
-    // An extension that is there twice, or cannot be read, makes the whole certificate unreadable: never a missing name.
-    let names = match parsed.subject_alternative_name().ok()? {
-        Some(names) => names
-            .value
-            .general_names
-            .iter()
-            .map(name)
-            .collect::<Option<_>>()?,
-        None => Vec::new(),
-    };
-    let not_after = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or(0);
-    Some(Read {
-        subject: rfc2253(parsed.subject()),
-        names,
-        not_after: UNIX_EPOCH + Duration::from_secs(not_after),
-    })
-}
-
-fn name(name: &GeneralName<'_>) -> Option<String> {
-    Some(match name {
-        GeneralName::DNSName(host) => format!("DNS:{host}"),
-        GeneralName::URI(uri) => format!("URI:{uri}"),
-        GeneralName::RFC822Name(mail) => format!("EMAIL:{mail}"),
-        GeneralName::IPAddress(bytes) => match (<[u8; 4]>::try_from(*bytes), <[u8; 16]>::try_from(*bytes)) {
-            (Ok(bytes), _) => format!("IP:{}", Ipv4Addr::from(bytes)),
-            (_, Ok(bytes)) => format!("IP:{}", Ipv6Addr::from(bytes)),
-            _ => return None,
-        },
-        GeneralName::DirectoryName(name) => format!("DIR:{}", rfc2253(name)),
-        GeneralName::Invalid(..) => return None,
-        // Kinds that nobody uses to name a host, a person or a program.
-        _ => "OTHER".to_owned(),
-    })
-}
-
-impl Read {
-    /// The node that it names: exactly one.
-    pub fn peer(&self) -> Result<PeerName, PeerFault> {
-        let uris = self.names.iter().filter_map(|name| name.strip_prefix("URI:"));
-        // Whatever case its scheme has: what somebody may take for a name of a node has to be one.
-        let ours = |uri: &&str| {
-            uri.get(..SCHEME.len())
-                .is_some_and(|start| start.eq_ignore_ascii_case(SCHEME))
-        };
-        let mut ours = uris.filter(ours);
-        match (ours.next(), ours.next()) {
-            (None, _) => Err(PeerFault::NoName),
-            (Some(name), None) => name.parse().map_err(PeerFault::MalformedName),
-            (Some(_), Some(_)) => Err(PeerFault::SeveralNames),
-        }
-    }
-
-    /// What it says of itself, for a message: its names, else its subject.
-    pub fn shown(&self) -> String {
-        match (self.names.is_empty(), self.subject.is_empty()) {
-            (false, _) => harmless(&self.names.join(", ")),
-            (true, false) => harmless(&self.subject),
-            (true, true) => "a certificate without any name".to_owned(),
-        }
-    }
-}
-
-/// Until when all of a chain is valid.
-pub(crate) fn not_after(chain: &[CertificateDer<'_>]) -> Option<SystemTime> {
-    let ends: Option<Vec<_>> = chain
-        .iter()
-        .map(|certificate| read(certificate).map(|read| read.not_after))
-        .collect();
-    ends?.into_iter().min()
 }

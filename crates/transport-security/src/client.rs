@@ -1,4 +1,4 @@
-//! A node as a client sees it: the host that was called, or nobody.
+//! Client side of TLS connections to nodes: the node's certificate must name the host that the client called.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,20 +11,20 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsConnector, TlsStream};
 
 use crate::error::{HandshakeError, TlsError};
-use crate::files;
-use crate::reload::{Kept, Made, Reloadable};
+use crate::pem;
+use crate::reload::{Loaded, Reloadable, ReloadableValue};
 use crate::stream::Stream;
 use crate::{VERSIONS, provider};
 
-/// A client's side of connections with nodes. Cheap to clone.
+/// Client side of connections to nodes. Cheap to clone.
 #[derive(Clone)]
 pub struct ClientTls {
-    kept: Arc<Kept<ClientConfig>>,
+    current: Arc<ReloadableValue<ClientConfig>>,
 }
 
 impl ClientTls {
-    /// Believes nodes whose certificates are signed by an authority in `ca` and are for the host that is called, and shows
-    /// `own` (a certificate and its key), if nodes ask for it.
+    /// Trusts nodes whose certificates are signed by an authority in `ca` and name the host that is called.
+    /// Presents `own` (a certificate and its key) to nodes that request a certificate.
     pub fn new(ca: &Path, own: Option<(&Path, &Path)>) -> Result<Self, TlsError> {
         let ca = ca.to_owned();
         let own: Option<(PathBuf, PathBuf)> = own.map(|(certificate, key)| (certificate.into(), key.into()));
@@ -34,28 +34,29 @@ impl ClientTls {
         }
         let make = Box::new(move || config(&ca, own.as_ref()));
         Ok(Self {
-            kept: Kept::new("servers", paths, make)?,
+            current: ReloadableValue::new("servers", paths, make)?,
         })
     }
 
-    /// For [`crate::keep_fresh`]: for clients that live longer than their certificates.
+    /// Handle for [`crate::keep_fresh`], for clients that live longer than their certificates.
     pub fn reloadable(&self) -> Reloadable {
-        self.kept.clone()
+        self.current.clone()
     }
 
-    /// Makes a protected connection out of one to `host` (a name or an address, without a port). The caller sees to a deadline.
+    /// Performs the handshake with `host` (a name or an address, without a port) on `socket`. It has no
+    /// timeout; the caller sets one.
     pub async fn connect<S>(&self, host: &str, socket: S) -> Result<Stream<S>, HandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        // Addresses of version 6 stand in brackets where a port follows.
+        // IPv6 addresses are in brackets where a port follows.
         let bare = host
             .strip_prefix('[')
             .and_then(|rest| rest.strip_suffix(']'))
             .unwrap_or(host);
         let name =
             ServerName::try_from(bare.to_owned()).map_err(|_| HandshakeError::NoHost(host.to_owned()))?;
-        let config = self.kept.get();
+        let config = self.current.get();
         let stream = TlsConnector::from(config).connect(name, socket).await?;
         Ok(Stream::Tls(Box::new(TlsStream::Client(stream))))
     }
@@ -67,8 +68,8 @@ impl fmt::Debug for ClientTls {
     }
 }
 
-fn config(ca: &Path, own: Option<&(PathBuf, PathBuf)>) -> Result<Made<ClientConfig>, TlsError> {
-    let roots = files::authorities(ca)?;
+fn config(ca: &Path, own: Option<&(PathBuf, PathBuf)>) -> Result<Loaded<ClientConfig>, TlsError> {
+    let roots = pem::authorities(ca)?;
     let rejected = |path: &Path| {
         let path = path.to_owned();
         move |source| TlsError::Rejected { path, source }
@@ -80,7 +81,7 @@ fn config(ca: &Path, own: Option<&(PathBuf, PathBuf)>) -> Result<Made<ClientConf
     let (mut config, not_after) = match own {
         None => (builder.with_no_client_auth(), None),
         Some((certificate, key)) => {
-            let own = files::own(certificate, key)?;
+            let own = pem::own(certificate, key)?;
             let config = builder
                 .with_client_auth_cert(own.chain, own.key)
                 .map_err(rejected(certificate))?;
@@ -88,8 +89,8 @@ fn config(ca: &Path, own: Option<&(PathBuf, PathBuf)>) -> Result<Made<ClientConf
         }
     };
     config.resumption = Resumption::disabled();
-    Ok(Made {
-        thing: config,
+    Ok(Loaded {
+        value: config,
         not_after,
     })
 }

@@ -1,155 +1,171 @@
-//! What goes wrong with files and with handshakes, in the words of those who must act on it.
+//! Errors of certificate files and of handshakes, with messages for operators.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+#[cfg(feature = "tls")]
 use rustls::{CertificateError, PeerIncompatible};
 
 use crate::names::{NameError, PeerName};
 
-/// The longest text of a stranger that is repeated in a message.
-const MAX_SHOWN: usize = 200;
+/// Maximum length in characters of text from an unauthenticated peer in a message.
+#[cfg(feature = "tls")]
+const MAX_QUOTED_CHARS: usize = 200;
 
-/// Why certificates and keys cannot be used.
+/// Error while loading certificates or keys.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TlsError {
-    /// A file is not to be had.
+    /// The file cannot be read.
     #[error("{path}: {source}", path = path.display())]
     Unreadable {
-        /// Which one.
+        /// File.
         path: PathBuf,
-        /// What the operating system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A file is there, and is not what it should be.
+    /// The file's content is invalid.
     #[error("{path}: {fact}", path = path.display())]
     Malformed {
-        /// Which one.
+        /// File.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the problem.
         fact: String,
     },
-    /// Others than its owner's group can read or change a private key, or another secret.
+    /// The permissions of a private key, or of another secret, allow access beyond its owner and reading by
+    /// its group.
     #[error(
         "{path}: others can read or change this {what} (mode {mode:03o}); `chmod 600` it, and replace it if it was open \
          to anybody",
         path = path.display()
     )]
     KeyExposed {
-        /// Which file.
+        /// File.
         path: PathBuf,
-        /// What is in it.
+        /// Kind of secret.
         what: &'static str,
-        /// Its permissions.
+        /// Permission bits of the file.
         mode: u32,
     },
-    /// The certificate says that it is of another node than this one.
+    /// The node's own certificate names another node or cluster.
     #[error("{path}: {refused}", path = path.display())]
-    NotOurs {
-        /// Which file.
+    WrongIdentity {
+        /// Certificate file.
         path: PathBuf,
-        /// What was expected, and what is in it.
-        refused: Box<PeerRefused>,
+        /// Expected identity and the one in the certificate.
+        refused: Box<PeerMismatch>,
     },
-    /// The library does not take what was read.
-    #[error("{path}: {source}", path = path.display())]
+    /// The program is built without TLS.
+    #[error("this program was built without TLS (the feature `tls` of its dependency)")]
+    NotBuilt,
+    /// The TLS library rejected the certificate or the key.
+    #[cfg(feature = "tls")]
+    #[error("{path}: {}", own_fault(source), path = path.display())]
     Rejected {
-        /// The certificate.
+        /// Certificate file.
         path: PathBuf,
-        /// Why not.
+        /// Error of the library.
         source: rustls::Error,
     },
 }
 
-/// Why there is no connection.
+/// Error that ended a handshake.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum HandshakeError {
-    /// The other end is not the peer that it has to be.
+    /// The other end is not the expected peer.
     #[error(transparent)]
-    Peer(#[from] Box<PeerRefused>),
-    /// The certificate of the other end is not good.
+    Peer(#[from] Box<PeerMismatch>),
+    /// The certificate of the other end failed verification.
+    #[cfg(feature = "tls")]
     #[error("{}", certificate_fault(.0))]
     Certificate(CertificateError),
-    /// It has shown none, and has to.
-    #[error("it has shown no certificate")]
+    /// The other end presented no certificate, and one is required.
+    #[error("it presented no certificate")]
     NoCertificate,
-    /// It has said no to this side's certificate, or to all that is spoken here.
-    #[error("the other end refused: {0:?}")]
-    Refused(rustls::AlertDescription),
-    /// It does not speak TLS at all.
+    /// The other end rejected this side's certificate, or supports no common version or cipher suite.
+    #[cfg(feature = "tls")]
+    #[error("the other end rejected the handshake: {0:?}")]
+    RejectedByPeer(rustls::AlertDescription),
+    /// The other end does not speak TLS.
     #[error("it does not speak TLS")]
     NotTls,
-    /// It offers only versions of TLS that are older than the oldest one here.
+    /// The other end supports only TLS versions older than the oldest accepted one.
     #[error("it offers no version of TLS that is accepted here")]
     TooOld,
-    /// It speaks TLS, but agrees on nothing else that is spoken here, or is broken.
-    #[error("no common ground: {0}")]
+    #[cfg(feature = "tls")]
+    /// Any other TLS error: no common parameters, or a protocol violation.
+    #[error("the TLS handshake failed: {0}")]
     Tls(rustls::Error),
-    /// It took too long.
-    #[error("the handshake was not done in time")]
+    /// The handshake exceeded its timeout.
+    #[error("the handshake timed out")]
     TimedOut,
-    /// Too many have begun a handshake since.
-    #[error("the handshake gave way to later ones: too many are begun and not finished")]
+    /// Later handshakes replaced this one, because too many were in progress.
+    #[error("the handshake was cancelled in favour of later ones: too many are in progress")]
     Crowded,
-    /// The name that was called can be in no certificate.
-    #[error("{0:?} is neither a host's name nor an address")]
+    /// The host name that the client called is not a valid name for a certificate.
+    #[error("{0:?} is neither a host name nor an IP address")]
     NoHost(String),
-    /// The connection broke.
+    /// I/O error of the connection.
     #[error(transparent)]
     Io(io::Error),
 }
 
-/// A peer is not who it has to be. It says what was expected, what was shown, and what is wrong with that.
+/// Mismatch between the expected peer and the certificate that the other end presented.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PeerRefused {
-    /// Of which cluster it has to be.
+pub struct PeerMismatch {
+    /// Expected cluster.
     pub cluster: String,
-    /// Which node it has to be; `None`: any of the cluster.
+    /// Expected node; `None`: any node of the cluster.
     pub node: Option<u64>,
-    /// What its certificate says of itself, made harmless: it is a stranger's text.
-    pub shown: String,
-    /// What is wrong with it.
+    /// Names in the presented certificate. They come from an unauthenticated peer, so they are quoted and
+    /// truncated.
+    pub presented: String,
+    /// Reason for the rejection.
     pub fault: PeerFault,
 }
 
-/// What is wrong with what a peer shows.
+/// Reason why a peer's certificate was rejected.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PeerFault {
-    /// There is no certificate.
+    /// The peer presented no certificate.
     NoCertificate,
-    /// Its certificate does not stand up to the authority: signed by another one, expired, for another purpose, …
+    #[cfg(feature = "tls")]
+    /// The certificate failed verification: signed by another authority, expired, issued for another purpose,
+    /// …
     Certificate(CertificateError),
-    /// The certificate cannot be read.
+    /// The certificate cannot be parsed.
     Unreadable,
-    /// No alternative name begins like a node's.
+    /// No subject alternative name starts like a node's name.
     NoName,
-    /// More than one does: it could be taken for either.
+    /// Several subject alternative names start like a node's name, so the identity is ambiguous.
     SeveralNames,
-    /// One begins like a node's, and is none.
+    /// A subject alternative name starts like a node's name, but is malformed.
     MalformedName(NameError),
-    /// It is a node of another cluster.
+    /// The certificate names a node of another cluster.
     OtherCluster(PeerName),
-    /// It is another node.
+    /// The certificate names another node.
     OtherNode(PeerName),
 }
 
-impl fmt::Display for PeerRefused {
+impl fmt::Display for PeerMismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (cluster, shown) = (&self.cluster, &self.shown);
+        let (cluster, presented) = (&self.cluster, &self.presented);
         match self.node {
             Some(node) => write!(f, "node {node} of cluster {cluster:?} was expected, ")?,
             None => write!(f, "a node of cluster {cluster:?} was expected, ")?,
         }
         match &self.fault {
-            PeerFault::NoCertificate => return f.write_str("and it has shown no certificate"),
+            PeerFault::NoCertificate => return f.write_str("but it presented no certificate"),
             PeerFault::Unreadable => {
-                return f.write_str("and it has shown a certificate that cannot be read");
+                return f.write_str("but it presented a certificate that cannot be parsed");
             }
-            _ => write!(f, "and it has shown {shown}: ")?,
+            _ => write!(f, "but it presented {presented}: ")?,
         }
         match &self.fault {
             PeerFault::NoCertificate | PeerFault::Unreadable => Ok(()),
+            #[cfg(feature = "tls")]
             PeerFault::Certificate(error) => f.write_str(&certificate_fault(error)),
             PeerFault::NoName => f.write_str("its certificate names no node (lockgate://CLUSTER/node/ID)"),
             PeerFault::SeveralNames => f.write_str("its certificate names more than one node"),
@@ -160,9 +176,10 @@ impl fmt::Display for PeerRefused {
     }
 }
 
-impl std::error::Error for PeerRefused {}
+impl std::error::Error for PeerMismatch {}
 
-/// The library's own words name Rust's variants.
+/// Message for a certificate error; the library's own message names Rust variants.
+#[cfg(feature = "tls")]
 fn certificate_fault(error: &CertificateError) -> String {
     match error {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
@@ -171,20 +188,37 @@ fn certificate_fault(error: &CertificateError) -> String {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             "its certificate is not valid yet; are the clocks right?".to_owned()
         }
-        // The latter where two authorities have the same name.
+        // `BadSignature` occurs if two authorities have the same name.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "its certificate is not signed by the authority that is trusted here".to_owned()
         }
         CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
             "its certificate is meant for another purpose (extended key usage)".to_owned()
         }
-        other => format!("its certificate was refused: {other}"),
+        other => format!("its certificate was rejected: {other}"),
     }
 }
 
-/// What a stranger says of itself, for a message or the log: on one line, in quotes, and of limited length.
-pub(crate) fn harmless(text: &str) -> String {
-    let mut beginning: String = text.chars().take(MAX_SHOWN).collect();
+/// Describes why this program's own certificate is unusable. To rustls, every certificate is a peer's.
+#[cfg(feature = "tls")]
+fn own_fault(error: &rustls::Error) -> String {
+    match error {
+        // rustls has no variant for this one.
+        rustls::Error::InvalidCertificate(CertificateError::Other(other))
+            if format!("{other:?}").contains("UnsupportedCertVersion") =>
+        {
+            "this certificate is not of X.509 version 3".to_owned()
+        }
+        rustls::Error::InvalidCertificate(fault) => format!("this certificate cannot be used: {fault}"),
+        other => other.to_string(),
+    }
+}
+
+/// Quotes text from an unauthenticated peer for a message or the log: one line, in quotes, of at most
+/// [`MAX_QUOTED_CHARS`] characters.
+#[cfg(feature = "tls")]
+pub(crate) fn quoted(text: &str) -> String {
+    let mut beginning: String = text.chars().take(MAX_QUOTED_CHARS).collect();
     if beginning.len() < text.len() {
         beginning.push('…');
     }
@@ -192,41 +226,45 @@ pub(crate) fn harmless(text: &str) -> String {
 }
 
 impl HandshakeError {
-    /// Whether somebody was not let in: what whoever runs a node wants to read of. The rest happens to every port that is open
-    /// to many.
+    /// Returns whether this side rejected the identity or the TLS version of the other end, which operators
+    /// want to see in the log. The other errors occur at any port that is open to many.
     pub fn is_refusal(&self) -> bool {
-        matches!(
-            self,
-            Self::Peer(_) | Self::Certificate(_) | Self::NoCertificate | Self::TooOld
-        )
-    }
-}
-
-impl From<io::Error> for HandshakeError {
-    /// The error of a handshake that tokio-rustls carried out: what the library found is inside.
-    fn from(error: io::Error) -> Self {
-        let found = error
-            .get_ref()
-            .and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        match found {
-            Some(found) => found.clone().into(),
-            None => Self::Io(error),
+        match self {
+            #[cfg(feature = "tls")]
+            Self::Certificate(_) => true,
+            Self::Peer(_) | Self::NoCertificate | Self::TooOld => true,
+            _ => false,
         }
     }
 }
 
+impl From<io::Error> for HandshakeError {
+    /// Converts an error of tokio-rustls, which wraps the error of rustls.
+    fn from(error: io::Error) -> Self {
+        #[cfg(feature = "tls")]
+        if let Some(found) = error
+            .get_ref()
+            .and_then(|inner| inner.downcast_ref::<rustls::Error>())
+        {
+            return found.clone().into();
+        }
+        Self::Io(error)
+    }
+}
+
+#[cfg(feature = "tls")]
 impl From<rustls::Error> for HandshakeError {
     fn from(error: rustls::Error) -> Self {
         match error {
             rustls::Error::InvalidCertificate(CertificateError::Other(other)) => {
-                match other.0.downcast_ref::<PeerRefused>() {
+                match other.0.downcast_ref::<PeerMismatch>() {
                     Some(refused) => Self::Peer(Box::new(refused.clone())),
                     None => Self::Certificate(CertificateError::Other(other)),
                 }
             }
             rustls::Error::InvalidCertificate(error) => Self::Certificate(error),
             rustls::Error::NoCertificatesPresented => Self::NoCertificate,
-            rustls::Error::AlertReceived(alert) => Self::Refused(alert),
+            rustls::Error::AlertReceived(alert) => Self::RejectedByPeer(alert),
             rustls::Error::PeerIncompatible(
                 PeerIncompatible::Tls12NotOffered
                 | PeerIncompatible::Tls12NotOfferedOrEnabled
@@ -244,7 +282,7 @@ impl From<HandshakeError> for io::Error {
             HandshakeError::Io(_) => {
                 return match error {
                     HandshakeError::Io(error) => error,
-                    _ => unreachable!("it was looked at"),
+                    _ => unreachable!("the error is an I/O error"),
                 };
             }
             HandshakeError::TimedOut => io::ErrorKind::TimedOut,

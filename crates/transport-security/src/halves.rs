@@ -1,4 +1,4 @@
-//! A connection over TCP in two halves that two tasks can own.
+//! Read and write halves of a TCP connection, so that two tasks can own them.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -6,30 +6,30 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, tcp};
-use tokio_rustls::TlsStream;
 
+use crate::TlsStream;
 use crate::stream::Stream;
 
-/// What is read from. With TLS the halves share a state, and a lock around it that is held for one call.
+/// Read half. With TLS, both halves share the connection's state under a lock that is held for one call.
 #[derive(Debug)]
 pub enum ReadHalf {
-    /// As it is.
+    /// Plain TCP.
     Plain(tcp::OwnedReadHalf),
-    /// Over TLS.
+    /// TLS.
     Tls(tokio::io::ReadHalf<Box<TlsStream<TcpStream>>>),
 }
 
-/// What is written to. As with [`Stream`], what was written is on its way only after a flush.
+/// Write half. As with [`Stream`], written bytes may be buffered until a flush.
 #[derive(Debug)]
 pub enum WriteHalf {
-    /// As it is.
+    /// Plain TCP.
     Plain(tcp::OwnedWriteHalf),
-    /// Over TLS.
+    /// TLS.
     Tls(tokio::io::WriteHalf<Box<TlsStream<TcpStream>>>),
 }
 
 impl Stream {
-    /// Both halves.
+    /// Splits the connection into its halves.
     pub fn into_split(self) -> (ReadHalf, WriteHalf) {
         match self {
             Self::Plain(socket) => {

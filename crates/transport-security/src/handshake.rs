@@ -1,8 +1,9 @@
-//! Handshakes that are begun: each has a deadline, and there is an end to how many there are.
+//! Limits for handshakes in progress: a timeout for each, and a maximum number.
 //!
-//! Whoever opens connections and says nothing holds a place until its deadline. If the place stayed its own, a thousand such
-//! connections every ten seconds would keep everybody else out. So when all places are taken the oldest handshake gives way:
-//! an honest one is over within a few round trips, and was never the oldest of a thousand.
+//! A caller that opens connections and sends nothing occupies a slot until the timeout. If slots were kept until
+//! then, a thousand such connections every ten seconds would lock everybody else out. Therefore the oldest
+//! handshake is cancelled when all slots are taken: a well-behaved client finishes within a few round trips, and
+//! is never the oldest of a thousand.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,97 +14,99 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::HandshakeError;
 
-/// How much handshakes may cost a node.
+/// Limits for handshakes in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HandshakeBounds {
-    /// How long one may take.
+pub struct HandshakeLimits {
+    /// Maximum duration of one handshake.
     pub timeout: Duration,
-    /// How many may be begun and not finished; one more, and the oldest gives way.
+    /// Maximum number of handshakes in progress; one more cancels the oldest.
     pub at_once: usize,
 }
 
-impl Default for HandshakeBounds {
+impl Default for HandshakeLimits {
     fn default() -> Self {
         Self {
-            // Two round trips around the world, with lost packets in between; ten times what an honest client takes.
+            // Two round trips around the world, with lost packets in between: ten times what a well-behaved
+            // client takes.
             timeout: Duration::from_secs(10),
-            // Some 20 kB each. More than a whole fleet that comes back at once keeps waiting on a small machine.
+            // About 20 kB each. It exceeds the number that is in progress at a small machine when a whole
+            // fleet reconnects at once.
             at_once: 1024,
         }
     }
 }
 
-/// All handshakes that are begun at one listener, of whatever kind: where no TLS is spoken, callers have to say who they are all
-/// the same.
+/// Limiter for the handshakes in progress at one listener. It also covers handshakes of other protocols:
+/// where a listener does not use TLS, callers still have to identify themselves.
 #[derive(Debug)]
-pub struct Crowd {
-    bounds: HandshakeBounds,
-    begun: Mutex<Begun>,
+pub struct HandshakeLimiter {
+    limits: HandshakeLimits,
+    pending: Mutex<Pending>,
 }
 
 #[derive(Debug, Default)]
-struct Begun {
+struct Pending {
     next: u64,
     by_age: BTreeMap<u64, CancellationToken>,
 }
 
-/// The place of one handshake; free again when this is dropped.
-struct Place {
-    crowd: Arc<Crowd>,
+/// Slot of one handshake; dropping it frees the slot.
+struct PendingHandshake {
+    limiter: Arc<HandshakeLimiter>,
     number: u64,
-    gives_way: CancellationToken,
+    cancel: CancellationToken,
 }
 
-impl Crowd {
-    /// None yet.
-    pub fn new(bounds: HandshakeBounds) -> Arc<Self> {
+impl HandshakeLimiter {
+    /// Creates a limiter without handshakes.
+    pub fn new(limits: HandshakeLimits) -> Arc<Self> {
         Arc::new(Self {
-            bounds,
-            begun: Mutex::default(),
+            limits,
+            pending: Mutex::default(),
         })
     }
 
-    /// Carries out a handshake within the bounds.
-    pub(crate) async fn carry_out<T>(
+    /// Runs a handshake within the limits.
+    pub(crate) async fn run<T>(
         self: &Arc<Self>,
         handshake: impl Future<Output = Result<T, HandshakeError>>,
     ) -> Result<T, HandshakeError> {
-        self.bound(handshake).await.flatten()
+        self.limit(handshake).await.flatten()
     }
 
-    /// Waits for a handshake within the bounds, whatever comes of it.
-    pub async fn bound<T>(self: &Arc<Self>, handshake: impl Future<Output = T>) -> Result<T, HandshakeError> {
-        let place = self.enter();
+    /// Awaits `handshake` within the limits and returns its output.
+    pub async fn limit<T>(self: &Arc<Self>, handshake: impl Future<Output = T>) -> Result<T, HandshakeError> {
+        let slot = self.enter();
         tokio::select! {
             biased;
-            () = place.gives_way.cancelled() => Err(HandshakeError::Crowded),
-            done = tokio::time::timeout(self.bounds.timeout, handshake) => {
+            () = slot.cancel.cancelled() => Err(HandshakeError::Crowded),
+            done = tokio::time::timeout(self.limits.timeout, handshake) => {
                 done.map_err(|_| HandshakeError::TimedOut)
             }
         }
     }
 
-    fn enter(self: &Arc<Self>) -> Place {
-        let mut begun = self.begun.lock();
-        while begun.by_age.len() >= self.bounds.at_once.max(1) {
-            let (_, oldest) = begun.by_age.pop_first().expect("there is one at least");
+    fn enter(self: &Arc<Self>) -> PendingHandshake {
+        let mut pending = self.pending.lock();
+        while pending.by_age.len() >= self.limits.at_once.max(1) {
+            let (_, oldest) = pending.by_age.pop_first().expect("the map is not empty");
             oldest.cancel();
         }
-        let number = begun.next;
-        begun.next += 1;
-        let gives_way = CancellationToken::new();
-        begun.by_age.insert(number, gives_way.clone());
-        Place {
-            crowd: self.clone(),
+        let number = pending.next;
+        pending.next += 1;
+        let cancel = CancellationToken::new();
+        pending.by_age.insert(number, cancel.clone());
+        PendingHandshake {
+            limiter: self.clone(),
             number,
-            gives_way,
+            cancel,
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for PendingHandshake {
     fn drop(&mut self) {
-        self.crowd.begun.lock().by_age.remove(&self.number);
+        self.limiter.pending.lock().by_age.remove(&self.number);
     }
 }
 
@@ -114,36 +117,36 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_handshake_that_never_ends_is_cut_off() {
-        let crowd = Crowd::new(HandshakeBounds::default());
-        let begun = tokio::time::Instant::now();
-        let cut = crowd.carry_out::<()>(pending()).await;
+    async fn stalled_handshake_times_out() {
+        let limiter = HandshakeLimiter::new(HandshakeLimits::default());
+        let started = tokio::time::Instant::now();
+        let cut = limiter.run::<()>(pending()).await;
         assert!(matches!(cut, Err(HandshakeError::TimedOut)), "{cut:?}");
-        assert_eq!(begun.elapsed(), HandshakeBounds::default().timeout);
-        assert!(crowd.begun.lock().by_age.is_empty());
+        assert_eq!(started.elapsed(), HandshakeLimits::default().timeout);
+        assert!(limiter.pending.lock().by_age.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_oldest_gives_way_and_the_newest_is_served() {
-        let bounds = HandshakeBounds {
+    async fn oldest_handshake_is_cancelled_for_the_newest() {
+        let limits = HandshakeLimits {
             at_once: 2,
-            ..HandshakeBounds::default()
+            ..HandshakeLimits::default()
         };
-        let crowd = Crowd::new(bounds);
+        let limiter = HandshakeLimiter::new(limits);
         let hang = || {
-            let crowd = crowd.clone();
-            tokio::spawn(async move { crowd.carry_out::<()>(pending()).await })
+            let limiter = limiter.clone();
+            tokio::spawn(async move { limiter.run::<()>(pending()).await })
         };
         let (first, second) = (hang(), hang());
         tokio::task::yield_now().await;
-        let served = crowd.carry_out(ready(Ok(7))).await;
+        let served = limiter.run(ready(Ok(7))).await;
         assert!(matches!(served, Ok(7)), "{served:?}");
         let first = first.await.unwrap();
         assert!(matches!(first, Err(HandshakeError::Crowded)), "{first:?}");
-        // Its place is free again, so the second one was not disturbed, and is not now.
+        // The slot of the first one is free again, so neither the second one nor the third is cancelled.
         let third = hang();
         tokio::task::yield_now().await;
         assert!(!second.is_finished() && !third.is_finished());
-        assert_eq!(crowd.begun.lock().by_age.len(), 2);
+        assert_eq!(limiter.pending.lock().by_age.len(), 2);
     }
 }

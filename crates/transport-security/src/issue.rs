@@ -1,5 +1,5 @@
-//! Makes a small authority and certificates: for a try-out, for tests, and for clusters that have no authority of their own.
-//! It writes no files.
+//! Generation of an authority and of certificates: for trials, for tests, and for clusters without an
+//! authority of their own. Nothing is written to files.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
@@ -12,40 +12,40 @@ use time::OffsetDateTime;
 
 use crate::names::PeerName;
 
-/// A certificate begins so long before it is made: clocks differ.
-const BEGIN_BEFORE: Duration = Duration::from_secs(3600);
+/// Time by which `not_before` precedes the creation, because clocks differ.
+const CLOCK_DIFFERENCE: Duration = Duration::from_secs(3600);
 
-/// Why nothing could be made.
+/// Error while generating a certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum IssueError {
-    /// It cannot be written in a certificate.
+    /// The text cannot be encoded in a certificate.
     #[error("{0:?} cannot be written in a certificate")]
     Unwritable(String),
-    /// The authority's files are none.
-    #[error("this is no certificate of an authority with its key: {0}")]
+    /// The authority's certificate or key cannot be used.
+    #[error("the authority's certificate or key cannot be used: {0}")]
     NoAuthority(String),
-    /// Something else.
+    /// Any other error of the library.
     #[error(transparent)]
     Library(#[from] rcgen::Error),
 }
 
-/// A certificate and its key, as PEM.
+/// Certificate and its key, as PEM.
 #[derive(Clone)]
 pub struct Issued {
-    /// The certificate.
+    /// Certificate.
     pub certificate: String,
-    /// Its private key.
+    /// Private key of the certificate.
     pub key: String,
 }
 
-/// An authority: what it has signed is believed by those who have its certificate.
+/// Authority that signs certificates. Holders of its certificate trust the certificates that it has signed.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// What a certificate is to say.
+/// Contents of a certificate to be issued.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct CertificateRequest {
     common_name: String,
     uris: Vec<String>,
     hosts: Vec<String>,
@@ -55,8 +55,9 @@ pub struct Wanted {
     to: SystemTime,
 }
 
-impl Wanted {
-    /// A certificate of a node: for its peers in both directions, and for clients that call one of `hosts` (names or addresses).
+impl CertificateRequest {
+    /// Certificate of a node: for connections with its peers in both directions, and for clients that call
+    /// one of `hosts` (names or addresses).
     pub fn node(name: &PeerName, hosts: &[String], valid_for: Duration) -> Self {
         Self {
             common_name: format!("node {} of {}", name.node, name.cluster),
@@ -68,7 +69,7 @@ impl Wanted {
         }
     }
 
-    /// A certificate of a client, which is known by the subject `CN=name`.
+    /// Certificate of a client with the subject `CN=name`.
     pub fn client(name: &str, valid_for: Duration) -> Self {
         let now = SystemTime::now();
         Self {
@@ -77,24 +78,24 @@ impl Wanted {
             hosts: Vec::new(),
             serves: false,
             calls: true,
-            from: now - BEGIN_BEFORE,
+            from: now - CLOCK_DIFFERENCE,
             to: now + valid_for,
         }
     }
 
-    /// Adds an alternative name of the kind URI.
+    /// Adds a subject alternative name of the kind URI.
     pub fn uri(mut self, uri: &str) -> Self {
         self.uris.push(uri.to_owned());
         self
     }
 
-    /// Valid in this time instead.
+    /// Sets the period of validity.
     pub fn valid(mut self, from: SystemTime, to: SystemTime) -> Self {
         (self.from, self.to) = (from, to);
         self
     }
 
-    /// Whether it is for servers, and for clients (extended key usage).
+    /// Sets the extended key usage: for servers, and for clients.
     pub fn purposes(mut self, serves: bool, calls: bool) -> Self {
         (self.serves, self.calls) = (serves, calls);
         self
@@ -132,14 +133,14 @@ impl Wanted {
 }
 
 impl Authority {
-    /// A new authority, with what stands for it.
+    /// Generates an authority, and returns it with its certificate and key.
     pub fn new(name: &str, valid_for: Duration) -> Result<(Self, Issued), IssueError> {
         let now = SystemTime::now();
         let mut parameters = CertificateParams::default();
         parameters.distinguished_name = named(name);
-        parameters.not_before = OffsetDateTime::from(now - BEGIN_BEFORE);
+        parameters.not_before = OffsetDateTime::from(now - CLOCK_DIFFERENCE);
         parameters.not_after = OffsetDateTime::from(now + valid_for);
-        // It signs certificates of nodes and clients, not of further authorities.
+        // The authority signs certificates of nodes and clients, but not of intermediate authorities.
         parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         let key = KeyPair::generate()?;
@@ -151,7 +152,7 @@ impl Authority {
         Ok((Self { issuer }, issued))
     }
 
-    /// The authority that was made before.
+    /// Loads an authority from its certificate and key.
     pub fn read(issued: &Issued) -> Result<Self, IssueError> {
         let no_authority = |error: rcgen::Error| IssueError::NoAuthority(error.to_string());
         let key = KeyPair::from_pem(&issued.key).map_err(no_authority)?;
@@ -159,8 +160,8 @@ impl Authority {
         Ok(Self { issuer })
     }
 
-    /// Signs a certificate for a new key.
-    pub fn issue(&self, wanted: &Wanted) -> Result<Issued, IssueError> {
+    /// Generates a key and signs a certificate for it.
+    pub fn issue(&self, wanted: &CertificateRequest) -> Result<Issued, IssueError> {
         let key = KeyPair::generate()?;
         let certificate = wanted.parameters()?.signed_by(&key, &self.issuer)?;
         Ok(Issued {

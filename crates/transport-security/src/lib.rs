@@ -1,73 +1,117 @@
-//! Everything about TLS behind one door: who is at the other end of a connection, proven by certificates.
+//! TLS for Lockgate: mutual authentication of nodes, client certificates, and certificate reload. No other
+//! crate uses rustls.
 //!
-//! # The idea
+//! # Types
 //!
-//! A node has three kinds of neighbours, and each kind has a type here that makes streams out of sockets:
+//! A node has three kinds of connections, and each kind has a type that performs the handshake on a socket:
 //!
-//! | type | who is at the other end | what that end has to show |
+//! | type | other end | certificate that the other end presents |
 //! |---|---|---|
-//! | [`PeerTls`] | another node, in both directions | a certificate with the name `lockgate://CLUSTER/node/ID` |
-//! | [`ServerTls`] | a client, over HTTP or ZooKeeper's protocol | nothing, or a certificate that becomes its identity |
-//! | [`ClientTls`] | a node, as a client sees it | a certificate for the host that was called |
+//! | [`PeerTls`] | another node, in both directions | one with the name `lockgate://CLUSTER/node/ID` |
+//! | [`ServerTls`] | a client, over HTTP or ZooKeeper's protocol | none, or one that becomes its identity |
+//! | [`ClientTls`] | a node, from the client's side | one for the host that the client called |
 //!
-//! What comes out is a [`Stream`], which is read and written like a socket. TLS 1.3 is all that is spoken, unless a listener for clients
-//! also accepts 1.2 ([`OldestVersion`]).
+//! The result is a [`Stream`], which is read and written like a socket. Only TLS 1.3 is used, unless a
+//! listener for clients also accepts 1.2 ([`OldestVersion`]).
 //!
 //! # Guarantees
 //!
-//! - **Fail closed.** A peer without a certificate, without a name in it, with more than one, of another cluster, with another id
-//!   than the one that was called, expired, meant for another purpose, or signed by somebody else is refused during the handshake,
-//!   with a [`PeerRefused`] that says what was expected and what was shown. Names are read from the subject's alternative names
-//!   only; common names prove nothing.
-//! - **No resumption.** Every connection proves everything anew, so what was trusted yesterday is of no use today.
-//! - **Reloading.** Files are read again when they change ([`keep_fresh`]); new connections use what is new, established ones
-//!   stay. Files that make no sense change nothing: the old ones stay in use, and the log says why.
-//! - **A slow handshake costs nobody else anything.** It has a deadline, and when too many are begun the oldest gives way
-//!   ([`HandshakeBounds`]).
-//! - Private keys that others can read are not used, nor are other secrets in files ([`secret_text`]).
+//! - **Fail closed.** The handshake rejects a peer without a certificate, and one whose certificate names no
+//!   node, several nodes, a node of another cluster, or another ID than the one that was called, or is
+//!   expired, issued for another purpose, or signed by another authority. The error is a [`PeerMismatch`] with
+//!   the expected and the presented identity. Names are read from the subject alternative names only; common
+//!   names prove nothing.
+//! - **No resumption.** Each connection authenticates anew, so a certificate that was trusted yesterday gives
+//!   no access today.
+//! - **Reload.** Changed files are read again ([`keep_fresh`]). New connections use the new certificates, and
+//!   established ones continue. If the new files are invalid, the old ones stay in use, and the log gives the
+//!   reason.
+//! - **Slow handshakes do not affect others.** A handshake has a timeout, and if too many are in progress,
+//!   the oldest is cancelled ([`HandshakeLimits`]).
+//! - **Exposed secrets are rejected.** Private keys that others can read are not used, nor are other secrets
+//!   in files ([`secret_text`]).
 //!
-//! # What is absent, on purpose
+//! # Features
 //!
-//! Revocation lists: certificates are short-lived and reloaded, and a node is thrown out of a cluster by its membership.
-//! What a client may do once it is known. Sockets: they are accepted and dialled elsewhere.
+//! Without `tls`, which is on by default, connections use plain TCP, and the constructors of the TLS types
+//! return [`TlsError::NotBuilt`].
+//!
+//! # Out of scope
+//!
+//! - Revocation lists: certificates are short-lived and reloaded, and a change of membership removes a node
+//!   from the cluster.
+//! - Authorization of clients.
+//! - Opening and accepting of sockets.
 
 mod error;
 mod certificate;
+#[cfg(feature = "tls")]
+mod parsed;
+#[cfg(feature = "tls")]
 mod subject;
 mod names;
 mod files;
+#[cfg(feature = "tls")]
+mod pem;
+#[cfg_attr(
+    not(feature = "tls"),
+    expect(dead_code, reason = "without TLS, no value is loaded from files")
+)]
 mod reload;
+#[cfg_attr(
+    not(feature = "tls"),
+    expect(dead_code, reason = "only TLS types run handshakes through it")
+)]
 mod handshake;
 mod stream;
 mod halves;
+#[cfg(feature = "tls")]
 mod verifier;
+#[cfg(feature = "tls")]
 mod peers;
+#[cfg(feature = "tls")]
 mod server;
+#[cfg(feature = "tls")]
 mod client;
+mod clients;
+#[cfg(not(feature = "tls"))]
+mod without_tls;
 #[cfg(feature = "issue")]
 pub mod issue;
 
 pub use certificate::ClientCertificate;
+#[cfg(feature = "tls")]
 pub use client::ClientTls;
-pub use error::{HandshakeError, PeerFault, PeerRefused, TlsError};
+pub use clients::{ClientCertificates, OldestVersion};
+pub use error::{HandshakeError, PeerFault, PeerMismatch, TlsError};
 pub use files::{TlsFiles, secret_text};
 pub use halves::{ReadHalf, WriteHalf};
-pub use handshake::{Crowd, HandshakeBounds};
+pub use handshake::{HandshakeLimiter, HandshakeLimits};
 pub use names::{NameError, PeerName};
+#[cfg(feature = "tls")]
 pub use peers::PeerTls;
-pub use reload::{EXPIRY_WARNING, LOOK_EVERY, Refresh, Reloadable, keep_fresh};
-pub use server::{ClientCertificates, OldestVersion, ServerTls};
+pub use reload::{CHECK_INTERVAL, EXPIRY_WARNING, Refresh, Reloadable, keep_fresh};
+#[cfg(feature = "tls")]
+pub use server::ServerTls;
 pub use stream::Stream;
+#[cfg(not(feature = "tls"))]
+pub use without_tls::{ClientTls, PeerTls, ServerTls};
 
-use std::sync::Arc;
-
+#[cfg(feature = "tls")]
 use rustls::SupportedProtocolVersion;
+#[cfg(feature = "tls")]
 use rustls::crypto::CryptoProvider;
+#[cfg(feature = "tls")]
+use tokio_rustls::TlsStream;
+#[cfg(not(feature = "tls"))]
+use without_tls::TlsStream;
 
-/// The only version that nodes speak with each other, and that clients speak by default. What 1.2 has beyond it (renegotiation, choices of
-/// ciphers) is what attacks were made of.
+/// TLS versions between nodes, and by default with clients. The additional features of 1.2 (renegotiation,
+/// more cipher suites) have been the target of attacks.
+#[cfg(feature = "tls")]
 static VERSIONS: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13];
 
-fn provider() -> Arc<CryptoProvider> {
-    Arc::new(rustls::crypto::ring::default_provider())
+#[cfg(feature = "tls")]
+fn provider() -> std::sync::Arc<CryptoProvider> {
+    std::sync::Arc::new(rustls::crypto::ring::default_provider())
 }

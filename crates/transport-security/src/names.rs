@@ -1,22 +1,22 @@
-//! What a node is called in certificates: `lockgate://CLUSTER/node/ID`. There is one way to write each name, so two
-//! that look different are different.
+//! Name of a node in certificates: `lockgate://CLUSTER/node/ID`. Each name has exactly one spelling, so names
+//! with different spellings are different.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How every name of ours begins.
+/// Prefix of all names of this form.
 pub(crate) const SCHEME: &str = "lockgate://";
 
-/// A node of a cluster, as certificates name it.
+/// Name of a node in certificates.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PeerName {
-    /// The cluster, as it is called in its nodes' configuration.
+    /// Cluster name of the node's configuration.
     pub cluster: String,
-    /// The node's id.
+    /// ID of the node.
     pub node: u64,
 }
 
-/// A text that is no name of a node.
+/// Error for a text that is not the name of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it is not of the form lockgate://CLUSTER/node/ID")]
 pub struct NameError;
@@ -48,7 +48,8 @@ impl FromStr for PeerName {
                 .ok_or(NameError)?,
             node: node.parse().map_err(|_| NameError)?,
         };
-        // Leading zeros, a plus, small letters in an escape, an escape that is not needed: not the one way.
+        // Rejects other spellings: leading zeros, a plus sign, lower-case hexadecimal digits in an escape,
+        // unnecessary escapes.
         match name.node > 0 && name.to_string() == text {
             true => Ok(name),
             false => Err(NameError),
@@ -78,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_as_they_are_written() {
+    fn name_survives_formatting_and_parsing() {
         for (cluster, node, text) in [
             ("local", 3, "lockgate://local/node/3"),
             ("lock gäte/1", 1, "lockgate://lock%20g%C3%A4te%2F1/node/1"),
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_in_another_way_is_no_name() {
+    fn other_spellings_of_a_name_are_rejected() {
         for text in [
             "",
             "lockgate://",

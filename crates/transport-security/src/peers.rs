@@ -1,4 +1,5 @@
-//! Connections between nodes, in both directions: both sides show a certificate with the name of a node of the cluster.
+//! TLS connections between nodes, in both directions: both sides present a certificate with the name of a
+//! node of the cluster.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,47 +13,50 @@ use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 
-use crate::error::{HandshakeError, PeerFault, PeerRefused, TlsError};
-use crate::files::{self, Own, TlsFiles};
-use crate::handshake::{Crowd, HandshakeBounds};
+use crate::error::{HandshakeError, PeerFault, PeerMismatch, TlsError};
+use crate::files::TlsFiles;
+use crate::handshake::{HandshakeLimiter, HandshakeLimits};
 use crate::names::PeerName;
-use crate::reload::{Kept, Made, Reloadable};
+use crate::pem::{self, Identity};
+use crate::reload::{Loaded, Reloadable, ReloadableValue};
 use crate::stream::Stream;
 use crate::verifier::{CalledPeer, CallingPeer, Expected};
 use crate::{VERSIONS, provider};
 
-/// What a host is called where a name has to be given and nobody looks at it: a peer is a node, wherever it is.
-const NO_HOST: &str = "peer.invalid";
+/// Host name for the library, which requires one. It is not verified: a peer is identified by its node ID,
+/// wherever it is.
+const PLACEHOLDER_HOST: &str = "peer.invalid";
 
-/// This node among its peers. Cheap to clone.
+/// Connections of this node with its peers. Cheap to clone.
 #[derive(Clone)]
 pub struct PeerTls {
     own: PeerName,
-    kept: Arc<Kept<Material>>,
-    crowd: Arc<Crowd>,
+    current: Arc<ReloadableValue<Material>>,
+    limiter: Arc<HandshakeLimiter>,
 }
 
-/// What is made of the files, at one moment.
+/// Configurations and keys from one state of the files.
 struct Material {
     cluster: Arc<str>,
-    accepting: Arc<ServerConfig>,
-    own: Own,
+    server_config: Arc<ServerConfig>,
+    own: Identity,
     roots: Arc<RootCertStore>,
-    /// For each node that was called: whom to expect is part of a configuration.
-    calling: Mutex<BTreeMap<u64, Arc<ClientConfig>>>,
+    /// Configuration for each called node, because the expected peer is part of a configuration.
+    client_configs: Mutex<BTreeMap<u64, Arc<ClientConfig>>>,
 }
 
-/// Nodes come and go, and their ids are never given again: so many are remembered.
-const MAX_CALLED: usize = 64;
+/// Maximum number of cached client configurations. Node IDs are never reused, so the cache would grow as
+/// nodes come and go.
+const MAX_CACHED_CONFIGS: usize = 64;
 
 impl PeerTls {
-    /// Reads `files` for the node `node` of `cluster`. This node's own certificate has to name it; else its peers would refuse it,
-    /// one by one, and it would be hard to see why.
+    /// Loads `files` for the node `node` of `cluster`. The node's own certificate must name it; otherwise its
+    /// peers would reject it one by one, and the reason would be hard to find.
     pub fn new(
         files: &TlsFiles,
         cluster: &str,
         node: u64,
-        bounds: HandshakeBounds,
+        limits: HandshakeLimits,
     ) -> Result<Self, TlsError> {
         let own = PeerName {
             cluster: cluster.to_owned(),
@@ -63,72 +67,74 @@ impl PeerTls {
         let make = Box::new(move || material(&files, &name));
         Ok(Self {
             own,
-            kept: Kept::new("peers", paths, make)?,
-            crowd: Crowd::new(bounds),
+            current: ReloadableValue::new("peers", paths, make)?,
+            limiter: HandshakeLimiter::new(limits),
         })
     }
 
-    /// What this node is called.
+    /// Name of this node.
     pub fn own_name(&self) -> &PeerName {
         &self.own
     }
 
-    /// For [`crate::keep_fresh`].
+    /// Handle for [`crate::keep_fresh`].
     pub fn reloadable(&self) -> Reloadable {
-        self.kept.clone()
+        self.current.clone()
     }
 
-    /// Makes a protected connection out of one to `node`, which this node has called. The caller sees to a deadline, as dialling
-    /// and whatever follows belong under the same one.
+    /// Performs the handshake with `node`, which this node has called on `socket`. It has no timeout; the
+    /// caller sets one that also covers connecting and the following exchange.
     ///
-    /// With TLS 1.3 this side is done before the other one has looked at its certificate: a refusal comes when something is read.
+    /// With TLS 1.3, this side completes before the other side has verified its certificate: a rejection
+    /// arrives with the first read.
     pub async fn connect<S>(&self, node: u64, socket: S) -> Result<Stream<S>, HandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let config = self.kept.get().calling(node)?;
-        let host = ServerName::try_from(NO_HOST).expect("it is a name");
+        let config = self.current.get().client_config(node)?;
+        let host = ServerName::try_from(PLACEHOLDER_HOST).expect("the placeholder is a valid host name");
         let stream = TlsConnector::from(config).connect(host, socket).await?;
         Ok(Stream::Tls(Box::new(TlsStream::Client(stream))))
     }
 
-    /// Makes a protected connection out of one that was accepted, within the bounds; and says which node has called. Whatever
-    /// that node says of itself afterwards has to agree: see [`PeerTls::check`]. To be run in a task of its own.
+    /// Performs the handshake with a caller, within the limits, and returns the caller's authenticated name.
+    /// The node ID that the caller sends afterwards must match it: see [`PeerTls::check`]. To be run in a
+    /// task of its own.
     pub async fn accept<S>(&self, socket: S) -> Result<(Stream<S>, PeerName), HandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let config = self.kept.get().accepting.clone();
+        let config = self.current.get().server_config.clone();
         let handshake = async {
             let stream = TlsAcceptor::from(config).accept(socket).await;
             let stream = stream
                 .map_err(HandshakeError::from)
                 .map_err(|error| match error {
                     HandshakeError::NoCertificate => {
-                        Box::new(self.anybody().refused(String::new(), PeerFault::NoCertificate)).into()
+                        Box::new(self.any_node().mismatch(String::new(), PeerFault::NoCertificate)).into()
                     }
                     other => other,
                 })?;
-            let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
-            let name = match shown.first() {
-                Some(certificate) => self.anybody().name(certificate),
-                None => Err(self.anybody().refused(String::new(), PeerFault::NoCertificate)),
+            let presented = stream.get_ref().1.peer_certificates().unwrap_or_default();
+            let name = match presented.first() {
+                Some(certificate) => self.any_node().name(certificate),
+                None => Err(self.any_node().mismatch(String::new(), PeerFault::NoCertificate)),
             };
             let name = name.map_err(Box::new)?;
             Ok((Stream::Tls(Box::new(TlsStream::Server(stream))), name))
         };
-        self.crowd.carry_out(handshake).await
+        self.limiter.run(handshake).await
     }
 
-    /// Whether a caller that has proven to be `proven` may say that it is `claimed`.
-    pub fn check(&self, proven: &PeerName, claimed: u64) -> Result<(), PeerRefused> {
+    /// Checks that a caller authenticated as `proven` may claim the node ID `claimed`.
+    pub fn check(&self, proven: &PeerName, claimed: u64) -> Result<(), PeerMismatch> {
         if proven.node == claimed && proven.cluster == self.own.cluster {
             return Ok(());
         }
-        Err(PeerRefused {
+        Err(PeerMismatch {
             cluster: self.own.cluster.clone(),
             node: Some(claimed),
-            shown: proven.to_string(),
+            presented: proven.to_string(),
             fault: match proven.cluster == self.own.cluster {
                 true => PeerFault::OtherNode(proven.clone()),
                 false => PeerFault::OtherCluster(proven.clone()),
@@ -136,7 +142,7 @@ impl PeerTls {
         })
     }
 
-    fn anybody(&self) -> Expected {
+    fn any_node(&self) -> Expected {
         Expected {
             cluster: self.own.cluster.as_str().into(),
             node: None,
@@ -152,9 +158,9 @@ impl fmt::Debug for PeerTls {
     }
 }
 
-fn material(files: &TlsFiles, name: &PeerName) -> Result<Made<Material>, TlsError> {
-    let own = files::own(&files.certificate, &files.key)?;
-    let roots = Arc::new(files::authorities(&files.ca)?);
+fn material(files: &TlsFiles, name: &PeerName) -> Result<Loaded<Material>, TlsError> {
+    let own = pem::own(&files.certificate, &files.key)?;
+    let roots = Arc::new(pem::authorities(&files.ca)?);
     let cluster: Arc<str> = name.cluster.as_str().into();
     let this_node = Expected {
         cluster: cluster.clone(),
@@ -162,7 +168,7 @@ fn material(files: &TlsFiles, name: &PeerName) -> Result<Made<Material>, TlsErro
     };
     this_node
         .name(&own.chain[0])
-        .map_err(|refused| TlsError::NotOurs {
+        .map_err(|refused| TlsError::WrongIdentity {
             path: files.certificate.clone(),
             refused: Box::new(refused),
         })?;
@@ -170,49 +176,49 @@ fn material(files: &TlsFiles, name: &PeerName) -> Result<Made<Material>, TlsErro
         path: files.certificate.clone(),
         source,
     };
-    let anybody = Expected {
+    let any_node = Expected {
         cluster: cluster.clone(),
         node: None,
     };
-    let mut accepting = ServerConfig::builder_with_provider(provider())
+    let mut server_config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(VERSIONS)
         .map_err(rejected)?
-        .with_client_cert_verifier(Arc::new(CallingPeer::new(anybody, roots.clone())))
+        .with_client_cert_verifier(Arc::new(CallingPeer::new(any_node, roots.clone())))
         .with_single_cert(own.chain.clone(), own.key.clone_key())
         .map_err(rejected)?;
-    accepting.send_tls13_tickets = 0;
-    accepting.session_storage = Arc::new(NoServerSessionStorage {});
+    server_config.send_tls13_tickets = 0;
+    server_config.session_storage = Arc::new(NoServerSessionStorage {});
     let not_after = Some(own.not_after);
     let material = Material {
         cluster,
-        accepting: Arc::new(accepting),
+        server_config: Arc::new(server_config),
         own,
         roots,
-        calling: Mutex::default(),
+        client_configs: Mutex::default(),
     };
-    // That the other direction works, too, should come out now.
-    material.client(name.node).map_err(rejected)?;
-    Ok(Made {
-        thing: material,
+    // Reports an error of the other direction now.
+    material.new_client_config(name.node).map_err(rejected)?;
+    Ok(Loaded {
+        value: material,
         not_after,
     })
 }
 
 impl Material {
-    fn calling(&self, node: u64) -> Result<Arc<ClientConfig>, HandshakeError> {
-        let mut calling = self.calling.lock();
-        if let Some(config) = calling.get(&node) {
+    fn client_config(&self, node: u64) -> Result<Arc<ClientConfig>, HandshakeError> {
+        let mut client_configs = self.client_configs.lock();
+        if let Some(config) = client_configs.get(&node) {
             return Ok(config.clone());
         }
-        if calling.len() >= MAX_CALLED {
-            calling.clear();
+        if client_configs.len() >= MAX_CACHED_CONFIGS {
+            client_configs.clear();
         }
-        let config = Arc::new(self.client(node).map_err(HandshakeError::Tls)?);
-        calling.insert(node, config.clone());
+        let config = Arc::new(self.new_client_config(node).map_err(HandshakeError::Tls)?);
+        client_configs.insert(node, config.clone());
         Ok(config)
     }
 
-    fn client(&self, node: u64) -> Result<ClientConfig, rustls::Error> {
+    fn new_client_config(&self, node: u64) -> Result<ClientConfig, rustls::Error> {
         let expected = Expected {
             cluster: self.cluster.clone(),
             node: Some(node),
@@ -224,7 +230,8 @@ impl Material {
         };
         let mut config = ClientConfig::builder_with_provider(provider())
             .with_protocol_versions(VERSIONS)?
-            // "Dangerous", because it replaces the library's check of the host's name: by one of the node's name.
+            // "Dangerous" because it replaces the library's verification of the host name. [`CalledPeer`]
+            // verifies the name of the node.
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_client_auth_cert(self.own.chain.clone(), self.own.key.clone_key())?;

@@ -1,4 +1,5 @@
-//! What was made of files, and is made again when they change: all of it or nothing.
+//! Values loaded from files, and reloaded when the files change. A reload replaces the whole value or
+//! nothing.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,47 +15,50 @@ use tracing::{error, info, warn};
 
 use crate::error::TlsError;
 
-/// How often files are looked at. Whoever replaces a certificate does not wait for it, and a look costs three system calls.
-pub const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Interval between checks of the files. A renewed certificate is not urgent, and a check costs three system
+/// calls.
+pub const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
-/// So long before this side's certificate expires the log begins to say so, once a day: time to find out who renews it.
+/// Remaining validity of this side's certificate at which the log starts to warn, once a day: enough time to
+/// find out who renews it.
 pub const EXPIRY_WARNING: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// How often the same warning is repeated.
-const WARN_EVERY: Duration = Duration::from_secs(24 * 3600);
+/// Interval between repetitions of a warning.
+const WARNING_INTERVAL: Duration = Duration::from_secs(24 * 3600);
 
-/// What is made of files.
-pub(crate) struct Made<T> {
-    pub thing: T,
-    /// When the first certificate of this side expires; `None` if it has none.
+/// Value loaded from files.
+pub(crate) struct Loaded<T> {
+    pub value: T,
+    /// Earliest expiry in this side's certificate chain; `None` if it has no certificate.
     pub not_after: Option<SystemTime>,
 }
 
-type Make<T> = Box<dyn Fn() -> Result<Made<T>, TlsError> + Send + Sync>;
+type Loader<T> = Box<dyn Fn() -> Result<Loaded<T>, TlsError> + Send + Sync>;
 
-/// A thing that is made of files.
-pub(crate) struct Kept<T> {
+/// Value that is reloaded when its files change.
+pub(crate) struct ReloadableValue<T> {
     what: &'static str,
     files: Vec<PathBuf>,
-    make: Make<T>,
+    make: Loader<T>,
     current: RwLock<Current<T>>,
-    seen: Mutex<Seen>,
+    observed: Mutex<ObservedFiles>,
 }
 
 struct Current<T> {
-    thing: Arc<T>,
+    value: Arc<T>,
     not_after: Option<SystemTime>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct ObservedFiles {
     files: Vec<Option<FileState>>,
-    /// The last failure, so that it is logged once.
+    /// Last error, so that it is logged once.
     failure: Option<String>,
     warned: Option<tokio::time::Instant>,
 }
 
-/// By what a changed file is told. A file that is renamed into place has another number, one that is written to another time.
+/// Attributes by which a changed file is detected. A file that is renamed into place has another inode, one
+/// that is written in place another modification time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileState {
     device: u64,
@@ -64,35 +68,35 @@ struct FileState {
     mode: u32,
 }
 
-/// Something that follows its files.
+/// Value that is reloaded when its files change.
 pub trait Refresh: Send + Sync {
-    /// What it is, for people.
+    /// Name of the value, for the log.
     fn what(&self) -> &'static str;
 
-    /// Reads its files again if they have changed, or could not be read the last time. What is wrong with them is logged and
-    /// returned, and changes nothing. Says whether something new is in use.
+    /// Reloads the value if its files have changed, or could not be loaded the last time. Returns whether a
+    /// new value is in use. An error is logged and returned, and leaves the old value in use.
     fn refresh(&self) -> Result<bool, TlsError>;
 
-    /// When this side's certificate expires; `None` if it has none.
+    /// Expiry of this side's certificate; `None` if it has none.
     fn not_after(&self) -> Option<SystemTime>;
 
-    /// Logs a warning if that is soon.
+    /// Logs a warning if the certificate expires within [`EXPIRY_WARNING`].
     fn warn_of_expiry(&self);
 }
 
-/// Something that follows its files, shared.
+/// Shared handle of a value that is reloaded when its files change.
 pub type Reloadable = Arc<dyn Refresh>;
 
-impl<T> Kept<T> {
-    pub fn new(what: &'static str, files: Vec<PathBuf>, make: Make<T>) -> Result<Arc<Self>, TlsError> {
-        // Looked at before they are read: what changes in between is found by the next look.
-        let seen = Seen {
-            files: look(&files),
-            ..Seen::default()
+impl<T> ReloadableValue<T> {
+    pub fn new(what: &'static str, files: Vec<PathBuf>, make: Loader<T>) -> Result<Arc<Self>, TlsError> {
+        // The state of the files is taken before they are read, so the next check finds a change in between.
+        let observed = ObservedFiles {
+            files: file_states(&files),
+            ..ObservedFiles::default()
         };
-        let Made { thing, not_after } = make()?;
+        let Loaded { value, not_after } = make()?;
         let current = Current {
-            thing: Arc::new(thing),
+            value: Arc::new(value),
             not_after,
         };
         Ok(Arc::new(Self {
@@ -100,52 +104,52 @@ impl<T> Kept<T> {
             files,
             make,
             current: RwLock::new(current),
-            seen: Mutex::new(seen),
+            observed: Mutex::new(observed),
         }))
     }
 
-    /// What is in use now.
+    /// Current value.
     pub fn get(&self) -> Arc<T> {
-        self.current.read().thing.clone()
+        self.current.read().value.clone()
     }
 }
 
-impl<T: Send + Sync> Refresh for Kept<T> {
+impl<T: Send + Sync> Refresh for ReloadableValue<T> {
     fn what(&self) -> &'static str {
         self.what
     }
 
     fn refresh(&self) -> Result<bool, TlsError> {
-        let mut seen = self.seen.lock();
-        let files = look(&self.files);
-        if files == seen.files && seen.failure.is_none() {
+        let mut observed = self.observed.lock();
+        let files = file_states(&self.files);
+        if files == observed.files && observed.failure.is_none() {
             return Ok(false);
         }
-        seen.files = files;
+        observed.files = files;
         match (self.make)() {
-            Ok(Made { thing, not_after }) => {
+            Ok(Loaded { value, not_after }) => {
                 *self.current.write() = Current {
-                    thing: Arc::new(thing),
+                    value: Arc::new(value),
                     not_after,
                 };
-                seen.failure = None;
-                seen.warned = None;
+                observed.failure = None;
+                observed.warned = None;
                 info!(
                     what = self.what,
-                    "certificates were read again and are in use for new connections"
+                    "TLS certificates reloaded; new connections use them"
                 );
                 Ok(true)
             }
             Err(problem) => {
                 let text = problem.to_string();
-                if seen.failure.as_ref() != Some(&text) {
+                if observed.failure.as_ref() != Some(&text) {
                     error!(
                         what = self.what,
                         error = text,
-                        "changed certificates are of no use, the earlier ones stay in use"
+                        "TLS cannot load the changed certificates; the earlier ones stay in use"
                     );
                 }
-                seen.failure = Some(text);
+                observed.failure = Some(text);
                 Err(problem)
             }
         }
@@ -163,26 +167,26 @@ impl<T: Send + Sync> Refresh for Kept<T> {
         if left >= EXPIRY_WARNING {
             return;
         }
-        let mut seen = self.seen.lock();
-        if seen.warned.is_some_and(|at| at.elapsed() < WARN_EVERY) {
+        let mut observed = self.observed.lock();
+        if observed.warned.is_some_and(|at| at.elapsed() < WARNING_INTERVAL) {
             return;
         }
-        seen.warned = Some(tokio::time::Instant::now());
+        observed.warned = Some(tokio::time::Instant::now());
         let days_left = left.as_secs() / (24 * 3600);
         match left.is_zero() {
             true => error!(
                 what = self.what,
-                "this node's certificate has expired: nobody will accept it"
+                "the TLS certificate of this node has expired; others will reject it"
             ),
             false => warn!(
                 what = self.what,
-                days_left, "this node's certificate expires soon"
+                days_left, "the TLS certificate of this node expires soon"
             ),
         }
     }
 }
 
-fn look(files: &[PathBuf]) -> Vec<Option<FileState>> {
+fn file_states(files: &[PathBuf]) -> Vec<Option<FileState>> {
     let state = |path: &PathBuf| {
         let about = fs::metadata(path).ok()?;
         Some(FileState {
@@ -196,9 +200,10 @@ fn look(files: &[PathBuf]) -> Vec<Option<FileState>> {
     files.iter().map(state).collect()
 }
 
-/// Follows the files of all of `things` until `stop`: looks at them every few seconds, and at once when `now` is notified.
-pub async fn keep_fresh(things: Vec<Reloadable>, now: Arc<Notify>, stop: CancellationToken) {
-    let mut ticks = tokio::time::interval(LOOK_EVERY);
+/// Reloads `values` when their files change, until `stop` is cancelled. The files are checked every
+/// [`CHECK_INTERVAL`], and at once when `now` is notified.
+pub async fn keep_fresh(values: Vec<Reloadable>, now: Arc<Notify>, stop: CancellationToken) {
+    let mut ticks = tokio::time::interval(CHECK_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
@@ -207,18 +212,18 @@ pub async fn keep_fresh(things: Vec<Reloadable>, now: Arc<Notify>, stop: Cancell
             () = now.notified() => {}
             _ = ticks.tick() => {}
         }
-        let things = things.clone();
-        // Files may be on a disk that is slow, or on a network.
-        let looked = tokio::task::spawn_blocking(move || {
-            for thing in &things {
-                // What is wrong was logged where it was found, and is looked at again the next time.
-                let _ = thing.refresh();
-                thing.warn_of_expiry();
+        let values = values.clone();
+        // The files may be on a slow disk or on a network file system.
+        let check = tokio::task::spawn_blocking(move || {
+            for value in &values {
+                // `refresh` has logged the error, and retries with the next check.
+                let _ = value.refresh();
+                value.warn_of_expiry();
             }
         });
-        if let Err(error) = looked.await {
-            // A panic: there is a hook that ends the process where that is wanted.
-            error!(%error, "certificates could not be looked at");
+        if let Err(error) = check.await {
+            // The task panicked. If the process is to end on a panic, a panic hook does that.
+            error!(%error, "the check of the TLS certificate files panicked");
         }
     }
 }

@@ -1,7 +1,8 @@
-//! What clients see of a node: its certificate; and what a node sees of clients: theirs, if they have one.
+//! Listener side of TLS connections from clients: it presents its certificate, and reads the client's if it
+//! presents one.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
@@ -9,46 +10,17 @@ use rustls::{ServerConfig, SupportedProtocolVersion};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsAcceptor, TlsStream};
 
-use crate::certificate::{self, ClientCertificate};
+use crate::certificate::ClientCertificate;
+use crate::clients::{ClientCertificates, OldestVersion};
 use crate::error::{HandshakeError, TlsError};
-use crate::files;
-use crate::handshake::{Crowd, HandshakeBounds};
-use crate::reload::{Kept, Made, Reloadable};
+use crate::handshake::{HandshakeLimiter, HandshakeLimits};
+use crate::parsed;
+use crate::pem;
+use crate::reload::{Loaded, Reloadable, ReloadableValue};
 use crate::stream::Stream;
 use crate::{VERSIONS, provider};
 
-/// What is asked of clients. Whatever is asked: a certificate that is shown and is not good ends the connection.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ClientCertificates {
-    /// Nothing: none is asked for.
-    Ignored,
-    /// Who has one signed by an authority in this file is known by it.
-    Optional(PathBuf),
-    /// Who has none is refused.
-    Required(PathBuf),
-}
-
-impl ClientCertificates {
-    fn authority(&self) -> Option<&Path> {
-        match self {
-            Self::Ignored => None,
-            Self::Optional(path) | Self::Required(path) => Some(path),
-        }
-    }
-}
-
-/// Oldest version of TLS that a listener accepts. It always accepts 1.3 as well.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OldestVersion {
-    /// 1.3, and nothing else.
-    #[default]
-    Tls13,
-    /// 1.2, for clients that know no more. Of its ciphers rustls has those with forward secrecy and authenticated encryption only, and no
-    /// renegotiation. A client's certificate crosses the network in the clear.
-    Tls12,
-}
-
-/// Versions of a listener that accepts 1.2.
+/// Versions of a listener that accepts TLS 1.2.
 static VERSIONS_FROM_12: &[&SupportedProtocolVersion] = &[&rustls::version::TLS13, &rustls::version::TLS12];
 
 impl OldestVersion {
@@ -60,32 +32,33 @@ impl OldestVersion {
     }
 }
 
-/// A listener's side of connections with clients. Cheap to clone.
+/// Listener side of connections from clients. Cheap to clone.
 #[derive(Clone)]
 pub struct ServerTls {
-    kept: Arc<Kept<Shown>>,
-    crowd: Arc<Crowd>,
+    current: Arc<ReloadableValue<ServerMaterial>>,
+    limiter: Arc<HandshakeLimiter>,
 }
 
-/// What clients see.
-struct Shown {
+/// Configuration from one state of the files.
+struct ServerMaterial {
     config: Arc<ServerConfig>,
-    /// The names of hosts in the certificate.
+    /// Host names in the certificate.
     hosts: Vec<String>,
 }
 
-/// The same one, not one like it.
+/// Two handles are equal if they share their state.
 impl PartialEq for ServerTls {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.kept, &other.kept)
+        Arc::ptr_eq(&self.current, &other.current)
     }
 }
 
 impl Eq for ServerTls {}
 
 impl ServerTls {
-    /// Shows `certificate` to the clients of `what` (`HTTP`, for people). `protocols` are what is spoken inside, for clients that ask (ALPN: `http/1.1`); none:
-    /// they need not agree.
+    /// Presents `certificate` to the clients of the listener `what` (`HTTP`, for the log). `protocols` are
+    /// the protocols on top of TLS, for clients that use ALPN (`http/1.1`); if there are none, ALPN is not
+    /// used.
     pub fn new(
         what: &'static str,
         certificate: &Path,
@@ -93,7 +66,7 @@ impl ServerTls {
         clients: ClientCertificates,
         protocols: &[&str],
         oldest: OldestVersion,
-        bounds: HandshakeBounds,
+        limits: HandshakeLimits,
     ) -> Result<Self, TlsError> {
         let mut paths = vec![certificate.to_owned(), key.to_owned()];
         paths.extend(clients.authority().map(Path::to_owned));
@@ -101,36 +74,38 @@ impl ServerTls {
         let protocols: Vec<_> = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
         let make = Box::new(move || config(&certificate, &key, &clients, &protocols, oldest));
         Ok(Self {
-            kept: Kept::new(what, paths, make)?,
-            crowd: Crowd::new(bounds),
+            current: ReloadableValue::new(what, paths, make)?,
+            limiter: HandshakeLimiter::new(limits),
         })
     }
 
-    /// For [`crate::keep_fresh`].
+    /// Handle for [`crate::keep_fresh`].
     pub fn reloadable(&self) -> Reloadable {
-        self.kept.clone()
+        self.current.clone()
     }
 
-    /// The names of hosts that stand in the certificate now, `*.example` among them: as who this side can be called.
+    /// Host names in the current certificate, wildcards like `*.example` among them, by which clients can
+    /// call this listener.
     pub fn hosts(&self) -> Vec<String> {
-        self.kept.get().hosts.clone()
+        self.current.get().hosts.clone()
     }
 
-    /// Makes a protected connection out of one that was accepted, within the bounds; and says who the client has proven to be.
-    /// To be run in a task of its own.
+    /// Performs the handshake with a client, within the limits, and returns the client's authenticated
+    /// identity. To be run in a task of its own.
     pub async fn accept<S>(&self, socket: S) -> Result<(Stream<S>, Option<ClientCertificate>), HandshakeError>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
-        let config = self.kept.get().config.clone();
+        let config = self.current.get().config.clone();
         let handshake = async {
             let stream = TlsAcceptor::from(config).accept(socket).await?;
-            let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
-            let client = match shown.first() {
+            let presented = stream.get_ref().1.peer_certificates().unwrap_or_default();
+            let client = match presented.first() {
                 None => None,
-                // The library has read it already; what this reader cannot read is nobody's identity.
+                // The library has parsed the certificate already. If this parser cannot, the certificate
+                // gives no identity.
                 Some(certificate) => {
-                    let read = certificate::read(certificate)
+                    let read = parsed::read(certificate)
                         .ok_or(HandshakeError::Certificate(rustls::CertificateError::BadEncoding))?;
                     Some(ClientCertificate {
                         subject: read.subject,
@@ -140,7 +115,7 @@ impl ServerTls {
             };
             Ok((Stream::Tls(Box::new(TlsStream::Server(stream))), client))
         };
-        self.crowd.carry_out(handshake).await
+        self.limiter.run(handshake).await
     }
 }
 
@@ -156,17 +131,13 @@ fn config(
     clients: &ClientCertificates,
     protocols: &[Vec<u8>],
     oldest: OldestVersion,
-) -> Result<Made<Shown>, TlsError> {
-    let own = files::own(certificate, key)?;
+) -> Result<Loaded<ServerMaterial>, TlsError> {
+    let own = pem::own(certificate, key)?;
     let rejected = |source| TlsError::Rejected {
         path: certificate.to_owned(),
         source,
     };
-    let names = own
-        .chain
-        .first()
-        .and_then(certificate::read)
-        .map(|read| read.names);
+    let names = own.chain.first().and_then(parsed::read).map(|read| read.names);
     let hosts = names.unwrap_or_default();
     let hosts = hosts
         .iter()
@@ -178,7 +149,7 @@ fn config(
     let builder = match clients.authority() {
         None => builder.with_no_client_auth(),
         Some(path) => {
-            let roots = Arc::new(files::authorities(path)?);
+            let roots = Arc::new(pem::authorities(path)?);
             let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider());
             let verifier = match clients {
                 ClientCertificates::Required(_) => verifier,
@@ -193,11 +164,11 @@ fn config(
     };
     let mut config = builder.with_single_cert(own.chain, own.key).map_err(rejected)?;
     config.alpn_protocols = protocols.to_vec();
-    // No resumption: neither by tickets (there is no ticketer for 1.2) nor by sessions that are kept here.
+    // Disables resumption, both by tickets (1.2 has no ticketer) and by stored sessions.
     config.send_tls13_tickets = 0;
     config.session_storage = Arc::new(NoServerSessionStorage {});
-    Ok(Made {
-        thing: Shown {
+    Ok(Loaded {
+        value: ServerMaterial {
             config: Arc::new(config),
             hosts,
         },

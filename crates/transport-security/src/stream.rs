@@ -1,4 +1,4 @@
-//! A connection, with or without TLS: one type, so that whoever reads and writes need not know which.
+//! Connection with or without TLS as one type, so that its users need not distinguish the two.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -6,21 +6,22 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio_rustls::TlsStream;
 
-/// A connection over `S`, a TCP socket unless it is said otherwise.
+use crate::TlsStream;
+
+/// Connection over `S`, by default a TCP socket.
 ///
-/// What is written over TLS may wait for a flush: whoever writes flushes before it waits for an answer.
+/// With TLS, written bytes may be buffered until a flush: a writer flushes before it waits for a response.
 #[derive(Debug)]
 pub enum Stream<S = TcpStream> {
-    /// As it is.
+    /// Plain TCP.
     Plain(S),
-    /// Over TLS. The state of TLS has a kilobyte, which connections without it should not have to carry.
+    /// TLS. Boxed, because the state of TLS has a kilobyte, which plain connections should not carry.
     Tls(Box<TlsStream<S>>),
 }
 
 impl<S> Stream<S> {
-    /// What is below.
+    /// Underlying socket.
     pub fn socket(&self) -> &S {
         match self {
             Self::Plain(socket) => socket,
@@ -28,7 +29,7 @@ impl<S> Stream<S> {
         }
     }
 
-    /// Whether it is protected.
+    /// Returns whether the connection uses TLS.
     pub fn is_tls(&self) -> bool {
         matches!(self, Self::Tls(_))
     }

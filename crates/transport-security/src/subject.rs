@@ -1,12 +1,12 @@
-//! The subject of a certificate as text, in the form of RFC 2253 as Java writes it (`X500Principal.getName`): what access
-//! control lists of ZooKeeper have for the scheme `x509`.
+//! Subject of a certificate as text, in the form of RFC 2253 as Java writes it (`X500Principal.getName`).
+//! ZooKeeper's access control lists contain this form for the scheme `x509`.
 
 use std::fmt::Write as _;
 
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
-/// The attributes that RFC 2253 has words for. All others are written by their number.
-const WORDS: [(&str, &str); 9] = [
+/// Attributes for which RFC 2253 defines keywords. Other attributes are written as object identifiers.
+const KEYWORDS: [(&str, &str); 9] = [
     ("2.5.4.3", "CN"),
     ("2.5.4.6", "C"),
     ("2.5.4.7", "L"),
@@ -18,7 +18,7 @@ const WORDS: [(&str, &str); 9] = [
     ("0.9.2342.19200300.100.1.1", "UID"),
 ];
 
-/// The name, from its last part to its first; empty for one without parts.
+/// Formats a name from its last part to its first. The result is empty for a name without parts.
 pub(crate) fn rfc2253(name: &X509Name<'_>) -> String {
     let mut text = String::new();
     let parts: Vec<_> = name.iter_rdn().collect();
@@ -38,7 +38,7 @@ pub(crate) fn rfc2253(name: &X509Name<'_>) -> String {
 
 fn write_attribute(text: &mut String, attribute: &AttributeTypeAndValue<'_>) {
     let number = attribute.attr_type().to_id_string();
-    let word = WORDS
+    let word = KEYWORDS
         .iter()
         .find(|(known, _)| *known == number)
         .map(|(_, word)| *word);
@@ -48,7 +48,8 @@ fn write_attribute(text: &mut String, attribute: &AttributeTypeAndValue<'_>) {
             text.push('=');
             write_escaped(text, value);
         }
-        // What has no word, or is no text: the bytes of its encoding.
+        // An attribute without a keyword, or with a value that is not text, is written as the bytes of its
+        // encoding.
         _ => {
             text.push_str(&number);
             text.push_str("=#");
@@ -56,15 +57,15 @@ fn write_attribute(text: &mut String, attribute: &AttributeTypeAndValue<'_>) {
             let mut encoded = header(value.tag().0, value.header.is_constructed(), value.data.len());
             encoded.extend_from_slice(value.data);
             for byte in encoded {
-                write!(text, "{byte:02x}").expect("a String takes all that is written to it");
+                write!(text, "{byte:02x}").expect("writing to a String cannot fail");
             }
         }
     }
 }
 
-/// The bytes before a value in its encoding.
+/// DER header of a value.
 fn header(tag: u32, constructed: bool, length: usize) -> Vec<u8> {
-    // The types of attributes have numbers below 31.
+    // The tags of attribute types are below 31.
     let tag = (tag & 0x1f) as u8 | if constructed { 0x20 } else { 0 };
     let mut bytes = vec![tag];
     if length < 0x80 {
@@ -99,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_would_end_a_part_is_escaped() {
+    fn special_characters_are_escaped() {
         for (value, written) in [
             ("alice", "alice"),
             ("Smith, Jane", "Smith\\, Jane"),

@@ -1,5 +1,6 @@
-//! Whether a certificate is a peer's: signed by the cluster's authority, in time, for this purpose, and with the name of
-//! a node of this cluster, the one that was called if one was. Both directions end here.
+//! Verification of peer certificates: signed by the cluster's authority, valid now, for this purpose, and
+//! with the name of a node of this cluster; if a node was called, with the name of that node. It serves both
+//! directions.
 
 use std::sync::Arc;
 
@@ -13,33 +14,33 @@ use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, OtherError, RootCertStore, SignatureScheme,
 };
 
-use crate::certificate;
-use crate::error::{PeerFault, PeerRefused};
+use crate::error::{PeerFault, PeerMismatch};
 use crate::names::PeerName;
+use crate::parsed;
 use crate::provider;
 
-/// Who is expected at the other end.
+/// Expected identity of the other end.
 #[derive(Debug, Clone)]
 pub(crate) struct Expected {
     pub cluster: Arc<str>,
-    /// `None`: any node. Which one it claims to be is then compared with its certificate by who accepts it.
+    /// Expected node; `None`: any. The accepting side then compares the claimed node ID with the certificate.
     pub node: Option<u64>,
 }
 
 impl Expected {
-    pub fn refused(&self, shown: String, fault: PeerFault) -> PeerRefused {
-        PeerRefused {
+    pub fn mismatch(&self, presented: String, fault: PeerFault) -> PeerMismatch {
+        PeerMismatch {
             cluster: self.cluster.to_string(),
             node: self.node,
-            shown,
+            presented,
             fault,
         }
     }
 
-    /// The name in a certificate, if it is as expected. Says nothing of who signed it.
-    pub fn name(&self, certificate: &CertificateDer<'_>) -> Result<PeerName, PeerRefused> {
-        let Some(read) = certificate::read(certificate) else {
-            return Err(self.refused(String::new(), PeerFault::Unreadable));
+    /// Returns the name in a certificate if it is the expected one. The signature is not verified.
+    pub fn name(&self, certificate: &CertificateDer<'_>) -> Result<PeerName, PeerMismatch> {
+        let Some(read) = parsed::read(certificate) else {
+            return Err(self.mismatch(String::new(), PeerFault::Unreadable));
         };
         let fault = match read.peer() {
             Err(fault) => fault,
@@ -47,29 +48,29 @@ impl Expected {
             Ok(name) if self.node.is_some_and(|node| node != name.node) => PeerFault::OtherNode(name),
             Ok(name) => return Ok(name),
         };
-        Err(self.refused(read.shown(), fault))
+        Err(self.mismatch(read.described(), fault))
     }
 
-    /// Adds to what the library found wrong with a certificate what was expected and shown.
-    fn told(&self, certificate: &CertificateDer<'_>, error: rustls::Error) -> rustls::Error {
+    /// Adds the expected and the presented identity to a certificate error of the library.
+    fn with_identities(&self, certificate: &CertificateDer<'_>, error: rustls::Error) -> rustls::Error {
         match error {
             rustls::Error::InvalidCertificate(error) => {
-                let shown = match certificate::read(certificate) {
-                    Some(read) => read.shown(),
-                    None => return as_error(self.refused(String::new(), PeerFault::Unreadable)),
+                let presented = match parsed::read(certificate) {
+                    Some(read) => read.described(),
+                    None => return as_error(self.mismatch(String::new(), PeerFault::Unreadable)),
                 };
-                as_error(self.refused(shown, PeerFault::Certificate(error)))
+                as_error(self.mismatch(presented, PeerFault::Certificate(error)))
             }
             other => other,
         }
     }
 }
 
-fn as_error(refused: PeerRefused) -> rustls::Error {
+fn as_error(refused: PeerMismatch) -> rustls::Error {
     rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(refused))))
 }
 
-/// The side that calls: it knows which node it wants.
+/// Verifier of the calling side, which expects a certain node.
 #[derive(Debug)]
 pub(crate) struct CalledPeer {
     pub expected: Expected,
@@ -82,7 +83,7 @@ impl ServerCertVerifier for CalledPeer {
         &self,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
-        // Where a node is found proves nothing: what counts is which node it is.
+        // The address of a node proves nothing; its name does.
         _address: &ServerName<'_>,
         _ocsp_response: &[u8],
         now: UnixTime,
@@ -91,7 +92,7 @@ impl ServerCertVerifier for CalledPeer {
             let algorithms = self.provider.signature_verification_algorithms.all;
             verify_server_cert_signed_by_trust_anchor(&parsed, &self.roots, intermediates, now, algorithms)
         });
-        signed.map_err(|error| self.expected.told(end_entity, error))?;
+        signed.map_err(|error| self.expected.with_identities(end_entity, error))?;
         self.expected.name(end_entity).map_err(as_error)?;
         Ok(ServerCertVerified::assertion())
     }
@@ -123,7 +124,7 @@ impl ServerCertVerifier for CalledPeer {
     }
 }
 
-/// The side that is called: any node of the cluster may call, and nobody else.
+/// Verifier of the called side: any node of the cluster may call.
 #[derive(Debug)]
 pub(crate) struct CallingPeer {
     expected: Expected,
@@ -131,11 +132,11 @@ pub(crate) struct CallingPeer {
 }
 
 impl CallingPeer {
-    /// `roots` has one authority at least.
+    /// Creates a verifier. `roots` must have at least one authority.
     pub fn new(expected: Expected, roots: Arc<RootCertStore>) -> Self {
         let chain = WebPkiClientVerifier::builder_with_provider(roots, provider())
             .build()
-            .expect("there are authorities, and no revocation lists to be malformed");
+            .expect("there is an authority, and there are no revocation lists that could be malformed");
         Self { expected, chain }
     }
 }
@@ -154,7 +155,7 @@ impl ClientCertVerifier for CallingPeer {
         let verified = self
             .chain
             .verify_client_cert(end_entity, intermediates, now)
-            .map_err(|error| self.expected.told(end_entity, error))?;
+            .map_err(|error| self.expected.with_identities(end_entity, error))?;
         self.expected.name(end_entity).map_err(as_error)?;
         Ok(verified)
     }

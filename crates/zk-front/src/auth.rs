@@ -1,4 +1,4 @@
-//! What a client proves to be. What that allows is decided by the state machine.
+//! Authentication of clients: the identities of a connection. The state machine decides what they allow.
 
 use access_token::{Secret, TokenText};
 use base64::Engine as _;
@@ -8,29 +8,31 @@ use std::net::IpAddr;
 use transport_security::ClientCertificate;
 use znode_store::{Identities, Identity, TokenId};
 
-use crate::serve::Protection;
+use crate::protection::Protection;
 
-/// The most that one connection may prove to be. Each is compared with each entry of a list.
+/// Maximum number of identities of one connection. Each is compared with each entry of an access control
+/// list.
 const MAX_IDENTITIES: usize = 32;
 
-/// What the client of a connection has proven so far. Whoever is told of it shares it.
-pub(crate) struct Proven {
+/// Identities that the client of a connection has proven so far. Clones of the set share its memory.
+pub(crate) struct ClientIdentities {
     all: Identities,
-    /// Whether strangers may read what this client sends.
-    overheard: bool,
+    /// True if others may be able to read what this client sends.
+    exposed: bool,
 }
 
-/// Why something that a client has shown does not count.
+/// Reason why credentials were rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AuthFailed {
-    /// It proves nothing.
-    Unproven,
-    /// It is a secret that is shown without TLS where strangers may read it.
-    Overheard,
+pub(crate) enum AuthError {
+    /// The credentials are invalid.
+    Invalid,
+    /// The credentials are a secret that was sent without TLS where others may read it.
+    Exposed,
 }
 
-impl Proven {
-    /// It calls from somewhere, and may have shown a certificate.
+impl ClientIdentities {
+    /// Creates the identities of a new connection: its address, and the subject of its certificate if it has
+    /// one.
     pub fn new(address: IpAddr, certificate: Option<&ClientCertificate>, protection: &Protection) -> Self {
         let address = [Identity::Ip(address.to_canonical())];
         let subject = certificate.and_then(ClientCertificate::identity);
@@ -38,56 +40,59 @@ impl Proven {
         let all = Identities::new(address.into_iter().chain(subject));
         Self {
             all,
-            overheard: matches!(protection, Protection::Exposed),
+            exposed: matches!(protection, Protection::Exposed),
         }
     }
 
-    pub fn identities(&self) -> &Identities {
+    pub fn all(&self) -> &Identities {
         &self.all
     }
 
-    /// The client shows what it has by a scheme. Those of ZooKeeper without configuration are known: `digest`, and `ip`, for
-    /// which there is nothing to show. What `x509` asks for was shown when the connection was made. Beside them `token`, with
-    /// a token of Lockgate's: `is_good` says whether the cluster has one with this id and this secret.
+    /// Adds the identity that the credentials prove, by scheme:
     ///
-    /// Where strangers may listen, a token is refused whether it is good or not, and so is the superuser's password. A stranger who has read
-    /// one could use it at every other port.
-    pub fn show(
+    /// - `digest` and `ip`, which ZooKeeper knows without configuration; `ip` needs no credentials.
+    /// - `x509`, which succeeds if the TLS handshake presented a certificate.
+    /// - `token`, an access token of Lockgate: `is_good` returns whether the cluster has a token with this id
+    ///   and secret.
+    ///
+    /// Where others may read the connection, tokens are rejected whether they are valid or not, and so is the
+    /// superuser's password: an eavesdropper could use them at every other port.
+    pub fn add_credentials(
         &mut self,
         scheme: &str,
         shown: Option<&[u8]>,
         super_digest: Option<&str>,
         is_good: impl FnOnce(TokenId, &Secret) -> bool,
-    ) -> Result<(), AuthFailed> {
+    ) -> Result<(), AuthError> {
         match scheme {
             "ip" => Ok(()),
-            "token" if self.overheard => Err(AuthFailed::Overheard),
+            "token" if self.exposed => Err(AuthError::Exposed),
             "token" => match shown.and_then(token) {
                 Some(TokenText::Of(id, secret)) if is_good(id, &secret) => self.add(Identity::Token(id)),
-                // An operator speaks HTTP to its node.
-                _ => Err(AuthFailed::Unproven),
+                // Operators use the HTTP API of their node.
+                _ => Err(AuthError::Invalid),
             },
             "digest" => {
-                let id = shown.and_then(digest).ok_or(AuthFailed::Unproven)?;
+                let id = shown.and_then(digest).ok_or(AuthError::Invalid)?;
                 if super_digest == Some(id.as_str()) {
-                    if self.overheard {
-                        return Err(AuthFailed::Overheard);
+                    if self.exposed {
+                        return Err(AuthError::Exposed);
                     }
                     self.add(Identity::Super)?;
                 }
                 self.add(Identity::Digest(id.into()))
             }
             "x509" if self.all.iter().any(|known| matches!(known, Identity::X509(_))) => Ok(()),
-            _ => Err(AuthFailed::Unproven),
+            _ => Err(AuthError::Invalid),
         }
     }
 
-    fn add(&mut self, identity: Identity) -> Result<(), AuthFailed> {
+    fn add(&mut self, identity: Identity) -> Result<(), AuthError> {
         if self.all.iter().any(|known| *known == identity) {
             return Ok(());
         }
         if self.all.iter().count() >= MAX_IDENTITIES {
-            return Err(AuthFailed::Unproven);
+            return Err(AuthError::Invalid);
         }
         self.all = Identities::new(self.all.iter().cloned().chain([identity]));
         Ok(())
@@ -98,8 +103,8 @@ fn token(shown: &[u8]) -> Option<TokenText> {
     TokenText::parse(std::str::from_utf8(shown).ok()?)
 }
 
-/// `user:base64(sha1(user:password))` of `user:password`; none if it is no text. Without a colon all of it is the name, as in
-/// ZooKeeper.
+/// Returns `user:base64(sha1(user:password))` of `user:password`; `None` if it is not UTF-8. Without a colon
+/// the whole text is the name, as in ZooKeeper.
 pub(crate) fn digest(shown: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(shown).ok()?;
     let user = text.split(':').next().unwrap_or_default();
@@ -115,8 +120,8 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_zookeepers() {
-        // As `org.apache.zookeeper.server.auth.DigestAuthenticationProvider` prints it.
+    fn digest_equals_zookeepers() {
+        // The output of `org.apache.zookeeper.server.auth.DigestAuthenticationProvider`.
         assert_eq!(
             digest(b"super:test").as_deref(),
             Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=")
@@ -124,97 +129,113 @@ mod tests {
     }
 
     #[test]
-    fn who_shows_the_super_password_is_super() {
-        let mut proven = Proven::new([127, 0, 0, 1].into(), None, &Protection::Trusted);
+    fn super_password_proves_the_super_identity() {
+        let mut client = ClientIdentities::new([127, 0, 0, 1].into(), None, &Protection::Trusted);
         let known = Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=");
-        assert_eq!(proven.show("digest", Some(b"super:other"), known, nobody), Ok(()));
-        assert!(!proven.all.iter().any(|known| *known == Identity::Super));
-        assert_eq!(proven.show("digest", Some(b"super:test"), known, nobody), Ok(()));
-        assert!(proven.all.iter().any(|known| *known == Identity::Super));
+        assert_eq!(
+            client.add_credentials("digest", Some(b"super:other"), known, nobody),
+            Ok(())
+        );
+        assert!(!client.all.iter().any(|known| *known == Identity::Super));
+        assert_eq!(
+            client.add_credentials("digest", Some(b"super:test"), known, nobody),
+            Ok(())
+        );
+        assert!(client.all.iter().any(|known| *known == Identity::Super));
     }
 
     #[test]
-    fn a_certificate_is_shown_once_and_for_all() {
+    fn certificate_alone_decides_the_x509_identity() {
         let certificate = ClientCertificate {
             subject: "CN=orders".to_owned(),
             names: Vec::new(),
         };
-        let mut proven = Proven::new([127, 0, 0, 1].into(), Some(&certificate), &Protection::Trusted);
-        let shown: Vec<_> = proven.all.iter().skip(1).cloned().collect();
+        let mut client =
+            ClientIdentities::new([127, 0, 0, 1].into(), Some(&certificate), &Protection::Trusted);
+        let shown: Vec<_> = client.all.iter().skip(1).cloned().collect();
         assert_eq!(shown, [Identity::X509("CN=orders".into())]);
-        assert_eq!(proven.show("x509", Some(b"CN=other"), None, nobody), Ok(()));
         assert_eq!(
-            proven.all.iter().count(),
-            2,
-            "what it says beside it proves nothing"
+            client.add_credentials("x509", Some(b"CN=other"), None, nobody),
+            Ok(())
         );
-        let mut without = Proven::new([127, 0, 0, 1].into(), None, &Protection::Trusted);
         assert_eq!(
-            without.show("x509", None, None, nobody),
-            Err(AuthFailed::Unproven)
+            client.all.iter().count(),
+            2,
+            "the id in the auth request proves nothing"
+        );
+        let mut without = ClientIdentities::new([127, 0, 0, 1].into(), None, &Protection::Trusted);
+        assert_eq!(
+            without.add_credentials("x509", None, None, nobody),
+            Err(AuthError::Invalid)
         );
     }
 
     #[test]
-    fn there_is_an_end_to_what_one_client_proves() {
-        let mut proven = Proven::new([127, 0, 0, 1].into(), None, &Protection::Trusted);
+    fn identities_of_one_client_are_bounded() {
+        let mut client = ClientIdentities::new([127, 0, 0, 1].into(), None, &Protection::Trusted);
         for number in 1..MAX_IDENTITIES {
             let shown = format!("user{number}:x");
             assert_eq!(
-                proven.show("digest", Some(shown.as_bytes()), None, nobody),
+                client.add_credentials("digest", Some(shown.as_bytes()), None, nobody),
                 Ok(())
             );
         }
         assert_eq!(
-            proven.show("digest", Some(b"user1:x"), None, nobody),
+            client.add_credentials("digest", Some(b"user1:x"), None, nobody),
             Ok(()),
-            "it is known"
+            "the identity is known"
         );
         assert_eq!(
-            proven.show("digest", Some(b"one:more"), None, nobody),
-            Err(AuthFailed::Unproven)
+            client.add_credentials("digest", Some(b"one:more"), None, nobody),
+            Err(AuthError::Invalid)
         );
         assert_eq!(
-            proven.show("kerberos", Some(b""), None, nobody),
-            Err(AuthFailed::Unproven)
+            client.add_credentials("kerberos", Some(b""), None, nobody),
+            Err(AuthError::Invalid)
         );
     }
 
     #[test]
-    fn a_token_is_shown_with_its_secret() {
+    fn token_is_accepted_with_its_secret_only() {
         let (id, hash, text) = TokenText::draw();
         let is_good = |shown: TokenId, secret: &Secret| shown == id && secret.has(&hash);
-        let mut proven = Proven::new([127, 0, 0, 1].into(), None, &Protection::Trusted);
-        let mut show = |text: &str| proven.show("token", Some(text.as_bytes()), None, is_good);
+        let mut client = ClientIdentities::new([127, 0, 0, 1].into(), None, &Protection::Trusted);
+        let mut show = |text: &str| client.add_credentials("token", Some(text.as_bytes()), None, is_good);
         let (_, operator) = access_token::OperatorToken::draw();
         let (_, _, other) = TokenText::draw();
         for bad in ["", "lg_", &text[1..], &other, &operator] {
-            assert_eq!(show(bad), Err(AuthFailed::Unproven), "{bad:?}");
+            assert_eq!(show(bad), Err(AuthError::Invalid), "{bad:?}");
         }
         assert_eq!(show(&text), Ok(()));
-        let shown: Vec<_> = proven.all.iter().skip(1).cloned().collect();
+        let shown: Vec<_> = client.all.iter().skip(1).cloned().collect();
         assert_eq!(shown, [Identity::Token(id)]);
     }
 
     #[test]
-    fn secrets_that_strangers_may_read_do_not_count() {
+    fn secrets_are_rejected_on_exposed_connections() {
         let (id, hash, token) = TokenText::draw();
         let is_good = |shown: TokenId, secret: &Secret| shown == id && secret.has(&hash);
         let known = Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=");
         for (protection, counts) in [
             (Protection::Trusted, Ok(())),
-            (Protection::Exposed, Err(AuthFailed::Overheard)),
+            (Protection::Exposed, Err(AuthError::Exposed)),
         ] {
-            let mut proven = Proven::new([192, 0, 2, 1].into(), None, &protection);
+            let mut client = ClientIdentities::new([192, 0, 2, 1].into(), None, &protection);
             assert_eq!(
-                proven.show("token", Some(token.as_bytes()), known, is_good),
+                client.add_credentials("token", Some(token.as_bytes()), known, is_good),
                 counts
             );
-            assert_eq!(proven.show("digest", Some(b"super:test"), known, is_good), counts);
-            // As in ZooKeeper: its owner has chosen a password that is sent as it is.
-            assert_eq!(proven.show("digest", Some(b"user:test"), known, is_good), Ok(()));
+            assert_eq!(
+                client.add_credentials("digest", Some(b"super:test"), known, is_good),
+                counts
+            );
+            // Accepted as in ZooKeeper: the owner has chosen a scheme that sends the password as it is.
+            assert_eq!(
+                client.add_credentials("digest", Some(b"user:test"), known, is_good),
+                Ok(())
+            );
             let identities = if counts.is_ok() { 5 } else { 2 };
-            assert_eq!(proven.all.iter().count(), identities, "{protection:?}");
+            assert_eq!(client.all.iter().count(), identities, "{protection:?}");
         }
     }
 }

@@ -1,57 +1,62 @@
-//! The bounds of the front end: what one client can cost it. Defaults stand here and nowhere else.
+//! Limits of the front end on the resources that clients use, and their defaults.
 
 use std::time::Duration;
 
-use front_door::Bounds;
+use listener::ConnectionLimits;
 use raft_node::traces::Tracing;
 use znode_store::PathBounds;
 
-use crate::words::FourLetterWord;
+use crate::four_letter_word::FourLetterWord;
 
-/// Bounds that protect a node from its clients. Every one of them can be set; the defaults suit a small machine.
+/// Limits that protect a node from its clients. Every one of them can be configured; the defaults suit a
+/// small machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZkConfig {
-    /// The longest request in bytes, without its length. A longer one ends the connection.
+    /// Maximum size of a request in bytes, without its length field. A larger request ends the connection.
     pub max_request_bytes: usize,
-    /// Bounds on the paths of znodes that clients create.
+    /// Limits on the paths of znodes that clients create.
     pub paths: PathBounds,
-    /// How many connections are served at once. Who comes then is hung up on, and tries another server.
+    /// Maximum number of connections. Further ones are closed at once, and their clients try another server.
     pub max_connections: usize,
-    /// How many of them one address may have: ZooKeeper's `maxClientCnxns`.
+    /// Maximum number of connections per client address: ZooKeeper's `maxClientCnxns`.
     pub max_connections_per_address: usize,
-    /// How many requests of one connection may wait for their answers. What it sends beyond that is not read for so long.
+    /// Maximum number of unanswered requests per connection. Beyond it the node stops reading from the
+    /// connection.
     pub max_outstanding: usize,
-    /// How many bytes those of them may have that are not begun yet. Likewise.
+    /// Maximum total size in bytes of a connection's requests that are not started yet. Beyond it the node
+    /// stops reading from the connection.
     pub max_outstanding_bytes: usize,
-    /// How many bytes the large requests may have together that all clients are just sending: ZooKeeper's
-    /// `largeRequestMaxBytes`. Who begins one more is hung up on. Those of [`LARGE_REQUEST_BYTES`] or less do not count.
+    /// Maximum total size in bytes of large requests that are being received from all clients: ZooKeeper's
+    /// `largeRequestMaxBytes`. The connection of a further large request is closed. Requests of up to
+    /// [`LARGE_REQUEST_BYTES`] do not count.
     pub max_large_requests_bytes: usize,
-    /// How long a client may take until it has said what it wants.
+    /// Maximum time from the accept of a connection to its first request.
     pub handshake_timeout: Duration,
-    /// How long a client may leave what was sent to it without taking it, before its connection is cut.
+    /// Maximum time for which a client may leave sent data unacknowledged before its connection is aborted.
     pub send_timeout: Duration,
-    /// How long a stopping server waits for requests that are on their way before it cuts their connections.
+    /// Maximum time for which a stopping server waits for pending requests before it aborts their
+    /// connections.
     pub drain_timeout: Duration,
-    /// Who may do everything, whatever access control lists say: `user:base64(sha1(user:password))`, as ZooKeeper's
-    /// `zookeeper.DigestAuthenticationProvider.superDigest`. None: nobody.
+    /// Superuser, who bypasses all access control lists: `user:base64(sha1(user:password))`, as ZooKeeper's
+    /// `zookeeper.DigestAuthenticationProvider.superDigest`. `None` disables the superuser.
     pub super_digest: Option<String>,
-    /// The four-letter words that are answered.
+    /// Four-letter words that are answered.
     pub four_letter_words: Vec<FourLetterWord>,
-    /// Whether nobody is served before the cluster is secured.
+    /// True if no client is served before the cluster is secured.
     pub secured_only: bool,
-    /// Where traced requests are told of; `None`: nothing is traced.
+    /// Collector of traced requests; `None` disables tracing.
     pub tracing: Option<Tracing>,
 }
 
-/// What is longer is a large request: ZooKeeper's own `largeRequestThreshold` is off; this is more than any recipe sends, and
-/// little enough for every connection to be in the middle of one.
+/// Size in bytes above which a request is large. ZooKeeper's own `largeRequestThreshold` is off by default.
+/// This size is more than any recipe sends, and small enough for every connection to be receiving one.
 pub const LARGE_REQUEST_BYTES: usize = 16 * 1024;
 
 impl ZkConfig {
-    pub(crate) fn places(&self) -> Bounds {
-        Bounds {
-            in_all: self.max_connections,
-            of_an_address: self.max_connections_per_address,
+    pub(crate) fn connection_limits(&self) -> ConnectionLimits {
+        ConnectionLimits {
+            total: self.max_connections,
+            per_address: self.max_connections_per_address,
         }
     }
 }
@@ -59,28 +64,32 @@ impl ZkConfig {
 impl Default for ZkConfig {
     fn default() -> Self {
         Self {
-            // ZooKeeper's own default of `jute.maxbuffer`, which its clients have, too.
+            // ZooKeeper's default of `jute.maxbuffer`, which its clients have, too.
             max_request_bytes: 0xf_ffff,
-            // As in ZooKeeper, what fits into a request.
+            // Every path that fits into a request, as in ZooKeeper.
             paths: PathBounds::ALL,
-            // Each one costs a file descriptor and some kilobytes. Together with peers and HTTP it has to stay below the
-            // usual hard limit of open files.
+            // Each connection costs a file descriptor and some kilobytes. Together with peers and HTTP the
+            // number has to stay below the usual hard limit of open files.
             max_connections: 10_000,
-            // ZooKeeper's is 60, which every user has to raise who has one machine with many clients. Half leaves as much to others.
+            // ZooKeeper's default is 60, which has to be raised for every machine with many clients. Half of
+            // all connections leaves as many to other addresses.
             max_connections_per_address: 5_000,
-            // ZooKeeper's own for a whole server. More in flight brings no throughput: they share one log.
+            // ZooKeeper's default for a whole server. More requests in flight do not increase throughput,
+            // because they share one log.
             max_outstanding: 1_000,
-            // A few of the largest.
+            // A few requests of the maximum size.
             max_outstanding_bytes: 4 * 1024 * 1024,
-            // ZooKeeper's own.
+            // ZooKeeper's default.
             max_large_requests_bytes: 100 * 1024 * 1024,
-            // Clients say it in their first packet.
+            // Clients send their first request at once.
             handshake_timeout: Duration::from_secs(10),
-            // Long enough for a program that was stopped in a debugger for a moment; its session is over by then.
+            // Long enough for a program that is paused in a debugger for a moment; its session has expired by
+            // then.
             send_timeout: Duration::from_secs(60),
             drain_timeout: Duration::from_secs(2),
             super_digest: None,
-            // As in ZooKeeper: the others show who is connected and what they watch, or work for whoever asks.
+            // As in ZooKeeper: the other words disclose clients and watches, or cost the server work for any
+            // caller.
             four_letter_words: vec![FourLetterWord::Srvr],
             secured_only: false,
             tracing: None,

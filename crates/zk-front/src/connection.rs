@@ -1,9 +1,10 @@
-//! A connection with a session: requests in, answers and notifications out, in ZooKeeper's order.
+//! Connection with a session: processes requests, and sends replies and notifications in ZooKeeper's order.
 
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use access_token::{Secret, Standing};
 use bytes::{Bytes, BytesMut};
@@ -17,59 +18,67 @@ use zk_wire::{
     ConnectResponse, DecodeError, ErrorCode, FrameError, Outcome, Reader, Reply, ReplyHeader, Request,
     RequestHeader, frame, op_code, xid,
 };
-use znode_store::{Applied, Command, Op, Refusal, SessionId, Step, Turn, Unproven, Zxid};
+use znode_store::{Applied, Command, Op, Password, Refusal, SessionId, Step, Turn, Unproven, Zxid};
 
-use crate::auth::{AuthFailed, Proven};
+use crate::auth::{AuthError, ClientIdentities};
 use crate::config::LARGE_REQUEST_BYTES;
-use crate::front::{Bounds, Client, Front};
-use crate::handshake::{self, Session};
-use crate::outstanding::{Answer, Asked, Awaits, Barrier, Done, Outstanding};
-use crate::pulse::{Over, Pulse};
-use crate::reads::{Looker, Seen};
-use crate::requests::Came;
-use crate::socket::{self, Receiver, Sender, Stream};
+use crate::front::{CachedConfig, Client, Front};
+use crate::outstanding::{Barrier, Completed, Outstanding, PendingOutcome, WaitingRequest, WriteReply};
+use crate::reads::{LocalReader, ReadResult};
+use crate::request_metrics::Received;
+use crate::session_keepalive::{KeepaliveEnd, SessionKeepalive};
+use crate::socket::{self, ReceiveError, Receiver, Sender, Stream};
 use crate::trace::{self, Traced};
 use crate::translate::{self, Shape};
 
-/// While more waits to be sent than this, nothing more is taken from the client, nor from its notices.
+/// Maximum number of unsent bytes. Above it, the connection takes no further requests and notifications.
 const MAX_UNSENT: usize = 1024 * 1024;
 
-/// So many requests are taken before others get their turn on the thread.
+/// Maximum number of requests that are taken before other tasks run on the thread.
 const TAKEN_AT_ONCE: usize = 128;
 
-/// What an idle connection may keep of the room that its last answers have needed: enough for those of most requests, and of ten
-/// thousand connections five megabytes.
+/// Capacity of the send buffer that an idle connection retains, in bytes: enough for most replies, and five
+/// megabytes for ten thousand connections.
 const KEPT_CAPACITY: usize = 512;
 
-/// See the module.
+/// Session as its connection needs it.
+pub(crate) struct Session {
+    pub id: SessionId,
+    pub password: Password,
+    pub timeout: Duration,
+    /// Position from which on this connection is the session's current one.
+    pub since: Zxid,
+}
+
+/// Connection with a session. See the module.
 pub(crate) struct Connection {
     front: Front,
-    bounds: Bounds,
+    config: CachedConfig,
     client: Arc<Client>,
     session: SessionId,
     next_turn: Turn,
-    proven: Proven,
+    identities: ClientIdentities,
     watches: WatchConnection,
-    pulse: Pulse,
+    keepalive: SessionKeepalive,
     outstanding: Outstanding,
-    /// The first request that waits, waits for such a place, because this node has enough to do.
+    /// Kind of work of the first waiting request, if it waits for admission because the node is overloaded.
     held_back: Option<Work>,
     inbox: BytesMut,
-    /// The room for a large request that has begun to come.
+    /// Memory permit of a large request that is being received.
     large: Option<OwnedSemaphorePermit>,
     out: BytesMut,
-    /// Nothing more is taken from the client; the connection ends when all that it has asked is answered and sent.
+    /// Set when no further requests are taken. The connection ends when all replies are sent.
     ending: Option<End>,
-    /// The end of the session is on its way.
+    /// True once the close of the session was proposed.
     closes: bool,
 }
 
-/// How a connection ended.
+/// End of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
     /// The client closed its session.
     Orderly,
-    /// For another reason. The session lives on, or has ended elsewhere.
+    /// Any other reason. The session continues, or has ended elsewhere.
     Early(String),
 }
 
@@ -79,11 +88,11 @@ impl From<Broken> for End {
     }
 }
 
-/// Why a connection ends at once, without any other word.
+/// Reason why a connection ends at once, without further replies.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Broken {
     #[error(transparent)]
-    Stream(#[from] handshake::Refused),
+    Receive(#[from] ReceiveError),
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error(transparent)]
@@ -98,42 +107,43 @@ pub(crate) enum Broken {
     Barrier(#[from] Unavailable),
     #[error("{0}")]
     Turn(Refusal),
-    #[error("its session has ended")]
+    #[error("the session has ended")]
     SessionEnded,
-    #[error("it may not use its session: {0}")]
+    #[error("the client may not use the session: {0}")]
     NotAllowed(Refusal),
-    #[error("no leader has confirmed a heartbeat for most of its timeout")]
+    #[error("no leader has confirmed a heartbeat for most of the session's timeout")]
     CutOff,
-    #[error("it begins a large request, and there is no more room for those")]
-    NoRoom,
+    #[error("the memory for large requests is used up")]
+    LargeRequestMemory,
 }
 
 impl Connection {
-    /// A connection whose client is about to be told what it was granted, and may have sent more already.
+    /// Creates a connection whose client has not received the response to its connect request yet, and may
+    /// have sent requests already.
     pub fn new(
         front: &Front,
         client: &Arc<Client>,
         session: Session,
-        proven: Proven,
+        identities: ClientIdentities,
         watches: WatchConnection,
         inbox: BytesMut,
         granted: &ConnectResponse,
     ) -> Self {
         let mut out = BytesMut::new();
         granted.write_frame(&mut out);
-        let caller = proven.identities().clone();
+        let caller = identities.all().clone();
         Self {
             front: front.clone(),
-            bounds: front.bounds(),
+            config: front.cached_config(),
             client: client.clone(),
             session: session.id,
             next_turn: Turn {
                 since: session.since,
                 number: 0,
             },
-            proven,
+            identities,
             watches,
-            pulse: Pulse::new(front.node().clone(), session.id, caller, session.timeout),
+            keepalive: SessionKeepalive::new(front.node().clone(), session.id, caller, session.timeout),
             outstanding: Outstanding::default(),
             held_back: None,
             inbox,
@@ -144,12 +154,13 @@ impl Connection {
         }
     }
 
-    /// Serves the client until it goes, or has to. All that is waited for here lies in this future, one beside the other, for as
-    /// long as the connection lives: what is long, and rarely waited for, is in a box that is made when it is.
+    /// Serves the client until the connection ends. All values that live across a wait are part of this
+    /// future for the connection's lifetime. Large futures that are rarely awaited are therefore boxed when
+    /// needed.
     pub async fn serve(&mut self, stream: &mut Stream, stop: &CancellationToken) -> Result<End, Broken> {
         let (mut receiver, mut sender) = socket::halves(stream);
         let ended = self.serve_on(&mut receiver, &mut sender, stop).await;
-        sender.say_farewell();
+        sender.shut_down();
         ended
     }
 
@@ -159,11 +170,12 @@ impl Connection {
         sender: &mut Sender<'_>,
         stop: &CancellationToken,
     ) -> Result<End, Broken> {
-        // All connections listen for the same stop, so to begin that anew with every request would have them wait for each other.
+        // The future is created once: all connections wait for the same token, and a new future for every
+        // request would contend for its lock.
         let mut stopped = pin!(stop.cancelled());
         loop {
-            if self.waits_for_room() {
-                self.begin_waiting()?;
+            if self.waits_for_admission() {
+                self.start_waiting()?;
             }
             let more = self.take_requests()?;
             let outstanding = self.outstanding.len() as u64;
@@ -171,65 +183,66 @@ impl Connection {
             self.send(sender)?;
             if self.outstanding.is_empty()
                 && self.out.is_empty()
-                && !sender.holds_back()
+                && !sender.has_unsent()
                 && let Some(end) = &self.ending
             {
                 return Ok(end.clone());
             }
-            let sender_holds_back = sender.holds_back();
+            let sender_has_unsent = sender.has_unsent();
             let has_room = self.out.len() < MAX_UNSENT;
-            // All that was to be sent may have left at once: then nothing else would have this go on with what waited for room.
-            let more = has_room && (more || self.waits_for_room() && self.held_back.is_none());
-            // While it is not listened to, that it is not heard is not its fault.
+            // If everything was sent at once, no other event would resume requests that waited for room in
+            // the send buffer.
+            let more = has_room && (more || self.waits_for_admission() && self.held_back.is_none());
+            // While the node does not read from the client, the client's silence is not the client's fault.
             if self.held_back.is_some() {
-                self.pulse.heard();
+                self.keepalive.record_activity();
             }
-            let listens = self.ending.is_none() && has_room && self.has_place();
+            let may_receive = self.ending.is_none() && has_room && self.may_take_more();
             tokio::select! {
                 biased;
-                (xid, since, done) = self.outstanding.next(), if has_room && self.outstanding.is_under_way() => {
+                (xid, since, done) = self.outstanding.next(), if has_room && self.outstanding.has_pending() => {
                     fail_step!(async "zookeeper::before_answer", Broken::Io);
                     self.finish(xid, since, done)?;
-                    self.begin_waiting()?;
+                    self.start_waiting()?;
                 }
-                // A session that its client closes ends before the client is told.
+                // The client of a closed session gets notifications of the close before the reply, see
+                // `answer_write`.
                 notice = self.watches.next(), if has_room && !self.closes => {
                     let notice = notice?;
                     write_notice(&self.client, &mut self.out, &notice);
-                    self.tell_more();
+                    self.write_available_notices();
                 }
-                writable = async { Box::pin(sender.writable()).await }, if !self.out.is_empty() || sender_holds_back => writable?,
-                received = handshake::receive(receiver, &mut self.inbox), if listens && !more => {
+                writable = async { Box::pin(sender.writable()).await }, if !self.out.is_empty() || sender_has_unsent => writable?,
+                received = socket::receive(receiver, &mut self.inbox), if may_receive && !more => {
                     received?;
-                    self.pulse.heard();
+                    self.keepalive.record_activity();
                 }
-                pings = self.pulse.next(), if !self.closes => match pings {
+                pings = self.keepalive.next(), if !self.closes => match pings {
                     Ok(pings) => self.answer_pings(pings)?,
-                    Err(Over::SessionEnded) => return Err(Broken::SessionEnded),
-                    Err(Over::NotAllowed(refusal)) => return Err(Broken::NotAllowed(refusal)),
-                    Err(Over::CutOff) => return Err(Broken::CutOff),
+                    Err(KeepaliveEnd::SessionEnded) => return Err(Broken::SessionEnded),
+                    Err(KeepaliveEnd::NotAllowed(refusal)) => return Err(Broken::NotAllowed(refusal)),
+                    Err(KeepaliveEnd::CutOff) => return Err(Broken::CutOff),
                 },
-                () = room(self.front.node(), self.held_back), if has_room => self.begin_waiting()?,
-                // What was received waits for others to have their turn.
+                () = admission(self.front.node(), self.held_back), if has_room => self.start_waiting()?,
+                // Process further received requests after other tasks have run.
                 () = tokio::task::yield_now(), if more => {}
                 () = &mut stopped, if self.ending.is_none() => {
-                    self.ending = Some(End::Early("the node serves no more".to_owned()));
+                    self.ending = Some(End::Early("the node is stopping".to_owned()));
                 }
             }
         }
     }
 
-    /// Whether requests wait, and not for others.
-    fn waits_for_room(&self) -> bool {
-        self.outstanding.has_waiting() && !self.outstanding.is_under_way()
+    /// Returns whether requests wait without an earlier request being pending.
+    fn waits_for_admission(&self) -> bool {
+        self.outstanding.has_waiting() && !self.outstanding.has_pending()
     }
 
-    /// The operation of a request that writes, or the code that it is refused with because it makes no sense or because of
-    /// its path.
+    /// Returns the operation of a write request, or the error code if the request or its path is invalid.
     fn op(&mut self, request: &Request, in_multi: bool) -> Result<Op, ErrorCode> {
         let op = translate::op(request, in_multi)?;
-        let bounds = self.bounds.now(&self.front).paths;
-        // During an upgrade some members refuse long paths, and the answer is what those members would give.
+        let bounds = self.config.current(&self.front).paths;
+        // During an upgrade some members reject long paths; this is the error that they would return.
         if op.check_path(&bounds).is_err() || !op.is_short() && !self.front.node().allows_long_paths() {
             return Err(match op {
                 Op::Delete { .. } => ErrorCode::NO_NODE,
@@ -239,69 +252,71 @@ impl Connection {
         Ok(op)
     }
 
-    fn has_place(&mut self) -> bool {
-        let config = self.bounds.now(&self.front);
+    fn may_take_more(&mut self) -> bool {
+        let config = self.config.current(&self.front);
         self.outstanding.len() < config.max_outstanding
             && self.outstanding.waiting_bytes() < config.max_outstanding_bytes
     }
 
-    /// Has the frame that has begun to come take its room, if it is a large one.
-    fn make_room(&mut self) -> Result<(), Broken> {
+    /// Acquires memory for the frame that is being received, if it is a large one.
+    fn reserve_large_request(&mut self) -> Result<(), Broken> {
         let Some(bytes) = frame::announced(&self.inbox) else {
             return Ok(());
         };
         if bytes > LARGE_REQUEST_BYTES && self.large.is_none() {
-            self.large = Some(self.front.room_for_large(bytes).ok_or(Broken::NoRoom)?);
+            self.large = Some(
+                self.front
+                    .reserve_large_request(bytes)
+                    .ok_or(Broken::LargeRequestMemory)?,
+            );
         }
         Ok(())
     }
 
-    /// Takes the requests that have come, as many as there is place for. Says whether more may be there.
+    /// Takes received requests, up to the limits. Returns whether more may be available.
     fn take_requests(&mut self) -> Result<bool, Broken> {
-        // One moment for all that have come together, and none if the connection goes on for another reason.
+        // One timestamp for all requests of this batch, and none if there are no requests.
         let mut now = None;
         for _ in 0..TAKEN_AT_ONCE {
-            if self.ending.is_some() || !self.has_place() {
+            if self.ending.is_some() || !self.may_take_more() {
                 return Ok(false);
             }
             if self.out.len() >= MAX_UNSENT {
                 return Ok(true);
             }
-            let max = self.bounds.now(&self.front).max_request_bytes;
+            let max = self.config.current(&self.front).max_request_bytes;
             let Some(body) = frame::take(&mut self.inbox, max)? else {
                 if self.inbox.is_empty() {
                     self.inbox = BytesMut::new();
                 }
-                self.make_room()?;
+                self.reserve_large_request()?;
                 return Ok(false);
             };
             self.large = None;
             if now.is_none() {
                 self.front.node().serving()?;
             }
-            self.take(body, *now.get_or_insert_with(Instant::now))?;
+            self.receive_request(body, *now.get_or_insert_with(Instant::now))?;
         }
         Ok(true)
     }
 
-    fn take(&mut self, body: Bytes, at: Instant) -> Result<(), Broken> {
+    fn receive_request(&mut self, body: Bytes, at: Instant) -> Result<(), Broken> {
         let bytes = body.len();
         let mut from = Reader::new(body);
         let RequestHeader { xid, op } = RequestHeader::decode(&mut from)?;
         self.client.received(xid, op);
-        let what = match Request::decode(op, &mut from) {
+        let request = match Request::decode(op, &mut from) {
             Ok(Request::Ping) => {
-                self.pulse.ping();
+                self.keepalive.ping();
                 return Ok(());
             }
-            // It belongs into a multi.
+            // A check is only valid within a multi.
             Ok(Request::Check { .. }) | Err(DecodeError::UnknownOperation(_)) => {
-                self.ending = Some(End::Early(format!(
-                    "it asked for operation {op}, which there is not"
-                )));
+                self.ending = Some(End::Early(format!("unknown operation {op}")));
                 Err(ErrorCode::UNIMPLEMENTED)
             }
-            // As ZooKeeper: who cannot even say who it is gets no word.
+            // As in ZooKeeper, a malformed auth request gets no reply.
             Err(malformed @ DecodeError::Malformed(_)) if op == op_code::AUTH => return Err(malformed.into()),
             Err(DecodeError::Malformed(_)) => Err(ErrorCode::MARSHALLING_ERROR),
             Ok(Request::CloseSession) => {
@@ -310,84 +325,90 @@ impl Connection {
             }
             Ok(request) => Ok(request),
         };
-        let mut traced = Traced::of(self.bounds.now(&self.front).tracing.as_ref(), op);
+        let mut traced = Traced::of(self.config.current(&self.front).tracing.as_ref(), op);
         if let Some(traced) = &mut traced {
-            traced.about(self.session, what.as_ref().ok());
+            traced.about(self.session, request.as_ref().ok());
         }
-        let since = Came { at, op, traced };
-        let asked = Asked {
+        let received = Received { at, op, traced };
+        let waiting = WaitingRequest {
             xid,
-            since,
-            what,
+            received,
+            request,
             bytes,
         };
         if self.outstanding.has_waiting() {
-            self.outstanding.wait(asked);
+            self.outstanding.wait(waiting);
             return Ok(());
         }
-        if let Some(look) = self.begin(asked)? {
-            self.outstanding.wait(look);
+        if let Some(waiting) = self.start(waiting)? {
+            self.outstanding.wait(waiting);
         }
         Ok(())
     }
 
-    /// Begins what waits, up to the next read that has to wait.
-    fn begin_waiting(&mut self) -> Result<(), Broken> {
+    /// Starts waiting requests, up to the next one that has to wait.
+    fn start_waiting(&mut self) -> Result<(), Broken> {
         while self.out.len() < MAX_UNSENT
-            && let Some(asked) = self.outstanding.take_waiting()
+            && let Some(waiting) = self.outstanding.take_waiting()
         {
-            if let Some(look) = self.begin(asked)? {
-                self.outstanding.put_back(look);
+            if let Some(waiting) = self.start(waiting)? {
+                self.outstanding.put_back(waiting);
                 break;
             }
         }
         Ok(())
     }
 
-    /// Begins a request, or answers it. Given back is a read that has to wait for what is on its way, and a write that this node
-    /// has no place for yet.
-    fn begin(&mut self, asked: Asked) -> Result<Option<Asked>, Broken> {
+    /// Starts or answers a request. Returns the request if it has to wait: a read for pending writes, or a
+    /// write for admission.
+    fn start(&mut self, waiting: WaitingRequest) -> Result<Option<WaitingRequest>, Broken> {
         self.held_back = None;
-        let Asked {
+        let WaitingRequest {
             xid,
-            since,
-            what,
+            received,
+            request,
             bytes,
-        } = asked;
-        let request = match what {
+        } = waiting;
+        let request = match request {
             Ok(request) => request,
-            Err(code) => return self.know(xid, since, Err(code)).map(|()| None),
+            Err(code) => return self.answer_known(xid, received, Err(code)).map(|()| None),
         };
         match request {
-            Request::Auth { scheme, auth, .. } => self.auth(xid, since, &scheme, auth.as_deref())?,
+            Request::Auth { scheme, auth, .. } => self.auth(xid, received, &scheme, auth.as_deref())?,
             Request::CloseSession => {
-                let Some(place) = self.place(&Step::CloseSession) else {
-                    let what = Ok(request);
-                    return Ok(Some(Asked {
+                let Some(permit) = self.admit(&Step::CloseSession) else {
+                    let request = Ok(request);
+                    return Ok(Some(WaitingRequest {
                         xid,
-                        since,
-                        what,
+                        received,
+                        request,
                         bytes,
                     }));
                 };
                 self.closes = true;
-                self.write(xid, since, Step::CloseSession, place, Answer::CloseSession)?;
+                self.write(
+                    xid,
+                    received,
+                    Step::CloseSession,
+                    permit,
+                    WriteReply::CloseSession,
+                )?;
             }
             Request::Multi(ref items) => {
                 let op = |item| self.op(item, true).unwrap_or_else(translate::refused_with);
                 let ops: Vec<Op> = items.iter().map(op).collect();
                 let step = Step::Multi(ops);
-                let Some(place) = self.place(&step) else {
-                    let what = Ok(request);
-                    return Ok(Some(Asked {
+                let Some(permit) = self.admit(&step) else {
+                    let request = Ok(request);
+                    return Ok(Some(WaitingRequest {
                         xid,
-                        since,
-                        what,
+                        received,
+                        request,
                         bytes,
                     }));
                 };
                 let shapes = items.iter().map(Shape::in_multi).collect();
-                self.write(xid, since, step, place, Answer::Multi(shapes))?;
+                self.write(xid, received, step, permit, WriteReply::Multi(shapes))?;
             }
             Request::Create { .. }
             | Request::Delete { .. }
@@ -395,45 +416,54 @@ impl Connection {
             | Request::SetAcl { .. } => match self.op(&request, false) {
                 Ok(op) => {
                     let step = Step::Write(op);
-                    let Some(place) = self.place(&step) else {
-                        let what = Ok(request);
-                        return Ok(Some(Asked {
+                    let Some(permit) = self.admit(&step) else {
+                        let request = Ok(request);
+                        return Ok(Some(WaitingRequest {
                             xid,
-                            since,
-                            what,
+                            received,
+                            request,
                             bytes,
                         }));
                     };
-                    let answer = Answer::One(Shape::of(&request));
-                    self.write(xid, since, step, place, answer)?;
+                    let answer = WriteReply::One(Shape::of(&request));
+                    self.write(xid, received, step, permit, answer)?;
                 }
-                Err(code) => self.know(xid, since, Err(code))?,
+                Err(code) => self.answer_known(xid, received, Err(code))?,
             },
             Request::Sync { path } => {
                 let node = self.front.node().clone();
                 let barrier: Barrier = Box::pin(async move { node.read_barrier().await });
-                self.outstanding.begin(xid, since, Awaits::Sync(path, barrier));
+                self.outstanding
+                    .add_pending(xid, received, PendingOutcome::Sync(path, barrier));
             }
-            // As a ZooKeeper that is not configured for them.
-            Request::Sasl { .. } => self.know(xid, since, Ok(Reply::Token(None)))?,
-            Request::Reconfig { .. } => self.know(xid, since, Err(ErrorCode::RECONFIG_DISABLED))?,
-            look => {
-                if self.outstanding.is_under_way() {
-                    let what = Ok(look);
-                    return Ok(Some(Asked {
+            // The replies of a ZooKeeper that has neither feature configured.
+            Request::Sasl { .. } => self.answer_known(xid, received, Ok(Reply::Token(None)))?,
+            Request::Reconfig { .. } => {
+                self.answer_known(xid, received, Err(ErrorCode::RECONFIG_DISABLED))?
+            }
+            read => {
+                if self.outstanding.has_pending() {
+                    let request = Ok(read);
+                    return Ok(Some(WaitingRequest {
                         xid,
-                        since,
-                        what,
+                        received,
+                        request,
                         bytes,
                     }));
                 }
-                self.look(xid, since, &look)?;
+                self.read(xid, received, &read)?;
             }
         }
         Ok(None)
     }
 
-    fn auth(&mut self, xid: i32, since: Came, scheme: &str, shown: Option<&[u8]>) -> Result<(), Broken> {
+    fn auth(
+        &mut self,
+        xid: i32,
+        received: Received,
+        scheme: &str,
+        shown: Option<&[u8]>,
+    ) -> Result<(), Broken> {
         let config = self.front.config();
         let super_digest = config.super_digest.as_deref();
         let node = self.front.node();
@@ -441,206 +471,217 @@ impl Connection {
             let standing = node.read(|store| Standing::of(store, id, secret, node.now_ms()));
             matches!(standing, Standing::Good { .. })
         };
-        let code = match self.proven.show(scheme, shown, super_digest, is_good) {
+        let code = match self
+            .identities
+            .add_credentials(scheme, shown, super_digest, is_good)
+        {
             Ok(()) => {
-                self.watches.set_identities(self.proven.identities().clone());
-                self.pulse.set_identities(self.proven.identities().clone());
+                self.watches.set_identities(self.identities.all().clone());
+                self.keepalive.set_identities(self.identities.all().clone());
                 ErrorCode::OK
             }
-            Err(failed) => {
-                if failed == AuthFailed::Overheard {
+            Err(error) => {
+                if error == AuthError::Exposed {
                     warn!(
                         address = %self.client.address,
                         scheme,
-                        "a client has shown a token or the superuser's password without TLS, where others may have read it: it was refused. \
-                         Revoke the token, or change the password, and have the client use the port with TLS"
+                        "ZooKeeper front end: rejected a token or the superuser's password that a client sent without TLS, where others may \
+                         have read it. Revoke the token, or change the password, and configure the client for the TLS port"
                     );
                 }
-                self.ending = Some(End::Early("it could not prove what it said".to_owned()));
+                self.ending = Some(End::Early("authentication failed".to_owned()));
                 self.outstanding.forget_waiting();
                 self.held_back = None;
                 ErrorCode::AUTH_FAILED
             }
         };
-        if self.outstanding.is_under_way() {
-            self.outstanding.begin(xid, since, Awaits::Auth(code));
+        if self.outstanding.has_pending() {
+            self.outstanding
+                .add_pending(xid, received, PendingOutcome::Auth(code));
             return Ok(());
         }
-        self.answer_auth(xid, since, code)
+        self.answer_auth(xid, received, code)
     }
 
-    /// A place for a write; none while this node has enough to do. ZooKeeper refuses nothing then, and does not listen on.
-    fn place(&mut self, step: &Step) -> Option<Place> {
-        let place = self.front.node().place_for_step(step).ok();
-        self.held_back = place.is_none().then(|| Work::of_step(step));
-        place
+    /// Acquires an admission permit for a write; `None` while the node is overloaded. ZooKeeper does not
+    /// reject requests then, but stops reading.
+    fn admit(&mut self, step: &Step) -> Option<Place> {
+        let permit = self.front.node().place_for_step(step).ok();
+        self.held_back = permit.is_none().then(|| Work::of_step(step));
+        permit
     }
 
     fn write(
         &mut self,
         xid: i32,
-        since: Came,
+        received: Received,
         step: Step,
-        place: Place,
-        answer: Answer,
+        permit: Place,
+        reply: WriteReply,
     ) -> Result<(), Broken> {
         let turn = self.next_turn;
         let request = znode_store::Request {
             session: Some(self.session),
             request_id: None,
-            caller: self.proven.identities().clone(),
+            caller: self.identities.all().clone(),
             command: Command::InTurn { turn, step },
         };
         let node = self.front.node();
-        let proposal = trace::within(since.traced.as_deref(), || node.submit_in(request, place))?;
+        let proposal = trace::within(received.traced.as_deref(), || node.submit_in(request, permit))?;
         self.next_turn.number += 1;
         self.outstanding
-            .begin(xid, since, Awaits::Write(proposal, answer));
+            .add_pending(xid, received, PendingOutcome::Write(proposal, reply));
         Ok(())
     }
 
-    /// Answers with what is known already, in its turn.
-    fn know(&mut self, xid: i32, since: Came, outcome: Outcome) -> Result<(), Broken> {
-        if self.outstanding.is_under_way() {
-            self.outstanding.begin(xid, since, Awaits::Known(outcome));
+    /// Answers a request whose outcome is already known, in its order.
+    fn answer_known(&mut self, xid: i32, received: Received, outcome: Outcome) -> Result<(), Broken> {
+        if self.outstanding.has_pending() {
+            self.outstanding
+                .add_pending(xid, received, PendingOutcome::Known(outcome));
             return Ok(());
         }
-        self.answer(xid, since, self.position(), outcome)
+        self.answer(xid, received, self.position(), outcome)
     }
 
     fn position(&self) -> Zxid {
         self.front.node().read(|store| store.zxid())
     }
 
-    fn look(&mut self, xid: i32, since: Came, request: &Request) -> Result<(), Broken> {
-        let looker = Looker {
+    fn read(&mut self, xid: i32, received: Received, request: &Request) -> Result<(), Broken> {
+        let reader = LocalReader {
             session: self.session,
-            caller: self.proven.identities(),
+            caller: self.identities.all(),
             watches: &self.watches,
             node: self.front.node(),
         };
-        let Seen { zxid, outcome } = looker.look(request)?;
-        self.answer(xid, since, zxid, outcome)
+        let ReadResult { zxid, outcome } = reader.read(request)?;
+        self.answer(xid, received, zxid, outcome)
     }
 
-    /// The first request in the queue can be answered.
-    fn finish(&mut self, xid: i32, since: Came, done: Done) -> Result<(), Broken> {
-        match done {
-            Done::Write(Ok(applied), answer) => {
-                self.pulse.confirmed();
-                self.answer_write(xid, since, applied, answer)
+    /// Answers the first pending request, which has completed.
+    fn finish(&mut self, xid: i32, received: Received, completed: Completed) -> Result<(), Broken> {
+        match completed {
+            Completed::Write(Ok(applied), reply) => {
+                self.keepalive.confirmed();
+                self.answer_write(xid, received, applied, reply)
             }
-            // Nothing was done, so its turn is still to come: unless others are on their way behind it.
-            Done::Write(Err(ProposeError::Unavailable(unavailable)), _)
+            // The write was not executed, so its turn can be used again, unless later writes are pending.
+            Completed::Write(Err(ProposeError::Unavailable(unavailable)), _)
                 if unavailable.read_only && !self.outstanding.has_writes() =>
             {
                 self.next_turn.number -= 1;
-                self.answer(xid, since, self.position(), Err(ErrorCode::SYSTEM_ERROR))
+                self.answer(xid, received, self.position(), Err(ErrorCode::SYSTEM_ERROR))
             }
-            // Perhaps it was done, and the client has to find out, as with any ZooKeeper.
-            Done::Write(Err(error), _) => Err(error.into()),
-            // The leader has proven that it leads, and has counted nobody: that takes a heartbeat.
-            Done::Sync(Ok(()), path) => self.answer(xid, since, self.position(), Ok(Reply::Path(path))),
-            Done::Sync(Err(unavailable), _) => Err(unavailable.into()),
-            Done::Known(outcome) => self.answer(xid, since, self.position(), outcome),
-            Done::Auth(code) => self.answer_auth(xid, since, code),
+            // The outcome is unknown, and the client has to find out, as with any ZooKeeper.
+            Completed::Write(Err(error), _) => Err(error.into()),
+            // A sync does not confirm the session: the leader has proven its leadership, but only a heartbeat
+            // renews sessions.
+            Completed::Sync(Ok(()), path) => {
+                self.answer(xid, received, self.position(), Ok(Reply::Path(path)))
+            }
+            Completed::Sync(Err(unavailable), _) => Err(unavailable.into()),
+            Completed::Known(outcome) => self.answer(xid, received, self.position(), outcome),
+            Completed::Auth(code) => self.answer_auth(xid, received, code),
         }
     }
 
     fn answer_write(
         &mut self,
         xid: i32,
-        since: Came,
+        received: Received,
         applied: Applied,
-        answer: Answer,
+        reply: WriteReply,
     ) -> Result<(), Broken> {
         let Applied { zxid, outcome } = applied;
-        let outcome = match (outcome, answer) {
-            // The session is not this connection's any more, or something before this was not carried out.
+        let outcome = match (outcome, reply) {
+            // The session belongs to another connection now, or an earlier write of this connection was not
+            // applied.
             (
                 Err(
                     refusal @ (Refusal::SessionMoved(_)
                     | Refusal::OutOfTurn { .. }
                     | Refusal::SessionEnded(_)
-                    // Not let in at all, so that its turn was not over: the next one could not come.
+                    // The write was rejected before its turn was counted, so no later write could be applied.
                     | Refusal::NotYourSession(_)
                     | Refusal::Unauthenticated(Unproven::Token | Unproven::Expired)
                     | Refusal::NoSession(_)),
                 ),
                 _,
             ) => return Err(Broken::Turn(refusal)),
-            (Ok(_), Answer::CloseSession) => {
-                // What the end of the session's own znodes has set off comes first.
-                self.tell()?;
-                self.write_reply(xid, since, zxid, ErrorCode::OK, None);
+            (Ok(_), WriteReply::CloseSession) => {
+                // Notifications caused by the deletion of the session's own znodes precede the reply.
+                self.write_notices()?;
+                self.write_reply(xid, received, zxid, ErrorCode::OK, None);
                 return Ok(());
             }
-            (Ok(reply), Answer::One(shape)) => Ok(translate::reply(reply, shape)),
-            (Ok(znode_store::Reply::Multi(replies)), Answer::Multi(shapes)) => {
+            (Ok(reply), WriteReply::One(shape)) => Ok(translate::reply(reply, shape)),
+            (Ok(znode_store::Reply::Multi(replies)), WriteReply::Multi(shapes)) => {
                 let results = replies.into_iter().zip(shapes);
                 let results = results.map(|(reply, shape)| translate::result(reply, shape));
                 Ok(Reply::Results(results.collect()))
             }
-            (Ok(other), Answer::Multi(_)) => unreachable!("a multi was answered by {other}"),
-            (Err(refusal), Answer::Multi(shapes)) => {
+            (Ok(other), WriteReply::Multi(_)) => unreachable!("a multi was answered by {other}"),
+            (Err(refusal), WriteReply::Multi(shapes)) => {
                 let results = translate::failed_multi(&refusal, shapes.len());
                 results
                     .map(Reply::Results)
                     .ok_or_else(|| translate::code(&refusal))
             }
-            (Err(refusal), Answer::One(_) | Answer::CloseSession) => Err(translate::code(&refusal)),
+            (Err(refusal), WriteReply::One(_) | WriteReply::CloseSession) => Err(translate::code(&refusal)),
         };
-        self.answer(xid, since, zxid, outcome)
+        self.answer(xid, received, zxid, outcome)
     }
 
-    /// Answers a request, after whatever the client has to hear before.
-    fn answer(&mut self, xid: i32, since: Came, zxid: Zxid, outcome: Outcome) -> Result<(), Broken> {
-        self.tell()?;
+    /// Writes the reply to a request, after all notifications that the client has to receive first.
+    fn answer(&mut self, xid: i32, received: Received, zxid: Zxid, outcome: Outcome) -> Result<(), Broken> {
+        self.write_notices()?;
         match &outcome {
-            Ok(reply) => self.write_reply(xid, since, zxid, ErrorCode::OK, Some(reply)),
-            Err(code) => self.write_reply(xid, since, zxid, *code, None),
+            Ok(reply) => self.write_reply(xid, received, zxid, ErrorCode::OK, Some(reply)),
+            Err(code) => self.write_reply(xid, received, zxid, *code, None),
         }
         Ok(())
     }
 
-    /// ZooKeeper's answer to auth has no position.
-    fn answer_auth(&mut self, xid: i32, since: Came, code: ErrorCode) -> Result<(), Broken> {
-        self.tell()?;
-        self.write_reply(xid, since, Zxid(0), code, None);
+    /// Writes the reply to an auth request, which in ZooKeeper has no zxid.
+    fn answer_auth(&mut self, xid: i32, received: Received, code: ErrorCode) -> Result<(), Broken> {
+        self.write_notices()?;
+        self.write_reply(xid, received, Zxid(0), code, None);
         Ok(())
     }
 
     fn answer_pings(&mut self, pings: u32) -> Result<(), Broken> {
         if pings > 0 {
-            self.tell()?;
+            self.write_notices()?;
             let zxid = self.position();
             for _ in 0..pings {
-                let came = Came {
+                let received = Received {
                     at: Instant::now(),
                     op: op_code::PING,
                     traced: None,
                 };
-                self.write_reply(xid::PING, came, zxid, ErrorCode::OK, None);
+                self.write_reply(xid::PING, received, zxid, ErrorCode::OK, None);
             }
         }
         Ok(())
     }
 
-    /// Tells the client of all changes that this node's state had when it was last looked at.
-    fn tell(&mut self) -> Result<(), WatchesLost> {
+    /// Writes notifications of all changes in the last state that this connection has read.
+    fn write_notices(&mut self) -> Result<(), WatchesLost> {
         loop {
             match self.watches.try_next() {
                 Ok(Some(notice)) => write_notice(&self.client, &mut self.out, &notice),
                 Ok(None) => return Ok(()),
-                // All has been told.
+                // All notifications are written.
                 Err(WatchesLost::SessionEnded) if self.closes => return Ok(()),
                 Err(lost) => return Err(lost),
             }
         }
     }
 
-    /// Tells the client what else waits, so that it leaves in one piece. Why nothing more will come is heard when this was sent.
-    fn tell_more(&mut self) {
+    /// Writes the notifications that are available, so that they are sent together. An error is reported by
+    /// the next `watches.next` instead, after these were sent.
+    fn write_available_notices(&mut self) {
         while self.out.len() < MAX_UNSENT
             && let Ok(Some(notice)) = self.watches.try_next()
         {
@@ -648,14 +689,21 @@ impl Connection {
         }
     }
 
-    fn write_reply(&mut self, xid: i32, since: Came, zxid: Zxid, err: ErrorCode, body: Option<&Reply>) {
+    fn write_reply(
+        &mut self,
+        xid: i32,
+        received: Received,
+        zxid: Zxid,
+        err: ErrorCode,
+        body: Option<&Reply>,
+    ) {
         let zxid = zxid.0.cast_signed();
         ReplyHeader { xid, zxid, err }.write_frame(body, &mut self.out);
         self.client.sent(zxid);
-        self.client.answered(since, err);
+        self.client.answered(received, err);
     }
 
-    /// Sends as much as the client takes now.
+    /// Sends as much as the socket accepts now.
     fn send(&mut self, stream: &mut Sender<'_>) -> Result<(), io::Error> {
         stream.send(&mut self.out)?;
         if self.out.is_empty() && self.out.capacity() > KEPT_CAPACITY {
@@ -665,8 +713,8 @@ impl Connection {
     }
 }
 
-/// Waits until there is room for what is held back; for ever if nothing is.
-async fn room(node: &Node, held_back: Option<Work>) {
+/// Waits until the held-back work may be admitted; never completes if there is none.
+async fn admission(node: &Node, held_back: Option<Work>) {
     match held_back {
         Some(work) => Box::pin(node.room(work)).await,
         None => std::future::pending().await,

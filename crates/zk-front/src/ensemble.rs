@@ -1,5 +1,6 @@
-//! `/zookeeper/config`: the servers of the ensemble, for `config` of `zkCli.sh` and for `getConfig`. The stored znode has no data. Each node
-//! knows the members, and puts them into its answer when a client reads the znode's data or stat.
+//! `/zookeeper/config`: the servers of the ensemble, for `config` of `zkCli.sh` and for `getConfig`. The
+//! stored znode has no data. Each node knows the members, and inserts them into its reply when a client reads
+//! the znode's data or stat.
 
 use std::fmt::Write as _;
 
@@ -7,10 +8,11 @@ use bytes::Bytes;
 use raft_node::{ClusterStatus, Node, Role};
 use zk_wire::{MultiResult, Reply, Request};
 
-/// The znode.
+/// Path of the znode.
 const CONFIG: &str = "/zookeeper/config";
 
-/// Puts the members into an answer about the znode. A cluster of one node leaves the data empty, like a standalone ZooKeeper.
+/// Inserts the members into a reply about the znode. A cluster of one node leaves the data empty, like a
+/// standalone ZooKeeper.
 pub(crate) fn fill_in(node: &Node, request: &Request, reply: &mut Reply) {
     let is_config = |request: &Request| matches!(request, Request::GetData { path, .. } | Request::Exists { path, .. } if path == CONFIG);
     let items = match request {
@@ -41,9 +43,10 @@ pub(crate) fn fill_in(node: &Node, request: &Request, reply: &mut Reply) {
     }
 }
 
-/// Writes the members in ZooKeeper's format, with the version of the membership. A member's port for HTTP stands where ZooKeeper has the
-/// one for elections: ZooKeeper's client for Java refuses a server whose two ports are the same. The addresses for
-/// clients are left out: a node knows only its own, and Curator replaces its connection string by those it finds here.
+/// Formats the members as ZooKeeper does, with the version of the membership. A member's HTTP port replaces
+/// ZooKeeper's election port, because ZooKeeper's Java client rejects a server whose two ports are equal. The
+/// addresses for clients are left out: a node knows only its own, and Curator would replace its connection
+/// string by those in this znode.
 fn servers(status: &ClusterStatus, version: u64) -> String {
     let mut text = String::new();
     for member in &status.members {

@@ -1,26 +1,29 @@
-//! What all connections of this node share: the node, the bounds, who is connected, and what was counted.
+//! State shared by all connections of this node: the node, the configuration, the connected clients, and the
+//! counters.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use front_door::{DoorMeter, LiveBounds, Places};
+use listener::{ConnectionLimiter, ConnectionMetrics, LiveConnectionLimits};
 use parking_lot::{Mutex, RwLock};
 use raft_node::Node;
-use raft_node::metrics::sheet::{self, Registry};
+use raft_node::metrics::sheet::{self, Instruments, Registry, Sheet};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use zk_wire::{ErrorCode, op_code};
 
 use crate::config::ZkConfig;
-use crate::requests::{Came, Requests};
+use crate::request_metrics::{Received, RequestMetrics};
 
-/// Where a client has not asked for anything, or what was counted has been reset: no number that a client or a node gives.
+/// Value of a client's last request, operation or zxid before the first one, or after a reset; no client or
+/// node sends it.
 pub(crate) const NOTHING: i32 = -1;
 
-/// The front end of one node. Cheap to clone.
+/// ZooKeeper front end of one node. Cheap to clone.
 #[derive(Clone)]
 pub struct Front {
     inner: Arc<Inner>,
@@ -29,23 +32,23 @@ pub struct Front {
 struct Inner {
     node: Node,
     config: RwLock<Arc<ZkConfig>>,
-    /// How often it was changed.
+    /// Number of changes of `config`.
     changes: AtomicU64,
-    /// Of all ports together.
-    places: Places,
-    bounds: LiveBounds,
+    /// Connection limits of all ports together.
+    limiter: ConnectionLimiter,
+    bounds: LiveConnectionLimits,
     ports: Ports,
     started: Instant,
     traffic: Traffic,
-    requests: Requests,
-    meter: DoorMeter,
+    requests: RequestMetrics,
+    metrics: ConnectionMetrics,
     clients: Mutex<BTreeMap<u64, Arc<Client>>>,
-    /// The bytes that large requests may have which are just coming.
+    /// Memory for large requests that are being received, in bytes.
     large_requests: Arc<Semaphore>,
     next_client: AtomicU64,
 }
 
-/// Addresses at which a node listens for clients, for those who ask.
+/// Addresses at which a node listens for clients, for `conf`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ports {
     /// Without TLS: ZooKeeper's `clientPort`.
@@ -54,30 +57,29 @@ pub struct Ports {
     pub tls: Option<SocketAddr>,
 }
 
-/// The bounds of all connections as one of them has last looked at them: no lock is taken for each request to find that they are the
-/// same.
-pub(crate) struct Bounds {
+/// Configuration as one connection has last read it, so that a request takes no lock to find it unchanged.
+pub(crate) struct CachedConfig {
     config: Arc<ZkConfig>,
     changes: u64,
 }
 
-impl Bounds {
-    /// What holds for requests that come now.
-    pub fn now(&mut self, front: &Front) -> &ZkConfig {
+impl CachedConfig {
+    /// Returns the current configuration.
+    pub fn current(&mut self, front: &Front) -> &ZkConfig {
         if self.changes != front.inner.changes.load(Ordering::Acquire) {
-            *self = front.bounds();
+            *self = front.cached_config();
         }
         &self.config
     }
 }
 
-/// What was counted, since the start or for one client.
+/// Counters, of the front end since the start or of one client.
 #[derive(Debug)]
 pub(crate) struct Traffic {
     received: AtomicU64,
     sent: AtomicU64,
-    /// Requests that were answered, and how long that took in all and at least and at most: in milliseconds that have passed, as
-    /// ZooKeeper measures. So the mean is between the shortest time and the longest, as they are shown.
+    /// Number of answered requests, and the sum, minimum and maximum of their durations in full milliseconds,
+    /// as ZooKeeper measures them. So the mean lies between the minimum and the maximum as they are shown.
     answered: AtomicU64,
     sum_ms: AtomicU64,
     min_ms: AtomicU64,
@@ -97,18 +99,18 @@ impl Default for Traffic {
     }
 }
 
-/// What was counted, at one moment. Times are in milliseconds.
+/// Values of the counters at one moment. Times are in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Counts {
-    /// Requests that came.
+    /// Received requests.
     pub received: u64,
-    /// Answers and notifications that were sent.
+    /// Sent replies and notifications.
     pub sent: u64,
-    /// The shortest time until an answer.
+    /// Minimum duration of a request.
     pub min_ms: u64,
-    /// The mean.
+    /// Mean duration.
     pub mean_ms: f64,
-    /// The longest.
+    /// Maximum duration.
     pub max_ms: u64,
 }
 
@@ -151,23 +153,23 @@ impl Traffic {
     }
 }
 
-/// A client that is connected, for people who ask.
+/// Connected client, as shown by four-letter words.
 pub(crate) struct Client {
     pub address: SocketAddr,
     pub since: SystemTime,
-    /// 0 while it has none.
+    /// Session id; 0 before it has one.
     pub session: AtomicI64,
     pub timeout_ms: AtomicI32,
     pub outstanding: AtomicU64,
-    /// The number of its last request that has one of its own, or [`NOTHING`].
+    /// Xid of its last request with a non-negative one, or [`NOTHING`].
     pub last_xid: AtomicI32,
-    /// What it has asked for last, or [`NOTHING`].
+    /// Operation of its last request, or [`NOTHING`].
     pub last_op: AtomicI32,
-    /// Of what was sent to it last, or [`NOTHING`].
+    /// Zxid of the last reply or notification, or [`NOTHING`].
     pub last_zxid: AtomicI64,
-    /// When it was answered last, in milliseconds since the front end started; 0 if never.
+    /// Time of the last reply, in milliseconds since the front end started; 0 before the first one.
     pub last_answer_ms: AtomicU64,
-    /// How long that took.
+    /// Duration of the last request.
     pub last_latency_us: AtomicU64,
     pub traffic: Traffic,
     front: Front,
@@ -175,8 +177,8 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// A request has come. Those that have no number of their own are counted, but do not hide the last one that has;
-    /// and what was asked for last is never auth, as in ZooKeeper.
+    /// Counts a request. A request with a negative xid is counted, but does not replace the last xid; and
+    /// auth does not replace the last operation, as in ZooKeeper.
     pub fn received(&self, xid: i32, op: i32) {
         if xid >= 0 {
             self.last_xid.store(xid, Ordering::Relaxed);
@@ -184,32 +186,32 @@ impl Client {
         if op != op_code::AUTH {
             self.last_op.store(op, Ordering::Relaxed);
         }
-        self.spoke();
+        self.count_received();
     }
 
-    /// A request has come, or a word.
-    pub fn spoke(&self) {
+    /// Counts a request or a four-letter word.
+    pub fn count_received(&self) {
         self.traffic.received.fetch_add(1, Ordering::Relaxed);
         self.front.inner.traffic.received.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// An answer or a notification was sent.
+    /// Counts a reply or a notification.
     pub fn sent(&self, zxid: i64) {
         self.last_zxid.store(zxid, Ordering::Relaxed);
-        self.told();
+        self.count_sent();
     }
 
-    /// An answer or a notification was sent, or what is said to a word.
-    pub fn told(&self) {
+    /// Counts a reply, a notification, or the answer to a four-letter word.
+    pub fn count_sent(&self) {
         self.traffic.sent.fetch_add(1, Ordering::Relaxed);
         self.front.inner.traffic.sent.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A request was answered.
-    pub fn answered(&self, came: Came, code: ErrorCode) {
+    /// Counts an answered request.
+    pub fn answered(&self, received: Received, code: ErrorCode) {
         let now = Instant::now();
-        let took = now - came.at;
-        self.front.inner.requests.answered(came, code, took);
+        let took = now - received.at;
+        self.front.inner.requests.answered(received, code, took);
         self.traffic.answered(took);
         self.front.inner.traffic.answered(took);
         let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
@@ -223,17 +225,17 @@ impl Client {
         self.traffic.counts()
     }
 
-    /// Whether it has a session.
+    /// Returns whether the client has a session.
     pub fn has_session(&self) -> bool {
         self.session.load(Ordering::Relaxed) != 0
     }
 
-    /// How many of its requests are not answered.
+    /// Returns the number of its unanswered requests.
     pub fn outstanding(&self) -> u64 {
         self.outstanding.load(Ordering::Relaxed)
     }
 
-    /// Begins to count anew, and forgets what was last.
+    /// Resets the counters and the last values.
     fn reset(&self) {
         self.traffic.reset();
         self.last_xid.store(NOTHING, Ordering::Relaxed);
@@ -244,24 +246,24 @@ impl Client {
     }
 }
 
-/// Takes a client off the list when its connection is gone.
-pub(crate) struct Listed(pub Arc<Client>);
+/// Registration of a client, which ends when its connection does.
+pub(crate) struct RegisteredClient(pub Arc<Client>);
 
-impl Drop for Listed {
+impl Drop for RegisteredClient {
     fn drop(&mut self) {
         self.0.front.inner.clients.lock().remove(&self.0.number);
     }
 }
 
 impl Front {
-    /// A front end where nobody is connected. `ports` are where it listens.
+    /// Creates a front end without clients. `ports` are the addresses at which it listens.
     pub fn new(node: Node, config: ZkConfig, ports: Ports) -> Self {
         let large_requests = config.max_large_requests_bytes.min(Semaphore::MAX_PERMITS);
-        let bounds = LiveBounds::from(config.places());
+        let bounds = LiveConnectionLimits::from(config.connection_limits());
         Self {
             inner: Arc::new(Inner {
                 node,
-                places: Places::new(bounds.clone()),
+                limiter: ConnectionLimiter::new(bounds.clone()),
                 bounds,
                 config: RwLock::new(Arc::new(config)),
                 changes: AtomicU64::new(0),
@@ -269,31 +271,32 @@ impl Front {
                 ports,
                 started: Instant::now(),
                 traffic: Traffic::default(),
-                requests: Requests::default(),
-                meter: DoorMeter::default(),
+                requests: RequestMetrics::default(),
+                metrics: ConnectionMetrics::default(),
                 clients: Mutex::default(),
                 next_client: AtomicU64::new(0),
             }),
         }
     }
 
-    /// The node behind it.
+    /// Returns the node.
     pub fn node(&self) -> &Node {
         &self.inner.node
     }
 
-    /// Its bounds.
+    /// Returns the configuration.
     pub fn config(&self) -> Arc<ZkConfig> {
         self.inner.config.read().clone()
     }
 
-    /// The places of all its connections, at whichever port.
-    pub(crate) fn places(&self) -> &Places {
-        &self.inner.places
+    /// Returns the connection limiter of all ports.
+    pub(crate) fn limiter(&self) -> &ConnectionLimiter {
+        &self.inner.limiter
     }
 
-    /// What holds for requests and connections that come from now on. What was taken at the start stays as it was: the room for
-    /// large requests, the time to drain, whether only a secured cluster is served, what is traced.
+    /// Changes the configuration for further requests and connections. Some values stay as they were at the
+    /// start: the memory for large requests, the drain timeout, whether only a secured cluster is served, and
+    /// tracing.
     pub fn reconfigure(&self, new: ZkConfig) {
         let mut now = self.inner.config.write();
         let new = ZkConfig {
@@ -303,34 +306,35 @@ impl Front {
             tracing: now.tracing.clone(),
             ..new
         };
-        self.inner.bounds.set(new.places());
+        self.inner.bounds.set(new.connection_limits());
         *now = Arc::new(new);
-        // When the new one is there: whoever sees that it has changed finds it.
+        // After the new configuration is stored: a connection that sees the changed number finds it.
         self.inner.changes.fetch_add(1, Ordering::Release);
     }
 
-    /// The bounds as they are, for a connection to keep.
-    pub(crate) fn bounds(&self) -> Bounds {
+    /// Returns the configuration, for a connection to cache.
+    pub(crate) fn cached_config(&self) -> CachedConfig {
         let config = self.inner.config.read();
-        Bounds {
-            // It is only changed while nobody reads it.
+        CachedConfig {
+            // The number changes only under the write lock.
             changes: self.inner.changes.load(Ordering::Acquire),
             config: config.clone(),
         }
     }
 
-    /// Whether all clients are turned away: the cluster is not secured and has to be, or this node has not heard of it yet.
-    pub(crate) fn serves_nobody(&self) -> bool {
+    /// Returns whether all clients are rejected because the cluster has to be secured first, or this node has
+    /// not learnt yet that it is.
+    pub(crate) fn rejects_all_clients(&self) -> bool {
         self.config().secured_only && !self.node().read(|store| store.is_secured())
     }
 
-    /// Where it listens.
+    /// Returns the addresses at which it listens.
     pub fn ports(&self) -> Ports {
         self.inner.ports
     }
 
-    /// Room for a large request that has begun to come; none if others take it.
-    pub(crate) fn room_for_large(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+    /// Acquires memory for a large request that is being received; `None` if other requests use it up.
+    pub(crate) fn reserve_large_request(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
         let bytes = u32::try_from(bytes).ok()?;
         self.inner
             .large_requests
@@ -339,42 +343,42 @@ impl Front {
             .ok()
     }
 
-    /// For how long it has been there.
+    /// Returns the time since the start.
     pub fn uptime(&self) -> Duration {
         self.inner.started.elapsed()
     }
 
-    /// What all clients together have asked and been told since the start, or the last reset.
+    /// Returns the counters of all clients together since the start, or the last reset.
     pub fn counts(&self) -> Counts {
         self.inner.traffic.counts()
     }
 
-    /// What is counted of requests.
-    pub(crate) fn requests(&self) -> &Requests {
+    /// Returns the metrics of requests.
+    pub(crate) fn requests(&self) -> &RequestMetrics {
         &self.inner.requests
     }
 
-    /// What is counted at its door.
-    pub fn meter(&self) -> &DoorMeter {
-        &self.inner.meter
+    /// Returns the metrics of connections.
+    pub fn metrics(&self) -> &ConnectionMetrics {
+        &self.inner.metrics
     }
 
-    /// Has this front end asked at every scrape.
+    /// Registers the metrics of this front end.
     pub fn register_metrics(&self, registry: &mut Registry) {
         sheet::register(registry, self.clone());
     }
 
-    /// How many clients are connected.
+    /// Returns the number of connected clients.
     pub fn connections(&self) -> usize {
         self.inner.clients.lock().len()
     }
 
-    /// Begins to count anew.
+    /// Resets the counters of the front end.
     pub(crate) fn reset_counts(&self) {
         self.inner.traffic.reset();
     }
 
-    /// The same for each client.
+    /// Resets the counters of each client.
     pub(crate) fn reset_clients(&self) {
         for client in self.clients() {
             client.reset();
@@ -385,8 +389,8 @@ impl Front {
         self.inner.clients.lock().values().cloned().collect()
     }
 
-    /// Puts a client on the list.
-    pub(crate) fn list(&self, address: SocketAddr) -> Listed {
+    /// Registers a client.
+    pub(crate) fn register(&self, address: SocketAddr) -> RegisteredClient {
         let number = self.inner.next_client.fetch_add(1, Ordering::Relaxed);
         let client = Arc::new(Client {
             address,
@@ -404,6 +408,19 @@ impl Front {
             number,
         });
         self.inner.clients.lock().insert(number, client.clone());
-        Listed(client)
+        RegisteredClient(client)
+    }
+}
+/// Metrics of the front end.
+impl Instruments for Front {
+    fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+        let clients = self.clients();
+        let with_session = clients.iter().filter(|client| client.has_session()).count();
+        let help = "Clients of ZooKeeper that are connected and have a session";
+        sheet.gauge("zookeeper_clients", help, with_session)?;
+        let outstanding: u64 = clients.iter().map(|client| client.outstanding()).sum();
+        let help = "Their requests that are not answered yet";
+        sheet.gauge("zookeeper_requests_in_flight", help, outstanding)?;
+        self.requests().write(sheet)
     }
 }

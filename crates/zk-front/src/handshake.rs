@@ -1,18 +1,14 @@
-//! The beginning of a connection: what the client wants, a word or a session, and that it gets it.
+//! Beginning of a connection: answers a four-letter word, or opens or resumes a session.
 
-use std::future::poll_fn;
 use std::io;
-use std::mem::MaybeUninit;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use front_door::{DoorMeter, Socket};
+use listener::{ConnectionMetrics, Socket};
 use raft_node::{Node, OpenSessionError, ProposeError, fail_step};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
+use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
@@ -20,210 +16,205 @@ use transport_security::{ClientCertificate, HandshakeError};
 use zk_wire::{ConnectRequest, ConnectResponse, DecodeError, ErrorCode, FrameError, Reader, frame, op_code};
 use znode_store::{Command, Identities, Password, Refusal, Reply, Request, SessionId, Zxid};
 
-use crate::auth::Proven;
-use crate::connection::{Connection, End};
-use crate::front::{Client, Front, Listed};
-use crate::requests::Came;
-use crate::serve::Protection;
-use crate::socket::Stream;
+use crate::auth::ClientIdentities;
+use crate::connection::{Connection, End, Session};
+use crate::four_letter_word::FourLetterWord;
+use crate::four_letter_words;
+use crate::front::{Client, Front, RegisteredClient};
+use crate::protection::Protection;
+use crate::request_metrics::Received;
+use crate::socket::{self, ReceiveError, Stream};
 use crate::trace::Traced;
-use crate::words;
 
-/// What clients of ZooKeeper call their sessions to people: they have no words of their own for it.
+/// Name of the sessions of ZooKeeper clients, as their protocol has none.
 const SESSION_NAME: &str = "zookeeper client";
 
-/// For so long a client that was told its word may leave its connection open: far longer than an answer is under way, and too
-/// short for many to wait.
+/// Maximum time for which the connection of an answered four-letter word stays open: far longer than the
+/// answer takes, and too short for many connections to accumulate.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// The longest request for a session, in bytes: a few numbers and a password of sixteen. Nobody has shown anything yet that more
-/// could be kept for.
+/// Maximum size of a connect request in bytes: a few numbers and a password of sixteen bytes. A client that
+/// has not authenticated gets no more memory.
 const MAX_CONNECT_BYTES: usize = 1024;
 
-/// The number of the request for a session, which has none, where people ask for it: ZooKeeper's.
+/// Xid that is shown for the connect request, which has none. As in ZooKeeper.
 const FIRST_XID: i32 = 0;
 
-/// A session, as its connection needs it.
-pub(crate) struct Session {
-    pub id: SessionId,
-    pub password: Password,
-    pub timeout: Duration,
-    /// The position since which this connection is the session's.
-    pub since: Zxid,
-}
-
-/// A connection with a session, and what it is spoken on.
-struct Begun {
+/// Connection with a session, and its stream.
+struct Established {
     connection: Connection,
     stream: Stream,
 }
 
-/// Why there is no connection, or not any more.
+/// Reason why a connection was not established.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refused {
+pub(crate) enum ConnectError {
     #[error("{0}")]
     Io(#[from] io::Error),
     #[error(transparent)]
     Tls(#[from] HandshakeError),
-    #[error("the client hung up")]
-    HungUp,
+    #[error(transparent)]
+    Receive(#[from] ReceiveError),
     #[error(transparent)]
     Frame(#[from] FrameError),
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    #[error("the client did not say what it wants in time")]
+    #[error("the client sent no request in time")]
     Silent,
-    #[error("the client has seen {seen}, and this node is at {at} only")]
+    #[error("the client has seen zxid {seen}, but this node is only at {at}")]
     Behind { seen: Zxid, at: Zxid },
     #[error("{0}")]
     Unavailable(String),
     #[error("{0}")]
-    NotLetIn(Refusal),
-    #[error("this node is cut off: it knows of no leader")]
+    NotAuthenticated(Refusal),
+    #[error("this node is cut off: it knows no leader")]
     CutOff,
-    #[error("the node stops")]
+    #[error("the node is stopping")]
     Stopping,
 }
 
 /// Serves a connection from its first byte to its last.
 ///
-/// This future is what an idle connection consists of, beside [`Begun`]: what it has captured or keeps over a wait is there ten
-/// thousand times. So what only the beginning needs goes into the beginning's box, and is gone with it.
+/// This future is all that an idle connection consists of, beside [`Established`]: values that it captures or
+/// that live across a wait exist ten thousand times. Therefore state that only the beginning needs is part of
+/// the beginning's box and freed with it.
 pub(crate) fn serve(
     front: Front,
-    client: Listed,
+    client: RegisteredClient,
     socket: Socket,
     protection: Protection,
     stop: CancellationToken,
 ) -> impl Future<Output = ()> + Send + 'static {
-    // The beginning needs five times the memory of all that follows, and gives it back.
-    let (asker, stopping, meter) = (client.0.clone(), stop.clone(), front.meter().clone());
-    let begun = Box::pin(async move {
-        let (stream, certificate) = secure(socket, &protection, &stopping).await?;
-        let proven = Proven::new(asker.address.ip(), certificate.as_ref(), &protection);
-        begin(&front, &asker, stream, proven, &stopping).await
+    // The beginning needs five times the memory of the rest, and frees it.
+    let (peer, stopping, metrics) = (client.0.clone(), stop.clone(), front.metrics().clone());
+    let established = Box::pin(async move {
+        let (stream, certificate) = accept_tls(socket, &protection, &stopping).await?;
+        let identities = ClientIdentities::new(peer.address.ip(), certificate.as_ref(), &protection);
+        establish(&front, &peer, stream, identities, &stopping).await
     });
     async move {
-        let mut begun = match begun.await {
-            Ok(Some(begun)) => begun,
-            // It was a word.
+        let mut established = match established.await {
+            Ok(Some(established)) => established,
+            // A four-letter word.
             Ok(None) => return,
-            Err(refused) => return tell_refused(&meter, &client.0, &refused),
+            Err(error) => return log_connect_error(&metrics, &client.0, &error),
         };
-        let ended = begun.connection.serve(&mut begun.stream, &stop).await;
-        tell_end(&client.0, ended.unwrap_or_else(End::from));
+        let ended = established.connection.serve(&mut established.stream, &stop).await;
+        log_end(&client.0, ended.unwrap_or_else(End::from));
     }
 }
 
-fn tell_end(client: &Client, end: End) {
+fn log_end(client: &Client, end: End) {
     let address = client.address;
     match end {
-        End::Orderly => debug!(%address, "a client has closed its session"),
-        End::Early(why) => debug!(%address, why, "a client's connection has ended"),
+        End::Orderly => debug!(%address, "ZooKeeper front end: client closed its session"),
+        End::Early(why) => debug!(%address, why, "ZooKeeper front end: connection ended"),
     }
 }
 
-fn tell_refused(meter: &DoorMeter, client: &Client, refused: &Refused) {
+fn log_connect_error(metrics: &ConnectionMetrics, client: &Client, error: &ConnectError) {
     let address = client.address;
-    let what = match refused {
-        Refused::Frame(_) | Refused::Decode(_) => "this is no client of ZooKeeper",
-        Refused::Tls(error) if error.is_refusal() => "a client was not let in",
-        Refused::NotLetIn(_) => "a client was not let in",
-        _ => return debug!(%address, %refused, "a client was not served"),
+    let message = match error {
+        ConnectError::Frame(_) | ConnectError::Decode(_) => {
+            "connection from a program that is not a ZooKeeper client"
+        }
+        ConnectError::Tls(error) if error.is_refusal() => "client rejected",
+        ConnectError::NotAuthenticated(_) => "client rejected",
+        _ => return debug!(%address, %error, "ZooKeeper front end: client not served"),
     };
-    if let Some(others_left_out) = meter.admit_line(address.ip()) {
-        info!(%address, %refused, others_left_out, "{what}");
+    if let Some(others_left_out) = metrics.admit_line(address.ip()) {
+        info!(%address, %error, others_left_out, "ZooKeeper front end: {message}");
     }
 }
 
-/// What is spoken on: with TLS only what comes out of its handshake, which has a deadline of its own.
-async fn secure(
+/// Performs the TLS handshake, which has a deadline of its own, if the port uses TLS.
+async fn accept_tls(
     socket: Socket,
     protection: &Protection,
     stop: &CancellationToken,
-) -> Result<(Stream, Option<ClientCertificate>), Refused> {
+) -> Result<(Stream, Option<ClientCertificate>), ConnectError> {
     let Protection::Tls(tls) = protection else {
         return Ok((Stream::Plain(socket), None));
     };
     tokio::select! {
         accepted = tls.accept(socket) => Ok(accepted?),
-        () = stop.cancelled() => Err(Refused::Stopping),
+        () = stop.cancelled() => Err(ConnectError::Stopping),
     }
 }
 
-async fn begin(
+async fn establish(
     front: &Front,
     client: &Arc<Client>,
     mut stream: Stream,
-    proven: Proven,
+    identities: ClientIdentities,
     stop: &CancellationToken,
-) -> Result<Option<Box<Begun>>, Refused> {
+) -> Result<Option<Box<Established>>, ConnectError> {
     let mut inbox = BytesMut::new();
     let first = async {
         loop {
-            if let Some(word) = words::take(&mut inbox) {
+            if let Some(word) = four_letter_words::take(&mut inbox) {
                 return Ok(First::Word(word));
             }
             if let Some(body) = frame::take(&mut inbox, MAX_CONNECT_BYTES)? {
                 return Ok(First::Connect(ConnectRequest::decode(&mut Reader::new(body))?));
             }
-            receive(&mut stream, &mut inbox).await?;
+            socket::receive(&mut stream, &mut inbox).await?;
         }
     };
     let first = tokio::select! {
-        first = tokio::time::timeout(front.config().handshake_timeout, first) => first.map_err(|_| Refused::Silent)?,
-        () = stop.cancelled() => return Err(Refused::Stopping),
+        first = tokio::time::timeout(front.config().handshake_timeout, first) => first.map_err(|_| ConnectError::Silent)?,
+        () = stop.cancelled() => return Err(ConnectError::Stopping),
     };
-    let asked = match first {
-        Err(refused) => {
-            // What it has sent and nobody has read would else reset the connection.
+    let request = match first {
+        Err(error) => {
+            // Shut down first: closing a socket with unread data would reset the connection.
             stream.shutdown().await?;
-            return Err(refused);
+            return Err(error);
         }
         Ok(First::Word(word)) => {
             answer(front, client, word, &mut stream).await?;
             return Ok(None);
         }
-        Ok(First::Connect(asked)) => asked,
+        Ok(First::Connect(request)) => request,
     };
     let since = Instant::now();
     client.received(FIRST_XID, op_code::CREATE_SESSION);
     let mut traced = Traced::of(front.config().tracing.as_ref(), op_code::CREATE_SESSION);
     let scope = traced.as_ref().and_then(|traced| traced.scope());
-    let asking = session(front, client, proven.identities().clone(), &asked);
-    let asking = async {
+    let opening = session(front, client, identities.all().clone(), &request);
+    let opening = async {
         match scope {
-            Some(scope) => scope.run(asking).await,
-            None => asking.await,
+            Some(scope) => scope.run(opening).await,
+            None => opening.await,
         }
     };
     let session = tokio::select! {
-        session = asking => session?,
-        // The client can go to another node before its session ends.
-        () = front.node().cut_off() => return Err(Refused::CutOff),
-        () = stop.cancelled() => return Err(Refused::Stopping),
+        session = opening => session?,
+        // The client can connect to another node before its session expires.
+        () = front.node().cut_off() => return Err(ConnectError::CutOff),
+        () = stop.cancelled() => return Err(ConnectError::Stopping),
     };
     let connected = session.and_then(|session| {
         let watches = front
             .node()
-            .connect_session(session.id, session.since, proven.identities().clone());
+            .connect_session(session.id, session.since, identities.all().clone());
         match watches {
             Ok(watches) => Some((session, watches)),
-            // It is over already, or has come at another node in the same moment.
+            // The session has already ended, or was resumed at another node at the same moment.
             Err(lost) => {
-                debug!(session = %session.id, %lost, "a session is gone before it was served");
+                debug!(session = %session.id, %lost, "ZooKeeper front end: session lost before its connection was served");
                 None
             }
         }
     });
     let Some((session, watches)) = connected else {
-        // What ZooKeeper says to whom it does not know: the client learns that its session has expired.
+        // The response of ZooKeeper to an unknown session: the client learns that its session has expired.
         let refusal = ConnectResponse {
             protocol_version: 0,
             timeout_ms: 0,
             session_id: 0,
             password: Some(Bytes::from_static(&[0; 16])),
-            read_only: asked.read_only.map(|_| false),
+            read_only: request.read_only.map(|_| false),
         };
         let mut out = BytesMut::new();
         refusal.write_frame(&mut out);
@@ -241,118 +232,85 @@ async fn begin(
         timeout_ms,
         session_id: session.id.0.cast_signed(),
         password: Some(Bytes::copy_from_slice(&session.password.0)),
-        read_only: asked.read_only.map(|_| false),
+        read_only: request.read_only.map(|_| false),
     };
     client.sent(session.since.0.cast_signed());
     if let Some(traced) = &mut traced {
         traced.about(session.id, None);
     }
-    let came = Came {
+    let received = Received {
         at: since,
         op: op_code::CREATE_SESSION,
         traced,
     };
-    client.answered(came, ErrorCode::OK);
-    let connection = Connection::new(front, client, session, proven, watches, inbox, &granted);
-    Ok(Some(Box::new(Begun { connection, stream })))
+    client.answered(received, ErrorCode::OK);
+    let connection = Connection::new(front, client, session, identities, watches, inbox, &granted);
+    Ok(Some(Box::new(Established { connection, stream })))
 }
 
-/// Answers a word, and ends the connection as the client expects it.
+/// Answers a four-letter word, and closes the connection as the client expects.
 async fn answer(
     front: &Front,
     client: &Arc<Client>,
-    word: words::FourLetterWord,
+    word: FourLetterWord,
     stream: &mut Stream,
-) -> Result<(), Refused> {
-    client.spoke();
-    let (front, asker) = (front.clone(), client.clone());
-    // Some words look at the disk, or at everything that there is.
-    let answer = tokio::task::spawn_blocking(move || words::answer(&front, &asker, word)).await;
-    let answer = answer.map_err(|error| Refused::Unavailable(error.to_string()))?;
-    client.told();
+) -> Result<(), ConnectError> {
+    client.count_received();
+    let (front, peer) = (front.clone(), client.clone());
+    // Some words read the disk, or the whole state.
+    let answer = tokio::task::spawn_blocking(move || four_letter_words::answer(&front, &peer, word)).await;
+    let answer = answer.map_err(|error| ConnectError::Unavailable(error.to_string()))?;
+    client.count_sent();
     stream.write_all(answer.as_bytes()).await?;
     stream.shutdown().await?;
-    // What comes after the word, as the end of a line, may still be under way. A socket that is closed with something unread in
-    // it tells the client that the connection was reset, which can take the answer from it.
+    // Bytes after the word, such as a line end, may still arrive. Closing a socket with unread data would
+    // reset the connection, and the client might lose the answer.
     let mut rest = BytesMut::new();
     let hung_up = async {
-        while receive(stream, &mut rest).await.is_ok() {
+        while socket::receive(stream, &mut rest).await.is_ok() {
             rest.clear();
         }
     };
-    // Who does not hang up does not matter.
+    // A client that does not close its connection in time does not matter.
     let _ = tokio::time::timeout(LINGER, hung_up).await;
     Ok(())
 }
 
 enum First {
-    Word(words::FourLetterWord),
+    Word(FourLetterWord),
     Connect(ConnectRequest),
 }
 
-/// Waits for more of what the client says. Given up, it has taken nothing.
-pub(crate) async fn receive(
-    stream: &mut (impl AsyncRead + Unpin),
-    inbox: &mut BytesMut,
-) -> Result<(), Refused> {
-    /// Most requests are far shorter.
-    const ROOM: usize = 4 * 1024;
-    // As `AsyncRead`, and not by `try_read`: tokio then concludes from room left over that there is no more, and spares asking
-    // the kernel in vain after every request.
-    let received = match inbox.is_empty() {
-        // Who says nothing keeps no room for what it may say: there is some on the stack for as long as it is looked whether
-        // something has come. Of ten thousand idle connections it would be forty megabytes.
-        true => {
-            let look = |context: &mut Context<'_>| {
-                let mut room = [const { MaybeUninit::uninit() }; ROOM];
-                let mut room = ReadBuf::uninit(&mut room);
-                ready!(Pin::new(&mut *stream).poll_read(context, &mut room))?;
-                inbox.extend_from_slice(room.filled());
-                Poll::Ready(io::Result::Ok(room.filled().len()))
-            };
-            poll_fn(look).await?
-        }
-        // The rest of what has begun is on its way.
-        false => {
-            inbox.reserve(ROOM);
-            stream.read_buf(inbox).await?
-        }
-    };
-    match received {
-        0 => Err(Refused::HungUp),
-        _ => Ok(()),
-    }
-}
-
-/// Opens the session that the client asks for, or takes up the one that it has. None: it has none any more.
+/// Opens the session that the client requests, or resumes its session. Returns `None` if that session does
+/// not exist any more.
 async fn session(
     front: &Front,
     client: &Arc<Client>,
     caller: Identities,
-    asked: &ConnectRequest,
-) -> Result<Option<Session>, Refused> {
+    request: &ConnectRequest,
+) -> Result<Option<Session>, ConnectError> {
     let node = front.node();
-    fail_step!(async "zookeeper::before_session", Refused::Io);
-    let seen = Zxid(asked.last_zxid_seen.max(0).cast_unsigned());
+    fail_step!(async "zookeeper::before_session", ConnectError::Io);
+    let seen = Zxid(request.last_zxid_seen.max(0).cast_unsigned());
     caught_up(node, seen).await?;
-    match asked.session_id {
-        0 => open(node, client, caller, asked).await.map(Some),
-        id => resume(node, SessionId(id.cast_unsigned()), caller, asked).await,
+    match request.session_id {
+        0 => open(node, client, caller, request).await.map(Some),
+        id => resume(node, SessionId(id.cast_unsigned()), caller, request).await,
     }
 }
 
-/// Waits until this node has seen what the client has. A client never sees anything older than what it has seen.
-async fn caught_up(node: &Node, seen: Zxid) -> Result<(), Refused> {
+/// Waits until this node has applied what the client has seen, since a client must never see an older state.
+async fn caught_up(node: &Node, seen: Zxid) -> Result<(), ConnectError> {
     node.serving()
-        .map_err(|unavailable| Refused::Unavailable(unavailable.reason))?;
+        .map_err(|unavailable| ConnectError::Unavailable(unavailable.reason))?;
     let at = || node.read(|store| store.zxid());
     if at() < seen {
         node.read_barrier()
             .await
-            .map_err(|unavailable| Refused::Unavailable(unavailable.reason))?;
+            .map_err(|unavailable| ConnectError::Unavailable(unavailable.reason))?;
     }
     match at() {
-        at if at < seen => Err(Refused::Behind { seen, at }),
+        at if at < seen => Err(ConnectError::Behind { seen, at }),
         _ => Ok(()),
     }
 }
@@ -361,23 +319,25 @@ async fn open(
     node: &Node,
     client: &Arc<Client>,
     caller: Identities,
-    asked: &ConnectRequest,
-) -> Result<Session, Refused> {
-    let timeout = Duration::from_millis(asked.timeout_ms.max(0).cast_unsigned().into());
+    request: &ConnectRequest,
+) -> Result<Session, ConnectError> {
+    let timeout = Duration::from_millis(request.timeout_ms.max(0).cast_unsigned().into());
     let address = client.address.to_string();
     let opened = node
         .open_session_of(caller, Some(timeout), SESSION_NAME, &address, None)
         .await;
     let opened = opened.map_err(|error| match error {
-        OpenSessionError::Refused(refusal @ Refusal::Unauthenticated(_)) => Refused::NotLetIn(refusal),
-        error => Refused::Unavailable(error.to_string()),
+        OpenSessionError::Refused(refusal @ Refusal::Unauthenticated(_)) => {
+            ConnectError::NotAuthenticated(refusal)
+        }
+        error => ConnectError::Unavailable(error.to_string()),
     })?;
     let known = node.read(|store| {
         let password = store.session_password(opened.session)?;
         Some((password, store.session(opened.session)?.connected_at))
     });
     let (password, since) =
-        known.ok_or_else(|| Refused::Unavailable("the session has ended already".to_owned()))?;
+        known.ok_or_else(|| ConnectError::Unavailable("the session has ended already".to_owned()))?;
     Ok(Session {
         id: opened.session,
         password,
@@ -390,9 +350,13 @@ async fn resume(
     node: &Node,
     id: SessionId,
     caller: Identities,
-    asked: &ConnectRequest,
-) -> Result<Option<Session>, Refused> {
-    let Some(password) = asked.password.as_deref().and_then(|bytes| bytes.try_into().ok()) else {
+    request: &ConnectRequest,
+) -> Result<Option<Session>, ConnectError> {
+    let Some(password) = request
+        .password
+        .as_deref()
+        .and_then(|bytes| bytes.try_into().ok())
+    else {
         return Ok(None);
     };
     let password = Password(password);
@@ -408,7 +372,7 @@ async fn resume(
     let applied = node
         .propose(request)
         .await
-        .map_err(|error: ProposeError| Refused::Unavailable(error.to_string()))?;
+        .map_err(|error: ProposeError| ConnectError::Unavailable(error.to_string()))?;
     match applied.outcome {
         Ok(Reply::Reconnected { timeout_ms }) => Ok(Some(Session {
             id,
@@ -422,8 +386,8 @@ async fn resume(
             | Refusal::WrongPassword(_)
             | Refusal::NotYourSession(_),
         ) => Ok(None),
-        Err(refusal @ Refusal::Unauthenticated(_)) => Err(Refused::NotLetIn(refusal)),
-        other => unreachable!("a session that is taken up is answered by that, not by {other:?}"),
+        Err(refusal @ Refusal::Unauthenticated(_)) => Err(ConnectError::NotAuthenticated(refusal)),
+        other => unreachable!("unexpected reply to a reconnect: {other:?}"),
     }
 }
 
@@ -431,20 +395,20 @@ async fn resume(
 mod tests {
     use super::*;
 
-    /// What an allocation has room for that is of the allocator's size of an idle connection's two: the next larger one has a quarter
-    /// more. A fail point is a place at which the function can wait.
+    /// Size class of the allocator for the larger of an idle connection's two allocations; the next size
+    /// class is a quarter larger. A fail point adds a wait to the function.
     const ROOM_BYTES: usize = if cfg!(feature = "failpoints") { 768 } else { 512 };
 
-    /// How much memory the answer of such a function takes.
-    fn size_of_answer<A, B, C, D, E, Answer>(_: impl Fn(A, B, C, D, E) -> Answer) -> usize {
-        size_of::<Answer>()
+    /// Returns the size of the value that such a function returns.
+    fn size_of_result<A, B, C, D, E, Output>(_: impl Fn(A, B, C, D, E) -> Output) -> usize {
+        size_of::<Output>()
     }
 
     #[test]
-    fn an_idle_connection_stays_small() {
-        let bytes = size_of_answer(serve);
+    fn idle_connection_stays_small() {
+        let bytes = size_of_result(serve);
         assert!(bytes <= ROOM_BYTES, "a connection's future takes {bytes} bytes");
-        let bytes = size_of::<Begun>();
-        assert!(bytes <= ROOM_BYTES, "what it keeps takes {bytes} bytes");
+        let bytes = size_of::<Established>();
+        assert!(bytes <= ROOM_BYTES, "its state takes {bytes} bytes");
     }
 }

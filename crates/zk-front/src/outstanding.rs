@@ -1,8 +1,8 @@
-//! Requests of one connection that are not answered yet, in the order in which they came.
+//! Unanswered requests of one connection, in the order of their arrival.
 //!
-//! Writes are sent on their way one behind the other without waiting. A read waits until all before it are answered, and
-//! whatever comes behind a read that waits is not begun before it: so a read sees all writes that its client has sent before
-//! it, and none that it has sent after it.
+//! Writes are proposed one behind the other without waiting. A read waits until all earlier requests are
+//! answered, and no request behind a waiting read is started before it. So a read sees all writes that its
+//! client sent before it, and none that it sent after it.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -13,159 +13,169 @@ use raft_node::{Proposal, ProposeError, Unavailable};
 use zk_wire::{ErrorCode, Outcome, Request};
 use znode_store::Applied;
 
-use crate::requests::Came;
+use crate::request_metrics::Received;
 use crate::translate::Shape;
 
-/// A request that has come.
-pub(crate) struct Asked {
-    /// Its number.
+/// Request that was received and not started yet.
+pub(crate) struct WaitingRequest {
+    /// Xid of the request.
     pub xid: i32,
-    /// When it came, and what for.
-    pub since: Came,
-    /// What is asked; a code if it cannot even be read.
-    pub what: Result<Request, ErrorCode>,
-    /// How long it was when it came.
+    /// Time and operation, for the metrics.
+    pub received: Received,
+    /// The request, or an error code if it could not be decoded.
+    pub request: Result<Request, ErrorCode>,
+    /// Size in bytes as received.
     pub bytes: usize,
 }
 
-/// A request that is on its way.
-struct OnItsWay {
+/// Request that was started.
+struct PendingRequest {
     xid: i32,
-    since: Came,
-    awaits: Awaits,
+    received: Received,
+    outcome: PendingOutcome,
 }
 
-/// What the answer to a request waits for, beside the answers before it.
-pub(crate) enum Awaits {
-    /// Its outcome.
-    Write(Proposal, Answer),
-    /// That this node has all that was committed when its turn came.
+/// Event that a reply waits for, beside the replies before it.
+pub(crate) enum PendingOutcome {
+    /// The outcome of the proposal.
+    Write(Proposal, WriteReply),
+    /// A read barrier: this node has applied everything that was committed when the request was started.
     Sync(String, Barrier),
-    /// Nothing.
+    /// Nothing: the outcome is known.
     Known(Outcome),
-    /// Nothing; the answer to auth has no position.
+    /// Nothing: the result of an auth request, whose reply has no zxid.
     Auth(ErrorCode),
 }
 
-/// What the outcome of a write is made into.
-pub(crate) enum Answer {
+/// Form of the reply to a write.
+pub(crate) enum WriteReply {
     One(Shape),
     Multi(Vec<Shape>),
-    /// The connection ends with it.
+    /// The connection ends with this reply.
     CloseSession,
 }
 
-/// Waits until this node has all that was committed.
+/// Read barrier, see [`PendingOutcome::Sync`].
 pub(crate) type Barrier = Pin<Box<dyn Future<Output = Result<(), Unavailable>> + Send>>;
 
-/// The first request, which can be answered.
-pub(crate) enum Done {
-    Write(Result<Applied, ProposeError>, Answer),
+/// Outcome of the first request, which can be answered.
+pub(crate) enum Completed {
+    Write(Result<Applied, ProposeError>, WriteReply),
     Sync(Result<(), Unavailable>, String),
     Known(Outcome),
     Auth(ErrorCode),
 }
 
-/// See the module.
+/// Queue of unanswered requests. See the module.
 #[derive(Default)]
 pub(crate) struct Outstanding {
-    on_their_way: VecDeque<OnItsWay>,
-    waiting: VecDeque<Asked>,
+    pending: VecDeque<PendingRequest>,
+    waiting: VecDeque<WaitingRequest>,
     waiting_bytes: usize,
 }
 
 impl Outstanding {
-    /// How many bytes those have that wait to be begun.
+    /// Returns the total size in bytes of the requests that are not started.
     pub fn waiting_bytes(&self) -> usize {
         self.waiting_bytes
     }
 
     pub fn len(&self) -> usize {
-        self.on_their_way.len() + self.waiting.len()
+        self.pending.len() + self.waiting.len()
     }
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether anything is on its way.
-    pub fn is_under_way(&self) -> bool {
-        !self.on_their_way.is_empty()
+    /// Returns whether any request is pending.
+    pub fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
     }
 
-    /// Whether anything waits to be begun.
+    /// Returns whether any request waits to be started.
     pub fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Whether a write is on its way.
+    /// Returns whether a write is pending.
     pub fn has_writes(&self) -> bool {
-        let is_write = |one: &OnItsWay| matches!(one.awaits, Awaits::Write(..));
-        self.on_their_way.iter().any(is_write)
+        let is_write = |one: &PendingRequest| matches!(one.outcome, PendingOutcome::Write(..));
+        self.pending.iter().any(is_write)
     }
 
-    /// The request was begun.
-    pub fn begin(&mut self, xid: i32, since: Came, awaits: Awaits) {
-        self.on_their_way.push_back(OnItsWay { xid, since, awaits });
+    /// Appends a request that was started.
+    pub fn add_pending(&mut self, xid: i32, received: Received, outcome: PendingOutcome) {
+        self.pending.push_back(PendingRequest {
+            xid,
+            received,
+            outcome,
+        });
     }
 
-    /// The request is begun later.
-    pub fn wait(&mut self, asked: Asked) {
-        self.waiting_bytes += asked.bytes;
-        self.waiting.push_back(asked);
+    /// Appends a request that is started later.
+    pub fn wait(&mut self, request: WaitingRequest) {
+        self.waiting_bytes += request.bytes;
+        self.waiting.push_back(request);
     }
 
-    /// Takes the first one that waits to be begun.
-    pub fn take_waiting(&mut self) -> Option<Asked> {
-        let asked = self.waiting.pop_front()?;
-        self.waiting_bytes -= asked.bytes;
-        Some(asked)
+    /// Removes and returns the first request that waits to be started.
+    pub fn take_waiting(&mut self) -> Option<WaitingRequest> {
+        let request = self.waiting.pop_front()?;
+        self.waiting_bytes -= request.bytes;
+        Some(request)
     }
 
-    /// Forgets what waits to be begun: the connection ends before it.
+    /// Drops all requests that are not started: the connection ends before them.
     pub fn forget_waiting(&mut self) {
         self.waiting.clear();
         self.waiting_bytes = 0;
     }
 
-    /// Puts it back.
-    pub fn put_back(&mut self, asked: Asked) {
-        self.waiting_bytes += asked.bytes;
-        self.waiting.push_front(asked);
+    /// Returns a request to the front of the queue.
+    pub fn put_back(&mut self, request: WaitingRequest) {
+        self.waiting_bytes += request.bytes;
+        self.waiting.push_front(request);
     }
 
-    /// Waits until the first request on its way can be answered, and takes it out. Given up, it has taken none. Pending for
-    /// ever if there is none.
-    pub async fn next(&mut self) -> (i32, Came, Done) {
+    /// Waits until the first pending request can be answered, and removes it. Cancel-safe. Never completes
+    /// while none is pending.
+    pub async fn next(&mut self) -> (i32, Received, Completed) {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<(i32, Came, Done)> {
-        let Some(first) = self.on_their_way.front_mut() else {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<(i32, Received, Completed)> {
+        let Some(first) = self.pending.front_mut() else {
             return Poll::Pending;
         };
-        // Writes are answered in the order in which they are carried out, so it is enough to ask for the first.
-        let ready = match &mut first.awaits {
-            Awaits::Write(proposal, _) => match Pin::new(proposal).poll(cx) {
+        // Writes complete in the order in which they are applied, so polling the first one suffices.
+        let ready = match &mut first.outcome {
+            PendingOutcome::Write(proposal, _) => match Pin::new(proposal).poll(cx) {
                 Poll::Ready(outcome) => Ready::Write(outcome),
                 Poll::Pending => return Poll::Pending,
             },
-            Awaits::Sync(_, barrier) => match barrier.as_mut().poll(cx) {
+            PendingOutcome::Sync(_, barrier) => match barrier.as_mut().poll(cx) {
                 Poll::Ready(passed) => Ready::Sync(passed),
                 Poll::Pending => return Poll::Pending,
             },
-            Awaits::Known(_) | Awaits::Auth(_) => Ready::Itself,
+            PendingOutcome::Known(_) | PendingOutcome::Auth(_) => Ready::Itself,
         };
-        let first = self.on_their_way.pop_front();
-        let OnItsWay { xid, since, awaits } = first.expect("it was there a moment ago");
-        let done = match (ready, awaits) {
-            (Ready::Write(outcome), Awaits::Write(_, answer)) => Done::Write(outcome, answer),
-            (Ready::Sync(passed), Awaits::Sync(path, _)) => Done::Sync(passed, path),
-            (_, Awaits::Known(outcome)) => Done::Known(outcome),
-            (_, Awaits::Auth(code)) => Done::Auth(code),
-            (_, Awaits::Write(..) | Awaits::Sync(..)) => unreachable!("it was asked as what it is"),
+        let first = self.pending.pop_front();
+        let PendingRequest {
+            xid,
+            received,
+            outcome,
+        } = first.expect("the first request exists");
+        let completed = match (ready, outcome) {
+            (Ready::Write(outcome), PendingOutcome::Write(_, reply)) => Completed::Write(outcome, reply),
+            (Ready::Sync(passed), PendingOutcome::Sync(path, _)) => Completed::Sync(passed, path),
+            (_, PendingOutcome::Known(outcome)) => Completed::Known(outcome),
+            (_, PendingOutcome::Auth(code)) => Completed::Auth(code),
+            (_, PendingOutcome::Write(..) | PendingOutcome::Sync(..)) => {
+                unreachable!("the result has the kind of its request")
+            }
         };
-        Poll::Ready((xid, since, done))
+        Poll::Ready((xid, received, completed))
     }
 }
 

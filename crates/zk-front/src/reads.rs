@@ -1,4 +1,4 @@
-//! Requests that change no znode: what a client may see, and the watches that it leaves.
+//! Read requests: answers them from this node's state, and sets the watches that they request.
 
 use std::sync::Arc;
 
@@ -10,28 +10,31 @@ use znode_store::{BadPath, Identities, SessionId, Store, ZPath, Zxid};
 use crate::ensemble;
 use crate::translate::{self, code, stat};
 
-/// Who looks.
-pub(crate) struct Looker<'a> {
-    /// Its session.
+/// Reader of this node's state on behalf of one connection.
+pub(crate) struct LocalReader<'a> {
+    /// Session of the client.
     pub session: SessionId,
-    /// What it has proven.
+    /// Identities of the client.
     pub caller: &'a Identities,
-    /// Its connection's watches.
+    /// Watches of the connection.
     pub watches: &'a WatchConnection,
-    /// Where it looks.
+    /// The node.
     pub node: &'a Node,
 }
 
-/// What was seen, and as of when.
-pub(crate) struct Seen {
+/// Outcome of a read, and the zxid of the state that was read.
+pub(crate) struct ReadResult {
     pub zxid: Zxid,
     pub outcome: Outcome,
 }
 
-impl Looker<'_> {
-    /// Answers a request that changes no znode, from this node's state. An error: the connection has no watches any more,
-    /// and nothing may be answered.
-    pub fn look(&self, request: &Request) -> Result<Seen, WatchesLost> {
+impl LocalReader<'_> {
+    /// Answers a read request from this node's state.
+    ///
+    /// # Errors
+    ///
+    /// If the connection's watches are lost; then nothing may be answered.
+    pub fn read(&self, request: &Request) -> Result<ReadResult, WatchesLost> {
         let look = self.watches.look();
         let zxid = look.store().zxid();
         let outcome = match self.answer(&look, request) {
@@ -40,15 +43,15 @@ impl Looker<'_> {
                 ensemble::fill_in(self.node, request, &mut reply);
                 Ok(reply)
             }
-            Err(Refused::With(code)) => Err(code),
-            Err(Refused::Lost(lost)) => return Err(lost),
+            Err(ReadError::Code(code)) => Err(code),
+            Err(ReadError::Lost(lost)) => return Err(lost),
         };
-        Ok(Seen { zxid, outcome })
+        Ok(ReadResult { zxid, outcome })
     }
 
-    fn answer(&self, look: &WatchingLook<'_>, request: &Request) -> Result<Reply, Refused> {
+    fn answer(&self, look: &WatchingLook<'_>, request: &Request) -> Result<Reply, ReadError> {
         match request {
-            // Leaves a watch also where nothing is.
+            // The watch is also set if the znode does not exist.
             Request::Exists { path, watch } => {
                 let at = readable(path).map_err(|_| no_such_path(path))?;
                 let view = look.store().seen_by(self.caller);
@@ -56,13 +59,13 @@ impl Looker<'_> {
                 if *watch && let Ok(path) = ZPath::parse(path) {
                     look.arm(WatchKind::Data, &path)?;
                 }
-                Ok(see(look.store(), self.caller, request)?)
+                Ok(answer(look.store(), self.caller, request)?)
             }
             Request::GetData { path, watch } => {
-                self.see_and_watch(look, request, path, *watch, WatchKind::Data)
+                self.read_and_watch(look, request, path, *watch, WatchKind::Data)
             }
             Request::GetChildren { path, watch } | Request::GetChildren2 { path, watch } => {
-                self.see_and_watch(look, request, path, *watch, WatchKind::Children)
+                self.read_and_watch(look, request, path, *watch, WatchKind::Children)
             }
             Request::GetEphemerals { prefix } => {
                 let paths = look.store().seen_by(self.caller).ephemerals(self.session, prefix);
@@ -103,19 +106,19 @@ impl Looker<'_> {
                 look.rearm(Zxid(relative_zxid.max(&0).cast_unsigned()), &lists(watches))?;
                 Ok(Reply::Done)
             }
-            other => Ok(see(look.store(), self.caller, other)?),
+            other => Ok(answer(look.store(), self.caller, other)?),
         }
     }
 
-    fn see_and_watch(
+    fn read_and_watch(
         &self,
         look: &WatchingLook<'_>,
         request: &Request,
         path: &str,
         watch: bool,
         kind: WatchKind,
-    ) -> Result<Reply, Refused> {
-        let reply = see(look.store(), self.caller, request)?;
+    ) -> Result<Reply, ReadError> {
+        let reply = answer(look.store(), self.caller, request)?;
         if watch && let Ok(path) = ZPath::parse(path) {
             look.arm(kind, &path)?;
         }
@@ -123,13 +126,13 @@ impl Looker<'_> {
     }
 }
 
-/// Answers a request that changes nothing and leaves no watch (those of a multiRead are not heeded, as in ZooKeeper). No znode
-/// has a path that is none.
+/// Answers a read request without setting watches. Watches in a multiRead are ignored, as in ZooKeeper. An
+/// invalid path yields the same error as a missing znode.
 ///
 /// # Panics
 ///
-/// If the request is of another kind.
-pub fn see(store: &Store, caller: &Identities, request: &Request) -> Outcome {
+/// If the request is not a read.
+pub fn answer(store: &Store, caller: &Identities, request: &Request) -> Outcome {
     let parse = |path: &str| readable(path).map_err(|_| ErrorCode::NO_NODE);
     let view = store.seen_by(caller);
     let reply = match request {
@@ -151,14 +154,14 @@ pub fn see(store: &Store, caller: &Identities, request: &Request) -> Outcome {
             .map(|(found, of)| Reply::NamesAndStat(names(&found), stat(&of))),
         Request::GetAllChildrenNumber { path } => view
             .descendants(&parse(path)?)
-            // The root is below its other name.
+            // The root counts as a descendant of its other name, the empty path.
             .map(|number| number + u64::from(path.is_empty()))
             .map(|number| Reply::Number(number.try_into().unwrap_or(i32::MAX))),
         Request::MultiRead(items) => {
-            let result = |item| see(store, caller, item).map_or_else(MultiResult::Error, multi_result);
+            let result = |item| answer(store, caller, item).map_or_else(MultiResult::Error, multi_result);
             return Ok(Reply::Results(items.iter().map(result).collect()));
         }
-        other => unreachable!("operation {} is no look", other.op_code()),
+        other => unreachable!("operation {} is not a read", other.op_code()),
     };
     reply.map_err(|refusal| code(&refusal))
 }
@@ -167,7 +170,7 @@ fn multi_result(reply: Reply) -> MultiResult {
     match reply {
         Reply::Data(data, stat) => MultiResult::GetData(data, stat),
         Reply::Names(names) => MultiResult::GetChildren(names),
-        other => unreachable!("no item of a multiRead is answered by {other:?}"),
+        other => unreachable!("unexpected reply to an item of a multiRead: {other:?}"),
     }
 }
 
@@ -175,8 +178,8 @@ fn names(names: &[Arc<str>]) -> Vec<String> {
     names.iter().map(|name| name.to_string()).collect()
 }
 
-/// The path that a read means. The root has another name in ZooKeeper, no text at all, by which it can be read and nothing
-/// else. What watches that name is never told of anything, so nothing is kept of it.
+/// Parses the path of a read. In ZooKeeper the root can also be read, and only read, by the empty path. A
+/// watch of the empty path never fires, so it is not stored.
 fn readable(path: &str) -> Result<ZPath, BadPath> {
     match path {
         "" => Ok(ZPath::root()),
@@ -184,7 +187,7 @@ fn readable(path: &str) -> Result<ZPath, BadPath> {
     }
 }
 
-/// ZooKeeper looks a path up, and does not ask whether it could be one.
+/// Returns the error of a lookup of an invalid path, which ZooKeeper looks up like any other.
 fn no_such_path(path: &str) -> ErrorCode {
     if path.contains('\0') {
         ErrorCode::BAD_ARGUMENTS
@@ -193,7 +196,7 @@ fn no_such_path(path: &str) -> ErrorCode {
     }
 }
 
-/// What nothing can ever be told of is left out.
+/// Parses the lists of watches, without those that can never fire.
 fn lists(watches: &SetWatches) -> WatchLists {
     let parse = |paths: &[String]| paths.iter().filter_map(|path| ZPath::parse(path).ok()).collect();
     WatchLists {
@@ -205,29 +208,29 @@ fn lists(watches: &SetWatches) -> WatchLists {
     }
 }
 
-/// Why a look is not answered as it was meant.
-enum Refused {
-    With(ErrorCode),
+/// Reason why a read is not answered with a reply.
+enum ReadError {
+    Code(ErrorCode),
     Lost(WatchesLost),
 }
 
-impl From<ErrorCode> for Refused {
+impl From<ErrorCode> for ReadError {
     fn from(code: ErrorCode) -> Self {
-        Self::With(code)
+        Self::Code(code)
     }
 }
 
-impl From<WatchesLost> for Refused {
+impl From<WatchesLost> for ReadError {
     fn from(lost: WatchesLost) -> Self {
         Self::Lost(lost)
     }
 }
 
-impl From<NotArmed> for Refused {
+impl From<NotArmed> for ReadError {
     fn from(not_armed: NotArmed) -> Self {
         match not_armed {
-            // As whatever else there is enough of.
-            NotArmed::TooMany(_) => Self::With(ErrorCode::QUOTA_EXCEEDED),
+            // The same error as for every other limit.
+            NotArmed::TooMany(_) => Self::Code(ErrorCode::QUOTA_EXCEEDED),
             NotArmed::Lost(lost) => Self::Lost(lost),
         }
     }

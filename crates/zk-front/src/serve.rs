@@ -1,36 +1,26 @@
-//! From the door to a connection's task: sockets made ready, an orderly end. It knows nothing of what clients say; who is let in is
-//! `front_door`'s to say.
+//! Serving a port: configures sockets, starts a task for each connection, and drains them at the end.
+//! `listener` has the accept loop and the connection limits, `handshake` the protocol.
 
 use std::io;
 use std::time::Duration;
 
-use front_door::{Door, Socket};
 use futures_util::future::BoxFuture;
+use listener::{Listener, Socket};
 use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
-use transport_security::ServerTls;
 
 use crate::front::Front;
 use crate::handshake;
+use crate::protection::Protection;
 
-/// Protection of what clients say at a port.
-#[derive(Debug, Clone)]
-pub enum Protection {
-    /// TLS. Nothing else is spoken, and a client is also who its certificate says.
-    Tls(ServerTls),
-    /// No TLS, and none is needed: whoever can listen on the way is trusted.
-    Trusted,
-    /// No TLS, and strangers may listen on the way. Tokens and the superuser's password are refused here.
-    Exposed,
-}
-
-/// Serves clients on `listener` until `stop`, and then until what they had asked is answered, for a while. All connections
-/// are gone when this returns; sessions live on, for their clients to take up at other nodes. A front end may be served at several
-/// ports at once, each with its own protection; places and numbers are those of all ports together.
+/// Serves clients on `listener` until `stop`, and then waits for a limited time until pending requests are
+/// answered. All connections have ended when the future completes. Sessions continue, and their clients
+/// resume them at other nodes. A front end may be served at several ports at once, each with its own
+/// protection. They share the connection limits and counters.
 ///
-/// Who finds no place is hung up on, as ZooKeeper does: its client tries the next server.
+/// Connections above a limit are closed, as in ZooKeeper; the client then tries the next server.
 // Boxed and not inlined, so that the connections' tasks are compiled in this crate alone.
 #[inline(never)]
 pub fn serve(
@@ -44,27 +34,27 @@ pub fn serve(
 
 async fn serve_here(listener: TcpListener, front: Front, protection: Protection, stop: CancellationToken) {
     let config = front.config();
-    let door = Door {
-        what: "clients of ZooKeeper",
-        places: front.places().clone(),
-        when_full: Vec::new(),
-        when_too_many: Vec::new(),
+    let options = Listener {
+        name: "clients of ZooKeeper",
+        limiter: front.limiter().clone(),
+        total_limit_response: Vec::new(),
+        address_limit_response: Vec::new(),
         drain_timeout: config.drain_timeout,
-        meter: front.meter().clone(),
+        metrics: front.metrics().clone(),
     };
     let connections_end = stop.child_token();
     let (serving, stopping) = (front.clone(), connections_end.clone());
     let connect = move |socket: Socket, address| {
         if let Err(error) = prepare(socket.tcp(), serving.config().send_timeout) {
-            debug!(%error, %address, "connection lost");
+            debug!(%error, %address, "ZooKeeper front end: cannot configure the socket of a connection; it is closed");
             return None;
         }
-        // It has not proven anything, so it is not told why: an operator reads it in the log.
-        if serving.serves_nobody() {
-            debug!(%address, "a client was not served: the cluster is not secured, or this node has not heard of it yet");
+        // The client has not authenticated, so it gets no reason; operators find it in the log.
+        if serving.rejects_all_clients() {
+            debug!(%address, "ZooKeeper front end: client rejected, because the cluster is not secured yet as far as this node knows");
             return None;
         }
-        let client = serving.list(address);
+        let client = serving.register(address);
         Some(handshake::serve(
             serving.clone(),
             client,
@@ -73,20 +63,21 @@ async fn serve_here(listener: TcpListener, front: Front, protection: Protection,
             stopping.clone(),
         ))
     };
-    // Clients of a node whose state differs from that of the others should go to another node.
+    // Clients of a node whose state diverges from that of the others should connect to another node.
     let distrust = async {
         front.node().distrusted().await;
         connections_end.cancel();
         std::future::pending().await
     };
     tokio::select! {
-        () = front_door::serve(listener, door, connect, stop.cancelled()) => {}
+        () = listener::serve(listener, options, connect, stop.cancelled()) => {}
         () = distrust => {}
     }
 }
 
 fn prepare(stream: &TcpStream, send_timeout: Duration) -> io::Result<()> {
-    // Answers are single small writes; Nagle's algorithm would hold each back for the last one's ACK.
+    // Replies are single small writes; Nagle's algorithm would delay each until the previous one is
+    // acknowledged.
     stream.set_nodelay(true)?;
     let send_timeout_ms = u32::try_from(send_timeout.as_millis()).unwrap_or(u32::MAX);
     setsockopt(stream, sockopt::TcpUserTimeout, &send_timeout_ms)?;

@@ -1,34 +1,35 @@
-//! The two halves of a connection for one task that both reads and writes: what can be sent at once is sent without waiting, and
-//! what can not is waited for beside everything else.
+//! Read and write halves of a connection for a single task that does both: it sends as much as possible
+//! without waiting, and waits for the rest beside all other events.
 //!
-//! A socket is spoken to directly. Over TLS the halves share a state, and what was given to it may be held back until the
-//! socket has room.
+//! A plain socket is used directly. With TLS the halves share a state, which may hold data that the socket
+//! did not take yet.
 
 use std::future::poll_fn;
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::tcp;
 
-/// What is spoken on with a client.
-pub(crate) type Stream = transport_security::Stream<front_door::Socket>;
+/// Stream to a client.
+pub(crate) type Stream = transport_security::Stream<listener::Socket>;
 
-/// What is read from.
+/// Read half.
 pub(crate) enum Receiver<'a> {
-    Plain(front_door::Receiver<'a>),
+    Plain(listener::PacedReadHalf<'a>),
     Tls(tokio::io::ReadHalf<&'a mut Stream>),
 }
 
-/// What is written to.
+/// Write half.
 pub(crate) enum Sender<'a> {
     Plain(tcp::WriteHalf<'a>),
     Tls {
         half: tokio::io::WriteHalf<&'a mut Stream>,
-        /// Something was taken that the socket had no room for.
-        holds_back: bool,
+        /// True if the TLS state holds data that the socket did not take yet.
+        has_unsent: bool,
     },
 }
 
@@ -40,9 +41,52 @@ pub(crate) fn halves(stream: &mut Stream) -> (Receiver<'_>, Sender<'_>) {
         }
         stream @ Stream::Tls(_) => {
             let (receiver, half) = tokio::io::split(stream);
-            let holds_back = false;
-            (Receiver::Tls(receiver), Sender::Tls { half, holds_back })
+            let has_unsent = false;
+            (Receiver::Tls(receiver), Sender::Tls { half, has_unsent })
         }
+    }
+}
+
+/// Reason why no data was received.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReceiveError {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("the client closed the connection")]
+    Closed,
+}
+
+/// Waits for data from the client and appends it to `inbox`. Cancel-safe.
+pub(crate) async fn receive(
+    stream: &mut (impl AsyncRead + Unpin),
+    inbox: &mut BytesMut,
+) -> Result<(), ReceiveError> {
+    /// Far larger than most requests.
+    const ROOM: usize = 4 * 1024;
+    // With `AsyncRead`, and not `try_read`: tokio then concludes from a partly filled buffer that no more data is
+    // available, which saves a system call after every request.
+    let received = match inbox.is_empty() {
+        // An idle connection holds no buffer: the data is first read into a buffer on the stack. Buffers of ten thousand
+        // idle connections would take forty megabytes.
+        true => {
+            let read = |context: &mut Context<'_>| {
+                let mut room = [const { MaybeUninit::uninit() }; ROOM];
+                let mut room = ReadBuf::uninit(&mut room);
+                ready!(Pin::new(&mut *stream).poll_read(context, &mut room))?;
+                inbox.extend_from_slice(room.filled());
+                Poll::Ready(io::Result::Ok(room.filled().len()))
+            };
+            poll_fn(read).await?
+        }
+        // The rest of a request that has begun to arrive.
+        false => {
+            inbox.reserve(ROOM);
+            stream.read_buf(inbox).await?
+        }
+    };
+    match received {
+        0 => Err(ReceiveError::Closed),
+        _ => Ok(()),
     }
 }
 
@@ -60,13 +104,13 @@ impl AsyncRead for Receiver<'_> {
 }
 
 impl Sender<'_> {
-    /// Sends as much of `out` as is possible now, and takes it out.
+    /// Sends as much of `out` as is possible now, and removes it.
     pub fn send(&mut self, out: &mut BytesMut) -> io::Result<()> {
         match self {
             Self::Plain(half) => {
                 while !out.is_empty() {
                     match half.try_write(out) {
-                        // All of it, as mostly: then the next answer finds its room where this one was.
+                        // Everything was sent, the usual case: `clear` lets the next reply reuse the buffer.
                         Ok(sent) if sent == out.len() => out.clear(),
                         Ok(sent) => out.advance(sent),
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -74,11 +118,11 @@ impl Sender<'_> {
                     }
                 }
             }
-            Self::Tls { half, holds_back } => {
+            Self::Tls { half, has_unsent } => {
                 if out.is_empty() {
                     return Ok(());
                 }
-                // Nobody is woken by this: who has something left waits in `writable`.
+                // No wakeup is needed: the caller waits in `writable` if data is left.
                 let mut now = Context::from_waker(Waker::noop());
                 while !out.is_empty() {
                     match Pin::new(&mut *half).poll_write(&mut now, out) {
@@ -86,7 +130,7 @@ impl Sender<'_> {
                         Poll::Pending => break,
                     }
                 }
-                *holds_back = match Pin::new(half).poll_flush(&mut now) {
+                *has_unsent = match Pin::new(half).poll_flush(&mut now) {
                     Poll::Ready(flushed) => flushed.map(|()| false)?,
                     Poll::Pending => true,
                 };
@@ -95,31 +139,31 @@ impl Sender<'_> {
         Ok(())
     }
 
-    /// Whether something that was sent has not left yet.
-    pub fn holds_back(&self) -> bool {
+    /// Returns whether data that was given to `send` has not left yet.
+    pub fn has_unsent(&self) -> bool {
         match self {
             Self::Plain(_) => false,
-            Self::Tls { holds_back, .. } => *holds_back,
+            Self::Tls { has_unsent, .. } => *has_unsent,
         }
     }
 
-    /// Waits until what is held back has left, and more can be sent.
+    /// Waits until the held data has left, and more can be sent.
     pub async fn writable(&mut self) -> io::Result<()> {
         match self {
             Self::Plain(half) => half.writable().await,
-            Self::Tls { half, holds_back } => {
+            Self::Tls { half, has_unsent } => {
                 poll_fn(|context| Pin::new(&mut *half).poll_flush(context)).await?;
-                *holds_back = false;
+                *has_unsent = false;
                 Ok(())
             }
         }
     }
 
-    /// Tells the other end that nothing follows. The socket has room for so little, or the connection is of no more use anyway.
+    /// Shuts down the write half. The socket has room for that, or the connection is unusable anyway.
     ///
-    /// A socket that is closed with something unread in it is reset. After this its client still reads an end, as after
-    /// ZooKeeper's.
-    pub fn say_farewell(&mut self) {
+    /// Closing a socket with unread data resets the connection. After a shutdown the client reads an orderly
+    /// end before that, as from ZooKeeper.
+    pub fn shut_down(&mut self) {
         let mut now = Context::from_waker(Waker::noop());
         let _ = match self {
             Self::Plain(half) => Pin::new(half).poll_shutdown(&mut now),

@@ -1,6 +1,6 @@
-//! The span that stands for a traced request of a client of ZooKeeper. The protocol has no place for the name of a caller's trace, so
-//! each begins one of its own, and a configured part of them is traced. What it proposes is traced where it is
-//! proposed (`raft_node::traces`).
+//! Span of a traced request of a ZooKeeper client. The protocol cannot carry a caller's trace context, so
+//! each request begins a trace of its own, and a configured share of them is traced. Proposals within the
+//! request are traced by `raft_node::traces`.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -9,20 +9,21 @@ use raft_node::traces::{Collector, Scope, Span, SpanKind, Tracing, draw_span, dr
 use zk_wire::{ErrorCode, Request, op_code};
 use znode_store::SessionId;
 
-/// Of a path the longest piece that is kept. Whatever a client sends stands here, also what is no path.
+/// Maximum length of a path in a span, in characters. The path may be any text that a client sends.
 const MAX_PATH_CHARS: usize = 256;
 
-/// In the place of the name of an operation that there is not.
+/// Name of unknown operations.
 const OTHER: &str = "other";
 
-/// A traced request that is not answered yet. If its connection is lost its span ends there.
+/// Span of a request that is not answered yet. It ends when the connection is lost.
 pub(crate) struct Traced {
     collector: Arc<dyn Collector>,
     span: Option<Span>,
 }
 
 impl Traced {
-    /// A request that has come, if it is among those that are traced. In a box: most are not, and all have room for it.
+    /// Begins a span if the request is sampled. Boxed, because most requests are not, and all have a field
+    /// for it.
     pub fn of(tracing: Option<&Tracing>, op: i32) -> Option<Box<Self>> {
         let tracing = tracing?;
         let trace = draw_trace();
@@ -50,7 +51,7 @@ impl Traced {
         }))
     }
 
-    /// Whose it is, and what it is about.
+    /// Adds the session and the path to the span.
     pub fn about(&mut self, session: SessionId, request: Option<&Request>) {
         let Some(span) = &mut self.span else { return };
         span.attributes.push(("lockgate.session", session.to_string()));
@@ -60,7 +61,7 @@ impl Traced {
         }
     }
 
-    /// For what is done within it.
+    /// Returns the scope for work within the span.
     pub fn scope(&self) -> Option<Scope> {
         self.span.as_ref().map(|span| Scope {
             trace: span.trace,
@@ -69,7 +70,7 @@ impl Traced {
         })
     }
 
-    /// It is answered.
+    /// Ends the span with the result of the request.
     pub fn answered(&mut self, code: ErrorCode) {
         let Some(mut span) = self.span.take() else { return };
         if code != ErrorCode::OK {
@@ -95,7 +96,7 @@ impl Drop for Traced {
     }
 }
 
-/// Runs what may propose, within the span if there is one.
+/// Runs `work` within the span, if there is one.
 pub(crate) fn within<T>(traced: Option<&Traced>, work: impl FnOnce() -> T) -> T {
     match traced.and_then(Traced::scope) {
         Some(scope) => scope.enter(work),

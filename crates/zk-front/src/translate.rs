@@ -1,4 +1,5 @@
-//! ZooKeeper's words for Lockgate's, in both directions. Nothing is decided here that the state machine could decide.
+//! Translation between ZooKeeper's protocol and Lockgate's commands, in both directions. Decisions that the
+//! state machine can make are left to it.
 
 use zk_wire::{CreateCall, ErrorCode, MultiResult, Notification, Request, event_type, keeper_state};
 use znode_store::{
@@ -8,12 +9,12 @@ use znode_store::{
 
 use raft_node::{Notice, WatchKind, WatcherType};
 
-/// The operation of a request that writes; `in_multi` if it is an item of a multi. A code: it is refused before there is an
-/// operation.
+/// Returns the operation of a write request; `in_multi` if it is an item of a multi. An error code means that
+/// the request is rejected without an operation.
 ///
 /// # Panics
 ///
-/// If the request writes nothing, or is a multi itself.
+/// If the request is not a write, or is a multi itself.
 pub fn op(request: &Request, in_multi: bool) -> Result<Op, ErrorCode> {
     Ok(match request {
         Request::Create {
@@ -33,7 +34,7 @@ pub fn op(request: &Request, in_multi: bool) -> Result<Op, ErrorCode> {
                 parents: false,
             }
         }
-        // ZooKeeper looks a path up to delete it, and does not ask whether it could be one.
+        // ZooKeeper looks up the path of a delete without validating it.
         Request::Delete { path: text, version } => match ZPath::parse(text) {
             Ok(path) => Op::Delete {
                 path,
@@ -56,7 +57,7 @@ pub fn op(request: &Request, in_multi: bool) -> Result<Op, ErrorCode> {
             path: legal(path)?,
             version: *version,
         },
-        other => unreachable!("operation {} writes nothing", other.op_code()),
+        other => unreachable!("operation {} is not a write", other.op_code()),
     })
 }
 
@@ -64,12 +65,12 @@ fn legal(path: &str) -> Result<ZPath, ErrorCode> {
     ZPath::parse(path).map_err(|_| ErrorCode::BAD_ARGUMENTS)
 }
 
-/// An operation that is always refused, in a way that becomes this code: for an item of a multi that has to be refused, but
-/// not before those in front of it.
+/// Returns an operation that always fails with this code: for an item of a multi that has to be rejected, but
+/// not before the items in front of it.
 pub fn refused_with(code: ErrorCode) -> Op {
     match code {
         ErrorCode::NO_NODE => Op::Check {
-            path: ZPath::parse("/zookeeper/none").expect("it is a path"),
+            path: ZPath::parse("/zookeeper/none").expect("the path is valid"),
             version: -1,
         },
         _ => Op::Delete {
@@ -79,8 +80,8 @@ pub fn refused_with(code: ErrorCode) -> Op {
     }
 }
 
-/// What the flags mean. Alone, the request itself makes a container or gives a time to live; inside of a multi
-/// ZooKeeper forgets which request it was, and the flags decide.
+/// Returns the mode that the flags encode. Outside a multi, the request itself decides between container and
+/// TTL; inside a multi ZooKeeper ignores the request's type, and only the flags count.
 fn create_mode(call: CreateCall, flags: i32, in_multi: bool) -> Result<CreateMode, ErrorCode> {
     if !(0..=6).contains(&flags) {
         return Err(ErrorCode::BAD_ARGUMENTS);
@@ -113,17 +114,17 @@ fn create_mode(call: CreateCall, flags: i32, in_multi: bool) -> Result<CreateMod
     })
 }
 
-/// What a reply to one operation is made into.
+/// Form of the reply to one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// Creations answer with the path alone.
+    /// Creations are answered with the path alone.
     Path,
-    /// Creations answer with path and stat.
+    /// Creations are answered with path and stat.
     PathAndStat,
 }
 
 impl Shape {
-    /// That of a request alone.
+    /// Returns the shape for a single request.
     pub fn of(request: &Request) -> Self {
         match request {
             Request::Create { call, .. } if *call != CreateCall::Create => Self::PathAndStat,
@@ -131,7 +132,7 @@ impl Shape {
         }
     }
 
-    /// That of an item of a multi: only containers and nodes with a time to live are answered with a stat.
+    /// Returns the shape for an item of a multi: only containers and TTL nodes are answered with a stat.
     pub fn in_multi(request: &Request) -> Self {
         match request {
             Request::Create { flags: 4..=6, .. } => Self::PathAndStat,
@@ -140,11 +141,11 @@ impl Shape {
     }
 }
 
-/// The reply to one operation.
+/// Returns the reply to one operation.
 ///
 /// # Panics
 ///
-/// If no operation of ZooKeeper's is answered so.
+/// If it is a reply that no ZooKeeper operation has.
 pub fn reply(reply: Reply, shape: Shape) -> zk_wire::Reply {
     match reply {
         Reply::Created { path, stat: of } => match shape {
@@ -153,15 +154,15 @@ pub fn reply(reply: Reply, shape: Shape) -> zk_wire::Reply {
         },
         Reply::Set(of) | Reply::AclSet(of) => zk_wire::Reply::Stat(stat(&of)),
         Reply::Deleted | Reply::Checked => zk_wire::Reply::Done,
-        other => unreachable!("no operation of ZooKeeper's is answered by {other}"),
+        other => unreachable!("no ZooKeeper operation has the reply {other}"),
     }
 }
 
-/// The result of one item of a multi that was carried out.
+/// Returns the result of one item of a multi that was applied.
 ///
 /// # Panics
 ///
-/// If no item is answered so.
+/// If it is a reply that no item of a multi has.
 pub fn result(reply: Reply, shape: Shape) -> MultiResult {
     match reply {
         Reply::Created { path, stat: of } => match shape {
@@ -171,12 +172,12 @@ pub fn result(reply: Reply, shape: Shape) -> MultiResult {
         Reply::Set(of) => MultiResult::SetData(stat(&of)),
         Reply::Deleted => MultiResult::Delete,
         Reply::Checked => MultiResult::Check,
-        other => unreachable!("no item of a multi is answered by {other}"),
+        other => unreachable!("no item of a multi has the reply {other}"),
     }
 }
 
-/// The results of a multi of so many items that was not carried out: no error before the item that failed, and what
-/// ZooKeeper calls an inconsistency after it. None: it was refused as a whole.
+/// Returns the results of a failed multi with this number of items: OK before the item that failed, and what
+/// ZooKeeper calls a runtime inconsistency after it. Returns `None` if the multi was rejected as a whole.
 pub fn failed_multi(refusal: &Refusal, items: usize) -> Option<Vec<MultiResult>> {
     let Refusal::Multi { index, refusal } = refusal else {
         return None;
@@ -192,7 +193,8 @@ pub fn failed_multi(refusal: &Refusal, items: usize) -> Option<Vec<MultiResult>>
     Some((0..items).map(result).collect())
 }
 
-/// ZooKeeper's code for a refusal. What ZooKeeper does not refuse gets the code that is nearest to it.
+/// Returns ZooKeeper's error code for a refusal. Refusals that ZooKeeper does not have get the most similar
+/// code.
 pub fn code(refusal: &Refusal) -> ErrorCode {
     match refusal {
         Refusal::NoNode(_) | Refusal::NoLock(_) => ErrorCode::NO_NODE,
@@ -205,10 +207,10 @@ pub fn code(refusal: &Refusal) -> ErrorCode {
         | Refusal::BadTtl(_)
         | Refusal::DataTooLarge { .. }
         | Refusal::BadWish(_) => ErrorCode::BAD_ARGUMENTS,
-        // Whoever has proven nothing yet may do so on the same connection.
+        // A client that has not authenticated yet may do so on the same connection.
         Refusal::NoAuth(_) | Refusal::Forbidden { .. } | Refusal::Unauthenticated(_) => ErrorCode::NO_AUTH,
         Refusal::InvalidAcl(_) => ErrorCode::INVALID_ACL,
-        // All of these are: there are enough of them here.
+        // All of these mean that a limit is reached.
         Refusal::QuotaExceeded { .. }
         | Refusal::LimitReached { .. }
         | Refusal::SequenceExhausted(_)
@@ -218,7 +220,7 @@ pub fn code(refusal: &Refusal) -> ErrorCode {
         }
         Refusal::SessionMoved(_) | Refusal::NotYourSession(_) => ErrorCode::SESSION_MOVED,
         Refusal::Multi { refusal, .. } => code(refusal),
-        // Of what clients of ZooKeeper never ask for.
+        // Refusals of commands that ZooKeeper clients never send.
         Refusal::SessionRequired
         | Refusal::SessionIdTaken(_)
         | Refusal::StaleLeader
@@ -239,7 +241,7 @@ pub fn code(refusal: &Refusal) -> ErrorCode {
     }
 }
 
-/// A stat as it stands on the wire.
+/// Converts a stat to ZooKeeper's form.
 pub fn stat(of: &Stat) -> zk_wire::Stat {
     zk_wire::Stat {
         czxid: of.czxid.0.cast_signed(),
@@ -249,7 +251,7 @@ pub fn stat(of: &Stat) -> zk_wire::Stat {
         version: of.version,
         cversion: of.cversion,
         aversion: of.aversion,
-        // Only sessions: ZooKeeper tells no client that a node is a container, or how long it may live.
+        // Only sessions: ZooKeeper does not disclose containers and TTLs to clients.
         ephemeral_owner: of
             .ephemeral_owner
             .session()
@@ -260,7 +262,7 @@ pub fn stat(of: &Stat) -> zk_wire::Stat {
     }
 }
 
-/// A list as it stands on the wire.
+/// Converts an access control list to ZooKeeper's form.
 pub fn acl_entries(acl: &Acl) -> Vec<zk_wire::AclEntry> {
     acl.entries()
         .into_iter()
@@ -272,7 +274,7 @@ pub fn acl_entries(acl: &Acl) -> Vec<zk_wire::AclEntry> {
         .collect()
 }
 
-/// A notice as it stands on the wire.
+/// Converts a notice to ZooKeeper's form.
 pub fn notification(notice: &Notice) -> Notification {
     Notification {
         kind: match notice.kind {
@@ -286,22 +288,22 @@ pub fn notification(notice: &Notice) -> Notification {
     }
 }
 
-/// What whoAmI says of a client, in ZooKeeper's order: that of a Java hash table of its ids.
+/// Returns the whoAmI answer in ZooKeeper's order, that of a Java hash table of the ids.
 pub fn identities(of: &Identities) -> Vec<(String, String)> {
     let mut all: Vec<&Identity> = of.iter().collect();
-    // Such a table has 16 places, and twice as many whenever they are three quarters full.
-    let mut places = 16;
-    while all.len() >= places / 4 * 3 {
-        places *= 2;
+    // Such a table has 16 buckets, and twice as many whenever it is three quarters full.
+    let mut buckets = 16;
+    while all.len() >= buckets / 4 * 3 {
+        buckets *= 2;
     }
     all.sort_by_key(|identity| {
         let hash = java_hash_of_id(identity);
-        (hash ^ hash >> 16) as usize & (places - 1)
+        (hash ^ hash >> 16) as usize & (buckets - 1)
     });
     all.into_iter().map(identity).collect()
 }
 
-/// What Java's `hashCode` of the id says that ZooKeeper would have of this identity.
+/// Returns Java's `hashCode` of the id that ZooKeeper would have for this identity.
 fn java_hash_of_id(identity: &Identity) -> u32 {
     let of_text = |text: &str| {
         let add = |hash: u32, unit: u16| hash.wrapping_mul(31).wrapping_add(unit.into());
@@ -309,7 +311,7 @@ fn java_hash_of_id(identity: &Identity) -> u32 {
     };
     let (scheme, name) = self::identity(identity);
     let id = match identity {
-        // With the hash of the password.
+        // Including the hash of the password.
         Identity::Digest(id) => of_text(id),
         _ => of_text(&name),
     };
@@ -318,7 +320,7 @@ fn java_hash_of_id(identity: &Identity) -> u32 {
         .fold(17, |hash, part| hash.wrapping_mul(37).wrapping_add(part))
 }
 
-/// What whoAmI says of an identity: its scheme, and a name without secrets.
+/// Returns the whoAmI entry of an identity: its scheme, and a name without secrets.
 fn identity(identity: &Identity) -> (String, String) {
     let (scheme, name) = match identity {
         Identity::Ip(address) => ("ip", address.to_string()),
@@ -331,7 +333,7 @@ fn identity(identity: &Identity) -> (String, String) {
     (scheme.to_owned(), name)
 }
 
-/// The kind of watch that addWatch asks for.
+/// Returns the kind of watch that an addWatch requests.
 pub fn watch_kind(mode: i32) -> Option<WatchKind> {
     match mode {
         zk_wire::watch_mode::PERSISTENT => Some(WatchKind::Persistent),
@@ -340,7 +342,7 @@ pub fn watch_kind(mode: i32) -> Option<WatchKind> {
     }
 }
 
-/// Which watches checkWatches and removeWatches mean.
+/// Returns the watches that checkWatches and removeWatches refer to.
 pub fn watcher_type(kind: i32) -> Option<WatcherType> {
     match kind {
         zk_wire::watcher_type::CHILDREN => Some(WatcherType::Children),
@@ -366,8 +368,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn identities_come_in_the_order_of_zookeepers_hash_table() {
-        // As ZooKeeper 3.8 answers it, with the passwords 1, 2, 3 and passwd1, in whichever order they are shown.
+    fn identities_have_the_order_of_zookeepers_hash_table() {
+        // The answer of ZooKeeper 3.8 with the passwords 1, 2, 3 and passwd1, in any order of authentication.
         let ids = [
             Identity::Ip([127, 0, 0, 1].into()),
             Identity::Digest("c:sDHJ4j5y11CoXndS3/c4J9FhncA=".into()),

@@ -1,8 +1,8 @@
-//! Who may do what with a znode, as it is written.
+//! Access control lists of znodes.
 
 use crate::{DecodeError, Reader, Writer};
 
-/// Rights, and who has them. Nothing is checked.
+/// Permissions of one identity. Values are not validated.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[allow(missing_docs, reason = "the names are ZooKeeper's own")]
 pub struct AclEntry {
@@ -19,8 +19,8 @@ impl AclEntry {
         to.text(&self.id);
     }
 
-    /// Reads the record. A scheme or id that is null reads as empty: there is no scheme of that name, and the id of
-    /// `auth`, the one for which ZooKeeper takes null, is not looked at.
+    /// Reads the record. A null scheme or id reads as empty: there is no scheme with an empty name, and the
+    /// id of the scheme `auth`, the only one for which ZooKeeper accepts null, is ignored.
     pub fn decode(from: &mut Reader) -> Result<Self, DecodeError> {
         Ok(Self {
             perms: from.int()?,

@@ -1,4 +1,4 @@
-//! Who the client says it is.
+//! Authentication requests: auth and sasl.
 
 use crate::{DecodeError, Reader, Request, Writer};
 

@@ -1,26 +1,26 @@
-//! The handshake: the first frame in each direction, without a header.
+//! Connect handshake: the first frame in each direction, without a header.
 //!
-//! `readOnly` was added to the end later. A client that does not send it does not expect it, either: a server answers with it
-//! only if it was asked with it.
+//! `readOnly` was appended in a later version. A client that does not send it does not expect it either, so a
+//! server includes it in its response only if the request has it.
 
 use bytes::{Bytes, BytesMut};
 
 use crate::{DecodeError, Reader, Writer, frame};
 
-/// A client opens a session, or takes up one that it has.
+/// Connect request: opens a session, or resumes an existing one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConnectRequest {
-    /// 0: there has been no other.
+    /// Always 0; there has been no other version.
     pub protocol_version: i32,
-    /// The largest zxid that the client has seen. A server that is behind it must not serve the client.
+    /// Greatest zxid that the client has seen. A server that lags behind it must not serve the client.
     pub last_zxid_seen: i64,
-    /// The session timeout that is asked for.
+    /// Requested session timeout in milliseconds.
     pub timeout_ms: i32,
-    /// 0 for a new session.
+    /// Session id; 0 for a new session.
     pub session_id: i64,
-    /// What proves that the session is the client's own: 16 bytes, zeros or null for a new one.
+    /// Password of the session: 16 bytes, zeros or null for a new session.
     pub password: Option<Bytes>,
-    /// Whether a server without a quorum would do. None if the client is too old to say so.
+    /// True if a server without a quorum would do; `None` if the client is too old to send it.
     pub read_only: Option<bool>,
 }
 
@@ -53,18 +53,18 @@ impl ConnectRequest {
     }
 }
 
-/// A server grants a session, or refuses it.
+/// Connect response: grants a session, or rejects the request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConnectResponse {
-    /// 0: there has been no other.
+    /// Always 0; there has been no other version.
     pub protocol_version: i32,
-    /// The session timeout that is granted; 0 or less if the session that was named has ended.
+    /// Granted session timeout in milliseconds; 0 or less if the requested session has expired.
     pub timeout_ms: i32,
-    /// The session; 0 if it was refused.
+    /// Session id; 0 if the request was rejected.
     pub session_id: i64,
-    /// What proves that the session is the client's own: 16 bytes, zeros if it was refused.
+    /// Password of the session: 16 bytes, zeros if the request was rejected.
     pub password: Option<Bytes>,
-    /// Whether this server has no quorum. None for a client that did not say what it thinks of that.
+    /// True if the server has no quorum; `None` if the request did not have the flag.
     pub read_only: Option<bool>,
 }
 

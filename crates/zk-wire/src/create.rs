@@ -1,22 +1,22 @@
-//! The four requests that create. They differ in what they may make, and in what they return.
+//! The four create requests. They differ in the kinds of znodes that they create, and in their replies.
 
 use crate::{AclEntry, DecodeError, Reader, Request, Writer, op_code};
 
-/// Which of the four requests that create is sent.
+/// Type of a create request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CreateCall {
-    /// Returns the path.
+    /// create: the reply has the path.
     Create,
-    /// Returns path and stat.
+    /// create2: the reply has path and stat.
     Create2,
-    /// For containers; returns path and stat.
+    /// createContainer: the reply has path and stat.
     Container,
-    /// For nodes with a time to live, in milliseconds; returns path and stat.
+    /// createTTL, with the TTL in milliseconds: the reply has path and stat.
     Ttl(i64),
 }
 
 impl CreateCall {
-    /// ZooKeeper's number of the operation.
+    /// Returns ZooKeeper's code of the operation.
     pub fn op_code(self) -> i32 {
         match self {
             CreateCall::Create => op_code::CREATE,
@@ -44,7 +44,7 @@ pub(crate) fn encode(
     }
 }
 
-/// Reads what the three calls without a time to live have in common, which is all that they have.
+/// Reads the body of the three requests without a TTL.
 pub(crate) fn decode(call: CreateCall, from: &mut Reader) -> Result<Request, DecodeError> {
     Ok(Request::Create {
         call,

@@ -1,16 +1,16 @@
-//! Why bytes are not what they should be. What a server answers then is its own affair.
+//! Errors of decoding. The server decides how to answer them.
 
-/// Bytes that are no record of the type that was expected.
+/// Reason why bytes are not a record of the expected type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum DecodeError {
-    /// There is no request with this number that clients may send. (To deleteContainer and createSession ZooKeeper listens, and should not.)
-    /// ZooKeeper answers
+    /// No request that clients may send has this code. (ZooKeeper also accepts deleteContainer and
+    /// createSession from clients, which it should not.) ZooKeeper answers
     /// [`ErrorCode::UNIMPLEMENTED`](crate::ErrorCode::UNIMPLEMENTED) and closes the connection.
-    #[error("there is no operation {0}")]
+    #[error("unknown operation {0}")]
     UnknownOperation(i32),
-    /// The record ends too early, or has what its type cannot have. ZooKeeper answers
-    /// [`ErrorCode::MARSHALLING_ERROR`](crate::ErrorCode::MARSHALLING_ERROR) and keeps the connection, but closes it
-    /// without a word if the request is auth or sasl.
+    /// The record ends too early, or has a value that its type does not allow. ZooKeeper answers
+    /// [`ErrorCode::MARSHALLING_ERROR`](crate::ErrorCode::MARSHALLING_ERROR) and continues the connection,
+    /// but closes it without a reply if the request is auth or sasl.
     #[error("malformed {0}")]
     Malformed(&'static str),
 }

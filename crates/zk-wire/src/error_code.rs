@@ -1,8 +1,8 @@
-//! Error codes as replies carry them, with ZooKeeper's names.
+//! Error codes of replies, with ZooKeeper's names.
 
 use std::fmt;
 
-/// A reply's `err`; 0 stands for no error.
+/// Field `err` of a reply; 0 means success.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ErrorCode(pub i32);
 
@@ -12,7 +12,7 @@ macro_rules! codes {
         impl ErrorCode {
             $(pub const $name: Self = Self($code);)*
 
-            /// All of them.
+            /// All error codes.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
         }
 

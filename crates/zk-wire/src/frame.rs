@@ -1,33 +1,37 @@
-//! Frames: a length of four bytes, and so many bytes. What is in them is not looked at.
+//! Frames: a length of four bytes, followed by the body. The module does not interpret the body.
 
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::Writer;
 
-/// The longest body that ZooKeeper accepts unless it is told otherwise (`jute.maxbuffer`), in bytes.
+/// ZooKeeper's default maximum of a body (`jute.maxbuffer`), in bytes.
 pub const DEFAULT_MAX_LENGTH: usize = 0xf_ffff;
 
-/// The bytes of a frame's length.
+/// Size of a frame's length field in bytes.
 const LENGTH_BYTES: usize = 4;
 
-/// A length that no frame can have. Nothing that follows can be understood, so the connection has to be closed.
+/// Invalid length of a frame. The stream cannot be decoded any further, so the connection has to be closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FrameError {
-    /// It is below 0.
-    #[error("a frame announces {0} bytes")]
+    /// The length is negative.
+    #[error("invalid frame length {0}")]
     Negative(i32),
-    /// It is more than was allowed.
-    #[error("a frame announces {length} bytes, more than the {max} that are allowed")]
+    /// The length exceeds the maximum.
+    #[error("frame length {length} exceeds the maximum of {max}")]
     TooLong {
-        /// What was announced.
+        /// Length of the frame.
         length: usize,
-        /// What is allowed.
+        /// Maximum length.
         max: usize,
     },
 }
 
-/// Takes the body of the first frame out of what has come; none if more has to come first. `max` is the longest body that
-/// is allowed, in bytes; a longer one is refused as soon as its length is there. Nothing is reserved for what is to come.
+/// Removes the first frame from the received bytes and returns its body; `None` if it is incomplete. No
+/// memory is reserved for the rest of a frame.
+///
+/// # Errors
+///
+/// If the length of the body is negative or exceeds `max`, as soon as the length is received.
 pub fn take(from: &mut BytesMut, max: usize) -> Result<Option<Bytes>, FrameError> {
     let Some(length) = from.first_chunk::<LENGTH_BYTES>() else {
         return Ok(None);
@@ -40,8 +44,8 @@ pub fn take(from: &mut BytesMut, max: usize) -> Result<Option<Bytes>, FrameError
     if from.len() - LENGTH_BYTES < length {
         return Ok(None);
     }
-    // What has come is often this frame alone, in room that was made for it: then that becomes the body as it is, without a count of who
-    // else has a part of it.
+    // Often the buffer contains exactly this frame, in an allocation made for it. Then the allocation becomes
+    // the body, without a reference count for a shared one.
     let mut body = match from.len() == LENGTH_BYTES + length && from.capacity() == from.len() {
         true => std::mem::take(from),
         false => from.split_to(LENGTH_BYTES + length),
@@ -50,13 +54,14 @@ pub fn take(from: &mut BytesMut, max: usize) -> Result<Option<Bytes>, FrameError
     Ok(Some(body.freeze()))
 }
 
-/// How long the body of the first frame is going to be, if that is known already. Nothing that [`take`] refuses has a length.
+/// Returns the length of the first frame's body, if it is received already. [`take`] decides whether it is
+/// valid.
 pub fn announced(from: &[u8]) -> Option<usize> {
     let length = i32::from_be_bytes(*from.first_chunk::<LENGTH_BYTES>()?);
     usize::try_from(length).ok()
 }
 
-/// Appends a frame whose body is what `body` writes.
+/// Appends a frame whose body is written by `body`.
 ///
 /// # Panics
 ///
@@ -64,7 +69,7 @@ pub fn announced(from: &[u8]) -> Option<usize> {
 pub fn write(to: &mut BytesMut, body: impl FnOnce(&mut Writer<'_>)) {
     let begin = to.len();
     let mut writer = Writer::new(to);
-    // Filled in when it is known.
+    // Placeholder until the length is known.
     writer.int(0);
     body(&mut writer);
     let body_begin = begin + LENGTH_BYTES;

@@ -1,27 +1,28 @@
-//! What stands before every request and reply but the handshake, and the numbers that link the two.
+//! Headers of all requests and replies except the handshake, and the numbers that link replies to requests.
 
 use bytes::BytesMut;
 
 use crate::{DecodeError, ErrorCode, Notification, Reader, Reply, Writer, frame};
 
-/// Numbers of requests and replies that are no client's own. Those count up from 1.
+/// Reserved numbers of requests and replies. Clients number their other requests from 1 on.
 pub mod xid {
-    /// Of a notification, which answers nothing.
+    /// Number of notifications, which reply to no request.
     pub const NOTIFICATION: i32 = -1;
-    /// Of ping and its reply.
+    /// Number of ping and its reply.
     pub const PING: i32 = -2;
-    /// Of auth and its reply.
+    /// Number of auth and its reply.
     pub const AUTH: i32 = -4;
-    /// Of setWatches and setWatches2 and their reply, from ZooKeeper's client in C. Java's numbers them like other requests.
+    /// Number of setWatches and setWatches2 and their replies in ZooKeeper's C client. The Java client
+    /// numbers them like other requests.
     pub const SET_WATCHES: i32 = -8;
 }
 
-/// Stands before a request.
+/// Header of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestHeader {
-    /// The client's number of the request; the reply has the same.
+    /// Client's number of the request, which its reply repeats.
     pub xid: i32,
-    /// The operation's number: see [`op_code`](crate::op_code).
+    /// Code of the operation, see [`op_code`](crate::op_code).
     pub op: i32,
 }
 
@@ -41,14 +42,14 @@ impl RequestHeader {
     }
 }
 
-/// Stands before a reply or a notification.
+/// Header of a reply or a notification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReplyHeader {
-    /// That of the request, or [`xid::NOTIFICATION`].
+    /// Number of the request, or [`xid::NOTIFICATION`].
     pub xid: i32,
-    /// Of a write, its own zxid; of a read, that of the state which was read.
+    /// Zxid of the write, or of the state that was read.
     pub zxid: i64,
-    /// A body follows only if it is [`ErrorCode::OK`].
+    /// Error code. A body follows only if it is [`ErrorCode::OK`].
     pub err: ErrorCode,
 }
 
@@ -69,7 +70,7 @@ impl ReplyHeader {
         })
     }
 
-    /// Appends a reply as a frame: this header and, if there is one, the body. A reply with an error has none.
+    /// Appends a reply as a frame: this header, and the body if there is one. A reply with an error has none.
     pub fn write_frame(&self, body: Option<&Reply>, to: &mut BytesMut) {
         frame::write(to, |to| {
             self.encode(to);
@@ -79,7 +80,8 @@ impl ReplyHeader {
         });
     }
 
-    /// Appends a notification as a frame. Servers before 3.9 say -1 for the zxid of the change, and clients take either.
+    /// Appends a notification as a frame. Servers before 3.9 send -1 instead of the zxid of the change, and
+    /// clients accept either.
     pub fn write_notification(zxid: i64, notification: &Notification, to: &mut BytesMut) {
         let header = Self {
             xid: xid::NOTIFICATION,

@@ -1,61 +1,61 @@
-//! Jute: how ZooKeeper writes numbers, texts and lists. What they mean is the business of the records.
+//! Jute: ZooKeeper's encoding of numbers, texts and lists. Their meaning is defined by the records.
 //!
 //! Everything is big-endian and without padding or tags:
 //!
 //! | type | bytes |
 //! |---|---|
-//! | boolean | one: 0, or something else |
+//! | boolean | one: 0, or any other value for true |
 //! | int, long | four, eight |
-//! | buffer, ustring | length as int, and so many bytes; -1 is null |
-//! | vector | count as int, and so many items; -1 is null |
+//! | buffer, ustring | length as int, followed by the bytes; -1 is null |
+//! | vector | count as int, followed by the items; -1 is null |
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::DecodeError;
 
-/// Where null stands for a length or a count.
+/// Length or count of null.
 const NULL: i32 = -1;
 
-/// Appends records to a buffer.
+/// Encoder that appends to a buffer.
 pub struct Writer<'a>(&'a mut BytesMut);
 
 impl<'a> Writer<'a> {
-    /// Appends to what is there already.
+    /// Creates an encoder that appends to `to`.
     pub fn new(to: &'a mut BytesMut) -> Self {
         Self(to)
     }
 
-    /// Bytes as they are, without a length: a record that somebody else has written.
+    /// Appends bytes as they are, without a length, such as an encoded record.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.0.put_slice(bytes);
     }
 
-    /// One byte, 0 or 1.
+    /// Appends one byte, 0 or 1.
     pub fn bool(&mut self, value: bool) {
         self.0.put_u8(u8::from(value));
     }
 
-    /// Four bytes.
+    /// Appends four bytes.
     pub fn int(&mut self, value: i32) {
         self.0.put_i32(value);
     }
 
-    /// Eight bytes.
+    /// Appends eight bytes.
     pub fn long(&mut self, value: i64) {
         self.0.put_i64(value);
     }
 
-    /// A length and so many bytes.
+    /// Appends a length and the bytes.
     ///
     /// # Panics
     ///
-    /// If it is 2 GiB or more, as do all that write a length.
+    /// If the length is 2 GiB or more. This applies to all methods that write a length.
     pub fn bytes(&mut self, value: &[u8]) {
         self.length(value.len());
         self.0.put_slice(value);
     }
 
-    /// Bytes, or null.
+    /// Appends bytes, or null.
     pub fn buffer(&mut self, value: Option<&[u8]>) {
         match value {
             None => self.int(NULL),
@@ -63,17 +63,17 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Bytes of UTF-8.
+    /// Appends a text as UTF-8.
     pub fn text(&mut self, value: &str) {
         self.bytes(value.as_bytes());
     }
 
-    /// Bytes of UTF-8, or null.
+    /// Appends a text as UTF-8, or null.
     pub fn nullable_text(&mut self, value: Option<&str>) {
         self.buffer(value.map(str::as_bytes));
     }
 
-    /// A count and so many items.
+    /// Appends a count and the items.
     pub fn vector<T>(&mut self, items: &[T], mut item: impl FnMut(&mut Self, &T)) {
         self.length(items.len());
         for value in items {
@@ -81,7 +81,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A list, or null.
+    /// Appends a list, or null.
     pub fn nullable_vector<T>(&mut self, items: Option<&[T]>, item: impl FnMut(&mut Self, &T)) {
         match items {
             None => self.int(NULL),
@@ -89,7 +89,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A list of texts.
+    /// Appends a list of texts.
     pub fn texts(&mut self, texts: &[String]) {
         self.vector(texts, |to, text| to.text(text));
     }
@@ -99,90 +99,89 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Takes records from the body of a frame.
+/// Decoder of the body of a frame.
 #[derive(Clone, Debug)]
 pub struct Reader(Bytes);
 
 impl Reader {
-    /// Begins at the first byte.
+    /// Creates a decoder that begins at the first byte.
     pub fn new(body: Bytes) -> Self {
         Self(body)
     }
 
-    /// How many bytes have not been read.
+    /// Returns the number of unread bytes.
     pub fn remaining(&self) -> usize {
         self.0.len()
     }
 
-    /// Fails unless all has been read. ZooKeeper itself never asks.
+    /// Fails unless everything was read. ZooKeeper itself never checks this.
     pub fn end(&self) -> Result<(), DecodeError> {
         if self.0.is_empty() {
             Ok(())
         } else {
-            Err(DecodeError::Malformed("record: it is longer than its type"))
+            Err(DecodeError::Malformed("record: bytes after its end"))
         }
     }
 
-    /// One byte; all but 0 are true.
+    /// Reads one byte; all values except 0 are true.
     pub fn bool(&mut self) -> Result<bool, DecodeError> {
         self.0
             .try_get_u8()
             .map(|byte| byte != 0)
-            .map_err(|_| DecodeError::Malformed("boolean: it is cut off"))
+            .map_err(|_| DecodeError::Malformed("boolean: truncated"))
     }
 
-    /// Four bytes.
+    /// Reads four bytes.
     pub fn int(&mut self) -> Result<i32, DecodeError> {
         self.0
             .try_get_i32()
-            .map_err(|_| DecodeError::Malformed("int: it is cut off"))
+            .map_err(|_| DecodeError::Malformed("int: truncated"))
     }
 
-    /// Eight bytes.
+    /// Reads eight bytes.
     pub fn long(&mut self) -> Result<i64, DecodeError> {
         self.0
             .try_get_i64()
-            .map_err(|_| DecodeError::Malformed("long: it is cut off"))
+            .map_err(|_| DecodeError::Malformed("long: truncated"))
     }
 
-    /// Bytes, or null. They are a slice of the frame.
+    /// Reads bytes, or null. The bytes are a slice of the frame.
     pub fn buffer(&mut self) -> Result<Option<Bytes>, DecodeError> {
         let Some(length) = self.length()? else {
             return Ok(None);
         };
         if length > self.0.len() {
-            return Err(DecodeError::Malformed("buffer: it is cut off"));
+            return Err(DecodeError::Malformed("buffer: truncated"));
         }
         Ok(Some(self.0.split_to(length)))
     }
 
-    /// A text that is not null.
+    /// Reads a text that must not be null.
     pub fn text(&mut self) -> Result<String, DecodeError> {
-        self.nullable_text()?
-            .ok_or(DecodeError::Malformed("text: it is null"))
+        self.nullable_text()?.ok_or(DecodeError::Malformed("text: null"))
     }
 
-    /// A text, or null.
+    /// Reads a text, or null.
     pub fn nullable_text(&mut self) -> Result<Option<String>, DecodeError> {
         let Some(bytes) = self.buffer()? else {
             return Ok(None);
         };
         match str::from_utf8(&bytes) {
             Ok(text) => Ok(Some(text.to_owned())),
-            Err(_) => Err(DecodeError::Malformed("text: it is not UTF-8")),
+            Err(_) => Err(DecodeError::Malformed("text: not UTF-8")),
         }
     }
 
-    /// A list that is not null.
+    /// Reads a list that must not be null.
     pub fn vector<T>(
         &mut self,
         item: impl FnMut(&mut Self) -> Result<T, DecodeError>,
     ) -> Result<Vec<T>, DecodeError> {
         self.nullable_vector(item)?
-            .ok_or(DecodeError::Malformed("list: it is null"))
+            .ok_or(DecodeError::Malformed("list: null"))
     }
 
-    /// A list, or null.
+    /// Reads a list, or null.
     pub fn nullable_vector<T>(
         &mut self,
         mut item: impl FnMut(&mut Self) -> Result<T, DecodeError>,
@@ -190,7 +189,8 @@ impl Reader {
         let Some(count) = self.length()? else {
             return Ok(None);
         };
-        // Not reserved: a wrong count must not become an allocation. No item is empty, so the frame's end ends this.
+        // The capacity is not reserved, because a wrong count must not cause an allocation. Every item has at
+        // least one byte, so the loop ends with the frame.
         let mut items = Vec::new();
         for _ in 0..count {
             items.push(item(self)?);
@@ -198,7 +198,7 @@ impl Reader {
         Ok(Some(items))
     }
 
-    /// A list of texts, neither of them null.
+    /// Reads a list of texts, none of which may be null.
     pub fn texts(&mut self) -> Result<Vec<String>, DecodeError> {
         self.vector(Self::text)
     }
@@ -208,7 +208,7 @@ impl Reader {
             NULL => Ok(None),
             length => match usize::try_from(length) {
                 Ok(length) => Ok(Some(length)),
-                Err(_) => Err(DecodeError::Malformed("length: it is negative")),
+                Err(_) => Err(DecodeError::Malformed("length: negative")),
             },
         }
     }

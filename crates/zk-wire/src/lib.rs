@@ -1,56 +1,58 @@
 //! ZooKeeper's client protocol: every record in both directions, without any I/O.
 //!
-//! A connection is a stream of [frames](frame). The first one from the client is a [`ConnectRequest`], the first one from
-//! the server a [`ConnectResponse`]; neither has a header. After that each frame from the client is a [`RequestHeader`]
-//! and the body of a [`Request`], and each frame from the server a [`ReplyHeader`] and, if its error is 0, the body of a
-//! [`Reply`], or of a [`Notification`]. What a body is, is not written in it: a request's header names its operation,
-//! and a reply is read by who knows the request.
+//! A connection is a stream of [frames](frame). The client's first frame is a [`ConnectRequest`], the
+//! server's first frame a [`ConnectResponse`]; neither has a header. After that each frame from the client is
+//! a [`RequestHeader`] and the body of a [`Request`]. Each frame from the server is a [`ReplyHeader`] and, if
+//! its error is 0, the body of a [`Reply`] or of a [`Notification`]. A body does not contain its type: the
+//! request's header has the operation, and the client decodes a reply by the request that it has sent.
 //!
 //! ```
 //! use bytes::BytesMut;
 //! use zk_wire::{ErrorCode, Reader, Reply, ReplyHeader, Request, RequestHeader, frame};
 //!
-//! // A client asks.
+//! // The client sends a request.
 //! let mut wire = BytesMut::new();
 //! let request = Request::Sync { path: "/a".to_owned() };
 //! request.write_frame(7, &mut wire);
 //!
-//! // The server reads that, and answers.
-//! let body = frame::take(&mut wire, frame::DEFAULT_MAX_LENGTH)?.expect("all of it has come");
+//! // The server decodes it and replies.
+//! let body = frame::take(&mut wire, frame::DEFAULT_MAX_LENGTH)?.expect("the frame is complete");
 //! let mut from = Reader::new(body);
 //! let header = RequestHeader::decode(&mut from)?;
 //! assert_eq!(Request::decode(header.op, &mut from)?, request);
 //! let header = ReplyHeader { xid: header.xid, zxid: 42, err: ErrorCode::OK };
 //! header.write_frame(Some(&Reply::Path("/a".to_owned())), &mut wire);
 //!
-//! // The client knows what it has asked for.
-//! let body = frame::take(&mut wire, frame::DEFAULT_MAX_LENGTH)?.expect("all of it has come");
+//! // The client decodes the reply by its request.
+//! let body = frame::take(&mut wire, frame::DEFAULT_MAX_LENGTH)?.expect("the frame is complete");
 //! let mut from = Reader::new(body);
 //! assert_eq!(ReplyHeader::decode(&mut from)?, header);
 //! assert_eq!(Reply::decode(&request, &mut from)?, Reply::Path("/a".to_owned()));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What is refused, and what is not
+//! # Validation
 //!
-//! - Bytes after a record are left unread: ZooKeeper ignores them, and records have grown that way (the handshake's
-//!   `readOnly`). Who wants to know asks [`Reader::end`].
-//! - A byte other than 0 is true. A text must be UTF-8 (ZooKeeper puts U+FFFD in place of what is not, which no path may
-//!   have), a length or count must not be below -1 (ZooKeeper takes such a count for 0), and nothing may be longer than
-//!   its frame.
-//! - Null is told from empty where ZooKeeper takes both: data, credentials, tokens, a list of ACL entries, the servers of a
-//!   reconfiguration. It reads as empty where it means the same: in the scheme or id of an ACL entry, and in the prefix of
-//!   getEphemerals. A null path or list of paths, which no client sends, is refused. ZooKeeper, too, fails on most of them,
-//!   if only because it runs into a null pointer.
-//! - Numbers that stand for something (flags, modes, types of watchers) are not checked.
+//! - Bytes after a record are left unread: ZooKeeper ignores them, and records have been extended that way
+//!   (the handshake's `readOnly`). [`Reader::end`] checks for them.
+//! - A byte other than 0 is true. A text must be UTF-8 (ZooKeeper replaces invalid bytes with U+FFFD, which
+//!   no path may contain), a length or count must not be below -1 (ZooKeeper takes such a count for 0), and
+//!   nothing may exceed its frame.
+//! - Null is distinct from empty where ZooKeeper accepts both: data, credentials, tokens, a list of ACL
+//!   entries, the servers of a reconfiguration. It reads as empty where both mean the same: in the scheme or
+//!   id of an ACL entry, and in the prefix of getEphemerals. A null path or list of paths, which no client
+//!   sends, is rejected. ZooKeeper fails on most of them, too, if only with a null pointer exception.
+//! - Numbers with a meaning (flags, modes, types of watchers) are not validated.
 //!
-//! Nothing is allocated because of a length that the bytes claim; what is decoded is at most some twenty times as large as its
-//! frame, if that is full of empty texts. Buffers are slices of the frame and keep all of it in memory: who stores one for long copies it.
+//! No memory is allocated for a claimed length. A decoded record is at most about twenty times as large as
+//! its frame, if that is full of empty texts. Buffers are slices of the frame and keep all of it in memory,
+//! so they should be copied to be stored for long.
 //!
-//! # What is absent, on purpose
+//! # Outside the scope
 //!
-//! What the records mean, which of them are allowed when, and anything that waits. Four-letter words, which come in the
-//! place of a first frame. What servers of an ensemble say to each other.
+//! The crate has no semantics of the records, no rules about when they are allowed, and no I/O. It does not
+//! cover four-letter words, which take the place of a first frame, nor the protocol between the servers of an
+//! ensemble.
 
 mod decode_error;
 mod jute;

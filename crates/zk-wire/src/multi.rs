@@ -1,16 +1,16 @@
 //! Several operations in one request, and their results.
 //!
-//! Each item and each result stands behind a header that names its type, and a header that is marked as the last one ends
-//! the list. There is no count.
+//! A header with the type precedes each item and each result, and a header that is marked as the last one
+//! ends the list. There is no count.
 
 use bytes::Bytes;
 
 use crate::{DecodeError, ErrorCode, Reader, Request, Stat, Writer, op_code};
 
-/// Where the header of an item has no error to tell, and in the last header for the type.
+/// Error field of an item's header, and type in the last header.
 const NOTHING: i32 = -1;
 
-/// Stands before each item and each result, and at the end.
+/// Header of an item or a result, or the end mark.
 struct MultiHeader {
     op: i32,
     done: bool,
@@ -38,7 +38,7 @@ impl MultiHeader {
         })
     }
 
-    /// The type of what follows; none at the end. ZooKeeper looks at the mark only.
+    /// Returns the type of the next item; `None` at the end. Only the mark decides, as in ZooKeeper.
     fn next(from: &mut Reader) -> Result<Option<i32>, DecodeError> {
         let header = Self::decode(from)?;
         Ok((!header.done).then_some(header.op))
@@ -58,7 +58,7 @@ pub(crate) fn encode(items: &[Request], to: &mut Writer<'_>) {
     MultiHeader::END.encode(to);
 }
 
-/// Reads the items of a multi. ZooKeeper refuses other ones as it refuses what it cannot read.
+/// Reads the items of a multi. Other operations are rejected as malformed, as in ZooKeeper.
 pub(crate) fn decode(from: &mut Reader) -> Result<Request, DecodeError> {
     let items = decode_items(from, |op| {
         matches!(
@@ -84,41 +84,41 @@ pub(crate) fn decode_read(from: &mut Reader) -> Result<Request, DecodeError> {
 fn decode_items(from: &mut Reader, is_allowed: impl Fn(i32) -> bool) -> Result<Vec<Request>, DecodeError> {
     let mut items = Vec::new();
     while let Some(op) = MultiHeader::next(from)? {
-        // No list is allowed in a list, so this is as deep as it gets.
+        // Lists are not allowed in lists, so the recursion ends here.
         if !is_allowed(op) {
-            return Err(DecodeError::Malformed("multi: an item is not allowed in it"));
+            return Err(DecodeError::Malformed("multi: operation not allowed in it"));
         }
         items.push(Request::decode(op, from)?);
     }
     Ok(items)
 }
 
-/// What became of one item of a multi or multiRead.
+/// Result of one item of a multi or multiRead.
 ///
-/// In a multi that failed all are [`MultiResult::Error`]: with [`ErrorCode::OK`] before the one that failed, and with
-/// [`ErrorCode::RUNTIME_INCONSISTENCY`] behind it.
+/// In a failed multi all results are [`MultiResult::Error`]: with [`ErrorCode::OK`] before the failed item,
+/// and with [`ErrorCode::RUNTIME_INCONSISTENCY`] after it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MultiResult {
-    /// Of create: the path.
+    /// create: the path.
     Create(String),
-    /// Of create2, createContainer and createTTL: path and stat.
+    /// create2, createContainer and createTTL: path and stat.
     Create2(String, Stat),
-    /// Of delete.
+    /// delete.
     Delete,
-    /// Of setData.
+    /// setData.
     SetData(Stat),
-    /// Of check.
+    /// check.
     Check,
-    /// Of getData.
+    /// getData.
     GetData(Option<Bytes>, Stat),
-    /// Of getChildren: names.
+    /// getChildren: names.
     GetChildren(Vec<String>),
-    /// Of any.
+    /// Error of any operation.
     Error(ErrorCode),
 }
 
 impl MultiResult {
-    /// The number of the type, which is not always that of the request.
+    /// Returns the type code, which is not always that of the request.
     pub fn op_code(&self) -> i32 {
         match self {
             MultiResult::Create(_) => op_code::CREATE,
@@ -171,7 +171,7 @@ impl MultiResult {
                 stat.encode(to);
             }
             MultiResult::GetChildren(names) => to.texts(names),
-            // It stands here for a second time.
+            // The header contains the code, too.
             MultiResult::Error(code) => to.int(code.0),
         }
     }
@@ -185,9 +185,9 @@ impl MultiResult {
             op_code::CHECK => MultiResult::Check,
             op_code::GET_DATA => MultiResult::GetData(from.buffer()?, Stat::decode(from)?),
             op_code::GET_CHILDREN => MultiResult::GetChildren(from.texts()?),
-            // The body's error counts, as in ZooKeeper's client.
+            // The error in the body counts, as in ZooKeeper's client.
             op_code::ERROR => MultiResult::Error(ErrorCode(from.int()?)),
-            _ => return Err(DecodeError::Malformed("multi: the type of a result is not known")),
+            _ => return Err(DecodeError::Malformed("multi: unknown type of a result")),
         })
     }
 }

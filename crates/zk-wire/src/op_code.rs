@@ -1,13 +1,13 @@
-//! The numbers of operations, with ZooKeeper's names. Which of them a server offers is its own affair.
+//! Codes of operations, with ZooKeeper's names. A server need not support all of them.
 
 macro_rules! op_codes {
     ($($constant:ident = $code:literal, $name:literal;)*) => {
         $(#[doc = concat!("ZooKeeper's `", $name, "`.")] pub const $constant: i32 = $code;)*
 
-        /// All of them.
+        /// All codes.
         pub const ALL: &[i32] = &[$($code,)*];
 
-        /// ZooKeeper's name of an operation, for logs and metrics; none if there is no such operation.
+        /// Returns ZooKeeper's name of an operation, for logs and metrics; `None` for an unknown code.
         pub fn name(op: i32) -> Option<&'static str> {
             match op {
                 $($code => Some($name),)*

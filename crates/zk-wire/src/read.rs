@@ -1,4 +1,4 @@
-//! The requests that read, and sync. All have a path; those that can leave a watch say whether they do.
+//! Read requests and sync. All have a path; those that can set a watch have a flag for it.
 
 use crate::{DecodeError, Reader, Request, Writer};
 
@@ -47,7 +47,7 @@ pub(crate) fn decode_get_all_children_number(from: &mut Reader) -> Result<Reques
     Ok(Request::GetAllChildrenNumber { path: from.text()? })
 }
 
-/// ZooKeeper takes null for an empty prefix.
+/// Reads the body. ZooKeeper accepts null as an empty prefix.
 pub(crate) fn decode_get_ephemerals(from: &mut Reader) -> Result<Request, DecodeError> {
     Ok(Request::GetEphemerals {
         prefix: from.nullable_text()?.unwrap_or_default(),

@@ -1,8 +1,8 @@
-//! Another configuration of the ensemble. Clients send null for what they do not use of it.
+//! Reconfiguration of the ensemble. Clients send null for unused fields.
 
 use crate::{DecodeError, Reader, Request, Writer};
 
-/// `servers` are those that join, those that leave, and all new members.
+/// Writes the body. `servers` are the joining servers, the leaving ones, and all new members.
 pub(crate) fn encode(servers: [Option<&str>; 3], from_config: i64, to: &mut Writer<'_>) {
     for text in servers {
         to.nullable_text(text);

@@ -1,41 +1,41 @@
-//! What servers answer. Whether it is right is not known here.
+//! Bodies of replies.
 
 use bytes::Bytes;
 
 use crate::{AclEntry, CreateCall, DecodeError, ErrorCode, MultiResult, Reader, Request, Stat, Writer};
 
-/// The body of a reply without an error.
+/// Body of a successful reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// No body: of delete, auth, ping, closeSession, setWatches, checkWatches, removeWatches.
+    /// No body: delete, auth, ping, closeSession, setWatches, checkWatches, removeWatches.
     Done,
-    /// Of create and sync.
+    /// create and sync.
     Path(String),
-    /// Of the other requests that create.
+    /// The other create requests.
     Created(String, Stat),
-    /// Of exists, setData and setACL.
+    /// exists, setData and setACL.
     Stat(Stat),
-    /// Of getData, and of reconfig (the new configuration).
+    /// getData, and reconfig (the new configuration).
     Data(Option<Bytes>, Stat),
-    /// Of getChildren.
+    /// getChildren.
     Names(Vec<String>),
-    /// Of getChildren2.
+    /// getChildren2.
     NamesAndStat(Vec<String>, Stat),
-    /// Of getACL.
+    /// getACL.
     Acl(Vec<AclEntry>, Stat),
-    /// Of getAllChildrenNumber, and of addWatch (always 0, and it must not be left out).
+    /// getAllChildrenNumber, and addWatch (always 0, and mandatory).
     Number(i32),
-    /// Of getEphemerals.
+    /// getEphemerals.
     Paths(Vec<String>),
-    /// Of whoAmI: schemes and names.
+    /// whoAmI: schemes and names.
     Identities(Vec<(String, String)>),
-    /// Of sasl.
+    /// sasl.
     Token(Option<Bytes>),
-    /// Of multi and multiRead, also if they failed.
+    /// multi and multiRead, even if they failed.
     Results(Vec<MultiResult>),
 }
 
-/// A reply's body, or its error.
+/// Body of a reply, or its error code.
 pub type Outcome = Result<Reply, ErrorCode>;
 
 impl Reply {
@@ -72,7 +72,7 @@ impl Reply {
         }
     }
 
-    /// Reads the body that belongs to a request.
+    /// Reads the body of the reply to `request`.
     pub fn decode(request: &Request, from: &mut Reader) -> Result<Self, DecodeError> {
         Ok(match request {
             Request::Create {

@@ -1,4 +1,4 @@
-//! What clients ask for: which operation is which record. The records themselves are in the modules of their families.
+//! Requests of clients, and the dispatch to the modules that encode and decode their records.
 
 use bytes::{Bytes, BytesMut};
 
@@ -7,8 +7,8 @@ use crate::{
     op_code, read, reconfig, watches, write, xid,
 };
 
-/// A request. Fields that are enumerations in ZooKeeper's client are plain numbers, for wrong ones to be sent and to be
-/// answered.
+/// Request. Fields that are enumerations in ZooKeeper's client are plain numbers, so that invalid values can
+/// be sent and answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the names are ZooKeeper's own")]
 pub enum Request {
@@ -34,13 +34,13 @@ pub enum Request {
         acl: Option<Vec<AclEntry>>,
         version: i32,
     },
-    /// Only inside a multi.
+    /// Only valid inside a multi.
     Check {
         path: String,
         version: i32,
     },
-    /// All of its items or none: those that create, delete, setData and check. What is decoded has no others, for ZooKeeper
-    /// answers them as what it cannot read; what is encoded may have any.
+    /// All or none of the items are applied: create, delete, setData and check. Decoding accepts no others,
+    /// because ZooKeeper answers them as malformed; encoding accepts any.
     Multi(Vec<Request>),
 
     Exists {
@@ -65,11 +65,11 @@ pub enum Request {
     GetAllChildrenNumber {
         path: String,
     },
-    /// An empty prefix stands for `/`.
+    /// An empty prefix means `/`.
     GetEphemerals {
         prefix: String,
     },
-    /// Items are getData and getChildren, and each is answered for itself. ZooKeeper does not heed their `watch`.
+    /// Items are getData and getChildren, each with a result of its own. ZooKeeper ignores their `watch`.
     MultiRead(Vec<Request>),
     Sync {
         path: String,
@@ -90,7 +90,7 @@ pub enum Request {
         /// See [`watcher_type`](crate::watcher_type).
         kind: i32,
     },
-    /// The older form, which has no place for persistent watches: those lists are not sent.
+    /// Older form without persistent watches: those lists are not sent.
     SetWatches {
         relative_zxid: i64,
         watches: SetWatches,
@@ -104,7 +104,7 @@ pub enum Request {
     CloseSession,
     WhoAmI,
     Auth {
-        /// Always 0, and not looked at.
+        /// Always 0, and ignored.
         kind: i32,
         scheme: String,
         auth: Option<Bytes>,
@@ -116,13 +116,13 @@ pub enum Request {
         joining_servers: Option<String>,
         leaving_servers: Option<String>,
         new_members: Option<String>,
-        /// The version of the configuration that is to be replaced; -1 for any.
+        /// Version of the configuration to replace; -1 for any.
         from_config: i64,
     },
 }
 
 impl Request {
-    /// ZooKeeper's number of the operation.
+    /// Returns ZooKeeper's code of the operation.
     pub fn op_code(&self) -> i32 {
         match self {
             Request::Create { call, .. } => call.op_code(),
@@ -154,8 +154,9 @@ impl Request {
         }
     }
 
-    /// The number that a request of this kind has from ZooKeeper's clients, if it is always the same one. A server does not
-    /// rely on it: Java's client gives setWatches a number like any other, while the one in C has a fixed one.
+    /// Returns the xid of this kind of request in ZooKeeper's clients, if it is constant. A server must not
+    /// rely on it: the Java client numbers setWatches like any other request, while the C client uses a
+    /// constant.
     pub fn fixed_xid(&self) -> Option<i32> {
         match self {
             Request::Ping => Some(xid::PING),
@@ -165,7 +166,7 @@ impl Request {
         }
     }
 
-    /// Reads the body of a request, whose header named the operation `op`.
+    /// Reads the body of a request whose header has the code `op`.
     pub fn decode(op: i32, from: &mut Reader) -> Result<Self, DecodeError> {
         match op {
             op_code::CREATE => create::decode(CreateCall::Create, from),
@@ -191,7 +192,7 @@ impl Request {
             op_code::REMOVE_WATCHES => watches::decode_remove(from),
             op_code::SET_WATCHES => watches::decode_set(from),
             op_code::SET_WATCHES2 => watches::decode_set2(from),
-            // These have no body.
+            // Requests without a body.
             op_code::PING => Ok(Request::Ping),
             op_code::CLOSE_SESSION => Ok(Request::CloseSession),
             op_code::WHO_AM_I => Ok(Request::WhoAmI),

@@ -1,8 +1,8 @@
-//! What is told of a znode beside its data.
+//! Stat of a znode.
 
 use crate::{DecodeError, Reader, Writer};
 
-/// A znode's stat, with the server's own zxids, times (in ms since 1970) and session ids.
+/// Stat of a znode, with the server's own zxids, times (in milliseconds since 1970) and session ids.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[allow(missing_docs, reason = "the names are ZooKeeper's own")]
 pub struct Stat {
@@ -20,7 +20,7 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Appends the record: 68 bytes.
+    /// Appends the record of 68 bytes.
     pub fn encode(&self, to: &mut Writer<'_>) {
         to.long(self.czxid);
         to.long(self.mzxid);

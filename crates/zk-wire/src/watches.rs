@@ -1,8 +1,8 @@
-//! Watches: asking for them, asking after them, and what comes when one fires.
+//! Watches: requests to set, check and remove them, and notifications.
 
 use crate::{DecodeError, Reader, Request, Writer};
 
-/// What a [`Notification`]'s `kind` is, with ZooKeeper's names. Servers send those of changes only.
+/// Values of a [`Notification`]'s `kind`, with ZooKeeper's names. Servers send only those of changes.
 #[allow(missing_docs, reason = "the names are ZooKeeper's own")]
 pub mod event_type {
     pub const NONE: i32 = -1;
@@ -15,7 +15,8 @@ pub mod event_type {
     pub const PERSISTENT_WATCH_REMOVED: i32 = 7;
 }
 
-/// What a [`Notification`]'s `state` is, with ZooKeeper's names. Servers send [`SYNC_CONNECTED`](keeper_state::SYNC_CONNECTED).
+/// Values of a [`Notification`]'s `state`, with ZooKeeper's names. Servers send
+/// [`SYNC_CONNECTED`](keeper_state::SYNC_CONNECTED).
 #[allow(missing_docs, reason = "the names are ZooKeeper's own")]
 pub mod keeper_state {
     pub const DISCONNECTED: i32 = 0;
@@ -27,14 +28,14 @@ pub mod keeper_state {
     pub const EXPIRED: i32 = -112;
 }
 
-/// What the `mode` of addWatch is, with ZooKeeper's names.
+/// Values of addWatch's `mode`, with ZooKeeper's names.
 #[allow(missing_docs, reason = "the names are ZooKeeper's own")]
 pub mod watch_mode {
     pub const PERSISTENT: i32 = 0;
     pub const PERSISTENT_RECURSIVE: i32 = 1;
 }
 
-/// What the `kind` of checkWatches and removeWatches is, with ZooKeeper's names.
+/// Values of the `kind` of checkWatches and removeWatches, with ZooKeeper's names.
 #[allow(missing_docs, reason = "the names are ZooKeeper's own")]
 pub mod watcher_type {
     pub const CHILDREN: i32 = 1;
@@ -44,7 +45,7 @@ pub mod watcher_type {
     pub const PERSISTENT_RECURSIVE: i32 = 5;
 }
 
-/// What a client that comes back asks to be watched again.
+/// Paths of the watches that a reconnected client sets again.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[allow(missing_docs, reason = "the names are ZooKeeper's own")]
 pub struct SetWatches {
@@ -125,14 +126,14 @@ pub(crate) fn decode_remove(from: &mut Reader) -> Result<Request, DecodeError> {
     })
 }
 
-/// A watch fired.
+/// Notification of a watch that fired.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Notification {
-    /// What happened: see [`event_type`].
+    /// Kind of the change, see [`event_type`].
     pub kind: i32,
-    /// How the client's session stands: see [`keeper_state`].
+    /// State of the client's session, see [`keeper_state`].
     pub state: i32,
-    /// The znode.
+    /// Path of the znode.
     pub path: String,
 }
 

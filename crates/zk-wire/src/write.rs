@@ -1,4 +1,4 @@
-//! The requests that change a znode which is there, and the one that demands that it be so.
+//! Requests that change an existing znode, and check, which only requires its version.
 
 use crate::{AclEntry, DecodeError, Reader, Request, Writer};
 

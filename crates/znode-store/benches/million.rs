@@ -1,9 +1,8 @@
-//! A million znodes of 100 bytes in parents of 1,000: how much memory they take, how long a snapshot and a restore take,
-//! and for how long at most a snapshot holds up the commands that are applied meanwhile.
+//! Benchmark of a million znodes of 100 bytes in parents of 1,000: their memory, the duration of a snapshot and a restore, and the longest
+//! delay of a command by a snapshot.
 //!
-//! `cargo bench -p znode-store --bench million`, on Linux, where the kernel tells how much memory is resident. Not a
-//! benchmark of criterion's kind: each figure is of one run, and the longest of something is the longest that the machine
-//! made of it; on a busy one that is the scheduler's.
+//! `cargo bench -p znode-store --bench million`, on Linux, whose kernel reports the resident memory. Not a benchmark of criterion's kind:
+//! each figure is of one run, and a maximum includes the scheduler's delays on a busy machine.
 #![allow(
     clippy::unwrap_used,
     reason = "a benchmark that cannot go on has nothing to say"
@@ -102,7 +101,7 @@ fn main() {
     close_a_large_session(&mut store);
 }
 
-/// A session may own so many ephemeral znodes by default, and all of them go in one command.
+/// Closes a session with the default maximum of ephemeral znodes, all in one command.
 fn close_a_large_session(store: &mut Store) {
     let session = SessionId(1);
     let open = Command::OpenSession {

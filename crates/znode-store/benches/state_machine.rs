@@ -1,7 +1,6 @@
-//! What one command and one read cost, on one core: `cargo bench -p znode-store --bench state_machine`.
+//! Costs of one command and one read, on one core: `cargo bench -p znode-store --bench state_machine`.
 //!
-//! Requests are made before the clock starts, as they are decoded by somebody else; events are thrown away after it
-//! stopped.
+//! Requests are built before the clock starts, because the caller decodes them; events are dropped after it stopped.
 #![allow(
     missing_docs,
     reason = "criterion's macros make public functions without a word"
@@ -87,7 +86,7 @@ fn empty(nodes: u64) -> Store {
     store
 }
 
-/// A store with so many znodes.
+/// Returns a store with some znodes.
 fn full(nodes: u64) -> Store {
     let mut store = empty(nodes);
     for n in 0..nodes {

@@ -1,54 +1,52 @@
 //! Lockgate's state machine: a tree of znodes with sessions and locks, as one pure function.
 //!
-//! A lock server is `apply(state, command) -> (reply, events)` with a network around it. This crate is that
-//! function. Every replica applies the same commands in the same order and comes to the same state, the same
-//! replies and the same events; all that a replica adds is who is told.
+//! A lock server is `apply(state, command) -> (reply, events)` with a network around it. This crate is that function. Every replica applies
+//! the same commands in the same order, and reaches the same state with the same replies and events. A replica adds only the delivery of
+//! events to its own clients.
 //!
 //! # Vocabulary
 //!
 //! | word | meaning |
 //! |---|---|
-//! | [`Store`] | the state, all of it |
+//! | [`Store`] | the whole state |
 //! | znode | a node of the tree: a [path](ZPath), some [data](Data), a [`Stat`], perhaps children |
 //! | [`Zxid`] | a position: every command takes the next one, also a refused one |
-//! | session | a client that is alive; owns the ephemeral znodes that it created |
-//! | [`Request`] | a [`Command`], on behalf of a session, perhaps with an id by which a repetition is known |
-//! | [`Reply`], [`Refusal`] | what came of it; a refusal has changed nothing |
-//! | [`Event`] | what it changed, for those who watch and wait |
-//! | [`Right`], [`PathGrant`], [`Token`] | what operators allow in a secured state, and by what callers are known |
-//! | [`Acl`], [`Identities`] | who may do what to a znode; what a caller has proven to be |
+//! | session | a live client; owns the ephemeral znodes that it created |
+//! | [`Request`] | a [`Command`] with a session and an optional id, by which a repetition is recognised |
+//! | [`Reply`], [`Refusal`] | outcome of a command; a refused one changes nothing |
+//! | [`Event`] | a change, for watches and waiting callers |
+//! | [`Right`], [`PathGrant`], [`Token`] | access policies of a secured state |
+//! | [`Acl`], [`Identities`] | access control list of a znode; identities that a caller has proven |
 //! | [`View`] | the state as one caller may see it |
 //! | lock, contender | the znode `/locks/NAME`, and its ephemeral sequential children |
-//! | holder | a contender that holds the lock; its znode's name is what clients call so |
-//! | fencing token | the zxid at which the contender came |
+//! | holder | a contender that holds the lock; in the API, the name of its znode |
+//! | fencing token | the zxid of the contender's creation |
 //!
 //! # Guarantees
 //!
-//! - **Determinism.** What [`Store::apply`] does follows from the state, the request and the [`EntryContext`]
-//!   alone. There is no clock, no randomness, no I/O, no logging and no panic that a request could cause.
-//!   [`Store::digest`] compares replicas.
-//! - **ZooKeeper's tree.** Versions, `cversion`, `pzxid`, ten-digit sequence numbers from the parent's counter
-//!   of creations, no children below ephemeral znodes, containers and TTL nodes, access control lists, quotas, which of
-//!   several faults is told, the order of events: as ZooKeeper 3.8 has them, so that its clients and its recipes mean the
-//!   same here. Differences: a sequence counter does not overflow into negative numbers but is refused beyond
-//!   [`MAX_SEQUENCE`]; zxids do not carry an epoch; and what else docs/zookeeper-differences.md lists.
-//! - **Guarded writes.** [`Op::Held`] makes a transaction fail unless its session holds a lock, at the very position at
-//!   which the transaction is carried out.
+//! - **Determinism.** The effect of [`Store::apply`] follows from the state, the request and the [`EntryContext`] alone. There is no clock,
+//!   no randomness, no I/O, no logging and no panic that a request could cause. [`Store::digest`] compares replicas.
+//! - **ZooKeeper's tree.** These are as in ZooKeeper 3.8, so that its clients and its recipes mean the same here: versions, `cversion`,
+//!   `pzxid`, ten-digit sequence numbers from the parent's counter of creations, no children below ephemeral znodes, containers and TTL
+//!   nodes, access control lists, quotas, the precedence of errors, the order of events. Differences: a sequence counter does not overflow
+//!   into negative numbers but is refused beyond [`MAX_SEQUENCE`]; zxids do not carry an epoch; docs/zookeeper-differences.md lists the
+//!   others.
+//! - **Guarded writes.** [`Op::Held`] makes a transaction fail unless its session holds a lock, at the very position at which the
+//!   transaction is applied.
 //! - **All or nothing.** A refused command leaves no trace but its zxid, and a [`Command::Multi`] is one command.
-//! - **Exactly once.** A request that carries a [`RequestId`] and is sent again is answered as before, within
-//!   the bounds of [`MAX_REMEMBERED_REQUESTS`] and the life of its session.
-//! - **Locks are fair.** In order of arrival, the longest prefix of contenders that get along with each other
-//!   holds the lock; nobody is overtaken, and each grant is told exactly once. Of two conflicting grants the
-//!   later one has the larger fencing token, also if the lock was deleted and made anew in between.
-//! - **Snapshots do not stop the world.** [`Store::begin_snapshot`] fixes a point in time;
-//!   [`Store::next_snapshot_part`] draws it while commands go on. A [`Restorer`] makes a state of the parts
-//!   that has the same digest, or says what is wrong with them.
-//! - **Cost.** A change costs the depth of its path and not the number of siblings; an ended session costs
-//!   its ephemeral znodes; a lock's release costs those that it lets in.
+//! - **Exactly once.** A repeated request with a [`RequestId`] gets the outcome of the first one, within the bounds of
+//!   [`MAX_REMEMBERED_REQUESTS`] and the life of its session.
+//! - **Locks are fair.** In order of arrival, the longest prefix of compatible contenders holds the lock. No contender is overtaken, and
+//!   each grant has exactly one event. Of two conflicting grants the later one has the larger fencing token, also if the lock was deleted
+//!   and created again in between.
+//! - **Snapshots do not block.** [`Store::begin_snapshot`] fixes a point in time; [`Store::next_snapshot_part`] reads it while commands are
+//!   applied. A [`Restorer`] builds a state with the same digest from the parts, or returns what is wrong with them.
+//! - **Cost.** A change costs the depth of its path and not the number of siblings; the end of a session costs its ephemeral znodes; a
+//!   release costs the grants that it allows.
 //!
 //! # Example
 //!
-//! Two sessions want the same lock; the one that holds it dies.
+//! Two sessions request the same lock, and the holder expires.
 //!
 //! ```
 //! use znode_store::*;
@@ -57,7 +55,7 @@
 //! let mut events = Vec::new();
 //! let entry = EntryContext { time_ms: 1_700_000_000_000, term: 1 };
 //!
-//! // Ids, passwords and names are drawn by whoever proposes a command, for apply may not.
+//! // The proposer of a command draws ids, passwords and names: apply has no randomness.
 //! for id in [1, 2] {
 //!     let command = Command::OpenSession {
 //!         session: SessionId(id),
@@ -94,13 +92,13 @@
 //! assert!(matches!(first, Ok(Reply::Granted(_))));
 //! assert!(matches!(second, Ok(Reply::Queued(Place { ahead: 0, .. }))));
 //!
-//! // The leader of the entry's term has not heard of session 1 for its timeout.
+//! // Session 1 sent no heartbeat to the leader of the entry's term for its timeout.
 //! let command = Command::ExpireSessions { sessions: vec![SessionId(1)], term: 1, as_of: store.zxid() };
 //! events.clear();
 //! let applied = store.apply(&entry, Request::anonymous(command), &mut events);
 //! assert_eq!(applied.outcome, Ok(Reply::SessionsExpired(1)));
 //!
-//! // Its contender goes, and in the same breath the next one holds the lock.
+//! // Its contender is removed, and the same command grants the lock to the next one.
 //! let grant = events.iter().find_map(|event| match event {
 //!     Event::Granted { session, grant } if *session == SessionId(2) => Some(grant),
 //!     _ => None,
@@ -108,77 +106,87 @@
 //! assert_eq!(grant.unwrap().fencing_token, Zxid(4));
 //! ```
 //!
-//! # What is absent, on purpose
+//! # What the crate must not know
 //!
-//! - Time. Commands bring the leader's; the store only sees to it that it never goes back. Whether a session
-//!   has missed its heartbeats, how long a caller waits: decided elsewhere, and told here by a command.
-//! - Watches, and anybody who waits. They live on the node that their client is connected to, and feed on
-//!   [`Event`]s.
-//! - Bytes. What is serialized is `Serialize`, and which encoding is used is not known here.
+//! - Time. Commands bring the leader's; the store only prevents a step back. The leader decides whether a session has missed its
+//!   heartbeats, and front ends how long a caller waits; commands report both.
+//! - Watches and waiting callers. They live on the node that their client is connected to, and read [`Event`]s.
+//! - Encodings. Values are `Serialize`, and the crate does not know which encoding is used.
 //! - HTTP, ZooKeeper's protocol, Raft, tasks, files.
 //!
-//! # Where to find what
+//! # Layers
 //!
-//! `command`, `reply`, `event` are the boundary; `apply` decides over commands, `create` and `write` over changes of the
-//! tree, `acl` and `quota` over whether they may be, `lock/` over locks, `read` over what may be seen; `tree/` is how
-//! znodes lie in memory; `sessions`, `remembered` and `snapshot/` are what they say, `anew` makes of a backup the beginning of a new cluster,
-//! `mirror` brings the tree of another server. tests/scripts states the rules one by one.
+//! A module knows the modules below it and none above it. `tools/check/tests/layers` reads the `use` lines and fails otherwise.
+//!
+//! | layer | modules | knows |
+//! |---|---|---|
+//! | 7 | `restore_as_new_cluster`, `snapshot` (`take`, `restore`) | all below |
+//! | 6 | `apply`, the one decision over every command, which alone changes several owners; beside it `read`, the queries | `store` and all below |
+//! | 5 | `store`: the four owners together | `snapshot::builder` and all below |
+//! | 4 | `snapshot` (`part`, `builder`): a snapshot being taken | the owners |
+//! | 3 | the owners `tree`, `sessions`, `locks`, `access`, each with methods of its own | `model`; `sessions` also the index of a node in `tree` |
+//! | 2 | `model`: commands, replies, events, ids, paths, names, limits, data | `stable_hash` |
+//! | 1 | `stable_hash` | nothing |
+//!
+//! `apply` has layers of its own, which its page lists. tests/scripts states the rules one by one.
 #![no_std]
 extern crate alloc;
 
-mod ids;
-mod path;
-mod stat;
+mod stable_hash;
+
+mod model;
 
 mod access;
-mod acl;
-mod limits;
-
-mod command;
-mod event;
-mod flat;
-mod reply;
-mod show;
-
-mod anew;
-mod apply;
-mod create;
-mod digits;
-mod growth;
-mod mirror;
-mod quota;
-mod read;
-mod remembered;
+mod locks;
 mod sessions;
-mod store;
-mod text;
-mod write;
-mod written;
-
-mod lock;
-
-pub mod planted;
-mod snapshot;
-mod stable_hash;
 mod tree;
 
-pub use access::*;
-pub use acl::*;
-pub use anew::{LAST_MOVED_POSITION, TooFar};
-pub use apply::EntryContext;
-pub use command::*;
-pub use create::MAX_SEQUENCE;
-pub use event::*;
-pub use growth::MAX_REPLACED_BYTES;
-pub use ids::*;
-pub use limits::Limits;
-pub use lock::*;
-pub use mirror::{MAX_MIRRORED, MirrorStep, Mirrored, MirroredKind, Shown};
-pub use path::*;
+mod store;
+
+mod apply;
+mod read;
+
+mod restore_as_new_cluster;
+mod snapshot;
+
+pub use access::table::{MAX_CERTIFICATES, MAX_ROLES, MAX_TOKENS};
+pub use access::visibility::Visibility;
+pub use apply::context::{EntryWork, MAX_REMOVED_AT_ONCE};
+pub use fault_injection::planted;
+pub use locks::contender::MAX_RELEASED;
+pub use locks::deadlock::{MAX_DEADLOCK_STEPS, MAX_GRAPH_WAITS, MAX_NAMED_BLOCKERS, MAX_NAMED_PARTIES};
+pub use locks::name::lock_of_contender;
+pub use locks::rule::{holders as holders_by_rule, holders_after as holders_by_rule_after};
+pub use locks::state::{MAX_CONFIGURED_LOCKS, MAX_LOCK_DELAY_MS};
+pub use locks::view::*;
+pub use model::access::command::*;
+pub use model::access::principal::*;
+pub use model::access::right::*;
+pub use model::access::role::*;
+pub use model::access::token::*;
+pub use model::acl::*;
+pub use model::command::*;
+pub use model::data::*;
+pub use model::digits::MAX_SEQUENCE;
+pub use model::entry::*;
+pub use model::event::*;
+pub use model::identity::*;
+pub use model::ids::*;
+pub use model::limits::Limits;
+pub use model::lock::*;
+pub use model::mirrored::*;
+pub use model::path::*;
+pub use model::refusal::*;
+pub use model::reply::*;
+pub use model::session::*;
+pub use model::stat::*;
+pub use read::growth::MAX_REPLACED_BYTES;
+pub use read::mirror_page::Shown;
+pub use read::pages::{EphemeralPage, GraphCursor, LockPage, MAX_LOOKED_AT, SessionPage};
 pub use read::{Page, View};
-pub use remembered::{MAX_REMEMBERED_REQUESTS, MAX_SESSIONLESS_REQUESTS};
-pub use reply::*;
-pub use sessions::{MAX_ENDED_SESSIONS, SessionFate, SessionView};
-pub use snapshot::{Restorer, SnapshotError, SnapshotPart};
-pub use stat::*;
+pub use restore_as_new_cluster::{LAST_MOVED_POSITION, TooFar};
+pub use sessions::MAX_ENDED_SESSIONS;
+pub use sessions::request_cache::{MAX_REMEMBERED_REQUESTS, MAX_SESSIONLESS_REQUESTS};
+pub use snapshot::part::SnapshotPart;
+pub use snapshot::restore::{Restorer, SnapshotError};
 pub use store::{DIGEST_VERSION, MAX_SWEPT, Store};

@@ -1,8 +1,7 @@
-//! A 64-bit hash that is the same on every platform and in every build: replicas compare digests made
-//! of it, and requests are recognised by it. It chains XXH3, whose result is fixed for good
-//! (<https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>): what came before is the seed of what
-//! comes. It is no defence against somebody who looks for collisions, and it says nothing about what is
-//! hashed; see [`crate::tree`] and [`crate::remembered`] for that.
+//! A 64-bit hash that is the same on every platform and in every build: replicas compare digests made of it, and it identifies requests. It
+//! chains XXH3, whose result is fixed for good (<https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md>): the hash of the
+//! preceding input is the seed of the next. It does not resist an attacker who constructs collisions. The hashed values are described in
+//! [`crate::tree`] and [`crate::sessions::request_cache`].
 
 use core::fmt;
 use core::hash::BuildHasher;
@@ -10,7 +9,7 @@ use core::hash::BuildHasher;
 use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Takes words and bytes in, one after the other.
+/// Hasher of a sequence of words and bytes.
 #[derive(Clone)]
 pub(crate) struct StableHasher(u64);
 

@@ -53,9 +53,14 @@ fn million_watches() -> (Watches, Vec<WatcherId>) {
 }
 
 fn fire(watches: &mut Watches, event: &ZnodeEvent) {
-    watches.fire(Zxid(1), event, znode_store::Sight::open(), |watcher, notice| {
-        black_box((watcher, notice));
-    });
+    watches.fire(
+        Zxid(1),
+        event,
+        znode_store::Visibility::open(),
+        |watcher, notice| {
+            black_box((watcher, notice));
+        },
+    );
 }
 
 fn firing(c: &mut Criterion) {

@@ -52,9 +52,9 @@ impl Watches {
         mut notify: impl FnMut(Notice),
     ) -> Result<(), TooManyWatches> {
         let identities = self.identities(watcher);
-        let sight = store.sight();
+        let visibility = store.visibility();
         let mut notify = |notice: Notice| {
-            if sight.may(&identities, Right::Read, &notice.path) {
+            if visibility.may(&identities, Right::Read, &notice.path) {
                 notify(notice);
             }
         };
@@ -168,7 +168,8 @@ impl Watches {
                 };
                 // Both must allow it: the znode's current or last ACL, and the policies of the new
                 // state, whatever the old ones said.
-                last.seen_by(identities).get(path).is_ok() && now.sight().may(identities, Right::Read, path)
+                last.seen_by(identities).get(path).is_ok()
+                    && now.visibility().may(identities, Right::Read, path)
             };
             let data = state.data().filter(|_| kinds.contains(Kinds::DATA));
             let children = state.children().filter(|_| kinds.contains(Kinds::CHILDREN));

@@ -79,7 +79,7 @@
 //! let mut notices = Vec::new();
 //! for event in &events {
 //!     if let Event::Znode(event) = event {
-//!         watches.fire(applied.zxid, event, store.sight(), |watcher, notice| notices.push((watcher, notice.to_string())));
+//!         watches.fire(applied.zxid, event, store.visibility(), |watcher, notice| notices.push((watcher, notice.to_string())));
 //!     }
 //! }
 //! assert_eq!(notices, [(client, "created /greeting at 1".to_owned())]);

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use znode_store::{Identities, Sight, ZPath, ZnodeEvent, ZnodeEventKind, Zxid};
+use znode_store::{Identities, Visibility, ZPath, ZnodeEvent, ZnodeEventKind, Zxid};
 
 use crate::kind::{Kinds, WatchKind, WatcherType};
 use crate::limits::{TooManyWatches, WatchLimits, units};
@@ -185,13 +185,13 @@ impl Watches {
     /// Fires an event: notifies each watcher that it triggers once, and removes the triggered
     /// one-shot watches. The caller must fire the events of a command in their order.
     ///
-    /// A watcher that may not read the znode, by its ACL or by the policies in `sight`, is not
+    /// A watcher that may not read the znode, by its ACL or by the policies in `visibility`, is not
     /// notified; its one-shot watch is still removed, as in ZooKeeper.
     pub fn fire(
         &mut self,
         zxid: Zxid,
         event: &ZnodeEvent,
-        sight: Sight<'_>,
+        visibility: Visibility<'_>,
         mut notify: impl FnMut(WatcherId, Notice),
     ) {
         if self.watches == 0 {
@@ -204,7 +204,7 @@ impl Watches {
             Kinds::triggered_by(event.kind),
             zxid,
             event,
-            sight,
+            visibility,
             &mut notify,
         );
         if self.recursive == 0 || event.kind == ZnodeEventKind::ChildrenChanged {
@@ -218,7 +218,14 @@ impl Watches {
                 .get(ancestor.depth)
                 .is_some_and(|watches| *watches > 0)
             {
-                self.fire_at(ancestor.text, Kinds::RECURSIVE, zxid, event, sight, &mut notify);
+                self.fire_at(
+                    ancestor.text,
+                    Kinds::RECURSIVE,
+                    zxid,
+                    event,
+                    visibility,
+                    &mut notify,
+                );
             }
         }
     }
@@ -229,7 +236,7 @@ impl Watches {
         triggered: Kinds,
         zxid: Zxid,
         event: &ZnodeEvent,
-        sight: Sight<'_>,
+        visibility: Visibility<'_>,
         notify: &mut impl FnMut(WatcherId, Notice),
     ) {
         let row = self.table.find_path(watched);
@@ -244,7 +251,7 @@ impl Watches {
             let column = self.table.column_mut(slot);
             if column.last_notified != self.events {
                 column.last_notified = self.events;
-                if sight.sees(&column.identities, &event.path, &event.acl) {
+                if visibility.sees(&column.identities, &event.path, &event.acl) {
                     let generation = column.generation;
                     let notice = Notice {
                         kind: event.kind,
@@ -365,7 +372,7 @@ mod tests {
                 acl: Acl::open(),
             };
             let mut notices = 0;
-            watches.fire(Zxid(1), &event, store.sight(), |_, _| notices += 1);
+            watches.fire(Zxid(1), &event, store.visibility(), |_, _| notices += 1);
             notices
         };
         for depth in [1_000, 400] {

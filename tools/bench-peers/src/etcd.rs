@@ -1,4 +1,5 @@
-//! One client of etcd: its keys by the service KV, its locks by the service Lock, under a lease of its own (rpc.proto, v3lock.proto).
+//! A client of etcd: keys through the service KV, locks through the service Lock under a lease of the
+//! client's own (rpc.proto, v3lock.proto).
 
 use anyhow::{Context, bail};
 use bytes::Bytes;
@@ -11,19 +12,16 @@ use crate::{Task, Workload};
 /// A client with its connection.
 pub struct Caller {
     connection: Connection,
-    what: What,
+    operation: Operation,
 }
 
-#[allow(
-    clippy::large_enum_variant,
-    reason = "there is one for each client, made once"
-)]
-enum What {
+#[allow(clippy::large_enum_variant, reason = "each client has one, created once")]
+enum Operation {
     Lock {
         lock: Call,
         unlock: Call,
         revoke: Call,
-        /// Name and lease: the same every time.
+        /// The lock request with its name and lease, which never changes.
         request: Message,
         lease: i64,
     },
@@ -37,20 +35,20 @@ enum What {
 }
 
 impl Caller {
-    /// Connects, and makes what it needs.
+    /// Connects, and creates the lease or key that the workload needs.
     pub async fn open(server: &str, task: Task) -> anyhow::Result<Self> {
         let mut connection = Connection::open(server).await?;
         let put = connection.method("/etcdserverpb.KV/Put")?;
         let put_own = Message::new().bytes(1, task.key.as_bytes()).bytes(2, &task.data);
-        let what = match task.workload {
+        let operation = match task.workload {
             Workload::Lock | Workload::Contended => {
                 let grant = connection.method("/etcdserverpb.Lease/LeaseGrant")?;
                 let ttl = i64::try_from(task.ttl.as_secs())?;
                 let granted = connection.call(&grant, &Message::new().int(1, ttl)).await?;
                 let Some(Value::Int(lease)) = field(&granted, 2)? else {
-                    bail!("a lease without an id");
+                    bail!("the response has no lease id");
                 };
-                What::Lock {
+                Operation::Lock {
                     lock: connection.method("/v3lockpb.Lock/Lock")?,
                     unlock: connection.method("/v3lockpb.Lock/Unlock")?,
                     revoke: connection.method("/etcdserverpb.Lease/LeaseRevoke")?,
@@ -58,49 +56,56 @@ impl Caller {
                     lease,
                 }
             }
-            Workload::Set => What::One(put, put_own),
+            Workload::Set => Operation::One(put, put_own),
             Workload::Get => {
                 connection.call(&put, &put_own).await?;
                 let range = connection.method("/etcdserverpb.KV/Range")?;
-                // As ZooKeeper's and Lockgate's reads: what this server has, without asking the leader.
+                // Reads the state of this server without asking the leader, as reads of ZooKeeper and
+                // Lockgate do.
                 const SERIALIZABLE: u32 = 7;
                 let own = Message::new().bytes(1, task.key.as_bytes()).int(SERIALIZABLE, 1);
-                What::One(range, own)
+                Operation::One(range, own)
             }
-            Workload::Create => What::Create {
+            Workload::Create => Operation::Create {
                 put,
                 home: task.key,
                 data: task.data,
                 number: 0,
             },
         };
-        Ok(Self { connection, what })
+        Ok(Self {
+            connection,
+            operation,
+        })
     }
 }
 
 impl Client for Caller {
     async fn once(&mut self, moments: &mut Moments) -> anyhow::Result<()> {
         let connection = &mut self.connection;
-        match &mut self.what {
-            What::Lock {
+        match &mut self.operation {
+            Operation::Lock {
                 lock,
                 unlock,
                 request,
                 ..
             } => {
-                let granted: Bytes = connection.call(lock, request).await.context("a lock")?;
+                let granted: Bytes = connection.call(lock, request).await.context("acquiring a lock")?;
                 moments.granted();
                 let Some(Value::Bytes(key)) = field(&granted, 2)? else {
-                    bail!("a lock without its key");
+                    bail!("the response has no lock key");
                 };
                 let request = Message::new().bytes(1, key);
                 moments.releasing();
-                connection.call(unlock, &request).await.context("an unlock")?;
+                connection
+                    .call(unlock, &request)
+                    .await
+                    .context("releasing a lock")?;
             }
-            What::One(call, message) => {
+            Operation::One(call, message) => {
                 connection.call(call, message).await?;
             }
-            What::Create {
+            Operation::Create {
                 put,
                 home,
                 data,
@@ -116,7 +121,7 @@ impl Client for Caller {
     }
 
     async fn close(mut self) -> anyhow::Result<()> {
-        if let What::Lock { revoke, lease, .. } = &self.what {
+        if let Operation::Lock { revoke, lease, .. } = &self.operation {
             let request = Message::new().int(1, *lease);
             self.connection
                 .call(revoke, &request)

@@ -1,4 +1,4 @@
-//! One HTTP/2 connection on which one call of gRPC is under way at a time: the least that a client of etcd does.
+//! An HTTP/2 connection with one gRPC call at a time: the minimum for a client of etcd.
 
 use anyhow::{Context, ensure};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use crate::protobuf::Message;
 
-/// Before each message: whether it is compressed, and its length.
+/// Length of the prefix of each message: a flag for compression, and the message's length.
 const PREFIX_BYTES: usize = 5;
 
 /// A connection to one server.
@@ -25,7 +25,7 @@ pub struct Call {
 }
 
 impl Connection {
-    /// Connects to `host:port`. Has to be in a `LocalSet`.
+    /// Connects to `host:port`. Must be called within a `LocalSet`.
     pub async fn open(address: &str) -> anyhow::Result<Self> {
         let socket = TcpStream::connect(address)
             .await
@@ -33,7 +33,7 @@ impl Connection {
         socket.set_nodelay(true)?;
         let (requests, connection) = h2::client::handshake(socket).await?;
         tokio::task::spawn_local(async move {
-            // Whoever waits for an answer hears of it.
+            // An error reaches the caller that waits for a response.
             let _ = connection.await;
         });
         Ok(Self {
@@ -42,19 +42,19 @@ impl Connection {
         })
     }
 
-    /// The method of this path, such as `/etcdserverpb.KV/Put`.
+    /// Returns the method of this path, such as `/etcdserverpb.KV/Put`.
     pub fn method(&self, path: &str) -> anyhow::Result<Call> {
         let mut headers = HeaderMap::new();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
         let uri = format!("http://{}{path}", self.address);
         Ok(Call {
-            uri: uri.parse().context("a path of a method")?,
+            uri: uri.parse().context("the path of a method")?,
             headers,
         })
     }
 
-    /// Calls it, and returns the message that is answered.
+    /// Calls the method and returns the response message.
     pub async fn call(&mut self, method: &Call, message: &Message) -> anyhow::Result<Bytes> {
         let mut request = Request::new(());
         *request.method_mut() = Method::POST;
@@ -64,15 +64,15 @@ impl Connection {
         let message = message.encoded();
         let mut body = BytesMut::with_capacity(PREFIX_BYTES + message.len());
         body.put_u8(0);
-        body.put_u32(u32::try_from(message.len()).context("a long message")?);
+        body.put_u32(u32::try_from(message.len()).context("the message is too long")?);
         body.put_slice(message);
 
-        // The connection is free: only one call is under way at a time.
+        // The connection is free, as only one call runs at a time.
         let mut ready = self.requests.clone().ready().await?;
         let (answer, mut stream) = ready.send_request(request, false)?;
         stream.send_data(body.freeze(), true)?;
         let answer = answer.await?;
-        // A refusal has no body, and its trailers are its headers.
+        // A failed call has no body; its trailers are sent as headers.
         status(answer.headers())?;
         let mut body = answer.into_body();
         let mut received = BytesMut::new();
@@ -82,16 +82,16 @@ impl Connection {
             received.extend_from_slice(&piece);
         }
         let trailers = body.trailers().await?;
-        status(&trailers.context("an answer that does not say whether it is one")?)?;
+        status(&trailers.context("the response has no trailers")?)?;
         ensure!(
             received.len() >= PREFIX_BYTES && received[0] == 0,
-            "an answer that is no message"
+            "the response is not a message"
         );
         Ok(received.freeze().slice(PREFIX_BYTES..))
     }
 }
 
-/// An error unless the call went well, as far as that is said here.
+/// Returns an error if the headers report a failed call.
 fn status(headers: &HeaderMap) -> anyhow::Result<()> {
     let Some(status) = headers.get("grpc-status") else {
         return Ok(());

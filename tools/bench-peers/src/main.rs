@@ -1,7 +1,8 @@
-//! Loads for the servers that Lockgate is compared with, by the drivers and reports of Lockgate's own load generator
-//! ([`load_generator::drive`]), and a minimal server to compare with ([`openraft_bound`]).
+//! Loads for the servers that Lockgate is compared with, on the drivers and reports of Lockgate's own load
+//! generator ([`load_generator::drive`]), and a minimal server for comparison ([`openraft_bound`]).
 //!
-//! `tools/compare/run` calls it. It is a program of its own so that the shipped one does not carry what speaks to others' servers.
+//! `tools/compare/run` calls this program. It is separate so that the shipped program contains no clients of
+//! other servers.
 
 mod etcd;
 mod grpc;
@@ -29,10 +30,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::LocalSet;
 use tokio::time::Instant;
 
-/// Clients that fill: neither etcd nor Redis becomes faster by more of them.
+/// Number of clients that fill: with more, neither etcd nor Redis becomes faster.
 const FILLERS: usize = 256;
 
-/// Whom to load, and with what.
+/// Loads other lock servers and key-value stores as `lockgate bench` loads Lockgate
 #[derive(Debug, Parser)]
 #[command(name = "bench-peers")]
 struct Cli {
@@ -42,55 +43,55 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// etcd, by its own protocol (gRPC), its locks by its own lock service
+    /// etcd through its own protocol (gRPC), with locks through its own lock service
     Etcd(Loaded),
-    /// One Redis; its locks are SET NX PX, and a script that deletes what is one's own
+    /// One Redis, with locks through SET NX PX and a script that deletes only the caller's own key
     Redis(Loaded),
-    /// Locks over several Redis masters, as its authors describe them (RedLock)
+    /// Locks over several Redis masters as their authors describe them (RedLock)
     Redlock(Loaded),
-    /// One of the three processes of a minimal lock server by openraft and HTTP, which `lockgate bench lock` can load
+    /// One of the three processes of a minimal lock server with openraft and HTTP, for `lockgate bench lock`
     OpenraftServer {
-        /// The number of the process: 0 leads; 1 and 2 have to listen before it starts
+        /// Number of the process: 0 is the leader; 1 and 2 must listen before it starts
         #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(0..=2))]
         node: u64,
-        /// Where it serves HTTP, as HOST:PORT
+        /// Address of the HTTP API, as HOST:PORT
         #[arg(long)]
         clients: String,
-        /// Where process 1 or 2 listens for the leader, as HOST:PORT
+        /// Address on which process 1 or 2 listens for the leader, as HOST:PORT
         #[arg(long, required_unless_present = "others", conflicts_with = "others")]
         listen: Option<String>,
-        /// Where processes 1 and 2 listen, for process 0, as HOST:PORT,HOST:PORT
+        /// Addresses of processes 1 and 2, for process 0, as HOST:PORT,HOST:PORT
         #[arg(long, value_delimiter = ',')]
         others: Vec<String>,
-        /// Its log file, which is made anew
+        /// Log file, which is overwritten
         #[arg(long)]
         log: PathBuf,
     },
-    /// Many keys, as fast as they are taken; they stay
+    /// Create many keys as fast as the servers accept them, and leave them
     Fill {
-        /// Whose
+        /// Kind of the servers
         #[arg(value_enum)]
-        whose: Whose,
+        kind: ServerKind,
         #[command(flatten)]
         servers: Servers,
-        /// How many
+        /// Number of keys
         #[arg(long, default_value_t = 1_000_000)]
         znodes: u64,
-        /// How much data each has
+        /// Bytes of data of each key
         #[arg(long, default_value_t = 100)]
         data_bytes: usize,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Writes to etcd without a pause, and the longest times without a success
+    /// Write to etcd without pauses, and report the longest times without a success
     EtcdGap {
         #[command(flatten)]
         servers: Servers,
-        /// How many write, spread over the servers
+        /// Number of writers, spread over the servers
         #[arg(long, default_value_t = 12)]
         writers: usize,
-        /// For how long
+        /// Duration in seconds
         #[arg(long, default_value_t = 30)]
         seconds: u64,
     },
@@ -98,7 +99,7 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Servers {
-    /// Where the servers are, as HOST:PORT, separated by commas
+    /// Addresses of the servers, as HOST:PORT, separated by commas
     #[arg(long, value_delimiter = ',', required = true)]
     servers: Vec<String>,
 }
@@ -107,35 +108,36 @@ struct Servers {
 struct Loaded {
     #[command(flatten)]
     servers: Servers,
-    /// What the clients do
+    /// Workload of the clients
     #[arg(long, value_enum)]
     workload: Workload,
-    /// Who does not get a lock of Redis tries again after a random time of at most so many milliseconds
+    /// A client that fails to acquire a Redis lock retries after a random time of at most this many
+    /// milliseconds
     #[arg(long, default_value_t = 5)]
     retry_ms: u64,
     #[command(flatten)]
     pace: Pace,
 }
 
-/// Whose keys.
+/// Kind of the servers to fill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Whose {
+enum ServerKind {
     Etcd,
     Redis,
 }
 
-/// What the clients do.
+/// Workload of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Workload {
-    /// Each its own lock
+    /// Acquire and release a lock of the client's own
     Lock,
-    /// All the same lock
+    /// Acquire and release the same lock as all other clients
     Contended,
-    /// New data for the client's own key
+    /// Set the client's own key to new data
     Set,
-    /// The data of the client's own key
+    /// Read the client's own key
     Get,
-    /// A new key every time
+    /// Create a new key each time
     Create,
 }
 
@@ -151,15 +153,15 @@ impl Workload {
     }
 }
 
-/// What a client is told.
+/// Parameters of one client.
 #[derive(Debug, Clone)]
 struct Task {
     workload: Workload,
-    /// The key of its own, or of all.
+    /// The client's own key, or the common one.
     key: String,
     data: Vec<u8>,
     retry: Duration,
-    /// How long what it holds lives without it: longer than the load lasts.
+    /// Time to live of locks and leases: longer than the load runs.
     ttl: Duration,
 }
 
@@ -195,7 +197,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
         Command::Redlock(loaded) => {
             ensure!(
                 matches!(loaded.workload, Workload::Lock | Workload::Contended),
-                "RedLock is a lock"
+                "RedLock only has the workloads lock and contended"
             );
             measure("redlock", &loaded, async |task, _| {
                 redlock::Caller::open(&loaded.servers.servers, task).await
@@ -220,7 +222,7 @@ async fn run(command: Command) -> anyhow::Result<()> {
                     _ => bail!("process 0 needs --others, and 1 and 2 need --listen"),
                 }
             };
-            // An instrumented program writes its counts when it ends by itself.
+            // An instrumented program writes its counts only when it exits normally.
             let mut terminated = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
             tokio::select! {
                 served = serve => served,
@@ -228,18 +230,19 @@ async fn run(command: Command) -> anyhow::Result<()> {
             }
         }
         Command::Fill {
-            whose,
+            kind,
             servers,
             znodes,
             data_bytes,
             json,
-        } => fill(whose, &servers, znodes, data_bytes).await?.print(json),
+        } => fill(kind, &servers, znodes, data_bytes).await?.print(json),
         Command::EtcdGap {
             servers,
             writers,
             seconds,
         } => {
-            let report = gap::watch(EtcdWriters(servers), writers, Duration::from_secs(seconds)).await?;
+            let report =
+                gap::measure_gaps(EtcdWriters(servers), writers, Duration::from_secs(seconds)).await?;
             report::print_json(&report)
         }
     }
@@ -251,7 +254,7 @@ impl Servers {
     }
 }
 
-/// Measures with each number of clients, and prints what came out as `lockgate bench` does.
+/// Measures with each number of clients and prints the results as `lockgate bench` does.
 async fn measure<C: Client>(
     over: &str,
     loaded: &Loaded,
@@ -302,11 +305,16 @@ async fn measure<C: Client>(
     if pace.json {
         report::print_json(&reports)?;
     }
-    report::refuse_errors(&reports)
+    report::require_no_errors(&reports)
 }
 
-/// Puts so many keys, a thousand of a client at a time.
-async fn fill(whose: Whose, servers: &Servers, keys: u64, data_bytes: usize) -> anyhow::Result<FillReport> {
+/// Creates `keys` keys. Each client continues below its own prefix.
+async fn fill(
+    kind: ServerKind,
+    servers: &Servers,
+    keys: u64,
+    data_bytes: usize,
+) -> anyhow::Result<FillReport> {
     let next = Rc::new(Cell::new(0));
     let mut fillers = Vec::new();
     let begin = Instant::now();
@@ -320,14 +328,14 @@ async fn fill(whose: Whose, servers: &Servers, keys: u64, data_bytes: usize) -> 
         };
         let (next, server) = (next.clone(), servers.at(number).to_owned());
         fillers.push(tokio::task::spawn_local(async move {
-            match whose {
-                Whose::Etcd => create(etcd::Caller::open(&server, task).await?, &next, keys).await,
-                Whose::Redis => create(redis::Caller::open(&server, task).await?, &next, keys).await,
+            match kind {
+                ServerKind::Etcd => create(etcd::Caller::open(&server, task).await?, &next, keys).await,
+                ServerKind::Redis => create(redis::Caller::open(&server, task).await?, &next, keys).await,
             }
         }));
     }
     for filler in fillers {
-        filler.await.context("a client that fills")??;
+        filler.await.context("a client")??;
     }
     Ok(FillReport::new(keys, begin.elapsed()))
 }

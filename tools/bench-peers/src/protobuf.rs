@@ -1,18 +1,19 @@
-//! As much of protocol buffers as etcd's few messages here take: fields of bytes and of integers, nothing nested that is looked into.
+//! The part of protocol buffers that etcd's few messages here need: fields of bytes and of integers, without
+//! nested messages.
 
 use anyhow::{Context, bail};
 
-/// A message that is being written.
+/// A message under construction.
 #[derive(Debug, Clone, Default)]
 pub struct Message(Vec<u8>);
 
 impl Message {
-    /// None of its fields yet.
+    /// Creates a message without fields.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// With these bytes in that field.
+    /// Adds a field of bytes.
     pub fn bytes(mut self, field: u32, value: &[u8]) -> Self {
         self.varint(u64::from(field) << 3 | 2);
         self.varint(value.len() as u64);
@@ -20,10 +21,10 @@ impl Message {
         self
     }
 
-    /// With this number in that field.
+    /// Adds a field with a number.
     pub fn int(mut self, field: u32, value: i64) -> Self {
         self.varint(u64::from(field) << 3);
-        // Negative ones take ten bytes, as they do everywhere.
+        // Negative numbers take ten bytes, as in all implementations.
         self.varint(value.cast_unsigned());
         self
     }
@@ -36,13 +37,13 @@ impl Message {
         self.0.push(value as u8);
     }
 
-    /// What is sent of it.
+    /// Returns the encoded message.
     pub fn encoded(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// What a field holds.
+/// Value of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value<'a> {
     /// A number.
@@ -51,7 +52,7 @@ pub enum Value<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The last value of a field, if it has one.
+/// Returns the last value of a field, if the message has the field.
 pub fn field(mut message: &[u8], wanted: u64) -> anyhow::Result<Option<Value<'_>>> {
     let mut found = None;
     while !message.is_empty() {
@@ -64,7 +65,7 @@ pub fn field(mut message: &[u8], wanted: u64) -> anyhow::Result<Option<Value<'_>
                 Value::Bytes(take(&mut message, usize::try_from(length)?)?)
             }
             5 => Value::Bytes(take(&mut message, 4)?),
-            other => bail!("a field of an unknown kind ({other})"),
+            other => bail!("a field has an unknown wire type ({other})"),
         };
         if key >> 3 == wanted {
             found = Some(value);
@@ -82,13 +83,11 @@ fn varint(from: &mut &[u8]) -> anyhow::Result<u64> {
             return Ok(value);
         }
     }
-    bail!("a number that does not end")
+    bail!("a number is too long")
 }
 
 fn take<'a>(from: &mut &'a [u8], count: usize) -> anyhow::Result<&'a [u8]> {
-    let (taken, rest) = from
-        .split_at_checked(count)
-        .context("a message that is cut off")?;
+    let (taken, rest) = from.split_at_checked(count).context("the message is truncated")?;
     *from = rest;
     Ok(taken)
 }
@@ -98,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn field_reads_written_values() {
         let message = Message::new()
             .bytes(1, b"key")
             .int(2, 300)
@@ -110,7 +109,7 @@ mod tests {
         assert_eq!(of(3), Some(Value::Int(-1)));
         assert_eq!(of(4), Some(Value::Bytes(b"")));
         assert_eq!(of(5), None);
-        // As the specification has it.
+        // The example of the specification.
         assert_eq!(Message::new().int(1, 150).encoded(), [0x08, 0x96, 0x01]);
         let cut = &message.encoded()[..4];
         assert!(field(cut, 1).is_err());

@@ -1,5 +1,5 @@
-//! One client of one Redis. Its lock is the one that Redis' documentation describes: `SET key random NX PX ttl`, and a script that
-//! deletes the key if it is still one's own.
+//! A client of one Redis. Its lock is the one in Redis' documentation: `SET key random NX PX ttl`, and a
+//! script that deletes the key if it still has the client's value.
 
 use anyhow::{bail, ensure};
 use load_generator::drive::{Client, Moments};
@@ -7,11 +7,11 @@ use load_generator::drive::{Client, Moments};
 use crate::resp::{Connection, Reply, command};
 use crate::{Task, Workload};
 
-/// Deletes the key if it is one's own (redis.io, "Distributed Locks with Redis").
+/// Script that deletes the key if it has the caller's value (redis.io, "Distributed Locks with Redis").
 pub const UNLOCK: &str =
     r#"if redis.call("get",KEYS[1]) == ARGV[1] then return redis.call("del",KEYS[1]) else return 0 end"#;
 
-/// The two commands of a lock: to take it, and to give it back.
+/// Returns the two commands of a lock: to acquire it, and to release it.
 pub fn lock_commands(task: &Task, hash: &str) -> [Vec<u8>; 2] {
     let own = format!("{:016x}{:016x}", fastrand::u64(..), fastrand::u64(..));
     let ttl = task.ttl.as_millis().to_string();
@@ -22,23 +22,23 @@ pub fn lock_commands(task: &Task, hash: &str) -> [Vec<u8>; 2] {
     ]
 }
 
-/// Has the server know the script; what it is called from then on.
+/// Loads the script into the server and returns its hash, by which it is called.
 pub async fn load_script(connection: &mut Connection) -> anyhow::Result<String> {
     match connection
         .call(&command(&[b"SCRIPT", b"LOAD", UNLOCK.as_bytes()]))
         .await?
     {
         Reply::Bulk(Some(hash)) => Ok(String::from_utf8(hash)?),
-        other => bail!("SCRIPT LOAD was answered by {other:?}"),
+        other => bail!("unexpected reply to SCRIPT LOAD: {other:?}"),
     }
 }
 
-/// Whether the lock was taken.
-pub fn taken(reply: &Reply) -> anyhow::Result<bool> {
+/// Returns whether the lock was acquired.
+pub fn is_acquired(reply: &Reply) -> anyhow::Result<bool> {
     match reply {
         Reply::Simple(_) => Ok(true),
         Reply::Bulk(None) => Ok(false),
-        other => bail!("SET NX was answered by {other:?}"),
+        other => bail!("unexpected reply to SET NX: {other:?}"),
     }
 }
 
@@ -46,55 +46,55 @@ pub fn taken(reply: &Reply) -> anyhow::Result<bool> {
 pub struct Caller {
     connection: Connection,
     task: Task,
-    what: What,
+    operation: Operation,
 }
 
-enum What {
+enum Operation {
     Lock([Vec<u8>; 2]),
     One(Vec<u8>),
     Create(u64),
 }
 
 impl Caller {
-    /// Connects, and makes what it needs.
+    /// Connects, and creates the script or key that the workload needs.
     pub async fn open(server: &str, task: Task) -> anyhow::Result<Self> {
         let mut connection = Connection::open(server).await?;
         let set = command(&[b"SET", task.key.as_bytes(), &task.data]);
-        let what = match task.workload {
+        let operation = match task.workload {
             Workload::Lock | Workload::Contended => {
                 let hash = load_script(&mut connection).await?;
-                What::Lock(lock_commands(&task, &hash))
+                Operation::Lock(lock_commands(&task, &hash))
             }
-            Workload::Set => What::One(set),
+            Workload::Set => Operation::One(set),
             Workload::Get => {
                 connection.call(&set).await?;
-                What::One(command(&[b"GET", task.key.as_bytes()]))
+                Operation::One(command(&[b"GET", task.key.as_bytes()]))
             }
-            Workload::Create => What::Create(0),
+            Workload::Create => Operation::Create(0),
         };
         Ok(Self {
             connection,
             task,
-            what,
+            operation,
         })
     }
 }
 
 impl Client for Caller {
     async fn once(&mut self, moments: &mut Moments) -> anyhow::Result<()> {
-        let reply = match &mut self.what {
-            What::Lock([lock, unlock]) => {
-                while !taken(&self.connection.call(lock).await?)? {
+        let reply = match &mut self.operation {
+            Operation::Lock([lock, unlock]) => {
+                while !is_acquired(&self.connection.call(lock).await?)? {
                     tokio::time::sleep(self.task.retry.mul_f64(fastrand::f64())).await;
                 }
                 moments.granted();
                 moments.releasing();
                 let reply = self.connection.call(unlock).await?;
-                ensure!(reply == Reply::Int(1), "a lock was lost: {reply:?}");
+                ensure!(reply == Reply::Int(1), "the lock was lost: {reply:?}");
                 return Ok(());
             }
-            What::One(command) => self.connection.call(command).await?,
-            What::Create(number) => {
+            Operation::One(command) => self.connection.call(command).await?,
+            Operation::Create(number) => {
                 *number += 1;
                 let key = format!("{}/n{number:010}", self.task.key);
                 let set = command(&[b"SET", key.as_bytes(), &self.task.data]);
@@ -103,7 +103,7 @@ impl Client for Caller {
         };
         match reply {
             Reply::Simple(_) | Reply::Bulk(Some(_)) => Ok(()),
-            other => bail!("answered by {other:?}"),
+            other => bail!("unexpected reply: {other:?}"),
         }
     }
 

@@ -1,13 +1,15 @@
-//! RedLock: a lock is held by who has it at a majority of Redis masters that know nothing of each other. All are asked at once; who
-//! has no majority gives back what it got, and tries again after a random time (redis.io, "Distributed Locks with Redis").
+//! RedLock: the holder of a lock is the client that has it at a majority of independent Redis masters. A
+//! client asks all masters at once. Without a majority it releases what it acquired, and retries after a
+//! random time (redis.io, "Distributed Locks with Redis").
 //!
-//! It is here for its speed. What it promises is another matter: it has no fencing token, and trusts clocks.
+//! It is included for its speed only. Its guarantees are weaker: it has no fencing token, and it relies on
+//! clocks.
 
 use anyhow::ensure;
 use load_generator::drive::{Client, Moments};
 
 use crate::Task;
-use crate::redis::{load_script, lock_commands, taken};
+use crate::redis::{is_acquired, load_script, lock_commands};
 use crate::resp::{Connection, Reply};
 
 /// A client with a connection to each master.
@@ -18,17 +20,14 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Connects to all.
+    /// Connects to all masters.
     pub async fn open(servers: &[String], task: Task) -> anyhow::Result<Self> {
-        ensure!(
-            servers.len() % 2 == 1,
-            "a majority takes an odd number of masters"
-        );
+        ensure!(servers.len() % 2 == 1, "RedLock needs an odd number of masters");
         let mut masters = Vec::with_capacity(servers.len());
         let mut hash = String::new();
         for server in servers {
             let mut connection = Connection::open(server).await?;
-            // The name of a script is its hash, and the same everywhere.
+            // The name of a script is its hash, which is the same at all masters.
             hash = load_script(&mut connection).await?;
             masters.push(connection);
         }
@@ -39,18 +38,19 @@ impl Caller {
         })
     }
 
-    /// Sends a command to all, then waits for all: how many replies are as wished.
+    /// Sends a command to all masters and waits for all replies. Returns the number of replies that `accepts`
+    /// accepts.
     async fn all(
         &mut self,
         command: usize,
-        wished: impl Fn(&Reply) -> anyhow::Result<bool>,
+        accepts: impl Fn(&Reply) -> anyhow::Result<bool>,
     ) -> anyhow::Result<usize> {
         for master in &mut self.masters {
             master.send(&self.commands[command]).await?;
         }
         let mut count = 0;
         for master in &mut self.masters {
-            count += usize::from(wished(&master.receive().await?)?);
+            count += usize::from(accepts(&master.receive().await?)?);
         }
         Ok(count)
     }
@@ -59,15 +59,15 @@ impl Caller {
 impl Client for Caller {
     async fn once(&mut self, moments: &mut Moments) -> anyhow::Result<()> {
         let majority = self.masters.len() / 2 + 1;
-        let mine = |reply: &Reply| Ok(*reply == Reply::Int(1));
-        while self.all(0, taken).await? < majority {
-            self.all(1, mine).await?;
+        let is_released = |reply: &Reply| Ok(*reply == Reply::Int(1));
+        while self.all(0, is_acquired).await? < majority {
+            self.all(1, is_released).await?;
             tokio::time::sleep(self.task.retry.mul_f64(fastrand::f64())).await;
         }
         moments.granted();
         moments.releasing();
-        let given_back = self.all(1, mine).await?;
-        ensure!(given_back >= majority, "a lock was lost");
+        let released = self.all(1, is_released).await?;
+        ensure!(released >= majority, "the lock was lost");
         Ok(())
     }
 

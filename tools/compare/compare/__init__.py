@@ -1,1 +1,1 @@
-"""What `tools/compare/run` is made of."""
+"""The parts of `tools/compare/run`."""

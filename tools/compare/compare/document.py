@@ -1,4 +1,4 @@
-"""What is written into the document: tables, ratios first, between two marks; the plots beside it."""
+"""The text of the document: tables between two markers, the ratios first, and the plots beside the document."""
 
 from compare import foreground, machine, plots
 from compare.figures import BOUND, NAMES, OURS, PEERS, Figures, median, rounds
@@ -8,9 +8,9 @@ END = "<!-- tools/compare: end -->"
 
 
 def text(results):
-    """All of it, as Markdown."""
+    """Returns the whole text as Markdown."""
     figures = Figures(results)
-    parts = [introduction(results), what_counts(results, figures)]
+    parts = [introduction(results), main_results(results, figures)]
     if figures.cells:
         parts += [ratios(figures), bound(figures), loads(figures)]
     if any(row[0] == "contended" for row in figures.cells):
@@ -27,12 +27,12 @@ def text(results):
 
 
 def write(results, document):
-    """Between the marks, with the plots in images/performance beside the document."""
+    """Writes the text between the markers, and the plots into images/performance beside the document."""
     old = document.read_text()
     before, _, rest = old.partition(BEGIN)
     _, found, after = rest.partition(END)
     if not found:
-        raise SystemExit(f"{document} has no place for it: {BEGIN} and {END}")
+        raise SystemExit(f"{document} lacks the markers {BEGIN} and {END}")
     images = document.parent / "images/performance"
     images.mkdir(parents=True, exist_ok=True)
     drawn = plots.draw(results, Figures(results), images)
@@ -50,8 +50,8 @@ def introduction(results):
     several = f"Medians of {least} to {most} rounds" if least != most else f"Medians of {most} rounds"
     of = several if most > 1 else "One round"
     calls = results.get("calls", 1)
-    apart = f"It was measured in {calls} parts, one after the other." if calls > 1 else ""
-    length = f"each load is measured for {results['seconds']} s" if results["loads"] else ""
+    apart = f"The measurement ran in {calls} parts." if calls > 1 else ""
+    length = f"each load runs for {results['seconds']} s" if results["loads"] else ""
     said = (
         f"{versions}. {machine.sentence(results['machine'])} Three servers of each (but one Redis), which share the machine with their "
         f"clients. {of}, in which the systems take turns{'; ' + length if length else ''}."
@@ -59,19 +59,20 @@ def introduction(results):
     return " ".join(part for part in (said, apart, results.get("note", "")) if part)
 
 
-def what_counts(results, figures):
+def main_results(results, figures):
     rows = foreground.rows(results, figures)
     if not rows:
         return ""
     return (
-        "What counts, as ratios. With an x: how many times as much Lockgate does, or how many times as long it takes as what it cannot do "
-        "without; without one: what part of the other's time or memory it takes. All else is below.\n\n"
-        + table(["", "Lockgate", "beside", "whose figure", "ratio"], rows)
+        "The main results, as ratios. A ratio with an x is Lockgate's throughput divided by the other system's; for a commit, Lockgate's "
+        "time divided by the minimum. A ratio without an x is Lockgate's time or memory divided by the other system's. All results "
+        "follow.\n\n"
+        + table(["", "Lockgate", "other system", "its figure", "ratio"], rows)
     )
 
 
 def table(heading, rows):
-    """The first column is a name, the others are figures."""
+    """Formats a table: the first column has names, the others have numbers."""
     lines = ["| " + " | ".join(heading) + " |", "|---|" + "---:|" * (len(heading) - 1)]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 
@@ -104,17 +105,17 @@ def ratios(figures):
             + ["" if not (p99 and theirs) else f"{p99 / theirs:.2f}"]
         )
     if not rows:
-        return "Nothing was measured beside Lockgate."
+        return "No other system was measured."
     heading = ["workload", "clients", "Lockgate, operations/s"]
-    heading += [f"times {NAMES[peer]}" for peer in PEERS] + ["p99, of ZooKeeper's"]
+    heading += [f"times {NAMES[peer]}" for peer in PEERS] + ["p99 / ZooKeeper's p99"]
     return (
-        "How many times as much Lockgate does in a second. Its locks by its own API, its znodes by ZooKeeper's protocol:\n\n"
+        "Lockgate's throughput divided by each other system's. Its locks use its own API, its znodes ZooKeeper's protocol:\n\n"
         + table(heading, rows)
     )
 
 
 def bound(figures):
-    """The minimal server beside ZooKeeper, and the part of its throughput that Lockgate reaches."""
+    """Compares the minimal server with ZooKeeper, and Lockgate's throughput with the minimal server's."""
     rows = []
     for row in figures.rows():
         for where, said in (("", ""), ("@leader", ", at the leader")):
@@ -133,10 +134,10 @@ def bound(figures):
     heading = ["workload", "clients", "the bound, operations/s", "the bound, times ZooKeeper", "Lockgate, times ZooKeeper"]
     heading += ["Lockgate, of the bound", "the bound, p50 ms", "Lockgate, p50 ms", "the bound, p99 ms", "Lockgate, p99 ms"]
     return (
-        "The upper bound for a lock server that is built of openraft and HTTP: a minimal server of three processes (`bench-peers "
-        "openraft-server`) under the same clients as Lockgate's locks. openraft replicates and its state machine answers, as in Lockgate; "
-        "HTTP is served by the library that Lockgate's is built on. The only state is the holders and waiters of locks. It elects a leader "
-        "once and remembers nothing else. Times of `contended` are of hand-overs:\n\n"
+        "The upper bound for a lock server built on openraft and HTTP: a minimal server of three processes (`bench-peers "
+        "openraft-server`) under the same loads as Lockgate's locks. openraft replicates and its state machine replies, as in Lockgate; "
+        "HTTP is served by the same library. The only state is the holders and waiters of locks. The first process is the "
+        "leader, and no other can become it. Times of `contended` are those of handovers:\n\n"
         + table(heading, rows)
     )
 
@@ -153,7 +154,7 @@ def loads(figures):
                 + [number(figures.cpu(row, subject, "client_cpu_us"), 1)]
             )
     heading = ["workload", "clients", "system", "operations/s", "rounds", "p50 ms", "p99 ms", "p99.9 ms", "client CPU µs"]
-    return "All loads; the last column is what the load generator itself takes of the processor for an operation:\n\n" + table(
+    return "All loads; the last column is the load generator's own processor time for an operation:\n\n" + table(
         heading, rows
     )
 
@@ -168,8 +169,8 @@ def hand_overs(figures):
             if latencies[0] is not None:
                 rows.append([NAMES[subject], str(row[1])] + [ms(latency) for latency in latencies])
     return (
-        "One lock that all want: from the first byte of a release to the last of the next one's grant, in ms. Redis has no queue: "
-        "who does not get the lock asks again after a random time of at most 5 ms.\n\n"
+        "Handover of one contended lock: from the first byte of a release to the last byte of the next grant, in ms. Redis has no queue: "
+        "a client that does not get the lock retries after a random time of at most 5 ms.\n\n"
         + table(["system", "clients", "p50", "p99", "p99.9"], rows)
     )
 
@@ -185,7 +186,7 @@ def failover(losses):
                 shown = [number(value) for value in (min(gaps), median(gaps), max(gaps))]
                 rows.append([f"{name}, {signal}", str(len(gaps)), *shown])
     return (
-        "The leader is lost under twelve writers at all servers; the longest time in which no write of any of them succeeded, in ms:"
+        "Loss of the leader under twelve writers, spread over all servers: the longest time in which no write succeeded, in ms:"
         "\n\n" + table(["system", "times", "least", "median", "most"], rows)
     )
 
@@ -200,9 +201,9 @@ def state(systems):
         )
     count = next(iter(systems.values()))[0]["znodes"]
     return (
-        f"{count:,} znodes or keys of 100 bytes: created in a second, memory that each has added to the server to which it has added most "
-        "(resident; of Java also what is alive after a full collection), and all servers killed and started at once: how long nobody "
-        "could write.\n\n"
+        f"{count:,} znodes or keys of 100 bytes: the number created per second; the memory of each at the server that has grown most "
+        "(resident, and for Java also live after a full collection); and the time without a successful write after all servers were "
+        "killed and restarted at once.\n\n"
         + table(["system", "created/s", "resident, bytes each", "on Java's heap, bytes each", "restart, ms"], rows)
     )
 
@@ -211,7 +212,7 @@ def sessions(systems, unconnected):
     rows = []
     for system, kept in systems.items():
         name = plots.system_name(system)
-        for where, what in (("connected", "at the server that has the connections"), ("elsewhere", "at another one")):
+        for where, what in (("connected", "at the server with the connections"), ("elsewhere", "at another server")):
             of = lambda kind: median([one[where][kind] for one in kept])  # noqa: E731, B023
             rows.append([f"{name}, {what}", "", number(of("resident_bytes")), number(of("heap_bytes"))])
         opened = median([one["opened_per_second"] for one in kept])
@@ -222,9 +223,9 @@ def sessions(systems, unconnected):
         rows.append([name, number(of("opened_per_second")), number(of("resident_bytes")), number(of("heap_bytes"))])
     count = next(iter(systems.values()))[0]["sessions"]
     return (
-        f"{count:,} idle sessions, each of which has pinged at least once: what each adds to a server. All have their connections at the "
-        "leader, so that it has all that there is to a session, and another server what every server has to know of it. How many are "
-        "opened in a second is measured with their connections spread over all servers.\n\n"
+        f"{count:,} idle sessions, each of which has pinged at least once: the memory of each at a server. All connections are at the "
+        "leader, so it has the whole state of a session, and another server only the replicated part. The rate at which sessions are "
+        "opened is measured with connections spread over all servers.\n\n"
         + table(["system", "opened/s", "resident, bytes each", "on Java's heap, bytes each"], rows)
     )
 
@@ -234,17 +235,17 @@ def watch(watched):
     for key, reports in watched.items():
         system, how, count = key.split("/")
         of = lambda part, name: ms(median([report[part][name] / 1000 for report in reports]))  # noqa: E731, B023
-        reads = {"together": "when all were told", "at once": "at once"}[how]
+        reads = {"together": "after all are notified", "at once": "at once"}[how]
         shown = [of(part, name) for part, name in (("median", "p50_us"), ("last", "p50_us"), ("last", "p99_us"), ("write", "p50_us"))]
         cpu = median([report["client_cpu_us"] for report in reports])
         rows.append((int(count), how, [plots.system_name(system), f"{int(count):,}", reads, *shown, number(cpu, 1)]))
     rows.sort(key=lambda row: (row[0], row[1] == "at once"))
     return (
-        "Sessions that watch one znode, each with a connection, spread over the servers; another one changes it. From the first byte of "
-        "the write, in ms, until they know; then each reads what is new and so watches again. The last column is what the load generator "
-        "itself takes of the processor for one notification and that read:\n\n"
+        "Sessions that watch one znode, each with a connection, spread over the servers; another session changes it. "
+        "Times in ms from the first byte of the write until the sessions are notified; then each reads the new data and sets its watch "
+        "again. The last column is the load generator's own processor time for one notification and that read:\n\n"
         + table(
-            ["system", "watchers", "who read", "half told, p50", "all told, p50", "all told, p99", "written, p50", "client CPU µs"],
+            ["system", "watchers", "read", "half notified, p50", "all notified, p50", "all notified, p99", "written, p50", "client CPU µs"],
             [row for *_, row in rows],
         )
     )

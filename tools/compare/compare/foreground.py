@@ -1,11 +1,11 @@
-"""What counts, before all else: of each kind of work the one figure by which it is judged, and its ratio to that of the others."""
+"""The main results: for each kind of work one figure, and its ratio to that of each other system."""
 
 from compare.figures import NAMES, commit_us, median
 
 ZOOKEEPER = "zookeeper/zookeeper"
 ZOOKEEPER_AT_LEADER = "zookeeper/zookeeper@leader"
 OURS_AT_LEADER = "lockgate/http@leader"
-# Loads that are judged by how much is done in a second: by how many clients, and beside whom.
+# Loads judged by their throughput: the number of clients, and the systems to compare with.
 RATES = [
     ("lock", 1, [ZOOKEEPER]),
     ("lock", 64, [ZOOKEEPER, "redlock/redlock", "redis/redis"]),
@@ -18,7 +18,8 @@ RATES = [
     ("create", 64, [ZOOKEEPER]),
     ("get", 64, [ZOOKEEPER]),
 ]
-# Of these also with all clients at the leader, Lockgate's and the other's, if that has one.
+# Loads that are also compared with all clients at the leader of Lockgate and of the other system, if that has
+# one.
 AT_LEADER = [
     ("lock", 64, [ZOOKEEPER_AT_LEADER, "redlock/redlock", "redis/redis"]),
     ("contended", 2, [ZOOKEEPER_AT_LEADER]),
@@ -26,32 +27,32 @@ AT_LEADER = [
     ("contended", 64, [ZOOKEEPER_AT_LEADER]),
     ("semaphore", 16, [ZOOKEEPER_AT_LEADER]),
 ]
-# And by the longest time that one of a hundred takes.
+# Loads that are also judged by their 99th percentile.
 SLOWEST = [("set", 64), ("create", 64)]
 DONE = {
-    "lock": "locks taken and given back in a second",
-    "contended": "one lock that all want: hand-overs in a second",
-    "semaphore": "semaphore of 4 permits, acquired and released in a second",
-    "set": "znodes set in a second",
-    "create": "znodes created in a second",
-    "get": "znodes read in a second",
+    "lock": "locks acquired and released per second",
+    "contended": "handovers of one contended lock per second",
+    "semaphore": "permits of a semaphore of 4 acquired and released per second",
+    "set": "znodes set per second",
+    "create": "znodes created per second",
+    "get": "znodes read per second",
 }
 
 
 def rows(results, figures):
-    """What, Lockgate's figure, beside whom, the other's figure, and the ratio: of two rates how many times as much, else what part."""
+    """Returns rows: the quantity, Lockgate's figure, the other system, its figure, and the ratio (as a factor for rates, else as a fraction)."""
     found = [*rates(figures), *commits(results, figures), *latencies(figures)]
     found += [*fan_outs(results), *losses(results), *sizes(results)]
     return [row for row in found if row is not None]
 
 
 def faster(what, ours, peer, theirs):
-    """More is better."""
+    """Builds the row of a figure of which more is better."""
     return None if not (ours and theirs) else (what, f"{ours:,.0f}", peer, f"{theirs:,.0f}", f"**{short(ours / theirs)}x**")
 
 
 def less(what, ours, peer, theirs, digits=0):
-    """Less is better."""
+    """Builds the row of a figure of which less is better."""
     if ours is None or theirs is None or theirs <= 0:
         return None
     return (what, f"{ours:,.{digits}f}", peer, f"{theirs:,.{digits}f}", f"**{ours / theirs:.2f}**")
@@ -80,7 +81,7 @@ def by(clients):
 
 
 def commits(results, figures):
-    """What a commit costs beyond what any would: one sync, and one round trip to a peer."""
+    """Compares a commit with its minimum cost: one sync, and one round trip to a peer."""
     row = ("lock", 1)
     cycle = figures.latency(row, "lockgate/http", "p50_us") if row in figures.cells else None
     cost = commit_us(results.get("machine_under_loads") or results["machine"])
@@ -92,7 +93,7 @@ def commits(results, figures):
 
 def latencies(figures):
     for row in figures.rows("contended"):
-        name = f"ms for a hand-over, {by(row[1])}, p50"
+        name = f"ms for a handover, {by(row[1])}, p50"
         ours, theirs = (figures.latency(row, subject, "p50_us", "hand_over") for subject in (figures.ours(row), ZOOKEEPER))
         yield less(name, ours, "ZooKeeper", theirs, 2)
         ours, theirs = (figures.latency(row, subject, "p50_us", "hand_over") for subject in (OURS_AT_LEADER, ZOOKEEPER_AT_LEADER))
@@ -113,8 +114,8 @@ def fan_outs(results):
                 median([report["last"]["p50_us"] / 1000 for report in watched.get(f"{name}/{how}/{count}", [])])
                 for name in ("lockgate", "zookeeper")
             )
-            again = {"together": "", "at once": ", each of whom reads at once"}[how]
-            yield less(f"ms until {int(count):,} sessions know of a change{again}, p50", ours, "ZooKeeper", theirs, 1)
+            again = {"together": "", "at once": ", each of which reads at once"}[how]
+            yield less(f"ms until {int(count):,} sessions are notified of a change{again}, p50", ours, "ZooKeeper", theirs, 1)
 
 
 def losses(results):
@@ -131,11 +132,11 @@ def sizes(results):
     if "lockgate" in state:
         count = state["lockgate"][0]["znodes"]
         ours, name = of("lockgate", "resident_bytes"), "bytes resident for a znode with 100 bytes of data"
-        yield less(name, ours, "ZooKeeper, alive on the heap", of("zookeeper", "heap_bytes"))
+        yield less(name, ours, "ZooKeeper, live on the heap", of("zookeeper", "heap_bytes"))
         yield less(name, ours, "ZooKeeper, resident", of("zookeeper", "resident_bytes"))
-        yield faster(f"{count:,} znodes loaded, in a second", of("lockgate", "per_second"), "ZooKeeper", of("zookeeper", "per_second"))
+        yield faster(f"{count:,} znodes created, per second", of("lockgate", "per_second"), "ZooKeeper", of("zookeeper", "per_second"))
         yield less(
-            "ms without a write, all servers killed and started with so many",
+            "ms without a write, all servers killed and restarted with as many",
             of("lockgate", "restart_ms"), "ZooKeeper", of("zookeeper", "restart_ms"),
         )  # fmt: skip
     yield from sessions(results.get("sessions", {}))
@@ -144,13 +145,13 @@ def sizes(results):
 def sessions(found):
     if "lockgate" not in found:
         return
-    for where, what in (("connected", "with its connection"), ("elsewhere", "where it is not connected")):
+    for where, what in (("connected", "with its connection"), ("elsewhere", "at a server without its connection")):
         of = lambda system, name: median([one[where][name] for one in found.get(system, [])])  # noqa: E731, B023
         ours = of("lockgate", "resident_bytes")
         name = f"bytes resident for an idle session, {what}"
-        yield less(name, ours, "ZooKeeper, alive on the heap", of("zookeeper", "heap_bytes"))
+        yield less(name, ours, "ZooKeeper, live on the heap", of("zookeeper", "heap_bytes"))
         yield less(name, ours, "ZooKeeper, resident", of("zookeeper", "resident_bytes"))
     ours, theirs = (
         median([one["opened_per_second"] for one in found.get(system, [])]) for system in ("lockgate", "zookeeper")
     )
-    yield faster("sessions opened in a second", ours, "ZooKeeper", theirs)
+    yield faster("sessions opened per second", ours, "ZooKeeper", theirs)

@@ -1,4 +1,4 @@
-"""The programs that make the loads: run to their end, or kept at work until they are told to end. They print JSON."""
+"""The load generators: programs that run to their end, or until they are interrupted. They print JSON."""
 
 import contextlib
 import json
@@ -10,14 +10,14 @@ import subprocess
 import sys
 import time
 
-# Whoever writes has begun by then, and goes on for so long after the new leader is seen.
+# Time in which every writer has started, and for which writers continue after a new leader is seen.
 SETTLE_SECONDS = 2
-# So long one may take to end what it does: to close ten thousand sessions, too.
+# Time limit for a generator to end after an interrupt; it may have to close ten thousand sessions.
 END_SECONDS = 120
 
 
 def run(plan, command):
-    """Runs it to its end, and returns what it prints."""
+    """Runs a command to its end and returns its output."""
     done = subprocess.run([*plan.before_each, *command], stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{shlex.join(command)}: {done.stderr.strip()}")
@@ -26,15 +26,17 @@ def run(plan, command):
 
 @contextlib.contextmanager
 def at_work(plan, system, command, said):
-    """A process that has said on its standard error that it is at work. It ends with this, whatever happens."""
+    """Starts a process and waits until it reports on its standard error that it is at work. The process ends with the context, in any case."""
     process = subprocess.Popen(
         [*plan.before_each, *command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, start_new_session=True,
-        # Whoever starts a comparison in the background ignores this signal, and a program goes on ignoring what it was started with.
+        # A shell that starts a comparison in the background makes it ignore this signal, and a child process
+        # inherits that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     try:
-        # What it says before tells how far it is. Whatever is done to the servers before that would not be seen.
+        # The lines before report the progress. A fault of the servers before the last one would not be
+        # measured.
         before = []
         while said not in (line := process.stderr.readline()):
             if not line:
@@ -48,7 +50,7 @@ def at_work(plan, system, command, said):
 
 
 def end(system, process):
-    """Ends it, and returns what it prints then."""
+    """Interrupts the process and returns its output."""
     interrupt(system, process, signal.SIGINT)
     try:
         out, err = process.communicate(timeout=END_SECONDS)
@@ -61,35 +63,35 @@ def end(system, process):
 
 
 def writers(plan, system):
-    """Some who write without a pause, and say in the end when they could not."""
+    """Starts writers that write without pauses and finally report the times without a success."""
     means = system.means
     if system.name == "etcd":
         command = [str(means.peers), "etcd-gap", *system.target(), "--seconds", "300"]
     else:
         over = "http" if system.name == "lockgate" else "zookeeper"
         command = [str(means.lockgate), "bench", "gap", "--over", over, *system.target(), "--seconds", "300", "--json"]
-    return at_work(plan, system, command, "writers write")
+    return at_work(plan, system, command, "writers are running")
 
 
 def longest_gap(system, process):
-    """Ends writers, and returns what they have seen in milliseconds."""
+    """Ends the writers and returns the longest time without a success in milliseconds."""
     return end(system, process)["longest_ms"]
 
 
 def settle():
-    """Lets writers write."""
+    """Waits while the writers write."""
     time.sleep(SETTLE_SECONDS)
 
 
 def interrupt(system, process, what):
-    """Tells the generator, and not what runs it: that ends with it."""
+    """Signals the generator, and not the command that runs it, which ends along with it."""
     generators = {system.means.lockgate, system.means.peers}
     for pid in [process.pid, *descendants(process.pid)]:
         try:
             if what == signal.SIGKILL or pathlib.Path(f"/proc/{pid}/exe").resolve() in generators:
                 os.kill(pid, what)
         except OSError:
-            # It has ended meanwhile.
+            # The process has already ended.
             continue
 
 
@@ -104,5 +106,5 @@ def descendants(pid):
     return found
 
 
-def tell(text):
+def report_progress(text):
     print(text, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What the measurements were made on: as much as the figures depend on it, and no date."""
+"""The description of the machine: everything on which the figures depend, and no date."""
 
 import os
 import pathlib
@@ -7,18 +7,19 @@ import socket
 import statistics
 import time
 
-# How often the disk is asked; its median is told.
+# Number of syncs of the disk, of which the median counts.
 SYNCS = 2000
-# What is appended before each sync, and sent to a peer and back: an entry of a log with a lock in it.
+# Bytes that are appended before each sync, and sent to a peer and back: as many as a log entry with a lock
+# has.
 BYTES = 512
-# So many round trips are measured likewise.
+# Number of measured round trips.
 ROUND_TRIPS = 5000
-# What takes longer on this machine's own loopback will never come.
-PATIENCE_SECONDS = 10
+# Timeout of a message on the loopback: longer than any takes.
+TIMEOUT_SECONDS = 10
 
 
 def describe(directory):
-    """The machine as a dictionary."""
+    """Returns the machine as a dictionary."""
     return {
         "cpu": cpu(),
         "cores": os.cpu_count(),
@@ -31,7 +32,7 @@ def describe(directory):
 
 
 def sentence(machine):
-    """The same for people."""
+    """Describes the machine in a sentence."""
     trip = machine.get("round_trip_us")
     also = f", and a round trip of as much between two processes {microseconds(trip)}" if trip else ""
     return (
@@ -41,7 +42,7 @@ def sentence(machine):
 
 
 def microseconds(measured):
-    """One figure, or where it was measured several times the least and the most."""
+    """Formats one figure, or the minimum and maximum of several."""
     some = measured if isinstance(measured, list) else [measured]
     return f"{min(some)} µs" if min(some) == max(some) else f"{min(some)} to {max(some)} µs"
 
@@ -54,7 +55,7 @@ def cpu():
 
 
 def file_system(directory):
-    """The kind of the file system, from the longest mount point above."""
+    """Returns the type of the file system, that of the longest matching mount point."""
     best = ("", "an unknown file system")
     for line in pathlib.Path("/proc/mounts").read_text().splitlines():
         _, point, kind, *_ = line.split()
@@ -65,7 +66,7 @@ def file_system(directory):
 
 
 def fdatasync(directory):
-    """Microseconds of an append with its sync, the median."""
+    """Returns the median time of an append with its sync in microseconds."""
     times = []
     path = directory / "fdatasync"
     with open(path, "wb", buffering=0) as file:
@@ -79,20 +80,20 @@ def fdatasync(directory):
 
 
 def round_trip():
-    """Microseconds from one process to another and back over the loopback, the median."""
+    """Returns the median time of a message to another process and back over the loopback, in microseconds."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        server.settimeout(PATIENCE_SECONDS)
+        server.settimeout(TIMEOUT_SECONDS)
         child = os.fork()
         if child == 0:
             echo(server.getsockname())
         try:
             connection, _ = server.accept()
             with connection:
-                connection.settimeout(PATIENCE_SECONDS)
+                connection.settimeout(TIMEOUT_SECONDS)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 return round(statistics.median(trips(connection)) * 1e6)
         finally:
-            # It ends with its connection.
+            # The child ends when its connection is closed.
             os.waitpid(child, 0)
 
 
@@ -105,16 +106,16 @@ def trips(connection):
         while left:
             got = len(connection.recv(left))
             if not got:
-                raise SystemExit("the other process of the round trips has ended")
+                raise SystemExit("the other process of the round trips ended")
             left -= got
         yield time.perf_counter() - begin
 
 
 def echo(address):
-    """What the child does, which never returns."""
+    """Runs the child, and never returns."""
     code = 1
     try:
-        with socket.create_connection(address, timeout=PATIENCE_SECONDS) as connection:
+        with socket.create_connection(address, timeout=TIMEOUT_SECONDS) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             while received := connection.recv(BYTES):
                 connection.sendall(received)

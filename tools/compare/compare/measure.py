@@ -1,16 +1,16 @@
-"""Everything that is planned, one system after the other: what comes out is kept as the load generators print it, round by round."""
+"""All planned measurements, one system after the other. The results are collected round by round, as the load generators print them."""
 
 import signal
 
 from compare import servers, sizes
-from compare.generators import longest_gap, run, settle, tell, writers
+from compare.generators import longest_gap, report_progress, run, settle, writers
 
-# By so many every load is put on a system before anything is measured.
+# Number of clients of each load in the warm-up of a system.
 WARM_UP_CLIENTS = 16
 
 
 def all_rounds(plan, means, machine):
-    """Everything, as often as is wanted. Yields all results so far after each system."""
+    """Runs all rounds. Yields the results so far after each system."""
     results = {
         "machine": machine,
         "versions": {},
@@ -29,7 +29,7 @@ def all_rounds(plan, means, machine):
 
 
 def one_system(plan, means, name, number, results):
-    # A load is measured on data that have grown by the loads before it; all else begins with none.
+    # Loads share the data of the loads before them; every other measurement starts without data.
     doing = {
         "loads": run_loads,
         "failover": failover,
@@ -45,13 +45,13 @@ def one_system(plan, means, name, number, results):
         planned.insert(planned.index("sessions") + 1, "sessions without connections")
     for what in planned:
         system = servers.SYSTEMS[name](means)
-        tell(f"round {number}: {name}, {what}")
+        report_progress(f"round {number}: {name}, {what}")
         try:
             system.start_all()
             results["versions"][name] = system.version()
             doing[what](plan, system, results)
         except SystemExit:
-            tell(system.log_tail())
+            report_progress(system.log_tail())
             raise
         finally:
             system.stop()
@@ -59,20 +59,20 @@ def one_system(plan, means, name, number, results):
 
 def run_loads(plan, system, results):
     loads = list(plan.loads(system.name))
-    # In a quick look only what is slow without it: Java.
+    # In a short version, only Java needs the warm-up.
     warm = loads if not plan.quick or system.name == "zookeeper" else []
     for workload, over, _ in warm:
         load(plan, system, workload, over, [WARM_UP_CLIENTS], plan.warm_up_seconds, 0)
     for workload, over, clients in loads:
         for report in load(plan, system, workload, over, clients, plan.seconds, plan.warmup):
             keep(results, system.name, over, workload, report)
-            tell(f"  {workload} over {over}, {report['clients']} clients: {report['operations_per_second']:.0f}/s")
+            report_progress(f"  {workload} over {over}, {report['clients']} clients: {report['operations_per_second']:.0f}/s")
 
 
 def load(plan, system, workload, over, clients, seconds, warmup):
-    """The reports of one load, one for each number of clients."""
+    """Runs one load and returns a report for each number of clients."""
     reports = []
-    # One at a time: what is run before each may stop for others between them.
+    # One run for each number: the command that runs a load may pause between them.
     for count in clients:
         how = ["--clients", str(count), "--seconds", str(seconds), "--warmup", str(warmup), "--json"]
         reports += run(plan, generator(system, workload, over) + how)
@@ -80,7 +80,7 @@ def load(plan, system, workload, over, clients, seconds, warmup):
 
 
 def generator(system, workload, over):
-    """Who makes the load."""
+    """Returns the command that makes the load."""
     means = system.means
     over, _, where = over.partition("@")
     target = system.target_at_leader() if where == "leader" else system.target()
@@ -99,24 +99,25 @@ def keep(results, system, over, workload, report):
 
 
 def watch(plan, system, results):
-    """Many sessions that watch one znode: how long it takes until all know of a change."""
+    """Measures many sessions that watch one znode: the time until all are notified of a change."""
     watching = system.watching()
-    # What Java has not compiled yet is no measure of it; the largest number needs the longest.
+    # Code that Java has not compiled yet distorts the measurement; the largest number of sessions takes
+    # longest to warm up.
     largest = ["--sessions", str(plan.watchers[-1]), "--seconds", str(plan.watch_warm_up_seconds), "--warmup", "0"]
     run(plan, [*watching, *largest])
     for how, arguments in (("together", []), ("at once", ["--at-once"])):
         command = [*watching, *arguments]
         numbers = [["--sessions", str(count)] for count in plan.watchers]
-        # What is done only in this way is compiled in a moment.
+        # Code that only this variant uses is compiled in a moment.
         run(plan, [*command, *numbers[-1], "--seconds", str(plan.warm_up_seconds), "--warmup", "0"])
         for number in numbers:
             [report] = run(plan, [*command, *number, "--seconds", str(plan.seconds), "--warmup", str(plan.warmup)])
-            tell(f"  {report['sessions']} watchers, who read {how}: all told in {report['last']['p50_us'] / 1000:.1f} ms")
+            report_progress(f"  {report['sessions']} watchers that read {how}: all notified in {report['last']['p50_us'] / 1000:.1f} ms")
             results["watch"].setdefault(f"{system.name}/{how}/{report['sessions']}", []).append(report)
 
 
 def failover(plan, system, results):
-    """The leader is killed, or frozen, under writers; how long nobody could write."""
+    """Kills or freezes the leader under writers, and measures the time without a successful write."""
     for loss in plan.losses * plan.losses_each:
         with writers(plan, system) as process:
             settle()
@@ -128,7 +129,7 @@ def failover(plan, system, results):
             system.leader(without=leader)
             settle()
             longest = longest_gap(system, process)
-        tell(f"  leader {loss}: no write for {longest:.0f} ms")
+        report_progress(f"  leader {loss}: no write for {longest:.0f} ms")
         results["failover"].setdefault(f"{system.name}/{loss}", []).append(longest)
         if loss == "killed":
             system.start(leader)

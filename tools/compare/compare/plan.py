@@ -1,4 +1,4 @@
-"""What is measured of which system, how often, and for how long."""
+"""The plan: the measurements of each system, their number, and their duration."""
 
 import dataclasses
 import shlex
@@ -6,13 +6,13 @@ import sys
 
 from compare import servers
 
-# Clients are spread over the servers, or all at the leader: who waits for others' locks waits for one way less there.
+# Clients are spread over the servers, or all at the leader, where a waiter's grant takes one message less.
 REPLICATED_LOCKS = [
     *("lockgate/http", "lockgate/http@leader", "lockgate/zookeeper"),
     *("zookeeper", "zookeeper/zookeeper@leader"),
     *("openraft-http/http", "openraft-http/http@leader"),
 ]
-# For each workload: by how many clients, of those that are asked for, and which systems have it over what.
+# For each workload: its numbers of clients, out of the requested ones, and its systems with their protocols.
 LOADS = {
     "lock": ("all", [*REPLICATED_LOCKS, "etcd", "redlock", "redis"]),
     "contended": ((2, 16, 64), [*REPLICATED_LOCKS, "etcd", "redlock", "redis"]),
@@ -22,7 +22,7 @@ LOADS = {
     "get": ((1, 64), ["lockgate/http", "lockgate/zookeeper", "zookeeper", "etcd", "redis"]),
     "mixed": ((64,), ["lockgate/zookeeper", "zookeeper"]),
 }
-# What else is measured, and of whom.
+# Other measurements, with their systems.
 OTHERS = {
     "failover": ["lockgate", "zookeeper", "etcd"],
     "state": ["lockgate", "zookeeper", "etcd", "redis"],
@@ -30,17 +30,17 @@ OTHERS = {
     "watch": ["lockgate", "zookeeper"],
 }
 
-# Within that each session has said something once: clients ping three times in a timeout, which is 30 s.
+# Time in which each session pings at least once: clients ping three times in a timeout, which is 30 s.
 HELD_SECONDS = 12
 
-# A round of many watchers takes tens of milliseconds, so that Java needs long until it has compiled what rounds use: ZooKeeper took 32 ms
-# for one after six seconds, and 13 to 16 after fifty, while other programs ran.
+# A round of many watchers takes tens of milliseconds, so Java takes long to compile the code of a round.
+# ZooKeeper took 32 ms for one after six seconds, and 13 to 16 ms after fifty, while other programs ran.
 WATCH_WARM_UP_SECONDS = 50
 
 
 @dataclasses.dataclass
 class Plan:
-    """See the module."""
+    """The plan of a comparison."""
 
     systems: list
     measurements: list
@@ -65,7 +65,7 @@ class Plan:
         known = [*servers.SYSTEMS, *LOADS, *OTHERS]
         for name in names:
             if name not in known:
-                sys.exit(f"--only knows no {name}, but {', '.join(known)}")
+                sys.exit(f"--only: {name} is not one of {', '.join(known)}")
         some = lambda of: [name for name in of if name in names] or list(of)  # noqa: E731
         numbers = lambda given, otherwise: [int(one) for one in (given or otherwise).split(",")]  # noqa: E731
         quick = args.quick
@@ -89,7 +89,7 @@ class Plan:
         )
 
     def loads(self, system):
-        """Workload, over what, and by how many clients."""
+        """Yields each workload of a system with its protocol and numbers of clients."""
         for workload, (numbers, subjects) in LOADS.items():
             for subject in subjects:
                 name, _, over = subject.partition("/")
@@ -97,10 +97,10 @@ class Plan:
                     continue
                 clients = self.clients if numbers == "all" else list(numbers)
                 if self.quick and numbers != "all":
-                    # The last one, or the middle one of contended locks.
+                    # The last number, or the middle one for contended locks.
                     clients = [clients[min(1, len(clients) - 1)]]
                 yield workload, over or name, clients
 
     def others(self, system):
-        """What else is measured of this one."""
+        """Returns the other measurements of a system."""
         return [other for other, systems in OTHERS.items() if other in self.measurements and system in systems]

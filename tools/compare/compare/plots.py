@@ -1,15 +1,15 @@
-"""Plots as SVG, by hand: lines over the number of clients, and bars. They follow the reader's dark or light theme."""
+"""Plots as SVG: lines over the number of clients, and bars. They follow the reader's dark or light theme."""
 
 import html
 import math
 
 from compare.figures import NAMES, median
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart too, and teal for the bound.
+# Okabe and Ito's colours, which colour-blind readers can distinguish, and teal for the bound.
 COLOURS = ["#0072b2", "#004a75", "#56b4e9", "#d55e00", "#8c3d00", "#009e73", "#cc79a7", "#e69f00", "#17becf", "#0b6f78"]
 WIDTH, HEIGHT = 820, 380
 LEFT, RIGHT, TOP, BOTTOM = 70, 280, 44, 52
-# Names of bars end here.
+# Right edge of the names of bars.
 NAMED = 290
 BAR = 34
 STYLE = """<style>
@@ -22,7 +22,7 @@ LATENCIES = [("p50_us", "p50", ""), ("p99_us", "p99", "6 4"), ("p99_9_us", "p99.
 
 
 def draw(results, figures, directory):
-    """Draws all that there is, and returns the files' names and titles."""
+    """Draws all plots that have data, and returns the files' names and titles."""
     drawn = []
 
     def keep(name, title, picture):
@@ -34,13 +34,13 @@ def draw(results, figures, directory):
         rows = figures.rows(workload)
         if len(rows) < 2:
             continue
-        title = f"{workload}: operations in a second by clients"
+        title = f"{workload}: operations per second by clients"
         keep(f"{workload}-throughput.svg", title, throughput(figures, rows, title))
         title = f"{workload}: latency in ms by clients (p50, p99 dashed, p99.9 dotted)"
         keep(f"{workload}-latency.svg", title, latency(figures, rows, title))
-    title = "One contended lock: hand-over, p50 in ms"
+    title = "One contended lock: handover, p50 in ms"
     keep("hand-over.svg", title, bars(title, hand_over_bars(figures)))
-    title = "Leader lost: no write for so many ms, median"
+    title = "Leader lost: ms without a write, median"
     losses = [
         (f"{system_name(key.split('/')[0])}, {key.split('/')[1]}", median(gaps), colour(key.split("/")[0]))
         for key, gaps in results["failover"].items()
@@ -52,7 +52,7 @@ def draw(results, figures, directory):
 
 
 def memory_bars(label, kept, ink):
-    """What is resident, and of Java what is alive."""
+    """Returns bars of resident memory, and for Java also of live memory."""
     alive, resident = (median([one[kind] for one in kept]) for kind in ("heap_bytes", "resident_bytes"))
     if alive is None:
         return [(label, resident, ink)]
@@ -65,8 +65,8 @@ def state_bars(state):
     memory = [bar for system, kept in state.items() for bar in memory_bars(system_name(system), kept, colour(system))]
     yield "memory.svg", "Memory for a znode or key of 100 bytes, in bytes", memory
     for field, name, title in (
-        ("per_second", "load.svg", f"{next(iter(state.values()))[0]['znodes']:,} znodes or keys: created in a second"),
-        ("restart_ms", "restart.svg", "All servers killed and started with so many: no write for so many ms"),
+        ("per_second", "load.svg", f"{next(iter(state.values()))[0]['znodes']:,} znodes or keys: created per second"),
+        ("restart_ms", "restart.svg", "All servers killed and restarted: ms without a write"),
     ):
         some = [(system_name(system), median([one[field] for one in kept]), colour(system)) for system, kept in state.items()]
         yield name, title, [bar for bar in some if bar[1] is not None]
@@ -82,7 +82,7 @@ def session_bars(results):
         (system_name(system), median([one["opened_per_second"] for one in kept]), colour(system))
         for system, kept in results.get("sessions", {}).items()
     ]
-    yield "session-openings.svg", "Sessions opened in a second", opened
+    yield "session-openings.svg", "Sessions opened per second", opened
 
 
 def watch_bars(watched):
@@ -92,7 +92,7 @@ def watch_bars(watched):
         label = f"{system_name(system)}, {int(count):,}" + ("" if how == "together" else ", read at once")
         found.append((int(count), how == "at once", label, median([report["last"]["p50_us"] / 1000 for report in reports]), colour(system)))
     found.sort(key=lambda bar: bar[:2])
-    yield "watch.svg", "All watchers told of a change: ms, p50", [bar[2:] for bar in found]
+    yield "watch.svg", "All watchers notified of a change: ms, p50", [bar[2:] for bar in found]
 
 
 def system_name(system):
@@ -190,7 +190,7 @@ def line_plot(title, lines):
 
 
 def bars(title, found):
-    """A bar for each name, value and colour."""
+    """Draws a bar for each name, value and colour."""
     if not found:
         return ""
     most = max([value for _, value, _ in found] + [1e-9])

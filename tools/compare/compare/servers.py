@@ -1,7 +1,7 @@
-"""The systems that are compared: how they are started, who leads, and how they end. All run on ports of 127.0.0.1 that were free.
+"""The compared systems, with functions that start them, find their leaders and stop them. All run on free ports of 127.0.0.1.
 
-What is not a matter of place is each one's default, but for three things: Java's heap is bounded, etcd may become larger than two
-gigabytes, and Redis syncs each write, without which it would not be durable at all.
+All settings except addresses and directories are each system's defaults, except three: Java's heap is bounded, etcd may exceed two
+gigabytes, and Redis syncs each write, as it would otherwise not be durable.
 """
 
 import dataclasses
@@ -15,16 +15,16 @@ import subprocess
 import time
 import urllib.request
 
-# A server of Java takes a few seconds; a busy machine makes it many.
+# Start time limit: a Java server takes a few seconds, and far longer on a busy machine.
 START_SECONDS = 90
 ZOOKEEPER_JARS = ["/usr/share/java/zookeeper.jar", "/usr/share/java/slf4j-simple.jar"]
-# 1,000,000 keys with their history.
+# Enough for 1,000,000 keys with their history.
 ETCD_QUOTA_BYTES = 8 << 30
 
 
 @dataclasses.dataclass
 class Means:
-    """What is needed to start anything."""
+    """The programs and directories that all systems need."""
 
     lockgate: pathlib.Path
     peers: pathlib.Path
@@ -33,7 +33,7 @@ class Means:
 
 
 def missing(systems, lockgate, peers):
-    """What is not there, as sentences."""
+    """Returns descriptions of the missing programs."""
     found = []
     if not lockgate.exists():
         found.append(f"{lockgate} (cargo build --release -p lockgate)")
@@ -52,7 +52,7 @@ def missing(systems, lockgate, peers):
 
 
 def free_ports(count):
-    """Ports that were free a moment ago, all at the same time."""
+    """Returns different ports that were free a moment ago."""
     sockets = [socket.socket() for _ in range(count)]
     for one in sockets:
         one.bind(("127.0.0.1", 0))
@@ -63,7 +63,7 @@ def free_ports(count):
 
 
 def until(what, holds, seconds=START_SECONDS):
-    """Waits until it holds, and returns what it says."""
+    """Waits until `holds` returns a true value, and returns that."""
     deadline = time.monotonic() + seconds
     while True:
         found = holds()
@@ -75,7 +75,7 @@ def until(what, holds, seconds=START_SECONDS):
 
 
 def ask(port, word):
-    """What a server of ZooKeeper answers to a four-letter word."""
+    """Returns the response of a ZooKeeper server to a four-letter word."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
             connection.sendall(word)
@@ -88,10 +88,10 @@ def ask(port, word):
 
 
 class System:
-    """Some servers that are one system."""
+    """The servers of one system."""
 
     name = ""
-    # Whether it is Java's, which has garbage beside what is alive.
+    # True for Java, whose resident memory includes garbage.
     has_heap = False
 
     def __init__(self, means):
@@ -101,11 +101,11 @@ class System:
         self.processes = []
 
     def command(self, number):
-        """How the server of this number is started."""
+        """Returns the command that starts the server of this number."""
         raise NotImplementedError
 
     def start(self, number):
-        """Starts one that does not run."""
+        """Starts a server that is not running."""
         home = self.directory / str(number)
         home.mkdir(exist_ok=True)
         with open(home / "log", "ab") as log:
@@ -125,7 +125,7 @@ class System:
         return [process.pid for process in self.processes]
 
     def alive(self):
-        """Whether all run; who has ended will not serve."""
+        """Checks that all servers are running; one that has ended will not serve."""
         for process in self.processes:
             if process.poll() is not None:
                 raise SystemExit(f"a server of {self.name} has ended with {process.returncode}")
@@ -135,25 +135,25 @@ class System:
         os.kill(self.pids()[number], what)
 
     def kill(self, number):
-        """By SIGKILL, and until it is gone."""
+        """Kills a server with SIGKILL and waits for its end."""
         self.processes[number].kill()
         self.processes[number].wait()
 
     def kill_all(self):
-        """All at the same time, by SIGKILL."""
+        """Kills all servers at the same time with SIGKILL."""
         for process in self.processes:
             process.kill()
         for process in self.processes:
             process.wait()
 
     def start_again(self):
-        """Starts all that were killed, and waits until they serve."""
+        """Starts all killed servers and waits until they serve."""
         for number in range(self.count):
             self.start(number)
         self.wait_serving()
 
     def stop(self):
-        """Ends all, with their files."""
+        """Ends all servers and deletes their files."""
         for process in self.processes:
             process.kill()
         for process in self.processes:
@@ -161,7 +161,7 @@ class System:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def watching(self):
-        """What measures how soon watchers are told."""
+        """Returns the command that measures the time until watchers are notified."""
         return [str(self.means.lockgate), "bench", "watch", *self.target(), "--json"]
 
     def log_tail(self):
@@ -185,7 +185,7 @@ class Lockgate(System):
     def start_all(self):
         self.directory.rmdir()
         self.run("up", "--ephemeral-ports")
-        # As of the others, the leader is the first one that clients are told of.
+        # As for the other systems, the leader is the first server in the clients' list.
         if self.leader() != 0:
             self.run("move-leader", "1")
 
@@ -212,13 +212,13 @@ class Lockgate(System):
         return [node["pid"] for node in self.status()]
 
     def leader(self, without=None):
-        def look():
+        def find():
             for number, node in enumerate(self.status()):
                 if number != without and node["pid"] and node["role"] == "leader":
                     return (number,)
             return None
 
-        return until("a leader", look)[0]
+        return until("a leader", find)[0]
 
     def kill(self, number):
         pid = self.pids()[number]
@@ -246,18 +246,18 @@ class Lockgate(System):
 
 
 def leader_alone(ports, leader):
-    """For clients that all call the leader."""
+    """Returns the arguments for clients that all connect to the leader."""
     return ["--servers", f"127.0.0.1:{ports[leader]}"]
 
 
 def leader_first(ports, leader):
-    """How clients are told of servers: whoever is alone calls the first, so that it has one way less everywhere."""
+    """Returns the arguments with the servers. The leader is first: a single client connects to it and saves one message in every system."""
     ports = [ports[leader], *ports[:leader], *ports[leader + 1 :]]
     return ["--servers", ",".join(f"127.0.0.1:{port}" for port in ports)]
 
 
 def zombie(pid):
-    """Whether a process has ended; somebody else collects it."""
+    """Returns whether a process has ended, although its parent has not collected it."""
     try:
         return ") Z " in pathlib.Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -265,7 +265,7 @@ def zombie(pid):
 
 
 class ZooKeeper(System):
-    """Three servers with the times of ZooKeeper's own sample, and forceSync, which is its default."""
+    """Three servers with the timing of ZooKeeper's own sample, and forceSync, which is its default."""
 
     name = "zookeeper"
     count = 3
@@ -300,13 +300,13 @@ class ZooKeeper(System):
             until("a server of ZooKeeper", lambda: self.alive() and "Mode:" in ask(port, b"srvr"))  # noqa: B023
 
     def leader(self, without=None):
-        def look():
+        def find():
             for number, port in enumerate(self.client):
                 if number != without and "Mode: leader" in ask(port, b"srvr"):
                     return (number,)
             return None
 
-        return until("ZooKeeper's leader", look)[0]
+        return until("ZooKeeper's leader", find)[0]
 
     def version(self):
         return ask(self.client[0], b"srvr").split("version: ")[1].split("-")[0]
@@ -358,14 +358,14 @@ class Etcd(System):
             )
 
     def leader(self, without=None):
-        def look():
+        def find():
             for number in range(self.count):
                 status = {} if number == without else self.status(number)
                 if status.get("leader") and status["leader"] == status["header"]["member_id"]:
                     return (number,)
             return None
 
-        return until("etcd's leader", look)[0]
+        return until("etcd's leader", find)[0]
 
     def version(self):
         return self.status(0)["version"]
@@ -375,7 +375,7 @@ class Etcd(System):
 
 
 class Redis(System):
-    """One master; each write is synced before it is acknowledged."""
+    """One master, which syncs each write before it acknowledges it."""
 
     name = "redis"
     count = 1
@@ -405,7 +405,7 @@ class Redis(System):
 
 
 class RedLock(Redis):
-    """Three masters that know nothing of each other."""
+    """Three independent masters."""
 
     name = "redlock"
     count = 3
@@ -421,7 +421,7 @@ def ask_redis(port, command):
 
 
 class OpenraftHttp(System):
-    """The minimal server of bench-peers: the upper bound for a lock server that is built of openraft and HTTP."""
+    """The minimal server of bench-peers: the upper bound for a lock server built on openraft and HTTP."""
 
     name = "openraft-http"
     count = 3
@@ -434,7 +434,7 @@ class OpenraftHttp(System):
     def command(self, number):
         command = [str(self.means.peers), "openraft-server", "--node", str(number)]
         command += ["--clients", f"127.0.0.1:{self.client[number]}", "--log", "stored"]
-        # The first one connects to the others, which have to listen by then.
+        # The first process connects to the others, which must listen before it starts.
         others = [f"127.0.0.1:{port}" for port in self.listening]
         return command + (["--listen", others[number - 1]] if number else ["--others", ",".join(others)])
 
@@ -467,7 +467,7 @@ class OpenraftHttp(System):
 
 
 def by_http(told):
-    """How the load over HTTP is told of servers."""
+    """Returns the arguments with the servers for loads over HTTP."""
     return ["--target", *told[1:]]
 
 

@@ -1,15 +1,15 @@
-"""Results of several calls as one: what they have measured of the same counts as so many rounds more."""
+"""Combines the results of several calls: measurements of the same kind count as further rounds."""
 
 import copy
 
-# Of the machine what is measured anew each time.
+# Properties of the machine that each call measures anew.
 MEASURED = ("fdatasync_us", "round_trip_us")
-# By system, or by system and what was done to it.
+# Results by system, or by system and fault.
 KEPT = ("failover", "state", "sessions", "unconnected", "watch")
 
 
 def together(calls):
-    """Whatever differs in a way that makes figures incomparable ends the program."""
+    """Returns the combined results. Exits with an error if the calls are not comparable."""
     whole = copy.deepcopy(calls[0])
     whole["calls"] = whole.get("calls", 1)
     whole["machine_under_loads"] = measured_under_loads(calls)
@@ -33,8 +33,8 @@ def together(calls):
 
 
 def measured_under_loads(calls):
-    """What was measured of the machine by the calls that have measured loads. Disks are faster in one hour than in another, and what a load
-    is held beside is of its own."""
+    """Returns the machine's properties from the calls that measured loads. The speed of disks varies from hour to hour, so a load is compared with
+    the measurement of its own call."""
     machines = [call.get("machine_under_loads") or call["machine"] for call in calls if call["loads"]]
     return {name: [value for machine in machines for value in all_of(machine.get(name))] for name in MEASURED}
 
@@ -56,7 +56,7 @@ def same_versions(one, other):
 
 
 def same_length(whole, call):
-    """A load of two seconds and one of eight have no median."""
+    """Checks that all loads ran equally long: a load of two seconds and one of eight have no common median."""
     if whole["loads"] and whole["seconds"] != call["seconds"]:
         raise SystemExit(f"loads were measured for {whole['seconds']} s and for {call['seconds']} s")
     whole["seconds"] = call["seconds"]

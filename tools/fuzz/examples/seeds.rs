@@ -1,4 +1,5 @@
-//! Writes the first inputs of the fuzz targets: `cargo run -p decoder-fuzz --example seeds -- tools/fuzz/corpus`.
+//! Writes the first inputs of the fuzz targets: `cargo run -p decoder-fuzz --example seeds --
+//! tools/fuzz/corpus`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use decoder_fuzz::{doors, http, peer, seeds, wire};
 
 fn main() -> io::Result<()> {
     let Some(corpus) = std::env::args_os().nth(1).map(PathBuf::from) else {
-        return Err(io::Error::other("the directory for the inputs is missing"));
+        return Err(io::Error::other("usage: seeds DIRECTORY"));
     };
     write(&corpus.join("command"), &seeds::commands())?;
     write(&corpus.join("snapshot"), &seeds::snapshots())?;

@@ -1,26 +1,34 @@
-//! Fuzz targets for all that reads bytes from elsewhere: commands out of log entries, snapshots, logs and identities out of
-//! files, frames of ZooKeeper's protocol and of other nodes, and requests over HTTP.
+//! Fuzz targets for all code that reads bytes from outside: commands in log entries, snapshots, logs and
+//! identities in files, frames of ZooKeeper's protocol and of other nodes, and HTTP requests.
 //!
-//! A target is a function that takes any bytes and panics if something does not hold that must:
+//! A target is a function that takes arbitrary bytes and panics if a property does not hold:
 //!
-//! | target | the bytes are | must hold |
+//! | target | input | property |
 //! |---|---|---|
-//! | [`command::run`] | the commands of a log entry | what is decoded is encoded to the same value; replicas, restored at any point, answer alike |
-//! | [`snapshot::run`] | a snapshot file | an error, or a whole state that goes on as any other |
-//! | [`wire::run`] | what a client or a server of ZooKeeper's protocol sends | what is decoded, as whatever record, is encoded to the same value |
-//! | [`peer::run`] | frames from another node | what is decoded is encoded to the same value; Raft is handed only what it could have made; strangers stay outside |
-//! | [`disk::files::run`] (`log`) | a node's identity and log | refused as damaged, or a log without holes that goes on |
-//! | [`disk::rot::run`] (`rot`) | what becomes of the files that a node has written | refused, or what was written up to some moment |
-//! | [`http::run`] | requests to the HTTP routes | documents, problems of the table, and no lock with two holders |
-//! | [`doors::run`] | the same to a secured cluster, by callers who may do little | they see and change nothing that they may not |
+//! | [`command::run`] | the commands of a log entry | encoding a decoded command yields the same value;
+//! replicas return the same results, even if restored at any point |
+//! | [`snapshot::run`] | a snapshot file | the result is an error, or a complete state that behaves as any
+//! other |
+//! | [`wire::run`] | frames of a client or a server of ZooKeeper's protocol | encoding a decoded record of
+//! any type yields the same value |
+//! | [`peer::run`] | frames from another node | encoding a decoded message yields the same value; Raft
+//! receives only valid messages; unknown nodes are rejected |
+//! | [`disk::files::run`] (`log`) | a node's identity and log | the directory is rejected as damaged, or
+//! holds a log without holes that takes more entries |
+//! | [`disk::rot::run`] (`rot`) | damage to the files that a node has written | the directory is rejected, or
+//! holds the state after one of the writes |
+//! | [`http::run`] | requests to the HTTP routes | bodies match their types, failures are documented
+//! problems, and no exclusive lock has two holders |
+//! | [`doors::run`] | requests to a secured cluster, by callers with few permissions | callers see and change
+//! nothing without permission |
 //!
-//! libFuzzer calls them from `tools/fuzz/libfuzzer`, which needs a nightly compiler; `tools/fuzz/README.md` says
-//! how. Here is all that needs none: the targets, what the first inputs are made of ([`seeds`]), how inputs are changed
-//! so that lengths and checksums stay right ([`mutate`]), and in `tests/` the replay of the inputs that were found to be
-//! worth keeping (`tools/fuzz/corpus`), which plain `cargo test` does.
+//! libFuzzer calls the targets from `tools/fuzz/libfuzzer`, which needs a nightly compiler;
+//! `tools/fuzz/README.md` shows the commands. This crate contains everything that works without nightly: the
+//! targets, the first inputs ([`seeds`]), and mutations of inputs that preserve lengths and checksums
+//! ([`mutate`]). Plain `cargo test` replays the collected inputs (`tools/fuzz/corpus`) from `tests/`.
 //!
-//! Nothing here decides what is right: that two replicas agree, and that nobody panics, is all that is asked. The rules
-//! are the business of `znode-store`'s own tests.
+//! The targets do not decide which result is right. They only check that two replicas agree and that nothing
+//! panics; `znode-store`'s own tests check the rules.
 
 pub mod command;
 pub mod disk;
@@ -33,5 +41,5 @@ pub mod seeds;
 pub mod snapshot;
 pub mod wire;
 
-mod look;
+mod read_all;
 mod material;

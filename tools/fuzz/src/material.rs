@@ -1,4 +1,5 @@
-//! What inputs are made of: a few sessions, znodes and locks, and short ways to say commands about them.
+//! The contents of inputs: a few sessions, znodes and locks, and short functions that build commands about
+//! them.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::OnceLock;
@@ -9,32 +10,32 @@ use znode_store::{
     ZPath,
 };
 
-use crate::replicas::draw;
+use crate::replicas::encode_snapshot;
 
-/// The term of all entries.
+/// Term of all entries.
 pub(crate) const TERM: u64 = 1;
 
-/// The time of what has happened before an input comes.
+/// Time of the commands that build the base state.
 pub(crate) const TIME_MS: u64 = 1_000;
 
-/// Sessions that are there, and one that has ended.
+/// Open sessions. `ENDED` is one that has ended.
 pub(crate) const SESSIONS: [u64; 3] = [1, 2, 3];
 pub(crate) const ENDED: u64 = 4;
 
-/// A hash of a password, as ZooKeeper's clients send it.
+/// Hash of a password, as ZooKeeper's clients send it.
 pub(crate) const ALICE: &str = "alice:2bRVXC1CNEZ7cK6uzw2ASgzPDRc=";
-/// The name of a certificate.
+/// Subject of a certificate.
 pub(crate) const BOB: &str = "CN=bob,O=example";
-/// What Curator calls its contenders.
+/// Name that Curator gives to a contender.
 pub(crate) const CURATOR: &str = "_c_7c1e1b2a-5c8f-4f5e-9a53-0d2f6a3c9f11-lock-";
 
-/// The snapshot of a state in which commands hit something.
+/// Returns the snapshot of the base state.
 pub(crate) fn base_parts() -> &'static [Vec<u8>] {
     static PARTS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
-    PARTS.get_or_init(|| draw(&mut base()))
+    PARTS.get_or_init(|| encode_snapshot(&mut base()))
 }
 
-/// Some of everything.
+/// Returns a state with every kind of item: sessions, znodes, quotas, locks and waiters.
 pub(crate) fn base() -> Store {
     let mut store = Store::new();
     let entry = EntryContext {
@@ -50,7 +51,7 @@ pub(crate) fn base() -> Store {
 
 fn base_requests() -> Vec<Request> {
     let mut requests: Vec<Request> = SESSIONS.into_iter().chain([ENDED]).map(open).collect();
-    requests.push(ask(0, "", close(ENDED)));
+    requests.push(request(0, "", close(ENDED)));
     let open_list = Acl::open;
     for (path, mode, acl) in [
         ("/a", CreateMode::Persistent, open_list()),
@@ -83,7 +84,7 @@ fn base_requests() -> Vec<Request> {
             create(path, data, CreateMode::Persistent, Acl::open()),
         ));
     }
-    // More than fit into a short list of children.
+    // More children than a short list holds.
     requests.extend((0..12).map(|_| {
         write(
             2,
@@ -91,7 +92,7 @@ fn base_requests() -> Vec<Request> {
             create("/a/n", "", CreateMode::PersistentSequential, Acl::open()),
         )
     }));
-    // Emptied, so that it can be swept.
+    // Now empty, so that the sweep can delete its parent.
     requests.push(write(1, "", delete("/e/f0000000000")));
     let semaphore = LockMode::Semaphore { limit: 3 };
     for (session, lock, mode, permits) in [
@@ -112,7 +113,7 @@ fn base_requests() -> Vec<Request> {
     ] {
         let number = requests.len() as u64;
         let command = acquire(lock, mode, permits, number, true);
-        requests.push(ask(session, &number.to_string(), command));
+        requests.push(request(session, &number.to_string(), command));
     }
     for session in [2, 3] {
         let path = format!("/locks/c/{CURATOR}");
@@ -128,13 +129,13 @@ fn base_requests() -> Vec<Request> {
     requests
 }
 
-/// A request of a session (0: of nobody's), with a request id if it is not empty.
-pub(crate) fn ask(session: u64, id: &str, command: Command) -> Request {
-    ask_as(session, id, Identities::none(), command)
+/// Builds a request of a session (0: of none), with a request id unless `id` is empty.
+pub(crate) fn request(session: u64, id: &str, command: Command) -> Request {
+    request_as(session, id, Identities::none(), command)
 }
 
-/// The same, of somebody who has proven something.
-pub(crate) fn ask_as(session: u64, id: &str, caller: Identities, command: Command) -> Request {
+/// Builds the same request from a caller with proven identities.
+pub(crate) fn request_as(session: u64, id: &str, caller: Identities, command: Command) -> Request {
     Request {
         session: (session != 0).then_some(SessionId(session)),
         request_id: RequestId::parse(id).ok(),
@@ -143,9 +144,9 @@ pub(crate) fn ask_as(session: u64, id: &str, caller: Identities, command: Comman
     }
 }
 
-/// One change of the tree.
+/// Builds a request for one change of the tree.
 pub(crate) fn write(session: u64, id: &str, op: Op) -> Request {
-    ask(session, id, Command::Write(op))
+    request(session, id, Command::Write(op))
 }
 
 pub(crate) fn open(session: u64) -> Request {
@@ -156,7 +157,7 @@ pub(crate) fn open(session: u64) -> Request {
         name: "worker".into(),
         address: "10.0.0.7".into(),
     };
-    ask(0, &format!("open {session}"), command)
+    request(0, &format!("open {session}"), command)
 }
 
 pub(crate) fn close(session: u64) -> Command {
@@ -171,7 +172,7 @@ pub(crate) fn create(path: &str, data: &str, mode: CreateMode, acl: Acl) -> Op {
 
 pub(crate) fn create_below(path: &str, data: &str, mode: CreateMode, acl: Acl, parents: bool) -> Op {
     Op::Create {
-        path: CreatePath::parse(path, mode.is_sequential()).expect("it is a path"),
+        path: CreatePath::parse(path, mode.is_sequential()).expect("the path is valid"),
         data: data.into(),
         acl,
         mode,
@@ -195,14 +196,14 @@ pub(crate) fn set(path: &str, data: &str) -> Op {
 }
 
 pub(crate) fn zpath(text: &str) -> ZPath {
-    ZPath::parse(text).expect("it is a path")
+    ZPath::parse(text).expect("the path is valid")
 }
 
 pub(crate) fn lock_name(text: &str) -> LockName {
-    LockName::parse(text).expect("it is a name")
+    LockName::parse(text).expect("the name is valid")
 }
 
-/// One call of `acquire`; its number is also what its contender's name is made of.
+/// Builds one call of `acquire`. Its number also determines the name of its contender.
 pub(crate) fn acquire(lock: &str, mode: LockMode, permits: u32, number: u64, wait: bool) -> Command {
     Command::Lock(LockCommand::Acquire {
         wish: wish(lock, mode, permits),
@@ -226,7 +227,7 @@ pub(crate) fn wish(lock: &str, mode: LockMode, permits: u32) -> LockWish {
     }
 }
 
-/// An access control list with an entry of each scheme.
+/// Returns an access control list with an entry of each scheme.
 pub(crate) fn mixed_acl() -> Acl {
     let entry = |perms, scheme: &str, id: &str| AclEntry {
         perms,
@@ -242,7 +243,7 @@ pub(crate) fn mixed_acl() -> Acl {
     ])
 }
 
-/// A caller who has proven what anybody can.
+/// Returns a caller with one proven identity of each scheme.
 pub(crate) fn alice() -> Identities {
     Identities::new([
         Identity::Ip(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 7))),

@@ -1,5 +1,6 @@
-//! How a fuzzer changes inputs so that their lengths and checksums stay right. Its own way, to change any bytes, would
-//! hardly ever come past them; it is used within the pieces, and sometimes on the whole.
+//! Mutations of inputs that keep their lengths and checksums valid. The fuzzer's own mutation, which changes
+//! arbitrary bytes, would hardly ever produce valid ones. It is applied within the pieces of an input, and
+//! sometimes to the whole.
 
 use bytes::Bytes;
 use raft_node::fuzz::{CommandBatch, Envelope, decode, encode};
@@ -9,121 +10,121 @@ use crate::http::script;
 use crate::snapshot::Layout;
 use crate::{http, peer, seeds, wire};
 
-/// How a fuzzer changes bytes that it knows nothing about: the first argument begins with as many of them as the second says,
-/// and there is room for as many as it has. Answers how many there are then.
-pub type Blind<'a> = dyn FnMut(&mut [u8], usize) -> usize + 'a;
+/// The fuzzer's own mutation of bytes without a known structure. The second argument is the number of bytes
+/// in use at the start of the buffer; the rest of the buffer is free. Returns the new number of bytes in use.
+pub type ByteMutator<'a> = dyn FnMut(&mut [u8], usize) -> usize + 'a;
 
-/// One change in so many is a blind one of the whole input, so that wrong lengths come too.
-const WHOLE: u64 = 8;
+/// One in this many mutations is an arbitrary one of the whole input, so that wrong lengths occur, too.
+const WHOLE_INPUT_RATIO: u64 = 8;
 
-/// Changes an input of [`crate::command::run`] in place, within the room that `data` has.
-pub fn command(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) -> usize {
-    let mut dice = Dice(seed.into());
+/// Mutates an input of [`crate::command::run`] in place, within the buffer `data`.
+pub fn command(data: &mut [u8], size: usize, seed: u32, mutate_bytes: &mut ByteMutator<'_>) -> usize {
+    let mut rng = Rng(seed.into());
     let decoded = CommandBatch::decode(Bytes::copy_from_slice(&data[..size]));
-    let (Ok(mut batch), false) = (decoded, dice.one_in(WHOLE)) else {
-        return blind(data, size);
+    let (Ok(mut batch), false) = (decoded, rng.one_in(WHOLE_INPUT_RATIO)) else {
+        return mutate_bytes(data, size);
     };
-    match dice.below(6) {
-        0 => batch.time_ms = batch.time_ms.wrapping_add(dice.below(2_000)),
+    match rng.below(6) {
+        0 => batch.time_ms = batch.time_ms.wrapping_add(rng.below(2_000)),
         1 => {
             let requests = seeds::requests();
-            let request = requests[dice.index(requests.len())].clone();
-            let at = dice.index(batch.envelopes.len() + 1);
+            let request = requests[rng.index(requests.len())].clone();
+            let at = rng.index(batch.envelopes.len() + 1);
             batch.envelopes.insert(at, seeds::envelope(request));
         }
-        2 => cross(&mut batch.envelopes, &mut dice),
-        _ => change_pieces(&mut batch.envelopes, data.len(), &mut dice, blind),
+        2 => copy_field(&mut batch.envelopes, &mut rng),
+        _ => change_pieces(&mut batch.envelopes, data.len(), &mut rng, mutate_bytes),
     }
-    replace(data, size, &batch.encode(), blind)
+    replace(data, size, &batch.encode(), mutate_bytes)
 }
 
-/// Changes an input of [`crate::snapshot::run`] in place, within the room that `data` has.
-pub fn snapshot(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) -> usize {
-    let mut dice = Dice(seed.into());
-    let (Some(mut layout), false) = (Layout::of(&data[..size]), dice.one_in(WHOLE)) else {
-        return blind(data, size);
+/// Mutates an input of [`crate::snapshot::run`] in place, within the buffer `data`.
+pub fn snapshot(data: &mut [u8], size: usize, seed: u32, mutate_bytes: &mut ByteMutator<'_>) -> usize {
+    let mut rng = Rng(seed.into());
+    let (Some(mut layout), false) = (Layout::of(&data[..size]), rng.one_in(WHOLE_INPUT_RATIO)) else {
+        return mutate_bytes(data, size);
     };
-    if dice.one_in(WHOLE) {
-        layout.header = changed(&layout.header, data.len(), blind);
+    if rng.one_in(WHOLE_INPUT_RATIO) {
+        layout.header = changed(&layout.header, data.len(), mutate_bytes);
     } else {
-        change_pieces(&mut layout.parts, data.len(), &mut dice, blind);
+        change_pieces(&mut layout.parts, data.len(), &mut rng, mutate_bytes);
     }
-    replace(data, size, &layout.file(), blind)
+    replace(data, size, &layout.file(), mutate_bytes)
 }
 
-/// Changes an input of [`crate::wire::run`] in place, within the room that `data` has.
-pub fn wire(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) -> usize {
-    let mut dice = Dice(seed.into());
-    let (Some(mut frames), false) = (wire::frames_of(&data[..size]), dice.one_in(WHOLE)) else {
-        return blind(data, size);
+/// Mutates an input of [`crate::wire::run`] in place, within the buffer `data`.
+pub fn wire(data: &mut [u8], size: usize, seed: u32, mutate_bytes: &mut ByteMutator<'_>) -> usize {
+    let mut rng = Rng(seed.into());
+    let (Some(mut frames), false) = (wire::frames_of(&data[..size]), rng.one_in(WHOLE_INPUT_RATIO)) else {
+        return mutate_bytes(data, size);
     };
-    if dice.one_in(WHOLE) {
+    if rng.one_in(WHOLE_INPUT_RATIO) {
         let others = wire::seeds::frames();
-        let other = wire::frames_of(&others[dice.index(others.len())]).expect("seeds are whole frames");
+        let other = wire::frames_of(&others[rng.index(others.len())]).expect("seeds consist of whole frames");
         frames.splice(frames.len().min(1).., other);
     } else {
-        change_pieces(&mut frames, data.len(), &mut dice, blind);
+        change_pieces(&mut frames, data.len(), &mut rng, mutate_bytes);
     }
-    replace(data, size, &wire::stream_of(&frames), blind)
+    replace(data, size, &wire::stream_of(&frames), mutate_bytes)
 }
 
-/// Changes an input of [`crate::peer::run`] in place, within the room that `data` has.
-pub fn peer(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) -> usize {
-    let mut dice = Dice(seed.into());
-    let (Some(mut frames), false) = (peer::frames_of(&data[..size]), dice.one_in(WHOLE)) else {
-        return blind(data, size);
+/// Mutates an input of [`crate::peer::run`] in place, within the buffer `data`.
+pub fn peer(data: &mut [u8], size: usize, seed: u32, mutate_bytes: &mut ByteMutator<'_>) -> usize {
+    let mut rng = Rng(seed.into());
+    let (Some(mut frames), false) = (peer::frames_of(&data[..size]), rng.one_in(WHOLE_INPUT_RATIO)) else {
+        return mutate_bytes(data, size);
     };
-    change_pieces(&mut frames, data.len(), &mut dice, blind);
-    replace(data, size, &peer::stream_of(&frames), blind)
+    change_pieces(&mut frames, data.len(), &mut rng, mutate_bytes);
+    replace(data, size, &peer::stream_of(&frames), mutate_bytes)
 }
 
-/// Changes an input of [`crate::disk::files::run`] in place, within the room that `data` has.
-pub fn log(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) -> usize {
-    let mut dice = Dice(seed.into());
-    let (Some(mut files), false) = (files::files_of(&data[..size]), dice.one_in(WHOLE)) else {
-        return blind(data, size);
+/// Mutates an input of [`crate::disk::files::run`] in place, within the buffer `data`.
+pub fn log(data: &mut [u8], size: usize, seed: u32, mutate_bytes: &mut ByteMutator<'_>) -> usize {
+    let mut rng = Rng(seed.into());
+    let (Some(mut files), false) = (files::files_of(&data[..size]), rng.one_in(WHOLE_INPUT_RATIO)) else {
+        return mutate_bytes(data, size);
     };
-    let (at, other) = (dice.index(files.len()), dice.index(files.len()));
-    match dice.below(10) {
+    let (at, other) = (rng.index(files.len()), rng.index(files.len()));
+    match rng.below(10) {
         0 => drop(files.remove(at)),
-        1 => files.push((dice.below(4) as u8, files[at].1.clone())),
+        1 => files.push((rng.below(4) as u8, files[at].1.clone())),
         2 => files[at].0 = files[other].0,
-        _ => files[at].1 = changed(&files[at].1, data.len(), blind),
+        _ => files[at].1 = changed(&files[at].1, data.len(), mutate_bytes),
     }
-    replace(data, size, &files::input_of(&files), blind)
+    replace(data, size, &files::input_of(&files), mutate_bytes)
 }
 
-/// Changes an input of [`crate::http::run`] in place, within the room that `data` has.
-pub fn http(data: &mut [u8], size: usize, seed: u32, blind: &mut Blind<'_>) -> usize {
-    let mut dice = Dice(seed.into());
-    if dice.one_in(WHOLE) {
-        return blind(data, size);
+/// Mutates an input of [`crate::http::run`] in place, within the buffer `data`.
+pub fn http(data: &mut [u8], size: usize, seed: u32, mutate_bytes: &mut ByteMutator<'_>) -> usize {
+    let mut rng = Rng(seed.into());
+    if rng.one_in(WHOLE_INPUT_RATIO) {
+        return mutate_bytes(data, size);
     }
     let separated = |bytes: &[u8]| -> Vec<Vec<u8>> {
-        let requests = bytes.split(|byte| *byte == script::BETWEEN);
+        let requests = bytes.split(|byte| *byte == script::SEPARATOR);
         requests.map(<[u8]>::to_vec).collect()
     };
     let mut requests = separated(&data[..size]);
-    if dice.one_in(4) {
+    if rng.one_in(4) {
         let others = http::seeds::scripts();
-        let other = separated(&others[dice.index(others.len())]);
-        let at = dice.index(requests.len() + 1);
-        requests.insert(at, other[dice.index(other.len())].clone());
+        let other = separated(&others[rng.index(others.len())]);
+        let at = rng.index(requests.len() + 1);
+        requests.insert(at, other[rng.index(other.len())].clone());
     } else {
-        change_pieces(&mut requests, data.len(), &mut dice, blind);
+        change_pieces(&mut requests, data.len(), &mut rng, mutate_bytes);
     }
-    replace(data, size, &requests.join(&script::BETWEEN), blind)
+    replace(data, size, &requests.join(&script::SEPARATOR), mutate_bytes)
 }
 
-/// Gives one request something of another.
-fn cross(envelopes: &mut [Bytes], dice: &mut Dice) {
-    let (to, from) = (dice.index(envelopes.len()), dice.index(envelopes.len()));
+/// Copies one field of a request to another request.
+fn copy_field(envelopes: &mut [Bytes], rng: &mut Rng) {
+    let (to, from) = (rng.index(envelopes.len()), rng.index(envelopes.len()));
     let decoded = |at: usize| envelopes.get(at).and_then(|bytes| decode::<Envelope>(bytes).ok());
     let (Some(mut to_envelope), Some(from)) = (decoded(to), decoded(from)) else {
         return;
     };
     let (request, other) = (&mut to_envelope.request, from.request);
-    match dice.below(4) {
+    match rng.below(4) {
         0 => request.session = other.session,
         1 => request.request_id = other.request_id,
         2 => request.caller = other.caller,
@@ -132,46 +133,47 @@ fn cross(envelopes: &mut [Bytes], dice: &mut Dice) {
     envelopes[to] = encode(&to_envelope).into();
 }
 
-/// Changes one of the pieces, or their order, or their number.
-fn change_pieces<P>(pieces: &mut Vec<P>, room: usize, dice: &mut Dice, blind: &mut Blind<'_>)
+/// Changes one of the pieces, their order, or their number.
+fn change_pieces<P>(pieces: &mut Vec<P>, room: usize, rng: &mut Rng, mutate_bytes: &mut ByteMutator<'_>)
 where
     P: AsRef<[u8]> + From<Vec<u8>>,
 {
     if pieces.is_empty() {
         return;
     }
-    let (at, other) = (dice.index(pieces.len()), dice.index(pieces.len()));
-    match dice.below(10) {
+    let (at, other) = (rng.index(pieces.len()), rng.index(pieces.len()));
+    match rng.below(10) {
         0 => drop(pieces.remove(at)),
         1 => pieces.insert(other, pieces[at].as_ref().to_vec().into()),
         2 => pieces.swap(at, other),
-        _ => pieces[at] = changed(pieces[at].as_ref(), room, blind).into(),
+        _ => pieces[at] = changed(pieces[at].as_ref(), room, mutate_bytes).into(),
     }
 }
 
-fn changed(piece: &[u8], room: usize, blind: &mut Blind<'_>) -> Vec<u8> {
+fn changed(piece: &[u8], room: usize, mutate_bytes: &mut ByteMutator<'_>) -> Vec<u8> {
     let mut bytes = piece.to_vec();
     bytes.resize(room.max(piece.len()), 0);
-    let size = blind(&mut bytes, piece.len());
+    let size = mutate_bytes(&mut bytes, piece.len());
     bytes.truncate(size);
     bytes
 }
 
-/// Puts the changed input in the place of the old one. What has grown beyond the room is changed blindly instead.
-fn replace(data: &mut [u8], size: usize, new: &[u8], blind: &mut Blind<'_>) -> usize {
+/// Replaces the input by the changed one. If that exceeds the buffer, applies the fuzzer's own mutation
+/// instead.
+fn replace(data: &mut [u8], size: usize, new: &[u8], mutate_bytes: &mut ByteMutator<'_>) -> usize {
     match data.get_mut(..new.len()) {
         Some(room) => {
             room.copy_from_slice(new);
             new.len()
         }
-        None => blind(data, size),
+        None => mutate_bytes(data, size),
     }
 }
 
-/// Numbers that follow from a seed: SplitMix64.
-struct Dice(u64);
+/// Pseudorandom numbers from a seed, by SplitMix64.
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

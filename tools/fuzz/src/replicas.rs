@@ -1,49 +1,50 @@
-//! Two replicas that are given the same commands, while one of them is restored from a snapshot of itself again and again,
-//! and the other has its snapshot drawn meanwhile. Whatever differs is a mistake in the store or in an encoding.
+//! Two replicas that apply the same commands. One is repeatedly restored from a snapshot of itself; the other
+//! builds a snapshot meanwhile. Any difference is an error in the store or in an encoding.
 
 use raft_node::fuzz::{decode, encode};
 use znode_store::{Applied, EntryContext, Event, Request, Restorer, SnapshotPart, Store};
 
-/// Znodes in one part of a snapshot: few, so that even small states have several parts.
+/// Number of znodes in one part of a snapshot: small, so that even small states have several parts.
 const PORTION: usize = 5;
 
-/// The replica that is restored is so before each command whose number is a multiple of this, so that a state that was
-/// restored also gets to apply several commands.
+/// Number of commands between two restorations of the restored replica, so that a restored state also applies
+/// several commands.
 const RESTORE_EVERY: u64 = 4;
 
-/// See the module.
+/// Two replicas, of which one is repeatedly restored from a snapshot.
 pub struct Replicas {
     plain: Store,
     restored: Store,
-    drawing: Drawing,
-    /// Decides at which of the commands snapshots are taken.
+    snapshot: SnapshotBuilder,
+    /// Number of commands so far, which decides when snapshots are taken.
     commands: u64,
 }
 
-/// A snapshot of the plain replica that is being drawn while commands are applied.
-struct Drawing {
-    /// Of the state when it began.
+/// A snapshot of the plain replica, built while commands are applied.
+struct SnapshotBuilder {
+    /// Digest of the state at the start of the snapshot.
     digest: u64,
     parts: Vec<Vec<u8>>,
-    /// What was applied since it began.
+    /// Commands applied since the start of the snapshot.
     since: Vec<(EntryContext, Request)>,
 }
 
 impl Replicas {
-    /// Two stores in the same state. `phase` moves the moments at which snapshots are taken.
+    /// Creates replicas from two stores in the same state. `phase` shifts the points at which snapshots are
+    /// taken.
     pub fn new(mut plain: Store, restored: Store, phase: u64) -> Self {
         Self {
-            drawing: Drawing::begin(&mut plain),
+            snapshot: SnapshotBuilder::begin(&mut plain),
             plain,
             restored,
             commands: phase % RESTORE_EVERY,
         }
     }
 
-    /// Has both apply a request; answers what they both answer.
+    /// Applies a request to both replicas and returns their common result.
     pub fn apply(&mut self, entry: &EntryContext, request: &Request) -> Applied {
         if self.commands.is_multiple_of(RESTORE_EVERY) {
-            self.restored = restore(&draw(&mut self.restored));
+            self.restored = restore(&encode_snapshot(&mut self.restored));
         }
         self.commands += 1;
         let (mut events, mut other_events) = (Vec::new(), Vec::new());
@@ -51,31 +52,31 @@ impl Replicas {
         let other = self.restored.apply(entry, request.clone(), &mut other_events);
         assert_eq!(
             applied, other,
-            "a restored replica answers something else to: {request}"
+            "a restored replica returns a different result for: {request}"
         );
         assert_eq!(
             events, other_events,
-            "a restored replica tells of something else after: {request}"
+            "a restored replica emits different events for: {request}"
         );
         show(request, &applied, &events);
-        self.drawing.since.push((*entry, request.clone()));
-        self.drawing.go_on(&mut self.plain);
+        self.snapshot.since.push((*entry, request.clone()));
+        self.snapshot.build_part(&mut self.plain);
         applied
     }
 
-    /// The state that both have, if it is the same. Ends the snapshot that is being drawn.
+    /// Completes the snapshot in progress and returns the state of both replicas, which must be the same.
     pub fn finish(mut self) -> Store {
         assert_eq!(
             self.plain.digest(),
             self.restored.digest(),
-            "a restored replica has another state"
+            "a restored replica has a different state"
         );
-        while !self.drawing.go_on(&mut self.plain) {}
+        while !self.snapshot.build_part(&mut self.plain) {}
         self.plain
     }
 }
 
-impl Drawing {
+impl SnapshotBuilder {
     fn begin(store: &mut Store) -> Self {
         store.begin_snapshot();
         Self {
@@ -85,8 +86,9 @@ impl Drawing {
         }
     }
 
-    /// Draws one part. After the last one (true) the snapshot has to lead to where the store is, and the next begins.
-    fn go_on(&mut self, store: &mut Store) -> bool {
+    /// Builds one part. After the last part (`true`), checks that the snapshot and the commands since lead to
+    /// the state of the store, and starts the next snapshot.
+    fn build_part(&mut self, store: &mut Store) -> bool {
         if let Some(part) = store.next_snapshot_part(PORTION) {
             self.parts.push(encode(&part));
             return false;
@@ -95,7 +97,7 @@ impl Drawing {
         assert_eq!(
             restored.digest(),
             self.digest,
-            "the snapshot is not of the state in which it began"
+            "the snapshot differs from the state at its start"
         );
         for (entry, request) in self.since.drain(..) {
             restored.apply(&entry, request, &mut Vec::new());
@@ -103,32 +105,32 @@ impl Drawing {
         assert_eq!(
             restored.digest(),
             store.digest(),
-            "a snapshot and what came since lead elsewhere"
+            "the snapshot and the commands since lead to a different state"
         );
         *self = Self::begin(store);
         true
     }
 }
 
-/// A whole snapshot of the state as it is now, each part encoded.
-pub fn draw(store: &mut Store) -> Vec<Vec<u8>> {
+/// Returns a whole snapshot of the current state, each part encoded.
+pub fn encode_snapshot(store: &mut Store) -> Vec<Vec<u8>> {
     store.begin_snapshot();
     std::iter::from_fn(|| store.next_snapshot_part(PORTION))
         .map(|part| encode(&part))
         .collect()
 }
 
-/// The state that was drawn.
+/// Restores a state from the parts of a snapshot.
 pub fn restore(parts: &[Vec<u8>]) -> Store {
     let mut restorer = Restorer::new();
     for part in parts {
-        let part: SnapshotPart = decode(part).expect("what was encoded can be decoded");
+        let part: SnapshotPart = decode(part).expect("an encoded part can be decoded");
         restorer.add(part).expect("the part was drawn from a store");
     }
     restorer.finish().expect("all parts were drawn from a store")
 }
 
-/// What logs and errors show of it must not panic either.
+/// Formats the request, its result and its events as logs and errors do, which must not panic.
 fn show(request: &Request, applied: &Applied, events: &[Event]) {
     std::hint::black_box(format!("{request} {applied}"));
     for event in events {

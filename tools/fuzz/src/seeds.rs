@@ -1,5 +1,5 @@
-//! The first inputs: something of every kind, written by the encoders of a real node. `examples/seeds.rs` writes them
-//! where a fuzzer looks for them.
+//! The first inputs: an item of every kind, written by the encoders of a real node. `examples/seeds.rs`
+//! writes them to the directory of the fuzzer.
 
 use bytes::Bytes;
 use raft_node::fuzz::{CommandBatch, Envelope, Origin, encode};
@@ -10,18 +10,18 @@ use znode_store::{
 };
 
 use crate::material::{
-    ALICE, CURATOR, ENDED, TERM, TIME_MS, acquire, alice, ask, ask_as, base, close, create, create_below,
-    delete, lock_name, mixed_acl, open, set, wish, write, zpath,
+    ALICE, CURATOR, ENDED, TERM, TIME_MS, acquire, alice, base, close, create, create_below, delete,
+    lock_name, mixed_acl, open, request, request_as, set, wish, write, zpath,
 };
 use crate::snapshot;
 
-/// A request in the bytes in which it stands in the log.
+/// Encodes a request as in the log.
 pub fn envelope(request: Request) -> Bytes {
     let origin = Origin { node: 1, boot: 0 };
     encode(&Envelope::new(origin, 1, request)).into()
 }
 
-/// Requests that share a log entry.
+/// Encodes requests that share a log entry.
 pub fn batch(requests: impl IntoIterator<Item = Request>) -> Vec<u8> {
     let batch = CommandBatch {
         time_ms: TIME_MS + 20,
@@ -30,16 +30,16 @@ pub fn batch(requests: impl IntoIterator<Item = Request>) -> Vec<u8> {
     batch.encode().to_vec()
 }
 
-/// Inputs for [`crate::command::run`]: each request alone, and some programs.
+/// Returns inputs for [`crate::command::run`]: each request alone, and some programs.
 pub fn commands() -> Vec<Vec<u8>> {
     let alone = requests().into_iter().map(|request| batch([request]));
     alone.chain(programs().into_iter().map(batch)).collect()
 }
 
-/// Inputs for [`crate::snapshot::run`].
+/// Returns inputs for [`crate::snapshot::run`].
 pub fn snapshots() -> Vec<Vec<u8>> {
     let mut states = vec![Store::new(), base()];
-    // What each program makes of a state is another one.
+    // Each program leads to a different state.
     for program in programs().into_iter().chain([requests()]) {
         let mut store = base();
         let entry = EntryContext {
@@ -59,29 +59,29 @@ fn reconnect(session: u64, password: u8) -> Request {
         session: SessionId(session),
         password: Password([password; 16]),
     };
-    ask(session, "", command)
+    request(session, "", command)
 }
 
-/// On the connection on which the session was opened, which is the position of its opening.
+/// Builds a step on the connection on which the session was opened. Its `since` is the zxid of the opening.
 fn in_turn(session: u64, number: u64, step: Step) -> Request {
     let since = Zxid(session);
     let turn = Turn { since, number };
-    ask(session, "", Command::InTurn { turn, step })
+    request(session, "", Command::InTurn { turn, step })
 }
 
-/// A request of every kind.
+/// Returns a request of every kind.
 pub fn requests() -> Vec<Request> {
     let mut requests = vec![
         open(7),
         open(1),
-        ask(1, "close", close(1)),
-        ask(0, "", close(ENDED)),
+        request(1, "close", close(1)),
+        request(0, "", close(ENDED)),
         reconnect(1, 1),
         reconnect(1, 9),
         in_turn(2, 0, Step::Write(set("/a", "in turn"))),
         in_turn(2, 1, Step::Multi(vec![delete("/a/b"), delete("/none")])),
         in_turn(2, 0, Step::CloseSession),
-        ask(
+        request(
             0,
             "",
             Command::ExpireSessions {
@@ -90,7 +90,7 @@ pub fn requests() -> Vec<Request> {
                 as_of: Zxid(u64::MAX),
             },
         ),
-        ask(
+        request(
             0,
             "",
             Command::ExpireSessions {
@@ -99,12 +99,12 @@ pub fn requests() -> Vec<Request> {
                 as_of: Zxid(u64::MAX),
             },
         ),
-        ask(
+        request(
             0,
             "",
             Command::Sweep(vec![zpath("/e"), zpath("/t"), zpath("/v"), zpath("/a/b")]),
         ),
-        ask(
+        request(
             0,
             "",
             Command::SetLimits(Limits {
@@ -206,7 +206,7 @@ pub fn requests() -> Vec<Request> {
     requests
 }
 
-/// Rights: lists of all kinds, set by callers of all kinds.
+/// Returns requests about access control lists of all kinds, set by callers of all kinds.
 fn rights() -> Vec<Request> {
     let auth = Acl::new(vec![AclEntry {
         perms: Perms::ALL,
@@ -223,19 +223,19 @@ fn rights() -> Vec<Request> {
     let operator = Identities::new([Identity::Super]);
     let by_digest = Identities::new([Identity::Digest(ALICE.into())]);
     vec![
-        ask_as(1, "", alice(), set_acl("/a", auth.clone())),
-        ask_as(
+        request_as(1, "", alice(), set_acl("/a", auth.clone())),
+        request_as(
             0,
             "",
             alice(),
             Command::Write(create("/mine", "", CreateMode::Persistent, auth)),
         ),
-        ask_as(0, "", alice(), Command::Write(set("/closed", "by its owner"))),
-        ask_as(0, "", operator, Command::Write(delete("/read-only"))),
-        ask_as(0, "", by_digest, set_acl("/closed", mixed_acl())),
-        ask(0, "", set_acl("/closed", Acl::open())),
-        ask(0, "", set_acl("/q", Acl::new(Vec::new()))),
-        ask(
+        request_as(0, "", alice(), Command::Write(set("/closed", "by its owner"))),
+        request_as(0, "", operator, Command::Write(delete("/read-only"))),
+        request_as(0, "", by_digest, set_acl("/closed", mixed_acl())),
+        request(0, "", set_acl("/closed", Acl::open())),
+        request(0, "", set_acl("/q", Acl::new(Vec::new()))),
+        request(
             0,
             "",
             Command::Write(create("/closed/n", "", CreateMode::Persistent, Acl::open())),
@@ -247,11 +247,11 @@ const ADMIN: TokenId = TokenId([0xad; 16]);
 const WORKER: TokenId = TokenId([0x30; 16]);
 
 fn by(identity: Identity, session: u64, command: Command) -> Request {
-    ask_as(session, "", Identities::new([identity]), command)
+    request_as(session, "", Identities::new([identity]), command)
 }
 
 fn worker_role() -> RoleName {
-    RoleName::parse("worker").expect("it is a name")
+    RoleName::parse("worker").expect("the name is valid")
 }
 
 fn secure() -> Request {
@@ -267,7 +267,7 @@ fn secure() -> Request {
     by(Identity::Super, 0, Command::Access(command))
 }
 
-/// Every change of who may do what, in an order in which they can be carried out.
+/// Returns every command that changes permissions, in an order in which all can succeed.
 fn policies() -> Vec<Request> {
     let asked = |command| by(Identity::Token(ADMIN), 0, Command::Access(command));
     let new = |id, expires_at_ms| {
@@ -308,7 +308,7 @@ fn policies() -> Vec<Request> {
     ]
 }
 
-/// What a caller asks of a secured state: what it may do, and what not.
+/// Returns requests to a secured state, both permitted and rejected.
 fn secured() -> Vec<Request> {
     let worker = |session, command| by(Identity::Token(WORKER), session, command);
     let mut opening = open(9);
@@ -316,7 +316,7 @@ fn secured() -> Vec<Request> {
     let mut program: Vec<Request> = policies().into_iter().take(5).collect();
     program.extend([
         opening.clone(),
-        // A repetition, and somebody else's.
+        // A repeated request, and the same one by another caller.
         opening,
         open(9),
         worker(9, acquire("x", LockMode::Exclusive, 1, 170, true)),
@@ -330,7 +330,7 @@ fn secured() -> Vec<Request> {
         ),
         by(Identity::Internal, 0, Command::Sweep(vec![zpath("/e")])),
         by(Identity::Token(ADMIN), 9, close(9)),
-        ask_as(1, "", alice(), Command::Write(set("/a", "by certificate"))),
+        request_as(1, "", alice(), Command::Write(set("/a", "by certificate"))),
         worker(
             0,
             Command::Write(create("/locks/x/y", "", CreateMode::Container, Acl::open())),
@@ -339,25 +339,25 @@ fn secured() -> Vec<Request> {
     program
 }
 
-/// Every step of the lock protocol.
+/// Returns every step of the lock protocol.
 fn locks() -> Vec<Request> {
     let holder = |number: u64, kind: &str, sequence: u64| format!("_c_{number:032x}-{kind}{sequence:010}");
-    // See the order in which the base state was made.
+    // The numbers follow the order of the requests that build the base state.
     let first = first_call();
-    let step = |session, id, step| ask(session, id, Command::Lock(step));
+    let step = |session, id, step| request(session, id, Command::Lock(step));
     let semaphore = LockMode::Semaphore { limit: 3 };
     vec![
-        ask(1, "try", acquire("x", LockMode::Exclusive, 1, 90, false)),
-        ask(2, "try", acquire("x", LockMode::Shared, 1, 91, false)),
-        ask(2, "new", acquire("new/lock", LockMode::Shared, 1, 92, true)),
-        ask(3, "more", acquire("s", semaphore, 1, 93, true)),
-        ask(
+        request(1, "try", acquire("x", LockMode::Exclusive, 1, 90, false)),
+        request(2, "try", acquire("x", LockMode::Shared, 1, 91, false)),
+        request(2, "new", acquire("new/lock", LockMode::Shared, 1, 92, true)),
+        request(3, "more", acquire("s", semaphore, 1, 93, true)),
+        request(
             3,
             "zero",
             acquire("s", LockMode::Semaphore { limit: 2 }, 9, 94, true),
         ),
-        // A repetition.
-        ask(
+        // A repeated request.
+        request(
             2,
             &(first + 2).to_string(),
             acquire("x", LockMode::Exclusive, 1, 95, true),
@@ -488,27 +488,27 @@ fn locks() -> Vec<Request> {
     ]
 }
 
-/// The number of the call by which the base state's first lock was acquired.
+/// Returns the number of the call that acquired the first lock of the base state.
 fn first_call() -> u64 {
-    let view = base().lock(&lock_name("x")).expect("it is there");
+    let view = base().lock(&lock_name("x")).expect("the base state has the lock");
     let holder = &view.holders[0].holder;
     let guid = holder
         .trim_start_matches("_c_")
         .split('-')
         .next()
         .expect("a name has a beginning");
-    u64::from_str_radix(guid, 16).expect("it is a small number")
+    u64::from_str_radix(guid, 16).expect("the id is a small number")
 }
 
-/// Requests that need what others did before.
+/// Returns programs: requests that depend on earlier ones.
 fn programs() -> Vec<Vec<Request>> {
-    let multi = |ops: Vec<Op>| ask(1, "multi", Command::Multi(ops));
+    let multi = |ops: Vec<Op>| request(1, "multi", Command::Multi(ops));
     let first = first_call();
     let x = lock_name("x");
     let holder = format!("_c_{first:032x}-lock-0000000000");
     let release = |id: &str| {
         let (lock, holder) = (x.clone(), holder.clone());
-        ask(1, id, Command::Lock(LockCommand::Release { lock, holder }))
+        request(1, id, Command::Lock(LockCommand::Release { lock, holder }))
     };
     vec![
         vec![multi(vec![
@@ -521,7 +521,7 @@ fn programs() -> Vec<Vec<Request>> {
                 version: 1,
             },
         ])],
-        // Taken back as a whole.
+        // Rolled back as a whole.
         vec![multi(vec![
             delete("/a/b/c"),
             create("/locks/x/n", "", CreateMode::EphemeralSequential, Acl::open()),
@@ -536,15 +536,15 @@ fn programs() -> Vec<Vec<Request>> {
             release("one"),
             release("two"),
             release("two"),
-            ask(0, "", close(2)),
+            request(0, "", close(2)),
             open(8),
-            ask(8, "", close(8)),
+            request(8, "", close(8)),
         ],
         secured(),
         vec![
-            ask(1, "", close(1)),
-            ask(3, "", acquire("x", LockMode::Exclusive, 1, 70, true)),
-            ask(
+            request(1, "", close(1)),
+            request(3, "", acquire("x", LockMode::Exclusive, 1, 70, true)),
+            request(
                 0,
                 "",
                 Command::ExpireSessions {
@@ -553,16 +553,16 @@ fn programs() -> Vec<Vec<Request>> {
                     as_of: Zxid(u64::MAX),
                 },
             ),
-            ask(
+            request(
                 0,
                 "",
                 Command::Sweep(vec![zpath("/locks/x"), zpath("/locks/c"), zpath("/locks")]),
             ),
         ],
-        // More contenders than are searched one by one.
+        // More contenders than a linear search examines.
         (0..20)
             .map(|number| {
-                ask(
+                request(
                     1,
                     "",
                     not_reentrant(acquire("x", LockMode::Exclusive, 1, 100 + number, true)),
@@ -575,7 +575,7 @@ fn programs() -> Vec<Vec<Request>> {
     ]
 }
 
-/// A call that is a contender of its own.
+/// Turns a call into one that always creates its own contender.
 fn not_reentrant(mut command: Command) -> Command {
     if let Command::Lock(LockCommand::Acquire { wish, .. }) = &mut command {
         wish.reentrant = false;

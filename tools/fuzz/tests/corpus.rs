@@ -1,18 +1,18 @@
-//! Replays the inputs that fuzzing has found to be worth keeping, and those that it begins with.
+//! Replays the collected inputs of the fuzz targets, and the first inputs.
 
 use std::path::Path;
 
 use decoder_fuzz::disk::{files, rot};
 use decoder_fuzz::{command, doors, http, mutate, peer, seeds, snapshot, wire};
 
-/// The kept inputs of a target.
+/// Returns the collected inputs of a target.
 fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
     let files = std::fs::read_dir(&dir).expect("the corpora are part of the repository");
     let mut inputs: Vec<_> = files
         .map(|file| {
             let path = file.expect("its directory can be read").path();
-            let bytes = std::fs::read(&path).expect("it can be read");
+            let bytes = std::fs::read(&path).expect("the file can be read");
             (path.display().to_string(), bytes)
         })
         .collect();
@@ -20,19 +20,20 @@ fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
     inputs
 }
 
-/// Replays `inputs` and demands that a good part of them still gets to where `reaches` says: others are there for the errors that
-/// they end with, but an encoding that changed would leave a corpus behind that tries nothing else.
+/// Replays `inputs` and checks that at least a third of them reach the code that `reaches` names. The others
+/// cover errors. If an encoding changes, most inputs of a corpus cover nothing but errors, and this check
+/// fails.
 #[track_caller]
 fn replay(inputs: Vec<(String, Vec<u8>)>, reaches: impl Fn(&[u8]) -> bool) {
     let reached = inputs.iter().filter(|(name, bytes)| {
-        // Shown if the test fails.
+        // Printed if the test fails.
         println!("{name}");
         reaches(bytes)
     });
     let (reached, all) = (reached.count(), inputs.len());
     assert!(
         all > 0 && 3 * reached >= all,
-        "only {reached} of {all} inputs are understood: tools/fuzz/README.md says how to make new ones"
+        "only {reached} of {all} inputs are decoded: tools/fuzz/README.md describes how to create new ones"
     );
 }
 
@@ -44,33 +45,33 @@ fn named(inputs: Vec<Vec<u8>>) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn the_corpus_of_commands() {
+fn command_accepts_its_corpus() {
     replay(corpus("command"), |bytes| command::run(bytes) > 0);
 }
 
 #[test]
-fn the_corpus_of_snapshots() {
+fn snapshot_accepts_its_corpus() {
     replay(corpus("snapshot"), snapshot::run);
 }
 
 #[test]
-fn the_corpus_of_frames() {
+fn wire_accepts_its_corpus() {
     replay(corpus("wire"), |bytes| wire::run(bytes) > 0);
 }
 
 #[test]
-fn the_corpus_of_peers() {
+fn peer_accepts_its_corpus() {
     replay(corpus("peer"), |bytes| peer::run(bytes) > 0);
 }
 
 #[test]
-fn the_corpus_of_logs() {
+fn log_accepts_its_corpus() {
     replay(corpus("log"), files::run);
 }
 
-/// Most damage is noticed, which is what it is for.
+/// Checks no share of opened directories: most damage is detected, which is the purpose of checksums.
 #[test]
-fn the_corpus_of_rot() {
+fn rot_accepts_its_corpus() {
     let inputs = corpus("rot");
     assert!(!inputs.is_empty());
     for (name, bytes) in inputs {
@@ -80,17 +81,17 @@ fn the_corpus_of_rot() {
 }
 
 #[test]
-fn the_corpus_of_requests() {
+fn http_accepts_its_corpus() {
     replay(corpus("http"), |bytes| http::run(bytes) > 0);
 }
 
 #[test]
-fn the_seeds_of_peers() {
+fn peer_accepts_its_seeds() {
     let seeds = peer::seeds::streams();
     for (number, bytes) in seeds.iter().enumerate() {
-        assert!(peer::run(bytes) > 0, "seed {number} is no message: {bytes:?}");
+        assert!(peer::run(bytes) > 0, "seed {number} is not a message: {bytes:?}");
     }
-    // A message that is changed is mostly none: that none ends otherwise is all that is asked.
+    // A changed message is seldom valid: this only checks that none causes a panic.
     changed(seeds, mutate::peer, |bytes| {
         peer::run(bytes);
         true
@@ -98,10 +99,10 @@ fn the_seeds_of_peers() {
 }
 
 #[test]
-fn the_seeds_of_logs() {
+fn log_accepts_its_seeds() {
     let seeds = files::inputs();
     assert!(seeds.iter().all(|bytes| files::run(bytes)));
-    // Nearly every change is damage, and is to be noticed: that none ends otherwise is all that is asked.
+    // Nearly every change is damage that the node must detect: this only checks that none causes a panic.
     changed(seeds, mutate::log, |bytes| {
         files::run(bytes);
         true
@@ -109,38 +110,38 @@ fn the_seeds_of_logs() {
 }
 
 #[test]
-fn the_seeds_of_rot() {
+fn rot_accepts_its_seeds() {
     let seeds = rot::inputs();
-    assert!(rot::run(&seeds[0]), "nothing is damaged");
+    assert!(rot::run(&seeds[0]), "the files are undamaged");
     let noticed = seeds.iter().filter(|bytes| !rot::run(bytes)).count();
     assert!(
         2 * noticed > seeds.len(),
-        "{noticed} of {} were noticed",
+        "only {noticed} of {} damages were detected",
         seeds.len()
     );
-    let mut dice = Dice(3);
+    let mut rng = Rng(3);
     for _ in 0..RANDOM_ROT {
-        let edits: Vec<u8> = (0..5 * (1 + dice.below(6)))
-            .map(|_| dice.below(256) as u8)
+        let edits: Vec<u8> = (0..5 * (1 + rng.below(6)))
+            .map(|_| rng.below(256) as u8)
             .collect();
         rot::run(&edits);
     }
 }
 
 #[test]
-fn the_seeds_of_requests() {
+fn http_accepts_its_seeds() {
     let seeds = http::seeds::scripts();
     let understood = seeds.iter().filter(|bytes| http::run(bytes) > 0).count();
-    // Some ask for what is not there, in order to be refused.
+    // Some request missing items on purpose, to be rejected.
     assert!(
         4 * understood > 3 * seeds.len(),
-        "{understood} of {}",
+        "only {understood} of {} scripts have a request that succeeds",
         seeds.len()
     );
 }
 
 #[test]
-fn the_seeds_of_callers_who_may_do_little() {
+fn doors_accepts_its_seeds() {
     let understood = |named: &str| {
         let seeds = doors::seeds::scripts();
         let of_caller: Vec<_> = seeds
@@ -153,79 +154,79 @@ fn the_seeds_of_callers_who_may_do_little() {
     let (worker, of_worker) = understood("{worker}");
     assert!(
         3 * worker > of_worker,
-        "{worker} of {of_worker}: it may do some of it"
+        "{worker} of {of_worker}: the worker has some permissions"
     );
     let (nobody, of_nobody) = understood("lg_none");
-    // What everybody may ask: whether the node is alive, and what the API is.
+    // Requests open to everyone: the health of the node and the description of the API.
     assert!(
         8 * nobody < of_nobody * 2,
-        "{nobody} of {of_nobody}: a token that does not count"
+        "{nobody} of {of_nobody}: an invalid token has no permissions"
     );
 }
 
 #[test]
-fn the_corpus_of_callers_who_may_do_little() {
+fn doors_accepts_its_corpus() {
     let inputs = corpus("doors");
     assert!(!inputs.is_empty());
     for (name, bytes) in inputs {
         println!("{name}");
-        // Most of them are refused, as they have to be.
+        // Most requests are rejected, as required.
         doors::run(&bytes);
     }
 }
 
 #[test]
-fn the_seeds_of_commands() {
+fn command_accepts_its_seeds() {
     let seeds = seeds::commands();
     assert!(seeds.iter().all(|bytes| command::run(bytes) > 0));
     replay(named(seeds), |bytes| command::run(bytes) > 0);
 }
 
 #[test]
-fn the_seeds_of_snapshots() {
+fn snapshot_accepts_its_seeds() {
     let seeds = seeds::snapshots();
     assert!(seeds.iter().all(|bytes| snapshot::run(bytes)));
     replay(named(seeds), snapshot::run);
 }
 
 #[test]
-fn the_seeds_of_frames() {
+fn wire_accepts_its_seeds() {
     replay(named(wire::seeds::streams()), |bytes| wire::run(bytes) > 0);
 }
 
-/// Frames are small and quickly tried, so plain tests try some that nobody has kept.
+/// Tries random frames, too: frames are small and fast to decode.
 #[test]
-fn frames_of_random_bytes() {
-    let mut dice = Dice(1);
+fn wire_accepts_random_frames() {
+    let mut rng = Rng(1);
     for _ in 0..RANDOM_INPUTS {
-        let body: Vec<u8> = (0..dice.below(64)).map(|_| dice.below(256) as u8).collect();
+        let body: Vec<u8> = (0..rng.below(64)).map(|_| rng.below(256) as u8).collect();
         wire::run(&body);
         wire::run(&wire::stream_of([&body.into()]));
     }
 }
 
 #[test]
-fn frames_that_were_changed() {
+fn wire_accepts_changed_frames() {
     changed(wire::seeds::streams(), mutate::wire, |bytes| wire::run(bytes) > 0);
 }
 
-/// Replays inputs that are made of others as a fuzzer would make them.
+/// Replays inputs that are mutated from others as a fuzzer would.
 #[track_caller]
 fn changed(
     seeds: Vec<Vec<u8>>,
-    mutate: impl Fn(&mut [u8], usize, u32, &mut mutate::Blind<'_>) -> usize,
+    mutate: impl Fn(&mut [u8], usize, u32, &mut mutate::ByteMutator<'_>) -> usize,
     reaches: impl Fn(&[u8]) -> bool,
 ) {
-    let mut dice = Dice(2);
+    let mut rng = Rng(2);
     let mut inputs = Vec::new();
     for seed in seeds {
         for _ in 0..CHANGED_INPUTS {
             let (mut data, mut size) = (seed.clone(), seed.len());
             data.resize(2 * seed.len() + 64, 0);
-            for _ in 0..=dice.below(MOST_CHANGES) {
-                let number = dice.below(u32::MAX as usize) as u32;
+            for _ in 0..=rng.below(MOST_CHANGES) {
+                let number = rng.below(u32::MAX as usize) as u32;
                 size = mutate(&mut data, size, number, &mut |data, size| {
-                    scramble(data, size, &mut dice)
+                    scramble(data, size, &mut rng)
                 });
             }
             data.truncate(size);
@@ -235,22 +236,22 @@ fn changed(
     replay(named(inputs), reaches);
 }
 
-/// Enough to see that the checks hold at all, in about a second; for more there is the fuzzer.
+/// Number of random inputs: enough to exercise the checks in about a second. The fuzzer tries more.
 const RANDOM_INPUTS: usize = 20_000;
 
-/// The same, of damage to files.
+/// Number of random inputs of damage to files.
 const RANDOM_ROT: usize = 2_000;
 
-/// So many changed inputs are made of each seed.
+/// Number of changed inputs made from each seed.
 const CHANGED_INPUTS: usize = 40;
 
-/// So many changes are made to one of them, one upon the other. After more there is little left that is understood.
+/// Maximum number of successive changes to one input. After more, hardly any of it decodes.
 const MOST_CHANGES: usize = 4;
 
-/// Numbers that follow from a seed (xorshift), so that a failure comes again.
-struct Dice(u64);
+/// Pseudorandom numbers from a seed (xorshift), so that a failure is reproducible.
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -259,26 +260,27 @@ impl Dice {
     }
 }
 
-/// Changes a byte or a length of four, adds some bytes, or takes some away: what a fuzzer does that knows nothing.
-fn scramble(data: &mut [u8], size: usize, dice: &mut Dice) -> usize {
+/// Changes a byte or a length of four bytes, or adds or removes some bytes, as a fuzzer does without
+/// knowledge of the format.
+fn scramble(data: &mut [u8], size: usize, rng: &mut Rng) -> usize {
     if size == 0 {
         return data.len().min(8);
     }
-    let at = dice.below(size);
-    match dice.below(4) {
-        0 => data[at] = dice.below(256) as u8,
+    let at = rng.below(size);
+    match rng.below(4) {
+        0 => data[at] = rng.below(256) as u8,
         1 => {
             let values = [u32::MAX, 0, 1, i32::MAX as u32, 1 << 31, 256];
-            let bytes = values[dice.below(values.len())].to_be_bytes();
+            let bytes = values[rng.below(values.len())].to_be_bytes();
             let end = size.min(at + bytes.len());
             data[at..end].copy_from_slice(&bytes[..end - at]);
         }
         2 => {
-            let grown = data.len().min(size + dice.below(8));
+            let grown = data.len().min(size + rng.below(8));
             data.copy_within(at..size, at + grown - size);
             return grown;
         }
-        _ => return size - dice.below(size.min(8)),
+        _ => return size - rng.below(size.min(8)),
     }
     size
 }

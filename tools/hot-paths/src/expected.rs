@@ -1,4 +1,4 @@
-//! What each path took when its count was last accepted, and what a new count comes to beside it. Nothing here runs anything.
+//! The accepted count of each path, and the verdict on a new count beside it. This module runs nothing.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,21 +6,21 @@ use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
 
-/// Beyond so many per cent more or less a count is another one. Compilers of one version and C libraries of several
-/// differ by less; see docs/testing.md for what was measured.
+/// Difference in per cent up to which a count is unchanged. Compilers of one version with several C libraries
+/// differ by less; docs/internals/testing.md has the measurements.
 pub const TOLERANCE_PERCENT: u64 = 10;
 
-/// Counts by the paths' names.
+/// Counts by name of the path.
 pub type Counts = BTreeMap<String, u64>;
 
-/// The file of this architecture's counts.
+/// Returns the file with the counts of this architecture.
 pub fn file() -> PathBuf {
     let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("counts");
     directory.join(format!("{}.txt", std::env::consts::ARCH))
 }
 
-/// Reads a file of counts: a line for each path, its name, a tab and the instructions of one operation. Lines that begin
-/// with `#` are for people.
+/// Parses a file of counts. Each line has the name of a path, a tab, and the instructions of one operation.
+/// Lines that begin with `#` are comments.
 pub fn parse(text: &str) -> anyhow::Result<Counts> {
     let mut counts = Counts::new();
     let lines = text.lines().enumerate();
@@ -33,57 +33,59 @@ pub fn parse(text: &str) -> anyhow::Result<Counts> {
             .trim()
             .parse()
             .with_context(|| format!("line {number}: {count:?} is not a count"))?;
-        ensure!(count > 0, "line {number}: nothing takes no instructions");
-        let twice = counts.insert(name.to_owned(), count);
-        ensure!(twice.is_none(), "line {number}: {name} stands there twice");
+        ensure!(count > 0, "line {number}: a count must not be zero");
+        let duplicate = counts.insert(name.to_owned(), count);
+        ensure!(duplicate.is_none(), "line {number}: {name} is a duplicate");
     }
     Ok(counts)
 }
 
-/// The file's text, whose `head` is for people.
+/// Returns the text of the file, with `head` as a comment.
 pub fn render(head: &str, counts: &[(&str, u64)]) -> String {
     let mut text: String = head.lines().map(|line| format!("# {line}\n")).collect();
     for (name, count) in counts {
-        writeln!(text, "{name}\t{count}").expect("a text takes what is written");
+        writeln!(text, "{name}\t{count}").expect("writing to a string succeeds");
     }
     text
 }
 
-/// What a count comes to.
+/// Result of comparing a count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Within the tolerance.
     Same,
-    /// More than that.
+    /// Above the tolerance.
     Slower,
-    /// Less than that, which is to be noted.
+    /// Below the tolerance; the new count must be recorded.
     Faster,
-    /// Nothing is noted of this path.
+    /// The file has no count of this path.
     New,
 }
 
 impl Verdict {
-    /// Of a count beside what is noted.
-    pub fn of(counted: u64, noted: Option<u64>) -> Self {
-        let Some(noted) = noted else { return Self::New };
-        // In whole numbers, so that a count at the border is the same on every machine.
-        let (counted, noted) = (u128::from(counted) * 100, u128::from(noted));
-        if counted > noted * u128::from(100 + TOLERANCE_PERCENT) {
+    /// Compares a count with the recorded one.
+    pub fn of(counted: u64, recorded: Option<u64>) -> Self {
+        let Some(recorded) = recorded else {
+            return Self::New;
+        };
+        // In integers, so that a count at the border has the same verdict on every machine.
+        let (counted, recorded) = (u128::from(counted) * 100, u128::from(recorded));
+        if counted > recorded * u128::from(100 + TOLERANCE_PERCENT) {
             Self::Slower
-        } else if counted < noted * u128::from(100 - TOLERANCE_PERCENT) {
+        } else if counted < recorded * u128::from(100 - TOLERANCE_PERCENT) {
             Self::Faster
         } else {
             Self::Same
         }
     }
 
-    /// What is said about it.
+    /// Returns the words for the table.
     pub fn words(self) -> &'static str {
         match self {
             Self::Same => "",
             Self::Slower => "SLOWER",
-            Self::Faster => "faster: note it",
-            Self::New => "not noted yet",
+            Self::Faster => "faster: record it",
+            Self::New => "not recorded yet",
         }
     }
 }
@@ -93,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn parse_inverts_render() {
         let text = render("for people\nin two lines", &[("a path", 12), ("another", 3)]);
         assert_eq!(text, "# for people\n# in two lines\na path\t12\nanother\t3\n");
         let counts = parse(&text).unwrap();
@@ -104,20 +106,20 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_with_its_line() {
-        for (text, said) in [
+    fn parse_reports_the_line_of_an_error() {
+        for (text, message) in [
             ("# fine\na path 12", "line 2: no tab between a name and a count"),
             ("a path\ttwelve", "line 1: \"twelve\" is not a count"),
-            ("a path\t0", "line 1: nothing takes no instructions"),
-            ("a path\t1\na path\t2", "line 2: a path stands there twice"),
+            ("a path\t0", "line 1: a count must not be zero"),
+            ("a path\t1\na path\t2", "line 2: a path is a duplicate"),
         ] {
-            assert_eq!(parse(text).unwrap_err().to_string(), said);
+            assert_eq!(parse(text).unwrap_err().to_string(), message);
         }
     }
 
     #[test]
-    fn a_tenth_is_the_same_and_more_is_not() {
-        for (counted, noted, verdict) in [
+    fn verdict_tolerates_a_tenth() {
+        for (counted, recorded, verdict) in [
             (1_100, Some(1_000), Verdict::Same),
             (1_101, Some(1_000), Verdict::Slower),
             (900, Some(1_000), Verdict::Same),
@@ -126,7 +128,11 @@ mod tests {
             (1, None, Verdict::New),
             (u64::MAX, Some(u64::MAX), Verdict::Same),
         ] {
-            assert_eq!(Verdict::of(counted, noted), verdict, "{counted} beside {noted:?}");
+            assert_eq!(
+                Verdict::of(counted, recorded),
+                verdict,
+                "{counted} beside {recorded:?}"
+            );
         }
     }
 }

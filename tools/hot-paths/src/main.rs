@@ -1,4 +1,4 @@
-//! The command line: counts paths, checks the counts against those that are noted, notes new ones.
+//! The command line: counts paths, checks the counts against the recorded ones, and records new ones.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,58 +13,58 @@ use hot_paths::valgrind;
 /// The cargo profile whose builds are counted: optimised, with assertions, and shared with the simulation.
 const PROFILE: &str = "checked";
 
-/// Notes what is counted in place of checking it, as golden files are renewed.
+/// Environment variable that records the counts in place of checking them, as for golden files.
 const UPDATE: &str = "UPDATE_HOT_PATHS";
 
 /// Counts the instructions of Lockgate's hot paths.
 #[derive(Parser)]
 struct Args {
     #[command(subcommand)]
-    what: What,
+    action: Action,
 }
 
 #[derive(Subcommand)]
-enum What {
-    /// Count all paths and hold them against what is noted; with UPDATE_HOT_PATHS=1 note them.
+enum Action {
+    /// Count all paths and compare them with the recorded counts; with UPDATE_HOT_PATHS=1, record them.
     Check,
-    /// Count these paths, or all whose names begin so.
+    /// Count these paths, or all paths with such a prefix.
     Count {
-        /// Names, or their beginnings.
+        /// Names or prefixes.
         #[arg(required = true)]
         names: Vec<String>,
     },
-    /// Tell the paths.
+    /// List the paths.
     List,
-    /// Go down a path once, without counting: what valgrind is asked to run.
+    /// Run a path once without counting: the command that valgrind runs.
     Run {
-        /// Its name.
+        /// Name of the path.
         name: String,
     },
 }
 
 fn main() -> anyhow::Result<ExitCode> {
-    match Args::parse().what {
-        What::Check => check(),
-        What::Count { names } => {
-            let asked = |path: &&HotPath| names.iter().any(|name| path.name.starts_with(name.as_str()));
-            let some: Vec<&HotPath> = paths::all().iter().filter(asked).collect();
+    match Args::parse().action {
+        Action::Check => check(),
+        Action::Count { names } => {
+            let is_named = |path: &&HotPath| names.iter().any(|name| path.name.starts_with(name.as_str()));
+            let some: Vec<&HotPath> = paths::all().iter().filter(is_named).collect();
             if some.is_empty() {
-                bail!("there is no such path: see `hot-paths list`");
+                bail!("no path has such a name: see `hot-paths list`");
             }
             for (path, count) in count(&some)? {
                 println!("{}\t{count}", path.name);
             }
             Ok(ExitCode::SUCCESS)
         }
-        What::List => {
+        Action::List => {
             for path in paths::all() {
                 println!("{:<24} {}", path.name, path.about);
             }
             Ok(ExitCode::SUCCESS)
         }
-        What::Run { name } => {
+        Action::Run { name } => {
             let path = paths::find(&name).with_context(|| format!("there is no path {name}"))?;
-            paths::with_seed();
+            paths::seed_random_numbers();
             path.run();
             Ok(ExitCode::SUCCESS)
         }
@@ -72,7 +72,7 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 fn check() -> anyhow::Result<ExitCode> {
-    // The counts of another profile have nothing to do with those that are noted.
+    // Counts of another profile cannot be compared with the recorded ones.
     let own = std::env::current_exe().context("the path of this program")?;
     if !own.parent().is_some_and(|directory| directory.ends_with(PROFILE)) {
         bail!("this is a build of another profile; run cargo run --profile {PROFILE} -p hot-paths -- check");
@@ -85,30 +85,30 @@ fn check() -> anyhow::Result<ExitCode> {
         let lines: Vec<_> = counted.iter().map(|(path, count)| (path.name, *count)).collect();
         std::fs::write(&file, expected::render(HEAD, &lines))
             .with_context(|| format!("writing {}", file.display()))?;
-        println!("noted {} counts in {}", lines.len(), file.display());
+        println!("recorded {} counts in {}", lines.len(), file.display());
         return Ok(ExitCode::SUCCESS);
     }
-    let noted = match std::fs::read_to_string(&file) {
+    let recorded = match std::fs::read_to_string(&file) {
         Ok(text) => expected::parse(&text).with_context(|| format!("{}", file.display()))?,
-        // Instructions of one architecture say nothing about another one's.
+        // Counts of one architecture cannot be compared with those of another.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             println!(
-                "skipped: nothing is noted for {}; {UPDATE}=1 does",
+                "skipped: no counts are recorded for {}; {UPDATE}=1 records them",
                 std::env::consts::ARCH
             );
             return Ok(ExitCode::SUCCESS);
         }
         Err(error) => return Err(error).with_context(|| format!("{}", file.display())),
     };
-    let is_well = report(&counted, &noted);
+    let all_match = report(&counted, &recorded);
     println!("{} paths, {:.0} s", counted.len(), began.elapsed().as_secs_f64());
-    Ok(match is_well {
+    Ok(match all_match {
         true => ExitCode::SUCCESS,
         false => {
             eprintln!(
-                "A path takes over {TOLERANCE_PERCENT} % more or less instructions than is noted. What is slower by mistake is to \
-                 be corrected (`hot-paths count NAME`; callgrind_annotate tells where they go); what is meant is noted \
-                 with {UPDATE}=1, and the change of the file tells it to whoever reviews it."
+                "A path takes over {TOLERANCE_PERCENT} % more or less instructions than recorded. Correct an unintended slowdown \
+                 (`hot-paths count NAME`; callgrind_annotate shows where they are). Record an intended change with {UPDATE}=1: \
+                 reviewers then see it in the file."
             );
             ExitCode::FAILURE
         }
@@ -117,16 +117,16 @@ fn check() -> anyhow::Result<ExitCode> {
 
 const HEAD: &str =
     "Instructions of one operation of each hot path: `cargo run --profile checked -p hot-paths -- check`.
-Written with UPDATE_HOT_PATHS=1; see docs/testing.md.";
+Written with UPDATE_HOT_PATHS=1; see docs/internals/testing.md.";
 
-/// Tells every count, and whether all is as noted.
-fn report(counted: &[(&HotPath, u64)], noted: &Counts) -> bool {
-    let mut is_well = true;
-    println!("{:<24} {:>12} {:>12} {:>8}", "", "instructions", "noted", "");
+/// Prints every count, and returns whether all are as recorded.
+fn report(counted: &[(&HotPath, u64)], recorded: &Counts) -> bool {
+    let mut all_match = true;
+    println!("{:<24} {:>12} {:>12} {:>8}", "", "instructions", "recorded", "");
     for (path, count) in counted {
-        let before = noted.get(path.name).copied();
+        let before = recorded.get(path.name).copied();
         let verdict = Verdict::of(*count, before);
-        is_well &= verdict == Verdict::Same;
+        all_match &= verdict == Verdict::Same;
         let (shown, change) = match before {
             Some(before) => {
                 let percent = (*count as f64 / before as f64 - 1.0) * 100.0;
@@ -141,14 +141,14 @@ fn report(counted: &[(&HotPath, u64)], noted: &Counts) -> bool {
         );
         println!("{}", line.trim_end());
     }
-    for name in noted.keys().filter(|name| paths::find(name).is_none()) {
-        println!("{name}: is noted, and there is no such path");
-        is_well = false;
+    for name in recorded.keys().filter(|name| paths::find(name).is_none()) {
+        println!("{name}: is recorded, but no path has this name");
+        all_match = false;
     }
-    is_well
+    all_match
 }
 
-/// Counts paths, as many at a time as there are processors: what one takes does not depend on the others.
+/// Counts paths, as many at once as there are processors: the count of one does not depend on the others.
 fn count<'a>(some: &[&'a HotPath]) -> anyhow::Result<Vec<(&'a HotPath, u64)>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);

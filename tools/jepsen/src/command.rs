@@ -1,4 +1,4 @@
-//! Programs of the system that do one thing and end: `ip`, `nft`, `mount`. Each is bounded in time.
+//! Runs short-lived system programs such as `ip`, `nft` and `mount`, each with a time limit.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -7,15 +7,15 @@ use anyhow::{Context, bail};
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-/// None of them takes longer, on however busy a machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit of one program, far longer than any needs on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs a program and gives what it prints; an error with what it complains of, if it fails.
+/// Runs a program and returns its output. If it fails, the error contains what it printed on stderr.
 pub async fn run(program: &str, arguments: &[&str]) -> anyhow::Result<String> {
     run_with(program, arguments, "").await
 }
 
-/// The same, with something to read.
+/// Runs a program like [`run`], with `input` on its standard input.
 pub async fn run_with(program: &str, arguments: &[&str], input: &str) -> anyhow::Result<String> {
     let what = || format!("{program} {}", arguments.join(" "));
     let mut child = Command::new(program)
@@ -29,7 +29,7 @@ pub async fn run_with(program: &str, arguments: &[&str], input: &str) -> anyhow:
     let mut stdin = child.stdin.take().context("the program has an input")?;
     stdin.write_all(input.as_bytes()).await.with_context(what)?;
     drop(stdin);
-    let output = tokio::time::timeout(PATIENCE, child.wait_with_output())
+    let output = tokio::time::timeout(TIMEOUT, child.wait_with_output())
         .await
         .with_context(what)?
         .with_context(what)?;

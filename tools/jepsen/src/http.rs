@@ -1,4 +1,5 @@
-//! One HTTP request to one node, bounded in time: for whoever looks after the cluster. Clients of workloads have their own.
+//! One HTTP request to one node with a time limit, for the management of the cluster. Clients of workloads
+//! have their own HTTP code.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,24 +13,24 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-/// A node's answer.
+/// Response of a node.
 #[derive(Debug)]
-pub struct Answer {
-    /// The status.
+pub struct Response {
+    /// HTTP status.
     pub status: u16,
-    /// The head; its `date` is the node's wall clock.
+    /// Headers; `date` is the node's wall clock.
     pub headers: HeaderMap,
-    /// The body.
+    /// Body.
     pub body: Bytes,
 }
 
-impl Answer {
-    /// The body as JSON, `null` if it is none.
+impl Response {
+    /// Returns the body as JSON, or `null` if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
-    /// The document of an answer that is no refusal.
+    /// Returns the document of a successful response.
     pub fn success(self) -> anyhow::Result<Value> {
         ensure!(
             (200..300).contains(&self.status),
@@ -41,16 +42,16 @@ impl Answer {
     }
 }
 
-/// Sends one request over a connection of its own.
+/// Sends one request on a connection of its own.
 pub async fn call(
     node: SocketAddr,
     method: Method,
     path: &str,
     body: &Value,
-    patience: Duration,
-) -> anyhow::Result<Answer> {
+    timeout: Duration,
+) -> anyhow::Result<Response> {
     let what = format!("{method} {path} at {node}");
-    let exchange = async {
+    let request_response = async {
         let stream = TcpStream::connect(node).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let bytes = match body {
@@ -63,36 +64,36 @@ pub async fn call(
             .header("host", node.to_string())
             .header("content-type", "application/json")
             .body(Full::new(bytes))?;
-        let answer = async {
-            let answer = sender.send_request(request).await?;
-            let (head, body) = answer.into_parts();
+        let response = async {
+            let response = sender.send_request(request).await?;
+            let (head, body) = response.into_parts();
             let body = body.collect().await?.to_bytes();
-            anyhow::Ok(Answer {
+            anyhow::Ok(Response {
                 status: head.status.as_u16(),
                 headers: head.headers,
                 body,
             })
         };
-        // The connection has to be driven for the answer to come, and its own end says nothing more.
-        tokio::pin!(answer, connection);
+        // The connection has to be polled for the response to arrive; its own end says nothing more.
+        tokio::pin!(response, connection);
         tokio::select! {
             biased;
-            answer = &mut answer => answer,
+            response = &mut response => response,
             ended = &mut connection => match ended {
-                Ok(()) => answer.await,
+                Ok(()) => response.await,
                 Err(error) => Err(error.into()),
             },
         }
     };
-    match tokio::time::timeout(patience, exchange).await {
-        Ok(answer) => answer.with_context(|| what),
-        Err(_) => anyhow::bail!("{what}: no answer within {} ms", patience.as_millis()),
+    match tokio::time::timeout(timeout, request_response).await {
+        Ok(response) => response.with_context(|| what),
+        Err(_) => anyhow::bail!("{what}: no answer within {} ms", timeout.as_millis()),
     }
 }
 
-/// Reads a document.
-pub async fn get(node: SocketAddr, path: &str, patience: Duration) -> anyhow::Result<Value> {
-    call(node, Method::GET, path, &Value::Null, patience)
+/// Reads a document with `GET`.
+pub async fn get(node: SocketAddr, path: &str, timeout: Duration) -> anyhow::Result<Value> {
+    call(node, Method::GET, path, &Value::Null, timeout)
         .await?
         .success()
 }

@@ -1,7 +1,6 @@
-//! What runs left that were killed: directories, and file systems that nobody could thaw.
-//!
-//! Processes, networks and mounts end with their namespaces. Files do not, and a file system that was frozen when its last
-//! mount went away stays with its loop device until somebody mounts it again and thaws it.
+//! Cleanup after runs that were killed: directories, and file systems that are still frozen.
+//! Processes, networks and mounts end with their namespaces. Files do not. A file system that was frozen when
+//! its last mount disappeared keeps its loop device until it is mounted again and thawed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,13 +10,14 @@ use anyhow::{Context, ensure};
 
 use crate::supervise::{KEPT, PREFIX};
 
-/// What a run leaves that is ended in its middle is gone within this: its processes when they are thawed, then their disks.
+/// Time limit within which an interrupted run disappears: first its processes once they are thawed, then
+/// their disks.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
-/// How often that is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Interval between two checks.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Removes what runs left whose owners are gone. What is kept on purpose stays.
+/// Removes the leftovers of runs whose owner processes have ended. Directories that are kept on purpose stay.
 pub fn sweep(dir: &Path) -> anyhow::Result<()> {
     for (path, owner) in of_runs(dir)? {
         if !Path::new(&format!("/proc/{owner}")).exists() {
@@ -27,15 +27,16 @@ pub fn sweep(dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes what this process leaves, which ends with cells in their middle. Their processes are being killed.
+/// Removes the leftovers of this process, which is ending with cells in progress. Their processes are being
+/// killed.
 pub fn sweep_own(dir: &Path) -> anyhow::Result<()> {
     for (path, owner) in of_runs(dir)? {
         if owner == std::process::id() {
             let begun = Instant::now();
-            // A thread that writes to a frozen disk cannot be killed, and has all others of its namespace wait.
+            // A thread that writes to a frozen disk cannot be killed, and blocks all others of its namespace.
             while !disks(&path).is_empty() && begun.elapsed() < ENDS_WITHIN {
                 thaw_all(&path);
-                std::thread::sleep(LOOK_EVERY);
+                std::thread::sleep(POLL_INTERVAL);
             }
             remove(&path);
         }
@@ -43,7 +44,7 @@ pub fn sweep_own(dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The directories of runs that are not to be kept, and the processes that own them.
+/// Returns the directories of runs that are not to be kept, with their owner processes.
 fn of_runs(dir: &Path) -> anyhow::Result<Vec<(PathBuf, u32)>> {
     let entries = std::fs::read_dir(dir).with_context(|| dir.display().to_string())?;
     let owned = |path: PathBuf| {
@@ -65,14 +66,14 @@ fn of_runs(dir: &Path) -> anyhow::Result<Vec<(PathBuf, u32)>> {
 fn remove(path: &Path) {
     thaw_all(path);
     match std::fs::remove_dir_all(path) {
-        Ok(()) => eprintln!("removed {}, which a run that was ended has left", path.display()),
+        Ok(()) => eprintln!("removed {}, left by an interrupted run", path.display()),
         Err(error) => eprintln!("{} cannot be removed yet: {error}", path.display()),
     }
 }
 
 fn thaw_all(path: &Path) {
     for device in disks(path) {
-        // A disk that its processes have let go of meanwhile cannot be mounted, and need not be.
+        // A disk that its processes have released in the meantime cannot be mounted, and need not be.
         if let Err(error) = thaw(&device, path)
             && disks(path).contains(&device)
         {
@@ -81,7 +82,8 @@ fn thaw_all(path: &Path) {
     }
 }
 
-/// The loop devices that still have an image in this directory: others were detached with their last mount.
+/// Returns the loop devices that still have an image in this directory; others were detached with their last
+/// mount.
 fn disks(dir: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir("/sys/block") else {
         return Vec::new();
@@ -96,8 +98,9 @@ fn disks(dir: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Mounts the device once more, thaws its file system, and unmounts it; then it is detached. In mounts of its own: what is
-/// mounted where others see it would be copied into the namespaces of cells that begin just then, and stay with them.
+/// Mounts the device once more, thaws its file system, and unmounts it, which detaches it. This happens in a
+/// mount namespace of its own: a visible mount would be copied into the namespaces of cells that start at
+/// that moment, and stay there.
 fn thaw(device: &str, dir: &Path) -> anyhow::Result<()> {
     let at = dir.join("thaw");
     std::fs::create_dir_all(&at).with_context(|| at.display().to_string())?;
@@ -120,7 +123,8 @@ fn thaw(device: &str, dir: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Device and directory are its arguments. That a file system is not frozen after all is no failure.
+/// Script with the device and the directory as arguments. A file system that turns out not to be frozen is no
+/// failure.
 const THAW: &str = r#"mount "$1" "$2" && { fsfreeze --unfreeze "$2"; umount "$2"; }"#;
 
 #[cfg(test)]
@@ -128,19 +132,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_dead_runs_left_is_swept_and_what_is_kept_stays() {
+    fn sweep_removes_leftovers_of_dead_runs_and_keeps_marked_directories() {
         let dir = tempfile::tempdir().expect("a directory");
-        // No process has such an id.
+        // 4194305 is above the largest possible process id.
         let [left, kept, own] = [
             dir.path().join(format!("{PREFIX}4194305-a")),
             dir.path().join(format!("{PREFIX}4194305-b")),
             dir.path().join(format!("{PREFIX}{}-c", std::process::id())),
         ];
         for one in [&left, &kept, &own] {
-            std::fs::create_dir(one).expect("the directory is ours");
+            std::fs::create_dir(one).expect("the temporary directory is writable");
         }
-        std::fs::write(kept.join(KEPT), "").expect("the directory is ours");
-        sweep(dir.path()).expect("all of it can be read");
+        std::fs::write(kept.join(KEPT), "").expect("the temporary directory is writable");
+        sweep(dir.path()).expect("the directory is readable");
         assert!(!left.exists());
         assert!(kept.exists() && own.exists());
     }

@@ -1,11 +1,11 @@
-//! Faults against real processes: see docs/testing.md.
+//! Fault tests of real processes; see docs/internals/testing.md.
 
 mod cell;
 mod client;
 mod cluster;
 mod command;
 mod http;
-mod inside;
+mod isolation;
 mod leftovers;
 mod matrix;
 mod mutants;
@@ -46,8 +46,8 @@ fn main() -> anyhow::Result<ExitCode> {
         .block_on(supervised(options))
 }
 
-/// Does what was asked for, until it is done or somebody has this program end. Then cells' processes end with it, and
-/// their directories are removed.
+/// Runs the requested cells until they are done or a signal ends this program. Then the cells' processes end
+/// with it, and their directories are removed.
 async fn supervised(options: Options) -> anyhow::Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
@@ -58,7 +58,7 @@ async fn supervised(options: Options) -> anyhow::Result<ExitCode> {
         _ = interrupt.recv() => None,
     };
     let Some(fine) = fine else {
-        // The cells' processes were ended when `run` was dropped.
+        // The cells' processes ended when `run` was dropped.
         leftovers::sweep_own(&dir)?;
         return Ok(ExitCode::FAILURE);
     };

@@ -1,4 +1,4 @@
-//! Which workload meets which nemesis, and cells run one after the other or side by side.
+//! Matrices of workloads and nemeses, and their execution one cell after the other or in parallel.
 
 use std::str::FromStr;
 
@@ -11,20 +11,20 @@ use crate::supervise::Supervisor;
 use crate::systems::System;
 use crate::{nemesis, workloads};
 
-/// A set of cells.
+/// Set of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Matrix {
-    /// A few chosen cells, short: what every change has to pass.
+    /// A few selected short cells that every change has to pass.
     Gate,
     /// Every workload and every nemesis at least once.
     Quick,
     /// Every workload with every nemesis.
     Full,
-    /// The same, longer.
+    /// The full matrix with longer runs.
     Release,
 }
 
-/// A part of the cells of a matrix: one of each `of`, another one for each `number`.
+/// Part of a matrix: one cell in every `of`, chosen by `number`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     number: usize,
@@ -32,7 +32,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// Whether the cell at this place of the matrix is in it.
+    /// Returns whether the cell at this index of the matrix belongs to the share.
     pub fn has(self, cell: usize) -> bool {
         (cell + self.number).is_multiple_of(self.of)
     }
@@ -42,20 +42,20 @@ impl FromStr for Share {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (number, of) = text.split_once('/').ok_or("N/M is expected")?;
+        let (number, of) = text.split_once('/').ok_or("expected N/M")?;
         let parse = |part: &str| part.parse::<usize>().map_err(|error| format!("{part}: {error}"));
         let share = Self {
             number: parse(number)?,
             of: parse(of)?,
         };
         match share.of {
-            0 => Err("no share has 0 parts".to_owned()),
+            0 => Err("a share needs at least one part".to_owned()),
             _ => Ok(share),
         }
     }
 }
 
-/// The cells of the gate: each family of faults, each with a workload that it could hurt.
+/// Cells of the gate: each family of faults, each with a workload that it could break.
 const GATE: [(&str, &str); 10] = [
     ("exclusive", "kill-leader"),
     ("register", "isolate-leader"),
@@ -69,26 +69,26 @@ const GATE: [(&str, &str); 10] = [
     ("set", "flipped-bits"),
 ];
 
-/// What control runs meet: faults under which they go wrong for certain, and not only now and then.
-const CONTROLLED: [&str; 2] = ["isolate-leader", "partition-halves"];
+/// Nemeses of control runs: faults under which the control workloads fail for certain.
+const CONTROL_NEMESES: [&str; 2] = ["isolate-leader", "partition-halves"];
 
 impl Matrix {
-    /// As on the command line.
+    /// Returns the name as on the command line.
     pub fn name(self) -> String {
         let value = self.to_possible_value().expect("no matrix is hidden");
         value.get_name().to_owned()
     }
 
-    /// For how long there are faults in each cell.
-    pub fn seconds(self, asked: u64) -> u64 {
+    /// Returns the seconds of faults in each cell.
+    pub fn seconds(self, requested: u64) -> u64 {
         match self {
             Self::Gate => 12,
-            Self::Quick | Self::Full => asked,
-            Self::Release => asked.max(120),
+            Self::Quick | Self::Full => requested,
+            Self::Release => requested.max(120),
         }
     }
 
-    /// Workload and nemesis of each cell.
+    /// Returns the workload and the nemesis of each cell.
     pub fn cells(self, system: System) -> Vec<(String, String)> {
         let able = || {
             workloads::all()
@@ -101,7 +101,7 @@ impl Matrix {
             .collect();
         let controls = able().filter(|kind| kind.control).map(|kind| kind.name);
         let nemeses: Vec<&str> = nemesis::all().iter().map(|kind| kind.name).collect();
-        let controls = controls.flat_map(|control| CONTROLLED.map(|nemesis| (control, nemesis)));
+        let controls = controls.flat_map(|control| CONTROL_NEMESES.map(|nemesis| (control, nemesis)));
         let mut pairs: Vec<(&str, &str)> = match self {
             Self::Gate => GATE.to_vec(),
             Self::Quick => {
@@ -126,12 +126,13 @@ impl Matrix {
     }
 }
 
-/// Runs the cells, so many at a time, and tells of each as soon as it has ended. Gives them in their order.
+/// Runs the cells, `side_by_side` at a time, and reports each as soon as it has ended. Returns them in their
+/// original order.
 pub async fn run(
     supervisor: &Supervisor,
     cells: Vec<Spec>,
     side_by_side: usize,
-    tell: &dyn Fn(&CellReport),
+    on_cell: &dyn Fn(&CellReport),
 ) -> Vec<CellReport> {
     let runs = cells.into_iter().enumerate().map(|(number, spec)| async move {
         let report = supervisor.run(spec).await;
@@ -140,7 +141,7 @@ pub async fn run(
     let mut running = futures_util::stream::iter(runs).buffer_unordered(side_by_side.max(1));
     let mut ended = Vec::new();
     while let Some((number, report)) = running.next().await {
-        tell(&report);
+        on_cell(&report);
         ended.push((number, report));
     }
     ended.sort_by_key(|(number, _)| *number);
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn all_cells_exist() {
+    fn all_cells_name_existing_workloads_and_nemeses() {
         for matrix in [Matrix::Gate, Matrix::Quick, Matrix::Full, Matrix::Release] {
             let cells = matrix.cells(System::Lockgate);
             assert!(cells.len() >= GATE.len());
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quick_matrix_leaves_nothing_out() {
+    fn quick_matrix_has_every_workload_and_every_nemesis() {
         let cells = Matrix::Quick.cells(System::Lockgate);
         for kind in workloads::all()
             .iter()

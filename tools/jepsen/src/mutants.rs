@@ -1,7 +1,8 @@
-//! Bugs on purpose, and the cells that must see them: a suite that does not see these would not see others.
-//!
-//! The program with planted bugs (`tools/system-tests`) has the bug that LOCKGATE_PLANTED numbers. Its cells are run one after
-//! the other until one is violated; what no real machine shows in time is looked for by the crash suite.
+//! Planted bugs and the cells that must detect them: a test suite that misses these would miss others as
+//! well.
+//! LOCKGATE_PLANTED selects a bug of the program with planted bugs (`tools/system-tests`). The bug's cells
+//! run one after the other until one is violated. Bugs that no real machine shows in reasonable time are left
+//! to the crash suite.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -17,23 +18,23 @@ use crate::cell::Spec;
 use crate::report::{CellReport, Outcome};
 use crate::supervise::Supervisor;
 
-/// The variable of the environment that chooses a bug.
+/// Environment variable that selects a bug.
 pub const PLANTED: &str = "LOCKGATE_PLANTED";
 
-/// The program that has planted bugs.
+/// Program with planted bugs.
 const PROGRAM: &str = "lockgate-with-faults";
 
-/// A bug, and where it is looked for.
+/// Planted bug with the cells that search for it.
 pub struct Mutant {
-    /// Its number.
+    /// Number of the bug, the value of [`PLANTED`].
     pub number: u8,
-    /// What it is.
+    /// Description of the bug.
     pub about: &'static str,
-    /// Workload and nemesis, the most promising first.
+    /// Pairs of workload and nemesis, the most promising first.
     pub cells: &'static [(&'static str, &'static str)],
 }
 
-/// Planted bugs that real processes show in time, by number. The simulation looks for others.
+/// Planted bugs that real processes show in reasonable time, by number. The simulation searches for others.
 pub const ALL: &[Mutant] = &[
     Mutant {
         number: 1,
@@ -46,7 +47,7 @@ pub const ALL: &[Mutant] = &[
     },
     Mutant {
         number: 2,
-        about: "a vote is granted before it is on the disk",
+        about: "a vote is granted before it is on disk",
         cells: &[("set", "power-cut-majority")],
     },
     Mutant {
@@ -61,12 +62,12 @@ pub const ALL: &[Mutant] = &[
     },
     Mutant {
         number: 5,
-        about: "a release takes whatever hold the session has",
+        about: "a release ends any hold of the session",
         cells: &[("exclusive", "none"), ("exclusive", "slow-network")],
     },
     Mutant {
         number: 7,
-        about: "snapshots leave counters of sequential names out",
+        about: "snapshots omit the counters of sequential names",
         cells: &[
             ("unique-ids", "kill-one"),
             ("unique-ids", "snapshot-install"),
@@ -75,37 +76,37 @@ pub const ALL: &[Mutant] = &[
     },
     Mutant {
         number: 8,
-        about: "watches are lost in silence when the leader changes",
+        about: "watches are lost without notice when the leader changes",
         cells: &[("watches", "kill-leader"), ("watches", "isolate-leader")],
     },
     Mutant {
         number: 9,
-        about: "a request that comes again is carried out again",
+        about: "a repeated request is executed again",
         cells: &[("exactly-once", "none"), ("exactly-once", "slow-network")],
     },
     Mutant {
         number: 10,
-        about: "ended sessions are remembered in an order of the replica's own",
+        about: "ended sessions are remembered in an order that differs between replicas",
         cells: &[("sessions", "none"), ("sessions", "kill-one")],
     },
     Mutant {
         number: 11,
-        about: "times in the state are the replica's own",
+        about: "times in the state come from the replica's own clock",
         cells: &[("sessions", "clock-jump"), ("register", "none")],
     },
     Mutant {
         number: 12,
-        about: "permits of a session that ends are not given back",
+        about: "permits of a session that ends are not released",
         cells: &[("semaphore", "none"), ("semaphore", "kill-one")],
     },
     Mutant {
         number: 13,
-        about: "a reader is let in past a writer",
+        about: "a reader overtakes a waiting writer",
         cells: &[("shared", "none"), ("shared", "pause-one")],
     },
     Mutant {
         number: 14,
-        about: "a follower that cannot be reached is taken to consent",
+        about: "an unreachable follower counts as an acknowledgement",
         cells: &[
             ("register", "kill-majority"),
             ("register", "isolate-leader"),
@@ -114,27 +115,27 @@ pub const ALL: &[Mutant] = &[
     },
     Mutant {
         number: 15,
-        about: "a snapshot is named without a sync of the directory",
+        about: "a snapshot is renamed without a sync of the directory",
         cells: &[("set", "power-cut-all")],
     },
     Mutant {
         number: 16,
-        about: "access is checked when a request comes in, not when it is carried out",
+        about: "access is checked when a request arrives, not when it is applied",
         cells: &[("access", "none"), ("access", "slow-network")],
     },
     Mutant {
         number: 17,
-        about: "an exclusive lock lets a second one in",
+        about: "an exclusive lock is granted to a second holder",
         cells: &[("exclusive", "none"), ("exclusive", "kill-leader")],
     },
     Mutant {
         number: 18,
-        about: "the end of a session leaves one of its ephemerals",
+        about: "the end of a session leaves one of its ephemerals behind",
         cells: &[("sessions", "none"), ("sessions", "kill-one")],
     },
     Mutant {
         number: 19,
-        about: "a node that comes back with an older data directory is believed",
+        about: "a node that returns with an older data directory is trusted",
         cells: &[("exclusive", "old-image"), ("set", "copied-directory")],
     },
     Mutant {
@@ -144,10 +145,10 @@ pub const ALL: &[Mutant] = &[
     },
 ];
 
-/// The check of raft-node's own tests that sees a bug. What bugs of the storage take, a real machine shows rarely: ext4
-/// writes a file's name along with whatever is synced next, and between a vote and the next entry there are some hundred
-/// microseconds. The simulated disk is cut off at every moment.
-fn own_check(number: u8) -> Option<&'static str> {
+/// Returns the name of the test in raft-node's crash suite that detects the bug. A real machine rarely shows
+/// storage bugs: ext4 writes a file's name along with the next sync of anything, and a few hundred
+/// microseconds lie between a vote and the next entry. The simulated disk is cut off at every moment.
+fn crash_suite_test(number: u8) -> Option<&'static str> {
     match number {
         1 => Some("UnsyncedLog"),
         2 => Some("UnsyncedVote"),
@@ -156,8 +157,8 @@ fn own_check(number: u8) -> Option<&'static str> {
     }
 }
 
-/// Whether the check sees a bug, and does not see it if it is not there.
-async fn seen_by_own_check(name: &str) -> anyhow::Result<bool> {
+/// Returns whether the crash suite's test detects the bug, and passes without it.
+async fn crash_suite_detects(name: &str) -> anyhow::Result<bool> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let ran = Command::new(cargo())
         .args([
@@ -181,22 +182,22 @@ fn cargo() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// How the search for one bug went.
+/// Result of the search for one bug.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Found {
-    /// The bug.
+pub struct SearchResult {
+    /// Number of the bug.
     pub number: u8,
-    /// What it is.
+    /// Description of the bug.
     pub about: String,
-    /// The cell that was violated, if one was, and by what.
+    /// The violated cell and the violation, if there was one.
     pub caught_by: Option<(String, String)>,
-    /// How long the search took, in seconds, with the start of every cluster.
+    /// Duration of the search in seconds, including the start of every cluster.
     pub seconds: f64,
-    /// What the other cells came to.
+    /// Outcomes of the other cells.
     pub missed_by: Vec<String>,
 }
 
-/// Builds the program that has planted bugs as switches of the process (`tools/system-tests`).
+/// Builds the program with planted bugs (`tools/system-tests`), which are switches of the process.
 pub async fn build() -> anyhow::Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     println!("building {PROGRAM}");
@@ -212,15 +213,15 @@ pub async fn build() -> anyhow::Result<PathBuf> {
     Ok(target.join("release").join(PROGRAM))
 }
 
-/// Looks for one bug. `spec` makes a cell of workload and nemesis; tells of each.
+/// Searches for one bug. `spec` creates a cell of a workload and a nemesis; each finished cell is reported.
 pub async fn search(
     mutant: &Mutant,
     supervisor: &Supervisor,
     spec: &dyn Fn(&str, &str) -> anyhow::Result<Spec>,
-    tell: &dyn Fn(&CellReport),
-) -> anyhow::Result<Found> {
+    on_cell: &dyn Fn(&CellReport),
+) -> anyhow::Result<SearchResult> {
     let begun = Instant::now();
-    let mut found = Found {
+    let mut found = SearchResult {
         number: mutant.number,
         about: mutant.about.to_owned(),
         caught_by: None,
@@ -231,7 +232,7 @@ pub async fn search(
         let mut spec = spec(workload, nemesis)?;
         spec.environment = vec![(PLANTED.to_owned(), mutant.number.to_string())];
         let cell = supervisor.run(spec).await;
-        tell(&cell);
+        on_cell(&cell);
         if cell.outcome == Outcome::Violated {
             let reason = cell.reasons.first().cloned().unwrap_or_default();
             found.caught_by = Some((cell.name(), reason));
@@ -242,9 +243,9 @@ pub async fn search(
             .push(format!("{} ({})", cell.name(), cell.outcome.word()));
     }
     if found.caught_by.is_none()
-        && let Some(name) = own_check(mutant.number)
+        && let Some(name) = crash_suite_test(mutant.number)
     {
-        match seen_by_own_check(name).await? {
+        match crash_suite_detects(name).await? {
             true => {
                 found.caught_by = Some((
                     "raft-node's own tests".to_owned(),
@@ -258,8 +259,8 @@ pub async fn search(
     Ok(found)
 }
 
-/// As a table.
-pub fn table(all: &[Found]) -> String {
+/// Formats the results as a table.
+pub fn table(all: &[SearchResult]) -> String {
     let caught = all.iter().filter(|found| found.caught_by.is_some()).count();
     let mut text = format!("{caught} of {} planted bugs caught\n", all.len());
     for found in all {
@@ -268,7 +269,7 @@ pub fn table(all: &[Found]) -> String {
                 let reason: String = reason.chars().take(100).collect();
                 format!("caught by {cell} after {:.0} s: {reason}", found.seconds)
             }
-            None if found.missed_by.is_empty() => "SURVIVES: no cell is about it".to_owned(),
+            None if found.missed_by.is_empty() => "SURVIVES: no cell searches for it".to_owned(),
             None => format!("SURVIVES {}", found.missed_by.join(", ")),
         };
         writeln!(text, "{:>3}  {:<70} {how}", found.number, found.about).expect("a String takes all");
@@ -282,7 +283,7 @@ mod tests {
     use crate::{nemesis, workloads};
 
     #[test]
-    fn each_bug_is_looked_for_by_cells_that_exist() {
+    fn each_planted_bug_names_existing_cells() {
         assert!(ALL.is_sorted_by(|one, next| one.number < next.number));
         for mutant in ALL {
             for (workload, nemesis) in mutant.cells {

@@ -1,4 +1,4 @@
-//! The command line, and what each part of it leads to.
+//! Command line and its evaluation.
 
 use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
@@ -7,103 +7,104 @@ use anyhow::{Context, bail, ensure};
 use clap::Parser;
 
 use crate::cell::Spec;
-use crate::inside::Isolation;
+use crate::isolation::Isolation;
 use crate::leftovers;
 use crate::matrix::{self, Matrix, Share};
-use crate::mutants::{self, Found};
+use crate::mutants::{self, SearchResult};
 use crate::report::{CellReport, Report, html, recovery};
 use crate::supervise::Supervisor;
 use crate::systems::System;
 use crate::terminal;
 use crate::{nemesis, workloads};
 
-/// What is asked for while recoveries are measured: many short calls at all nodes.
+/// Workload for the measurement of recoveries: many short calls to all nodes.
 const RECOVERY_WORKLOAD: &str = "register";
 
-/// One fault takes no longer than this, with the calm before it.
+/// Time limit of one fault with the pause before it.
 const RECOVERY_SECONDS: u64 = 30;
 
-/// The program, what was done, the cells, and the bugs that were looked for.
-type Done = (PathBuf, String, Vec<CellReport>, Vec<Found>);
+/// Program, title, cells, and the results of the search for planted bugs.
+type RunResult = (PathBuf, String, Vec<CellReport>, Vec<SearchResult>);
 
-/// Runs clusters of real processes under faults, and checks what their clients saw.
+/// Runs clusters of real processes under faults and checks the histories of their clients.
 #[derive(Parser, Debug)]
 pub struct Options {
-    /// What clients do
+    /// Workload of the clients
     #[arg(long, requires = "nemesis")]
     workload: Option<String>,
-    /// What happens to the nodes
+    /// Faults that are injected into the nodes
     #[arg(long, requires = "workload")]
     nemesis: Option<String>,
-    /// For how long there are faults
+    /// Duration of the faults, in seconds
     #[arg(long, default_value_t = 30)]
     seconds: u64,
-    /// For how long there are none before
+    /// Duration of the phase without faults before them, in seconds
     #[arg(long, default_value_t = 3.0)]
     quiet_seconds: f64,
-    /// What every random choice is drawn from [default: random]
+    /// Seed of all random choices [default: random]
     #[arg(long)]
     seed: Option<u64>,
-    /// What is under test
+    /// System under test
     #[arg(long, value_enum, default_value_t = System::Lockgate)]
     system: System,
-    /// Fewer successful calls per second before the faults make a run invalid [default: the workload's own, by the number of cells at a time]
+    /// Minimum of successful calls per second before the faults; a slower run is invalid [default: the
+    /// workload's own, by the number of cells at a time]
     #[arg(long)]
     least_rate: Option<f64>,
     /// The program under test [default: target/release/lockgate, else the one beside this program]
     #[arg(long)]
     program: Option<PathBuf>,
-    /// Many cells: see docs/testing.md
+    /// Set of cells to run; see docs/internals/testing.md
     #[arg(long, value_enum)]
     matrix: Option<Matrix>,
-    /// So many cells at a time [default: 2 for the gate, else 1]
+    /// Number of cells that run at a time [default: 2 for the gate, else 1]
     #[arg(long)]
     side_by_side: Option<usize>,
-    /// Measure how long it takes until calls succeed again, after this nemesis
+    /// Measure the time until calls succeed again after faults of this nemesis
     #[arg(long)]
     recovery: Option<String>,
-    /// So many times
+    /// Number of faults for `--recovery`
     #[arg(long, default_value_t = 20, requires = "recovery")]
     repeat: usize,
-    /// Plant each bug that there is on purpose, and see which cell catches it
+    /// Search for every planted bug and show the cell that catches it
     #[arg(long)]
     mutants: bool,
-    /// Only this one
+    /// Search only for the planted bug with this number
     #[arg(long, requires = "mutants")]
     mutant: Option<u8>,
-    /// Only cells whose name (`exclusive x kill-leader`) has this in it
+    /// Run only cells whose name (`exclusive x kill-leader`) contains this text
     #[arg(long)]
     only: Option<String>,
-    /// Only a share of the cells: of each M one, the Nth (N may be larger than M, as the number of a day is)
+    /// Run only a share of the cells: one in M, the Nth (N may be larger than M, like the number of a day)
     #[arg(long, value_name = "N/M")]
     share: Option<Share>,
-    /// Show all workloads and nemeses, and what can be run here
+    /// List all workloads and nemeses, and those that can run on this machine
     #[arg(long)]
     list: bool,
-    /// Write report.json and report.html here
+    /// Write report.json and report.html to this directory
     #[arg(long)]
     report: Option<PathBuf>,
-    /// Where runs have their files [default: the directory for temporary files]
+    /// Directory for the files of runs [default: the directory for temporary files]
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Use no namespaces, as on a machine that has none
+    /// Use no namespaces, as on a machine without them
     #[arg(long)]
     no_namespaces: bool,
-    /// Keep the files of cells that have passed, too
+    /// Keep the files of passed cells as well
     #[arg(long)]
     keep: bool,
-    /// Run the cell of this file, in this process: what this program starts itself with
+    /// Run the cell of this file in this process; used by this program to start cells
     #[arg(long, hide = true)]
     pub inside: Option<PathBuf>,
 }
 
 impl Options {
-    /// Where runs have their files.
+    /// Returns the directory for the files of runs.
     pub fn dir(&self) -> PathBuf {
         self.dir.clone().unwrap_or_else(std::env::temp_dir)
     }
 
-    /// Does what was asked for. Says whether all went well.
+    /// Runs the command line's request; returns whether all cells are fine.
     pub async fn run(self) -> anyhow::Result<bool> {
         let isolation = match self.no_namespaces {
             true => Isolation::None,
@@ -139,27 +140,27 @@ impl Options {
             cells,
             mutants,
         };
-        self.tell_all(&report);
+        self.print_report(&report);
         self.write(&report)?;
         Ok(report.is_fine())
     }
 
-    async fn run_cells(&self, supervisor: &Supervisor, seed: u64) -> anyhow::Result<Done> {
+    async fn run_cells(&self, supervisor: &Supervisor, seed: u64) -> anyhow::Result<RunResult> {
         let program = self.program()?;
         let (title, cells) = self.cells(&program, seed)?;
-        ensure!(!cells.is_empty(), "no cell has that in its name");
-        let cells = matrix::run(supervisor, cells, self.side_by_side(), &terminal::tell).await;
+        ensure!(!cells.is_empty(), "no cell matches --only and --share");
+        let cells = matrix::run(supervisor, cells, self.side_by_side(), &terminal::print_cell).await;
         Ok((program, title, cells, Vec::new()))
     }
 
-    /// Looks for every bug that can be planted, or for one.
-    async fn search(&self, supervisor: &Supervisor, seed: u64) -> anyhow::Result<Done> {
+    /// Searches for all planted bugs, or for one.
+    async fn search(&self, supervisor: &Supervisor, seed: u64) -> anyhow::Result<RunResult> {
         let program = match &self.program {
             Some(_) => self.program()?,
             None => mutants::build().await?,
         };
         let cells = std::cell::RefCell::new(Vec::new());
-        let note = |cell: &CellReport| {
+        let record = |cell: &CellReport| {
             println!("    {}", cell.line());
             cells.borrow_mut().push(cell.clone());
         };
@@ -176,15 +177,15 @@ impl Options {
         for mutant in mutants::ALL {
             if self.mutant.is_none_or(|number| number == mutant.number) {
                 println!("{}: {}", mutant.number, mutant.about);
-                found.push(mutants::search(mutant, supervisor, &spec, &note).await?);
+                found.push(mutants::search(mutant, supervisor, &spec, &record).await?);
             }
         }
-        ensure!(!found.is_empty(), "there is no such bug");
+        ensure!(!found.is_empty(), "no planted bug has this number");
         let cells = cells.take();
         Ok((program, "planted bugs".to_owned(), cells, found))
     }
 
-    fn tell_all(&self, report: &Report) {
+    fn print_report(&self, report: &Report) {
         if self.recovery.is_some() {
             print!("{}", recovery::table(&report.recoveries));
         }
@@ -194,13 +195,14 @@ impl Options {
         }
     }
 
-    /// How many cells at a time. They share the machine, so each is asked for that much less.
+    /// Returns the number of cells that run at a time. They share the machine, so the minimum rate of each is
+    /// divided by it.
     fn side_by_side(&self) -> usize {
         let usually = if self.matrix == Some(Matrix::Gate) { 2 } else { 1 };
         self.side_by_side.unwrap_or(usually).max(1)
     }
 
-    /// The cells that were asked for, and what that is called.
+    /// Returns the requested cells, and a title for them.
     fn cells(&self, program: &Path, seed: u64) -> anyhow::Result<(String, Vec<Spec>)> {
         if let Some(nemesis) = &self.recovery {
             let workload = RECOVERY_WORKLOAD.to_owned();
@@ -228,7 +230,7 @@ impl Options {
             .filter(|(number, _)| self.share.is_none_or(|share| share.has(*number)))
             .map(|(_, pair)| pair);
         let specs = wanted.enumerate().map(|(number, (workload, nemesis))| {
-            // The first one has the seed itself, so that a single cell is what was asked for.
+            // The first cell has the seed itself, so that a single cell runs with the requested seed.
             let seed = seed.wrapping_add(number as u64);
             self.spec(program, workload, nemesis, seed, seconds)
         });
@@ -243,7 +245,8 @@ impl Options {
         seed: u64,
         seconds: u64,
     ) -> anyhow::Result<Spec> {
-        let kind = workloads::named(&workload).with_context(|| format!("there is no workload {workload}"))?;
+        let kind = workloads::named(&workload)
+            .with_context(|| format!("no workload {workload}; --list shows all"))?;
         nemesis::find(&nemesis)?;
         Ok(Spec {
             least_rate: self
@@ -263,18 +266,18 @@ impl Options {
         })
     }
 
-    /// The program under test.
+    /// Returns the program under test.
     fn program(&self) -> anyhow::Result<PathBuf> {
         if !self.system.is_lockgate() {
             return Ok(PathBuf::from("as installed"));
         }
         let beside = || -> anyhow::Result<PathBuf> {
             let own = std::env::current_exe().context("this program")?;
-            let dir = own.parent().context("it is in a directory")?;
-            let places = [dir.join("../release/lockgate"), dir.join("lockgate")];
-            let found = places.into_iter().find(|place| place.exists());
+            let dir = own.parent().context("this program's directory")?;
+            let candidates = [dir.join("../release/lockgate"), dir.join("lockgate")];
+            let found = candidates.into_iter().find(|candidate| candidate.exists());
             found.context(
-                "there is no lockgate beside this program: cargo build --release -p lockgate, or --program",
+                "no lockgate next to this program; run cargo build --release -p lockgate, or give --program",
             )
         };
         let program = self.program.clone().map_or_else(beside, Ok)?;
@@ -297,7 +300,8 @@ impl Options {
     }
 }
 
-/// The planted bug of this environment goes to the nodes: a cell that failed with one is reproduced by the same command.
+/// Returns the planted bug of this process's environment for the nodes, so that the same command reproduces a
+/// cell that failed with it.
 fn planted() -> Vec<(String, String)> {
     const NAME: &str = "LOCKGATE_PLANTED";
     std::env::var(NAME)

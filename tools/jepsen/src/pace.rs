@@ -1,4 +1,5 @@
-//! How fast a client goes: never faster than its share of a rate, so that two cores are enough for servers and clients.
+//! Rate limit of a client: each has its share of a total rate, so that two cores are enough for servers and
+//! clients.
 
 use std::time::Duration;
 
@@ -6,22 +7,23 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::world::World;
 
-/// After a call without an answer a client holds back so long: it would only ask again who cannot answer.
+/// Pause of a client after a call without an answer; the node would most likely fail to answer again.
 const BACK_OFF: Duration = Duration::from_millis(50);
 
-/// One client's rhythm.
+/// Rate limiter of one client.
 pub struct Pace {
     ticks: tokio::time::Interval,
     world: World,
 }
 
 impl Pace {
-    /// One of `clients` that together do `per_second` steps; they begin spread over the first interval.
+    /// Creates the limiter of one of `clients` that together make `per_second` steps; their first steps are
+    /// spread over one interval.
     pub fn new(world: &World, number: usize, clients: usize, per_second: f64) -> Self {
         let period = Duration::from_secs_f64(clients as f64 / per_second);
         let begin = Instant::now() + period.mul_f64(number as f64 / clients as f64);
         let mut ticks = tokio::time::interval_at(begin, period);
-        // What was missed while nothing was answered is not made up for: a cluster that comes back is not flooded.
+        // Missed steps are not made up for, so that a cluster that has recovered is not flooded.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {
             ticks,
@@ -29,7 +31,7 @@ impl Pace {
         }
     }
 
-    /// Waits for the next step; false when the run is over.
+    /// Waits for the next step; returns `false` when the run is over.
     pub async fn next(&mut self) -> bool {
         tokio::select! {
             biased;
@@ -38,12 +40,12 @@ impl Pace {
         }
     }
 
-    /// Holds back after a failure; false when the run is over.
+    /// Pauses after a failure; returns `false` when the run is over.
     pub async fn back_off(&self) -> bool {
         self.sleep(BACK_OFF).await
     }
 
-    /// Does nothing for a while; false when the run is over.
+    /// Pauses for a while; returns `false` when the run is over.
     pub async fn sleep(&self, time: Duration) -> bool {
         tokio::select! {
             biased;

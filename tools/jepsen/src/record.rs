@@ -1,4 +1,4 @@
-//! Who called what, when, and what came of it: the history of a run, for checkers and for people.
+//! History of a run for checkers and readers: the client, time and outcome of every call.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -7,15 +7,15 @@ use lockgate_check::{Call, ClientId, Nanos};
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use crate::client::Answer;
+use crate::client::CallResult;
 use crate::workloads::{Progress, Span, Tone};
 use crate::world::World;
 
-/// A client that got no answer goes on under a number that is larger by this: no run has as many clients, so the remainder
-/// tells which one it is.
-pub const SUCCESSOR: ClientId = 1000;
+/// Offset of a client's next number after a call without an answer. No run has as many clients, so the
+/// remainder identifies the client.
+pub const SUCCESSOR_OFFSET: ClientId = 1000;
 
-/// All calls of one kind.
+/// Recorder of all calls of one kind.
 pub struct Recorder<I, O> {
     calls: Mutex<Vec<Call<I, O>>>,
     tally: Tally,
@@ -31,22 +31,29 @@ impl<I, O> Default for Recorder<I, O> {
 }
 
 impl<I: Clone, O: Clone> Recorder<I, O> {
-    /// Carries a call out and remembers it. If its outcome is unknown, `client` goes on under a new number.
+    /// Executes a call and records it. If its outcome is unknown, `client` continues under a new number.
     pub async fn call(
         &self,
         world: &World,
         client: &mut ClientId,
         input: I,
-        call: impl Future<Output = Answer<O>>,
-    ) -> Answer<O> {
+        call: impl Future<Output = CallResult<O>>,
+    ) -> CallResult<O> {
         let invoked = world.now();
         let answer = call.await;
         self.add(world, client, invoked, input, &answer);
         answer
     }
 
-    /// Remembers a call that has just returned.
-    pub fn add(&self, world: &World, client: &mut ClientId, invoked: Nanos, input: I, answer: &Answer<O>) {
+    /// Records a call that has just returned.
+    pub fn add(
+        &self,
+        world: &World,
+        client: &mut ClientId,
+        invoked: Nanos,
+        input: I,
+        answer: &CallResult<O>,
+    ) {
         let returned = world.now();
         self.tally.count(returned, answer);
         self.calls.lock().push(Call {
@@ -56,36 +63,36 @@ impl<I: Clone, O: Clone> Recorder<I, O> {
             input,
             outcome: answer.outcome(),
         });
-        if matches!(answer, Answer::Unknown(_)) {
-            *client += SUCCESSOR;
+        if matches!(answer, CallResult::Unknown(_)) {
+            *client += SUCCESSOR_OFFSET;
         }
     }
 
-    /// All of them, in the order of their returns.
+    /// Returns all calls in the order of their returns.
     pub fn calls(&self) -> Vec<Call<I, O>> {
         self.calls.lock().clone()
     }
 
-    /// How calls went so far.
+    /// Returns the counts of results so far.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 }
 
 impl<I: Serialize, O: Serialize> Recorder<I, O> {
-    /// Writes them down, one a line.
+    /// Writes all calls, one a line.
     pub fn write(&self, to: &mut dyn Write) -> io::Result<()> {
         self.calls.lock().iter().try_for_each(|call| write_line(to, call))
     }
 }
 
-/// One line of JSON.
+/// Writes one line of JSON.
 pub fn write_line(to: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *to, value)?;
     to.write_all(b"\n")
 }
 
-/// How calls went, whatever they were.
+/// Counts of call results, for calls of all kinds.
 #[derive(Default)]
 pub struct Tally {
     counts: Mutex<Counts>,
@@ -99,18 +106,18 @@ struct Counts {
 
 impl Tally {
     /// Counts a call.
-    pub fn count<T>(&self, returned: Nanos, answer: &Answer<T>) {
+    pub fn count<T>(&self, returned: Nanos, answer: &CallResult<T>) {
         let mut counts = self.counts.lock();
         let why = match answer {
-            Answer::Ok(_) => {
+            CallResult::Ok(_) => {
                 counts.progress.succeeded.push(returned);
                 return;
             }
-            Answer::Failed(why) => {
+            CallResult::Failed(why) => {
                 counts.progress.failed += 1;
                 why
             }
-            Answer::Unknown(why) => {
+            CallResult::Unknown(why) => {
                 counts.progress.unknown += 1;
                 why
             }
@@ -118,22 +125,22 @@ impl Tally {
         *counts.reasons.entry(why.clone()).or_default() += 1;
     }
 
-    /// In order of time.
+    /// Returns the counts, with the times of successes in order.
     pub fn progress(&self) -> Progress {
         let mut progress = self.counts.lock().progress.clone();
-        // They are counted a moment after the clock was read.
+        // Two calls may be counted in another order than they read the clock.
         progress.succeeded.sort_unstable();
         progress
     }
 
-    /// Why calls failed, and how often.
+    /// Returns the reasons of calls that did not succeed, with their numbers.
     pub fn reasons(&self) -> BTreeMap<String, u64> {
         self.counts.lock().reasons.clone()
     }
 }
 
-/// The same call with its input in other words.
-pub fn in_words<I, J, O>(call: Call<I, O>, words: impl FnOnce(I) -> J) -> Call<J, O> {
+/// Returns the same call with its input converted.
+pub fn map_input<I, J, O>(call: Call<I, O>, words: impl FnOnce(I) -> J) -> Call<J, O> {
     let Call {
         client,
         invoked,
@@ -150,10 +157,10 @@ pub fn in_words<I, J, O>(call: Call<I, O>, words: impl FnOnce(I) -> J) -> Call<J
     }
 }
 
-/// A call as a bar in its client's row.
+/// Returns the bar of a call in its client's row.
 pub fn bar<I, O>(label: String, call: &Call<I, O>) -> Span {
     Span {
-        row: format!("client {}", call.client % SUCCESSOR),
+        row: format!("client {}", call.client % SUCCESSOR_OFFSET),
         label,
         begin: call.invoked,
         end: call.returned,

@@ -1,5 +1,5 @@
-//! Cells from outside: each in a process of its own, bounded in time, with a directory that is removed unless there is
-//! something to look at.
+//! Execution of cells from outside: each in a process of its own, with a time limit, and with a directory
+//! that is removed unless it is needed for an investigation.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -9,42 +9,42 @@ use anyhow::Context;
 use tokio::process::Command;
 
 use crate::cell::Spec;
-use crate::inside::Isolation;
+use crate::isolation::Isolation;
 use crate::report::CellReport;
 use crate::{nemesis, workloads};
 
-/// Start, healing, final reads and checks together take no longer than this beside the faults.
+/// Time limit of a cell beside its faults: start, healing, final reads and checks together.
 const BESIDES_FAULTS: Duration = Duration::from_secs(500);
 
-/// Directories of runs are called so, then the process that owns it and something random.
+/// Name prefix of run directories; the id of the owning process and a random part follow.
 pub const PREFIX: &str = "lockgate-jepsen-";
 
-/// In a directory that is to stay after its owner has ended.
+/// Name of the file that marks a directory to be kept after its owner has ended.
 pub const KEPT: &str = "KEPT";
 
-/// The option with which a cell's process is started.
+/// Option that starts a cell's process.
 pub const INSIDE: &str = "--inside";
 
-/// Where runs have their files, and what they are separated by.
+/// Executor of cells.
 #[derive(Clone, Debug)]
 pub struct Supervisor {
-    /// Directories of runs are made here.
+    /// Directory in which run directories are created.
     pub dir: PathBuf,
-    /// What the machine allows.
+    /// Isolation that the machine allows.
     pub isolation: Isolation,
-    /// Whether a cell's process tells on the terminal what it does.
+    /// True if a cell's process prints its progress on the terminal.
     pub verbose: bool,
-    /// Whether files are kept whatever comes out.
+    /// True if files are kept after every outcome.
     pub keep: bool,
 }
 
 impl Supervisor {
-    /// Runs a cell to its end. The spec's directory and isolation are filled in.
+    /// Runs a cell to its end. Fills in the spec's directory and isolation.
     pub async fn run(&self, mut spec: Spec) -> CellReport {
         spec.isolation = self.isolation;
         let able = workloads::named(&spec.workload).is_some_and(|kind| kind.systems.contains(&spec.system));
         if !able {
-            return spec.skipped(format!("{} cannot do it", spec.system_name()));
+            return spec.skipped(format!("{} does not support this workload", spec.system_name()));
         }
         if let Some(why) = spec.system.missing() {
             return spec.skipped(why);
@@ -67,7 +67,8 @@ impl Supervisor {
         let prefix = format!("{PREFIX}{}-", std::process::id());
         let dir = tempfile::Builder::new().prefix(&prefix).tempdir_in(&self.dir);
         let dir = dir.with_context(|| self.dir.display().to_string())?;
-        // Not removed when this is dropped: then the cell's processes may still be there. See `leftovers`.
+        // The directory is not removed when this future is dropped, since the cell's processes may still run
+        // then. See `leftovers`.
         let dir = dir.keep();
         spec.dir.clone_from(&dir);
         let file = spec.write()?;
@@ -84,12 +85,12 @@ impl Supervisor {
             command.stdout(log.try_clone()?).stderr(log);
         }
         let mut child = command.spawn().context("starting the cell's process")?;
-        let patience = Duration::from_secs(spec.seconds) + BESIDES_FAULTS;
-        let ended = tokio::time::timeout(patience, child.wait()).await;
+        let timeout = Duration::from_secs(spec.seconds) + BESIDES_FAULTS;
+        let ended = tokio::time::timeout(timeout, child.wait()).await;
         let mut report = match ended {
             Err(_) => {
                 child.kill().await.context("ending the cell's process")?;
-                spec.failed(format!("it did not end within {} s", patience.as_secs()))
+                spec.failed(format!("the cell did not end within {} s", timeout.as_secs()))
             }
             Ok(status) => {
                 let status = status.context("waiting for the cell's process")?;
@@ -112,7 +113,7 @@ impl Supervisor {
     }
 }
 
-/// Has the directory stay, without what is large and says nothing.
+/// Marks the directory to be kept, and removes large files of no use.
 fn keep(dir: &Path) -> anyhow::Result<()> {
     std::fs::write(dir.join(KEPT), "").context("keeping a directory")?;
     let entries = std::fs::read_dir(dir).context("keeping a directory")?;

@@ -1,16 +1,16 @@
-//! What is shown on the terminal.
+//! Output on the terminal.
 
 use std::io::Write;
 
 use anyhow::Context;
 
-use crate::inside::Isolation;
+use crate::isolation::Isolation;
 use crate::report::{CellReport, Outcome, Report};
 use crate::systems::System;
 use crate::{nemesis, workloads};
 
-/// One line when a cell has ended, and what there is to look at.
-pub fn tell(cell: &CellReport) {
+/// Prints a line about a cell that has ended, with reasons and files unless it passed.
+pub fn print_cell(cell: &CellReport) {
     println!("{}", cell.line());
     if cell.outcome == Outcome::Passed {
         return;
@@ -20,7 +20,7 @@ pub fn tell(cell: &CellReport) {
     }
     if let Some(kept) = &cell.kept {
         println!("    logs and history: {}", kept.display());
-        println!("    again: {}", cell.reproduce);
+        println!("    reproduce:  {}", cell.reproduce);
     }
 }
 
@@ -60,7 +60,7 @@ pub fn list(isolation: Isolation) -> String {
     text
 }
 
-/// Prints a text of which somebody may read only the beginning.
+/// Prints a text; a closed pipe, as of `head`, is no error.
 pub fn show(text: &str) -> anyhow::Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),

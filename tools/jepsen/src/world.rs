@@ -1,4 +1,5 @@
-//! What a workload gets to see of the cluster under test: addresses, a clock, and when to stop. Not the faults.
+//! View of a workload of the cluster under test: addresses, a clock, and the end of the run. The faults are
+//! invisible to it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,32 +10,33 @@ use tokio_util::sync::CancellationToken;
 
 const NANOS_PER_MS: u64 = 1_000_000;
 
-/// Where clients find a node. The addresses stay the same over restarts.
+/// Addresses of a node for clients. They stay the same across restarts.
 #[derive(Clone, Copy, Debug)]
 pub struct Endpoint {
-    /// Which node.
+    /// Node id.
     pub node: u64,
-    /// Its HTTP API.
+    /// HTTP API.
     pub http: SocketAddr,
-    /// Its port for clients of ZooKeeper.
+    /// ZooKeeper port.
     pub zookeeper: SocketAddr,
 }
 
-/// A cluster under test, as clients know it.
+/// Cluster under test as its clients see it.
 #[derive(Clone, Debug)]
 pub struct World {
-    /// All nodes that were there at the beginning, also those that are down.
+    /// All initial nodes, whether they run or not.
     pub endpoints: Arc<[Endpoint]>,
-    /// What every random choice of a workload is drawn from, together with the number of the client.
+    /// Seed of all random choices of a workload, together with the number of the client.
     pub seed: u64,
-    /// Cancelled when clients are to end: they finish what they are at, withdraw what waits, and return.
+    /// Cancelled at the end of the run: clients finish their current operation, withdraw pending requests,
+    /// and return.
     pub stop: CancellationToken,
     begun: Instant,
     begun_at: SystemTime,
 }
 
 impl World {
-    /// A world that begins now.
+    /// Creates a world whose run begins now.
     pub fn new(endpoints: Vec<Endpoint>, seed: u64) -> Self {
         Self {
             endpoints: endpoints.into(),
@@ -45,15 +47,15 @@ impl World {
         }
     }
 
-    /// A moment of the run by the wall clock, in milliseconds since 1970.
+    /// Converts a moment of the run to the wall clock, in milliseconds since 1970.
     pub fn wall_ms(&self, moment: Nanos) -> u64 {
         let begun = self.begun_at.duration_since(UNIX_EPOCH).unwrap_or_default();
-        let begun_ms = u64::try_from(begun.as_millis()).expect("it is not that late");
+        let begun_ms = u64::try_from(begun.as_millis()).expect("the time fits into 64 bits of milliseconds");
         begun_ms + moment / NANOS_PER_MS
     }
 
-    /// The time since the run began, on the one clock of all clients and faults.
+    /// Returns the time since the beginning of the run, on the one clock of all clients and faults.
     pub fn now(&self) -> Nanos {
-        u64::try_from(self.begun.elapsed().as_nanos()).expect("a run does not last for centuries")
+        u64::try_from(self.begun.elapsed().as_nanos()).expect("a run fits into 64 bits of nanoseconds")
     }
 }

@@ -1,6 +1,6 @@
-//! The program itself, from its command line to its report: a short cell against real processes.
-//!
-//! Needs the server's program, which this crate does not depend on; says so and does nothing where it was not built.
+//! Tests of the whole program, from its command line to its report: a short cell with real processes.
+//! They need the server's program, on which this crate does not depend; without it they print a message and
+//! do nothing.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,13 +9,13 @@ use serde_json::Value;
 
 const JEPSEN: &str = env!("CARGO_BIN_EXE_lockgate-jepsen");
 
-/// The server's program, beside this test's.
+/// Returns the server's program next to this test's.
 fn lockgate() -> Option<PathBuf> {
     let beside = Path::new(JEPSEN).with_file_name("lockgate");
     beside.exists().then_some(beside)
 }
 
-/// Runs a cell, and gives its report and whether it ended well.
+/// Runs a cell; returns its report and whether the program's status was success.
 fn run(arguments: &[&str]) -> Option<(Value, bool)> {
     let Some(lockgate) = lockgate() else {
         eprintln!("SKIPPED: lockgate was not built: cargo build -p lockgate");
@@ -40,8 +40,8 @@ fn run(arguments: &[&str]) -> Option<(Value, bool)> {
 }
 
 #[test]
-fn a_cluster_survives_the_loss_of_its_leader_and_is_found_to() {
-    let asked = [
+fn cell_with_a_killed_leader_passes() {
+    let arguments = [
         "--workload",
         "register",
         "--nemesis",
@@ -51,7 +51,9 @@ fn a_cluster_survives_the_loss_of_its_leader_and_is_found_to() {
         "--least-rate",
         "30",
     ];
-    let Some((report, fine)) = run(&asked) else { return };
+    let Some((report, fine)) = run(&arguments) else {
+        return;
+    };
     let cell = &report["cells"][0];
     assert_eq!(cell["outcome"], "passed", "{}", cell["reasons"]);
     assert!(fine);
@@ -60,8 +62,8 @@ fn a_cluster_survives_the_loss_of_its_leader_and_is_found_to() {
 }
 
 #[test]
-fn a_run_in_which_too_little_happened_is_no_pass() {
-    let asked = [
+fn run_below_the_minimum_rate_is_invalid() {
+    let arguments = [
         "--workload",
         "register",
         "--nemesis",
@@ -71,13 +73,15 @@ fn a_run_in_which_too_little_happened_is_no_pass() {
         "--least-rate",
         "1000000",
     ];
-    let Some((report, fine)) = run(&asked) else { return };
+    let Some((report, fine)) = run(&arguments) else {
+        return;
+    };
     assert_eq!(report["cells"][0]["outcome"], "invalid");
     assert!(!fine);
 }
 
 #[test]
-fn what_cannot_be_done_here_is_skipped_and_the_rest_is_done_without_namespaces() {
+fn without_namespaces_impossible_cells_are_skipped_and_others_run() {
     let power = [
         "--workload",
         "set",
@@ -89,7 +93,7 @@ fn what_cannot_be_done_here_is_skipped_and_the_rest_is_done_without_namespaces()
     ];
     let Some((report, fine)) = run(&power) else { return };
     assert_eq!(report["cells"][0]["outcome"], "skipped");
-    // A run in which nothing was passed has shown nothing.
+    // A run without a passed cell proves nothing, and its status is no success.
     assert!(!fine);
     let cut = [
         "--workload",

@@ -1,78 +1,59 @@
-//! What happens when: the events to come, in the order of their times, and the trace of those that were.
+//! Event queue of the simulation, in order of time, and the trace of past events.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use xxhash_rust::xxh3::Xxh3Default;
-use znode_store::SessionId;
 
-use crate::clients::{Answer, Ask, ClientId, OpId};
-use crate::faults::Fault;
+use crate::clients::messages::{ClientId, ClientRequest, ClientResponse, ClientTimer, OpId};
+use crate::fault_events::Fault;
 use crate::log_prefix;
-use crate::network::{ConnId, Packet};
+use crate::network::packet::{ConnId, Packet};
+use crate::time::Micros;
 
-/// Simulated time in microseconds since the beginning, by no machine's clock.
-pub type Micros = u64;
-
-/// One second.
-pub const SECOND: Micros = 1_000_000;
-/// One millisecond.
-pub const MILLI: Micros = 1_000;
-
-/// Something that happens. Each but a [`Event::Tick`] is one step of the simulation.
+/// Event of the simulation. Each except [`Event::Tick`] is one step.
 #[derive(Debug)]
 pub enum Event {
-    /// A millisecond has passed: clocks advance, and timers that are due fire. Not counted as a step, since in most of them
-    /// nothing happens.
+    /// A millisecond has passed: clocks advance, and due timers fire. Not counted as a step, since most ticks
+    /// have no effect.
     Tick,
-    /// Something arrives over a connection of peers.
+    /// A packet arrives over a connection between peers.
     Network(ConnId, Packet),
     /// A client's request arrives at a machine.
     Request {
-        /// Which.
+        /// Index of the machine.
         machine: usize,
-        /// Whose.
+        /// The client.
         client: ClientId,
-        /// Which of its attempts.
+        /// The attempt.
         op: OpId,
-        /// What.
-        ask: Ask,
+        /// The request.
+        ask: ClientRequest,
     },
-    /// A client's connection breaks: nobody waits for this attempt any more.
-    HangUp {
-        /// At which machine.
+    /// A client's connection breaks: the client no longer waits for this attempt.
+    Disconnect {
+        /// Index of the machine.
         machine: usize,
-        /// Whose.
+        /// The client.
         client: ClientId,
-        /// Which of its attempts.
+        /// The attempt.
         op: OpId,
     },
-    /// An answer arrives at a client.
-    Answer {
-        /// Which.
+    /// A response arrives at a client.
+    ClientResponse {
+        /// The client.
         client: ClientId,
-        /// To which attempt.
+        /// The attempt that it answers.
         op: OpId,
-        /// What.
-        answer: Answer,
+        /// The response.
+        answer: ClientResponse,
     },
-    /// A client's time has come to do something.
+    /// A client's timer fires.
     Client(ClientId, ClientTimer),
-    /// Something goes wrong, or is repaired.
+    /// A fault begins or is repaired.
     Fault(Fault),
     /// A machine starts.
     Boot(usize),
-}
-
-/// Why a client looks at its watch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ClientTimer {
-    /// It is time for the next thing to do.
-    Next,
-    /// It is time for a heartbeat of this session.
-    Heartbeat(SessionId),
-    /// No answer to this attempt has come.
-    GiveUp(OpId),
 }
 
 struct Entry {
@@ -101,7 +82,7 @@ impl Ord for Entry {
     }
 }
 
-/// The events to come.
+/// Queue of future events.
 #[derive(Default)]
 pub struct Agenda {
     now: Micros,
@@ -112,17 +93,17 @@ pub struct Agenda {
 }
 
 impl Agenda {
-    /// What time it is.
+    /// Returns the current simulated time.
     pub fn now(&self) -> Micros {
         self.now
     }
 
-    /// How many steps were made.
+    /// Returns the number of steps so far.
     pub fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Lets something happen after a while. Of two at the same time the one that was entered first comes first.
+    /// Schedules an event. Of two events at the same time, the one that was scheduled first happens first.
     pub fn after(&mut self, delay: Micros, event: Event) {
         let number = self.next_number;
         self.next_number += 1;
@@ -130,9 +111,9 @@ impl Agenda {
         self.entries.push(Reverse(Entry { at, number, event }));
     }
 
-    /// The next event. Time goes on to it.
+    /// Takes the next event and advances the time to it.
     pub fn take_next(&mut self) -> Event {
-        let Reverse(entry) = self.entries.pop().expect("there is always a next tick");
+        let Reverse(entry) = self.entries.pop().expect("a next tick is always scheduled");
         self.now = entry.at;
         log_prefix::set_now(entry.at);
         if !matches!(entry.event, Event::Tick) {
@@ -142,14 +123,14 @@ impl Agenda {
         entry.event
     }
 
-    /// Adds to the trace: two runs are the same if all that is noted is.
+    /// Adds to the trace: two runs are equal if and only if all that is noted is equal.
     pub fn note(&mut self, what: &[u64]) {
         for word in what {
             self.trace.update(&word.to_le_bytes());
         }
     }
 
-    /// The hash of all that was noted.
+    /// Returns the hash of everything noted.
     pub fn trace(&self) -> u64 {
         self.trace.digest()
     }
@@ -161,8 +142,8 @@ impl Event {
             Self::Tick => 0,
             Self::Network(conn, packet) => 1 | conn << 8 | packet.kind() << 4,
             Self::Request { client, op, .. } => 2 | client << 8 | op << 16,
-            Self::HangUp { client, op, .. } => 3 | client << 8 | op << 16,
-            Self::Answer { client, op, .. } => 4 | client << 8 | op << 16,
+            Self::Disconnect { client, op, .. } => 3 | client << 8 | op << 16,
+            Self::ClientResponse { client, op, .. } => 4 | client << 8 | op << 16,
             Self::Client(client, _) => 5 | client << 8,
             Self::Fault(_) => 6,
             Self::Boot(machine) => 7 | (*machine as u64) << 8,

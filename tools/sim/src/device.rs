@@ -1,26 +1,26 @@
-//! A machine's disk: the simulated one of the storage's own tests, on which the power may be cut within any call, and
-//! which may be full. What a power cut leaves is for `sim_disk` to say.
+//! Disk of a machine: the simulated disk of the storage's own tests, with power cuts within any call, and
+//! with limited space. `sim_disk` decides what a power cut leaves.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use raft_node::storage::disk::{Disk, DiskFile, DiskLock};
-use raft_node::storage::sim_disk::{Fault, SimDisk};
+use raft_log::disk::{Disk, DiskFile, DiskLock};
+use raft_log::sim_disk::{Fault, SimDisk};
 
-/// What is to happen to a disk, and what has.
+/// Planned and past events of a disk.
 #[derive(Debug, Default)]
 struct Plan {
-    /// The power is cut in the call after so many.
+    /// The power is cut after this number of further calls.
     cut_in: Option<u64>,
-    /// The power was cut when so much had happened to the disk.
+    /// Number of disk events at the power cut.
     cut_at: Option<usize>,
-    /// Nothing that needs space is done.
+    /// Calls that need space fail.
     full: bool,
 }
 
-/// A disk with power.
+/// Disk with a power supply.
 #[derive(Clone, Default)]
 pub struct Device {
     disk: SimDisk,
@@ -28,7 +28,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// A disk as it was left.
+    /// Creates a device with the content that an earlier one left.
     pub fn new(disk: SimDisk) -> Self {
         Self {
             disk,
@@ -36,28 +36,28 @@ impl Device {
         }
     }
 
-    /// The disk itself.
+    /// Returns the simulated disk.
     pub fn disk(&self) -> &SimDisk {
         &self.disk
     }
 
-    /// Cuts the power in the middle of a call, after so many others.
+    /// Cuts the power within a call, after this number of other calls.
     pub fn cut_power_in(&self, calls: u64) {
         self.plan.lock().cut_in = Some(calls);
     }
 
-    /// Whether that has happened.
+    /// Returns whether the power was cut.
     pub fn is_cut(&self) -> bool {
         self.plan.lock().cut_at.is_some()
     }
 
-    /// Takes all space, or gives it back.
+    /// Fills the disk, or frees its space.
     pub fn set_full(&self, full: bool) {
         self.plan.lock().full = full;
     }
 
-    /// Nothing more is to happen to it, and it has space.
-    pub fn be_well(&self) {
+    /// Cancels all planned faults and frees the space.
+    pub fn repair(&self) {
         let mut plan = self.plan.lock();
         plan.cut_in = None;
         plan.full = false;
@@ -65,13 +65,13 @@ impl Device {
         self.disk.fail_call(0, Fault::InputOutput);
     }
 
-    /// Whether there is no space.
+    /// Returns whether the disk is full.
     pub fn is_full(&self) -> bool {
         self.plan.lock().full
     }
 
-    /// One of the disks that are left when the power is cut now, or was before. See
-    /// [`raft_node::storage::sim_disk::CrashModel::crash`].
+    /// Returns one of the possible disks after a power cut, now or earlier. See
+    /// [`raft_log::sim_disk::CrashModel::crash`].
     pub fn left(&self, mixture: u64) -> SimDisk {
         let seen = self.plan.lock().cut_at.unwrap_or_else(|| self.disk.events());
         let mut model = self.disk.crash_model();
@@ -90,7 +90,7 @@ impl Device {
             None => {}
         }
         match plan.cut_at {
-            Some(_) => Err(io::Error::other("the power is cut")),
+            Some(_) => Err(io::Error::other("the power was cut")),
             None => Ok(()),
         }
     }

@@ -1,53 +1,55 @@
-//! How a run ends. First a majority of machines is well from now on, and everything that is broken elsewhere stays so: they
-//! must elect a leader and serve, soon. Random faults that come and go seldom show a cluster that lives and gets nowhere;
-//! faults that stay do. Then all is repaired, and all must agree.
+//! End of a run. First no more faults hit a majority of the machines, while everything else that is broken
+//! stays broken; this majority must elect a leader and serve soon. Temporary faults seldom reveal a cluster
+//! that runs without progress; permanent ones do. Then everything is repaired, and all machines must agree.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use znode_store::{Data, Op, RequestId, SessionId, Store, ZPath, Zxid};
 
-use crate::agenda::{Event, MILLI, Micros, SECOND};
-use crate::clients::{Answer, Ask, ClientId, OpId, REGISTERS, UNIQUE};
+use crate::agenda::Event;
+use crate::clients::{ClientId, ClientRequest, ClientResponse, OpId, REGISTERS, UNIQUE};
 use crate::network::HEALTHY;
+use crate::time::{MILLI, Micros, SECOND};
 use crate::world::World;
 
-/// A healthy majority serves within ten times the longest election timeout: an election takes up to two, and the one that
-/// wins may have to fetch a snapshot before.
+/// Time limit within which a healthy majority must serve: ten times the longest election timeout. An election
+/// takes up to two of these, and its winner may first have to install a snapshot.
 const SERVES_WITHIN: Micros = 6 * SECOND;
 
-/// And goes on to: so many writes and reads.
-const GOES_ON: usize = 10;
+/// Number of writes and reads that must succeed afterwards.
+const REQUIRED_ROUNDS: usize = 10;
 
-/// Which take so long at most, all together. A machine that was down may have to fetch a snapshot first.
-const GOES_ON_WITHIN: Micros = 30 * SECOND;
+/// Time limit of all of these together. A machine that was down may first have to install a snapshot.
+const PROGRESS_LIMIT: Micros = 30 * SECOND;
 
-/// When all is repaired all machines come to the same state within this time.
+/// Time limit after the repair within which all machines must reach the same state.
 const AGREES_WITHIN: Micros = 30 * SECOND;
 
-/// And the sessions of clients that say nothing more are over within this: the longest timeout, by the slowest clock, and as
+/// Time limit for the sessions of silent clients to end: the longest timeout by the slowest clock, and as
 /// much again for a change of leaders.
 const ENDS_WITHIN: Micros = 30 * SECOND;
 
-/// So long a node may watch on behalf of a client that has gone: it looks for what a call whose outcome nobody knows may have
-/// left, for twice the patience of a proposal by its own clock, after as long for a leader.
+/// Time limit of watches on behalf of clients that have gone. A node searches for the effects of a call with
+/// an unknown outcome for twice the commit timeout by its own clock, after waiting as long for a leader.
 const WATCHES_END_WITHIN: Micros = 30 * SECOND;
 
-/// The leader knows the wall clocks of all members within this: it asks them every 5 s by its own clock, and what was lost is asked again.
+/// Time limit within which the leader must know the wall clocks of all members: it queries them every 5 s by
+/// its own clock, and repeats lost queries.
 const CLOCKS_KNOWN_WITHIN: Micros = 15 * SECOND;
 
-/// A probe that was not answered is sent again.
+/// Interval between two probes while there is no response.
 const PROBES_EVERY: Micros = 100 * MILLI;
 
-/// The client that probes.
+/// Client id of the probes.
 pub const PROBE: ClientId = 255;
 
-/// What was measured.
+/// Measurements of the end of a run.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Ending {
-    /// So long after its last fault the majority served.
+    /// Time from the majority's last fault until it served.
     pub served_after: Micros,
-    /// So long after the last repair all machines had the same state.
+    /// Time from the last repair until all machines had the same state.
     pub agreed_after: Micros,
 }
 
@@ -56,19 +58,19 @@ impl World {
     pub fn finish(&mut self) -> Result<Ending, String> {
         let core = self.draw_majority();
         let names: Vec<usize> = core.iter().map(|machine| machine + 1).collect();
-        tracing::info!(?names, "from now on these are well");
+        tracing::info!(?names, "no more faults hit these nodes");
         self.spare(&core);
         self.operator = None;
         let began = self.now();
         self.probe_until_served(&core, began + SERVES_WITHIN)
-            .map_err(|why| format!("liveness: nodes {names:?}, which are well, {why}"))?;
+            .map_err(|why| format!("liveness: healthy nodes {names:?} {why}"))?;
         let served_after = self.now() - began;
-        let deadline = self.now() + GOES_ON_WITHIN;
-        for round in 0..GOES_ON {
-            let read = Ask::Read(path(REGISTERS[round % REGISTERS.len()]));
+        let deadline = self.now() + PROGRESS_LIMIT;
+        for round in 0..REQUIRED_ROUNDS {
+            let read = ClientRequest::Read(path(REGISTERS[round % REGISTERS.len()]));
             for ask in [self.probing_write(), read] {
                 self.probe_at(&core, ask, deadline)
-                    .map_err(|why| format!("liveness: nodes {names:?}, which are well, {why}"))?;
+                    .map_err(|why| format!("liveness: healthy nodes {names:?} {why}"))?;
             }
         }
         let agreed_after = self.repair_and_agree()?;
@@ -78,21 +80,22 @@ impl World {
         })
     }
 
-    fn probing_write(&mut self) -> Ask {
+    fn probing_write(&mut self) -> ClientRequest {
         self.probes += 1;
         let op = Op::Set {
             path: path(REGISTERS[0]),
             data: Data::empty(),
             version: -1,
         };
-        Ask::Write {
+        ClientRequest::Write {
             session: None,
             ops: vec![op],
-            request_id: RequestId::parse(&format!("probe-{}", self.probes)).expect("it is an id"),
+            request_id: RequestId::parse(&format!("probe-{}", self.probes))
+                .expect("the text is a valid request id"),
         }
     }
 
-    fn ask(&mut self, machine: usize, ask: Ask) -> OpId {
+    fn ask(&mut self, machine: usize, ask: ClientRequest) -> OpId {
         self.next_probe += 1;
         let op = self.next_probe;
         let mut network = self.network().lock();
@@ -107,12 +110,12 @@ impl World {
         op
     }
 
-    /// Steps until then, or until one of these probes is answered.
-    fn answer_to(&mut self, ops: &BTreeSet<OpId>, until: Micros) -> Result<Option<Answer>, String> {
+    /// Runs the simulation until `until`, or until one of these probes is answered.
+    fn answer_to(&mut self, ops: &BTreeSet<OpId>, until: Micros) -> Result<Option<ClientResponse>, String> {
         while self.now() < until {
             self.step()?;
             while let Some((op, answer)) = self.probed.pop() {
-                let is_one = matches!(answer, Answer::Applied(_) | Answer::Saw(_));
+                let is_one = matches!(answer, ClientResponse::Applied(_) | ClientResponse::ReadAt(_));
                 if ops.contains(&op) && is_one {
                     return Ok(Some(answer));
                 }
@@ -122,52 +125,52 @@ impl World {
     }
 
     fn probe_until_served(&mut self, core: &[usize], deadline: Micros) -> Result<(), String> {
-        let mut asked = BTreeSet::new();
+        let mut probes = BTreeSet::new();
         while self.now() < deadline {
             for machine in core {
                 let write = self.probing_write();
-                asked.insert(self.ask(*machine, write));
+                probes.insert(self.ask(*machine, write));
             }
             let until = (self.now() + PROBES_EVERY).min(deadline);
-            if self.answer_to(&asked, until)?.is_some() {
+            if self.answer_to(&probes, until)?.is_some() {
                 return Ok(());
             }
         }
-        Err(format!("served nobody within {} ms", SERVES_WITHIN / MILLI))
+        Err(format!("served no client within {} ms", SERVES_WITHIN / MILLI))
     }
 
-    /// Asks these machines until one of them answers. Not each has to: one that is cut off from a leader outside of the
-    /// majority has nobody to ask, while the others serve.
-    fn probe_at(&mut self, machines: &[usize], ask: Ask, deadline: Micros) -> Result<(), String> {
-        let floor = self.surroundings.ledger.borrow().acknowledged.floor();
-        let mut asked = BTreeSet::new();
+    /// Probes these machines until one of them answers. Not every machine has to: one that is cut off from a
+    /// leader outside of the majority cannot answer, while the others serve.
+    fn probe_at(&mut self, machines: &[usize], ask: ClientRequest, deadline: Micros) -> Result<(), String> {
+        let floor = self.environment.ledger.borrow().acknowledged.floor();
+        let mut probes = BTreeSet::new();
         while self.now() < deadline {
             for machine in machines {
-                asked.insert(self.ask(*machine, ask.clone()));
+                probes.insert(self.ask(*machine, ask.clone()));
             }
             let until = (self.now() + 10 * PROBES_EVERY).min(deadline);
-            let answer = self.answer_to(&asked, until)?;
-            let mut ledger = self.surroundings.ledger.borrow_mut();
+            let answer = self.answer_to(&probes, until)?;
+            let mut ledger = self.environment.ledger.borrow_mut();
             let check = match answer {
-                Some(Answer::Applied(applied)) => ledger.acknowledged.write(floor, applied.zxid.0),
-                Some(Answer::Saw(position)) => ledger.acknowledged.read(floor, position.0),
+                Some(ClientResponse::Applied(applied)) => ledger.acknowledged.write(floor, applied.zxid.0),
+                Some(ClientResponse::ReadAt(position)) => ledger.acknowledged.read(floor, position.0),
                 _ => continue,
             };
             ledger.note("acknowledged", check);
             return Ok(());
         }
-        Err("did not go on to serve".to_owned())
+        Err("did not continue to serve".to_owned())
     }
 
-    /// Repairs all, and waits until all machines have the same state, with all in it that was acknowledged, and later with
-    /// nothing in it that belongs to a client that is gone.
+    /// Repairs everything, and waits until all machines have the same state. It must contain everything that
+    /// was acknowledged, and later nothing that belongs to a client that is gone.
     fn repair_and_agree(&mut self) -> Result<Micros, String> {
-        tracing::info!("all is repaired");
+        tracing::info!("everything is repaired");
         self.repair_all();
-        // While somebody writes there is no moment at which all are where the last one is.
+        // With continuing writes there would be no moment at which all machines are at the same position.
         self.clients
             .iter_mut()
-            .for_each(crate::clients::Client::fall_quiet);
+            .for_each(crate::clients::Client::stop_new_calls);
         let began = self.now();
         self.wait_until(AGREES_WITHIN, "do not agree", |states| {
             states.windows(2).all(|two| two[0] == two[1])
@@ -175,9 +178,9 @@ impl World {
         let agreed_after = self.now() - began;
         self.clients
             .iter_mut()
-            .for_each(crate::clients::Client::fall_quiet);
+            .for_each(crate::clients::Client::stop_new_calls);
         let locks = crate::clients::locks();
-        self.wait_until_store(ENDS_WITHIN, "keep something of clients that are gone", |store| {
+        self.wait_until_store(ENDS_WITHIN, "retain state of clients that are gone", |store| {
             let held = locks.iter().any(|lock| !store.holds_of(lock).is_empty());
             let owned = store
                 .children(&path("/mine"))
@@ -188,21 +191,21 @@ impl World {
         while self.now() < known {
             self.step()?;
         }
-        // One more write, and nobody is behind it.
-        let deadline = self.now() + GOES_ON_WITHIN;
+        // After one more write every machine must catch up again.
+        let deadline = self.now() + PROGRESS_LIMIT;
         let write = self.probing_write();
         let honest = |machine: &usize| !self.machines[*machine].is_lost();
         let first = (0..self.machines.len()).find(honest).unwrap_or_default();
         self.probe_at(&[first], write, deadline)?;
-        self.wait_until(AGREES_WITHIN, "do not agree at last", |states| {
+        self.wait_until(AGREES_WITHIN, "do not agree at the end", |states| {
             states.windows(2).all(|two| two[0] == two[1])
         })?;
-        self.last_look()?;
+        self.final_checks()?;
         Ok(agreed_after)
     }
 
-    /// What was acknowledged is there, once.
-    fn last_look(&mut self) -> Result<(), String> {
+    /// Checks that everything acknowledged is present, exactly once.
+    fn final_checks(&mut self) -> Result<(), String> {
         let deadline = self.now() + WATCHES_END_WITHIN;
         let watched = |world: &Self| {
             let mut nodes = world.machines.iter().filter_map(|machine| machine.node());
@@ -214,9 +217,9 @@ impl World {
         let now = self.now();
         for machine in &self.machines {
             let Some(node) = machine.node() else { continue };
-            let look = |store: &Store| (store.zxid(), store.time_ms(), children(store, UNIQUE));
-            let (position, time_ms, unique) = node.read(look);
-            let mut ledger = self.surroundings.ledger.borrow_mut();
+            let read_state = |store: &Store| (store.zxid(), store.time_ms(), children(store, UNIQUE));
+            let (position, time_ms, unique) = node.read(read_state);
+            let mut ledger = self.environment.ledger.borrow_mut();
             let check = ledger.acknowledged.at_end(position.0);
             ledger.note("acknowledged writes", check);
             let check = ledger.time.at_end(time_ms, now);
@@ -227,7 +230,7 @@ impl World {
             if watching > 0 {
                 let armed = node.armed_watches();
                 let text = format!(
-                    "node {} keeps {watching} watchers when all are gone, with {} armed watches: {armed:?}",
+                    "node {} has {watching} watchers although all clients are gone, with {} armed watches: {armed:?}",
                     node.id(),
                     node.watch_counts().watches
                 );
@@ -248,7 +251,7 @@ impl World {
         }
     }
 
-    /// Whether so many nodes are all but those whose disks are lost.
+    /// Returns whether this number of nodes is all of them, except those with lost disks.
     fn all_take_part(&self, nodes: usize) -> bool {
         let lost = self.machines.iter().filter(|machine| machine.is_lost()).count();
         let old = self
@@ -281,7 +284,7 @@ impl World {
             }
             if self.now() >= deadline {
                 for node in &nodes {
-                    tracing::info!(status = ?node.status(), "a node at the end");
+                    tracing::info!(status = ?node.status(), "node at the end");
                 }
                 return Err(format!(
                     "liveness: {} ms after the last repair the nodes {problem}: {states:?}",
@@ -328,7 +331,7 @@ impl World {
 }
 
 fn path(text: &str) -> ZPath {
-    ZPath::parse(text).expect("it is a path")
+    ZPath::parse(text).expect("the text is a valid path")
 }
 
 fn children(store: &Store, parent: &str) -> BTreeSet<ZPath> {

@@ -1,135 +1,32 @@
-//! What goes wrong, and how it is repaired. A strike draws one kind; what it breaks has an end of its own, so strikes overlap.
+//! Faults and their repairs. A strike draws one kind; each fault has an end of its own, so faults overlap.
 
-use raft_node::storage::sim_disk::Fault as DiskFault;
+use raft_log::sim_disk::Fault as DiskFault;
 
-use crate::agenda::{Event, MILLI, Micros, SECOND};
+use crate::agenda::Event;
 use crate::dice::Dice;
+pub use crate::fault_events::{Fault, Kind};
 use crate::machine::{AS_IT_IS, End, HEALTHY_LOG};
 use crate::network::{HEALTHY, Link};
+use crate::time::{MILLI, Micros, SECOND};
 use crate::world::{MENDS_WITHIN, World};
 
-/// The kinds of what goes wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Some machines do not hear some others, in one direction or both.
-    Partition,
-    /// A link goes and comes.
-    Flapping,
-    /// Links are slow, lose, and break connections.
-    BadLinks,
-    /// A process is killed.
-    Kill,
-    /// A machine loses power.
-    PowerCut,
-    /// All machines lose power at once.
-    PowerCutOfAll,
-    /// A node is stopped in order.
-    Stop,
-    /// A process stands still.
-    Pause,
-    /// A disk returns an error.
-    DiskError,
-    /// A disk is full.
-    DiskFull,
-    /// A disk is slow.
-    SlowDisk,
-    /// A wall clock jumps.
-    WallClock,
-    /// No client reaches a machine.
-    ClientsCutOff,
-    /// The leader is asked to hand over.
-    MoveLeader,
-    /// What one machine sends to another one waits.
-    HeldUp,
-    /// A machine comes back with an older copy of its disk.
-    OldImage,
-}
-
-impl Kind {
-    /// All of them.
-    pub const ALL: [Self; 16] = [
-        Self::Partition,
-        Self::Flapping,
-        Self::BadLinks,
-        Self::Kill,
-        Self::PowerCut,
-        Self::PowerCutOfAll,
-        Self::Stop,
-        Self::Pause,
-        Self::DiskError,
-        Self::DiskFull,
-        Self::SlowDisk,
-        Self::WallClock,
-        Self::ClientsCutOff,
-        Self::MoveLeader,
-        Self::HeldUp,
-        Self::OldImage,
-    ];
-
-    /// Those that leave a majority whole: in such a run sessions must end in time always. Each as often as it is to be drawn.
-    pub const GENTLE: [&[Self]; 3] = [
-        &[
-            Self::ClientsCutOff,
-            Self::MoveLeader,
-            Self::HeldUp,
-            Self::WallClock,
-        ],
-        // A session that has fallen silent sees several leaders.
-        &[Self::MoveLeader, Self::MoveLeader, Self::WallClock],
-        // The last heartbeat of a session is on its way to the leader for long.
-        &[Self::HeldUp, Self::HeldUp, Self::ClientsCutOff],
-    ];
-}
-
-/// An event of what goes wrong.
-#[derive(Debug)]
-pub enum Fault {
-    /// The next thing goes wrong.
-    Strike,
-    /// Links that were cut are whole again.
-    Heal(Vec<(usize, usize)>),
-    /// A link goes, or comes, and goes on so until then.
-    Flap {
-        /// From which machine to which.
-        link: (usize, usize),
-        /// Whether it is cut now.
-        cut: bool,
-        /// Until when.
-        until: Micros,
-    },
-    /// Links are as they should be.
-    GoodLinks(Vec<(usize, usize)>),
-    /// A process goes on, and its clock has, meanwhile.
-    Resume(usize, bool),
-    /// A disk has space again.
-    Space(usize),
-    /// A disk is as fast as it should be.
-    FastDisk(usize),
-    /// Clients reach a machine again.
-    ClientsBack(usize),
-    /// An older copy comes in place of a disk, as soon as the cluster must survive that.
-    OldImage(usize),
-    /// A refused node gets its newest disk back.
-    NewestDisk(usize),
-}
-
-/// Who lets things go wrong.
+/// Source of the faults.
 pub struct Nemesis {
     dice: Dice,
     kinds: Vec<Kind>,
     calm: Micros,
-    /// How many cuts each link has at present.
+    /// Number of active cuts of each link.
     cuts: Vec<Vec<u32>>,
     /// Time at which each link last became healthy.
     mended: Vec<Vec<Micros>>,
-    /// Machines that nothing happens to any more.
+    /// Machines that no fault hits any more.
     spared: Vec<bool>,
-    /// How often what went wrong.
+    /// Number of faults of each kind.
     pub struck: Vec<(Kind, u64)>,
 }
 
 impl Nemesis {
-    /// One that knows these kinds.
+    /// Creates a nemesis that injects these kinds.
     pub fn new(dice: Dice, machines: usize, kinds: Vec<Kind>, calm: Micros) -> Self {
         Self {
             dice,
@@ -148,12 +45,12 @@ impl Nemesis {
 }
 
 impl World {
-    /// Something goes wrong, or is repaired.
+    /// Handles the event of a fault.
     pub(crate) fn fault(&mut self, fault: Fault) {
         match fault {
             Fault::Strike => self.strike(),
             Fault::Heal(links) => {
-                // Between those who are spared all is well already; what is broken elsewhere stays so.
+                // The links between spared machines are healthy already; what is broken elsewhere stays so.
                 if !self.is_final {
                     self.cut(&links, false);
                 }
@@ -204,15 +101,15 @@ impl World {
             *times += 1;
         }
         let count = self.machines.len() as u64;
-        // One link is held up at a time, and none while another one mends: else there may be no majority that is whole, and then no
-        // session has to end in time.
+        // One link is held up at a time, and none while another one recovers. Otherwise no majority may be
+        // intact, and then no session has to end in time.
         let links_mend = !all_links(self.machines.len()).all(|(from, to)| self.is_settled(from, to));
         let dice = &mut self.nemesis.dice;
         let machine = dice.between(0..count) as usize;
         let lasts = dice.between(200..6_000) * MILLI;
         let back = dice.between(100..5_000) * MILLI;
         let mixture = dice.between(0..u64::MAX);
-        tracing::info!(?kind, machine = machine + 1, "something goes wrong");
+        tracing::info!(?kind, machine = machine + 1, "fault begins");
         match kind {
             Kind::Partition => {
                 let links = draw_partition(dice, count as usize);
@@ -239,7 +136,7 @@ impl World {
             Kind::Kill => self.end(machine, End::Killed, back),
             Kind::PowerCut => match dice.chance(500) {
                 true => self.end(machine, End::PowerCut(mixture), back),
-                // In the middle of what it does to its disk.
+                // Within the calls to its disk.
                 false => {
                     let calls = dice.between(0..60);
                     self.machines[machine].device().cut_power_in(calls);
@@ -283,7 +180,7 @@ impl World {
                     self.machines[*machine].move_wall_clock(wrong_clock_ms(dice));
                 }
             }
-            // Any node: it asks the leader.
+            // Any node will do: it forwards the request to the leader.
             Kind::MoveLeader => {
                 self.watch.asked_to_move = Some(self.now());
                 self.machines[machine].move_leader();
@@ -305,7 +202,7 @@ impl World {
                 let mixture = if dice.chance(500) { AS_IT_IS } else { mixture };
                 let in_use = dice.chance(500);
                 if self.machines[machine].image().is_none() && self.machines[machine].take_image(mixture) {
-                    // In its next life it has a later start.
+                    // After a restart the node has a later start on record.
                     if !in_use {
                         self.end(machine, End::Killed, back);
                     }
@@ -319,14 +216,14 @@ impl World {
         }
     }
 
-    /// Ends a process, and has it start again after a while.
+    /// Ends a process, and starts it again after a while.
     pub(crate) fn end(&mut self, machine: usize, how: End, back: Micros) {
         self.machines[machine].end(how);
         let mut network = self.network().lock();
         network.agenda.after(back, Event::Boot(machine));
     }
 
-    /// Cuts links, or takes such a cut back.
+    /// Cuts links, or undoes such a cut.
     pub(crate) fn cut(&mut self, links: &[(usize, usize)], cut: bool) {
         for (from, to) in links {
             let cuts = &mut self.nemesis.cuts[*from][*to];
@@ -341,7 +238,7 @@ impl World {
     }
 
     fn set_link(&mut self, from: usize, to: usize, link: Link) {
-        let mut network = self.surroundings.network.lock();
+        let mut network = self.environment.network.lock();
         if link.is_healthy() && !network.link(from, to).is_healthy() {
             self.nemesis.mended[from][to] = network.agenda.now();
         }
@@ -355,7 +252,7 @@ impl World {
             && network.agenda.now() >= self.nemesis.mended[from][to] + MENDS_WITHIN
     }
 
-    /// Makes links good or bad, and leaves those cut that are.
+    /// Sets the quality of links; cut links stay cut.
     fn set_links(&mut self, links: &[(usize, usize)], quality: Link) {
         for (from, to) in links {
             let link = Link {
@@ -372,7 +269,8 @@ impl World {
             return;
         }
         self.cut(&[link], cut && !self.returns());
-        // At the end it goes on flapping where nobody is spared; before, it ends whole.
+        // In the final phase a link goes on flapping unless both ends are spared; before, the flapping ends
+        // with a healthy link.
         if cut || self.now() < until || self.is_final {
             let next = self.nemesis.dice.between(50..500) * MILLI;
             let cut = !cut;
@@ -380,14 +278,15 @@ impl World {
         }
     }
 
-    /// From now on nothing happens to these any more, and what was broken between them is whole; all else stays as it is.
+    /// Protects these machines from all further faults, and repairs everything between them; everything else
+    /// stays as it is.
     pub(crate) fn spare(&mut self, machines: &[usize]) {
         self.is_final = true;
         for machine in machines {
             self.nemesis.spared[*machine] = true;
             self.network().lock().cut_clients_off(*machine, false);
             let machine = *machine;
-            self.machines[machine].device().be_well();
+            self.machines[machine].device().repair();
             self.machines[machine].set_log_takes(HEALTHY_LOG);
             self.machines[machine].resume(true);
             if !self.machines[machine].is_up() {
@@ -402,12 +301,12 @@ impl World {
         }
     }
 
-    /// Whether nothing happens to a machine any more.
+    /// Returns whether a machine is protected from faults.
     pub(crate) fn is_spared(&self, machine: usize) -> bool {
         self.nemesis.spared[machine]
     }
 
-    /// Some machines of which nothing more is to go wrong.
+    /// Draws the machines that will be protected from faults: a majority.
     pub(crate) fn draw_majority(&mut self) -> Vec<usize> {
         let honest = |machine: &usize| !self.machines[*machine].is_rolled_back();
         let mut machines: Vec<usize> = (0..self.machines.len()).filter(honest).collect();
@@ -417,13 +316,13 @@ impl World {
     }
 }
 
-/// How far a wall clock is ahead that is wrong.
+/// Draws the offset of a wrong wall clock.
 pub(crate) fn wrong_clock_ms(dice: &mut Dice) -> i64 {
     let hour = 3_600_000;
     dice.between(0..2 * hour) as i64 - hour as i64
 }
 
-/// Every link.
+/// Returns all links.
 pub(crate) fn all_links(machines: usize) -> impl Iterator<Item = (usize, usize)> {
     let ends = move |from| {
         (0..machines)
@@ -433,8 +332,8 @@ pub(crate) fn all_links(machines: usize) -> impl Iterator<Item = (usize, usize)>
     (0..machines).flat_map(ends)
 }
 
-/// Which links are cut: around one machine, in one direction or both; between two groups; all but those of one machine that
-/// is the bridge; of majorities in a ring; or any.
+/// Draws the links to cut: around one machine, in one direction or both; between two groups; between two
+/// groups with one machine as a bridge; between distant nodes of a ring; or any links.
 fn draw_partition(dice: &mut Dice, machines: usize) -> Vec<(usize, usize)> {
     let mut order: Vec<usize> = (0..machines).collect();
     dice.shuffle(&mut order);
@@ -455,14 +354,14 @@ fn draw_partition(dice: &mut Dice, machines: usize) -> Vec<(usize, usize)> {
         3 => links
             .filter(|(from, to)| (place(*from) < half) != (place(*to) < half))
             .collect(),
-        // Two groups that meet in one machine only.
+        // Two groups that are connected through one machine only.
         4 => links
             .filter(|(from, to)| {
                 let side = |machine| place(machine) % 2;
                 *from != one && *to != one && side(*from) != side(*to)
             })
             .collect(),
-        // Each hears its neighbours in a ring.
+        // Each machine is connected to its neighbours in a ring.
         5 => links
             .filter(|(from, to)| {
                 let apart = place(*from).abs_diff(place(*to));

@@ -1,4 +1,5 @@
-//! Many seeds, each in a process of its own: randomness is a process's, and so is the memory that a seed must not find used.
+//! Runs of many seeds, each in a process of its own: random numbers are global to a process, and each seed
+//! needs fresh memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -7,12 +8,12 @@ use std::sync::Mutex;
 
 use serde::de::DeserializeOwned;
 
-use crate::agenda::MILLI;
 use crate::run::Report;
 use crate::stalls::Elections;
 use crate::stopwatch::Stopwatch;
+use crate::time::MILLI;
 
-/// What is said of many seeds.
+/// Results of many seeds.
 #[derive(Debug, Default)]
 pub struct Summary {
     reports: Vec<Report>,
@@ -21,10 +22,13 @@ pub struct Summary {
     jobs: usize,
 }
 
-/// Runs seeds with so many steps each, several at a time, and tells of each failure when it is there.
+/// Runs seeds with their numbers of steps, several at a time, and prints each failure at once.
 pub fn run(seeds: impl IntoIterator<Item = (u64, u64)>, jobs: usize) -> io::Result<Summary> {
     let queue: Mutex<VecDeque<(u64, u64)>> = Mutex::new(seeds.into_iter().collect());
-    let total = queue.lock().expect("nobody panics with it").len();
+    let total = queue
+        .lock()
+        .expect("no thread panics while it holds the lock")
+        .len();
     let summary = Mutex::new(Summary {
         jobs,
         ..Summary::default()
@@ -34,10 +38,13 @@ pub fn run(seeds: impl IntoIterator<Item = (u64, u64)>, jobs: usize) -> io::Resu
         for _ in 0..jobs {
             scope.spawn(|| {
                 loop {
-                    let next = queue.lock().expect("nobody panics with it").pop_front();
+                    let next = queue
+                        .lock()
+                        .expect("no thread panics while it holds the lock")
+                        .pop_front();
                     let Some((seed, steps)) = next else { return };
                     let ran = child(seed, steps, None);
-                    let mut summary = summary.lock().expect("nobody panics with it");
+                    let mut summary = summary.lock().expect("no thread panics while it holds the lock");
                     summary.add(seed, steps, ran);
                     let done = summary.reports.len() + summary.failed.len();
                     if done.is_multiple_of(20) {
@@ -47,12 +54,15 @@ pub fn run(seeds: impl IntoIterator<Item = (u64, u64)>, jobs: usize) -> io::Resu
             });
         }
     });
-    let mut summary = summary.into_inner().expect("nobody panicked with it");
+    let mut summary = summary
+        .into_inner()
+        .expect("no thread panicked while it held the lock");
     summary.took_s = began.elapsed_s();
     Ok(summary)
 }
 
-/// Runs a seed in a process of its own, perhaps with a bug on purpose. An error tells why there is no report.
+/// Runs a seed in a process of its own, optionally with a planted bug. An error explains why there is no
+/// report.
 pub fn child(seed: u64, steps: u64, bug: Option<u8>) -> Result<Report, String> {
     report(
         &[
@@ -66,7 +76,7 @@ pub fn child(seed: u64, steps: u64, bug: Option<u8>) -> Result<Report, String> {
     )
 }
 
-/// The same of a run in which nodes stall for so many simulated seconds.
+/// Runs a seed with stalling nodes for this number of simulated seconds, like [`child`].
 pub fn stalls(seed: u64, seconds: u64, bug: Option<u8>) -> Result<Elections, String> {
     report(
         &["--seed", &seed.to_string(), "--stalls", &seconds.to_string()],
@@ -85,10 +95,13 @@ fn report<T: DeserializeOwned>(arguments: &[&str], bug: Option<u8>) -> Result<T,
         .stderr(Stdio::piped())
         .output()
         .map_err(|error| error.to_string())?;
-    // A run that found something wrong says so in its report, and ends with an error.
+    // A run that found a violation reports it, and exits with an error.
     serde_json::from_slice(&output.stdout).map_err(|error| {
         let said = String::from_utf8_lossy(&output.stderr);
-        format!("it ended with {} and no report ({error}): {said}", output.status)
+        format!(
+            "it exited with {} without a report ({error}): {said}",
+            output.status
+        )
     })
 }
 
@@ -96,7 +109,7 @@ impl Summary {
     fn add(&mut self, seed: u64, steps: u64, ran: Result<Report, String>) {
         match ran {
             Ok(report) => {
-                let idle = report.is_idle().map(|why| format!("the run is void: {why}"));
+                let idle = report.is_idle().map(|why| format!("the run is invalid: {why}"));
                 if let Some(problem) = report.violation.clone().or(idle) {
                     let text = format!("seed {seed}: {problem}\n  {}", report.reproduce());
                     eprintln!("{text}");
@@ -112,12 +125,12 @@ impl Summary {
         }
     }
 
-    /// What went wrong.
+    /// Returns the failures.
     pub fn failed(&self) -> &[String] {
         &self.failed
     }
 
-    /// For people.
+    /// Prints the summary.
     pub fn print(&self) {
         let sum = |of: fn(&Report) -> u64| self.reports.iter().map(of).sum::<u64>();
         let steps = sum(|report| report.steps);
@@ -132,17 +145,17 @@ impl Summary {
         );
         println!(
             "  {} leaders, {} entries applied, {} positions, {} acknowledged calls, {} holds, {} sessions expired, \
-             {} watches fired, {} states from snapshots, {} disks rolled back, {} nodes refused for it",
-            sum(|report| report.looked.leaders),
-            sum(|report| report.looked.applied),
-            sum(|report| report.looked.positions),
-            sum(|report| report.looked.acknowledged),
-            sum(|report| report.looked.holds),
-            sum(|report| report.looked.expired),
-            sum(|report| report.looked.fired),
-            sum(|report| report.looked.snapshots),
-            sum(|report| report.looked.rolled_back),
-            sum(|report| report.looked.refused),
+             {} watches fired, {} states from snapshots, {} disks rolled back, {} nodes rejected for it",
+            sum(|report| report.coverage.leaders),
+            sum(|report| report.coverage.applied),
+            sum(|report| report.coverage.positions),
+            sum(|report| report.coverage.acknowledged),
+            sum(|report| report.coverage.holds),
+            sum(|report| report.coverage.expired),
+            sum(|report| report.coverage.fired),
+            sum(|report| report.coverage.snapshots),
+            sum(|report| report.coverage.rolled_back),
+            sum(|report| report.coverage.refused),
         );
         let mut struck = BTreeMap::new();
         for (kind, times) in self.reports.iter().flat_map(|report| &report.struck) {

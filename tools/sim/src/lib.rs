@@ -1,49 +1,55 @@
-//! Lockgate's whole cluster in one thread, under one seed: nodes with their real code, clients, and everything that goes wrong.
+//! Deterministic simulation of a whole Lockgate cluster in one thread, under one seed: nodes with their real
+//! code, clients, and all kinds of faults.
 //!
-//! # The idea
+//! # Idea
 //!
-//! What a distributed program does follows from its code and from what it cannot choose: which message comes first, when
-//! a clock ticks, what a disk keeps when the power goes, what a random number is. Here all of that comes from a seed. A run
-//! that finds something is found again by its seed, and a run that would take a real cluster minutes takes seconds.
+//! The behaviour of a distributed program follows from its code and from what it cannot choose: the order of
+//! messages, the ticks of clocks, the content of a disk after a power cut, random numbers. Here all of that
+//! comes from a seed. A run with a violation can be repeated by its seed, and a run that would take a real
+//! cluster minutes takes seconds.
 //!
 //! ```text
-//!                     agenda: what happens when ──── one step at a time ───► invariants: what must hold
+//!                     agenda: event queue ────── one step at a time ─────► invariants: checks
 //!                        │           ▲
 //!         ┌──────────────┼───────────┴──────┬────────────────┐
 //!         ▼              ▼                  ▼                ▼
 //!      clients        network            machines          faults
-//!   (what is asked) (connections)   (clock, disk, and a   (what goes wrong,
-//!                                    node in a runtime      and its repair)
+//!     (requests)    (connections)   (clock, disk, and a   (and their
+//!                                    node in a runtime      repairs)
 //!                                    of its own)
 //! ```
 //!
-//! Each machine has a tokio runtime with a clock that stands still. The loop of [`world`] takes the next event, hands it to the
-//! machine that it concerns, and lets that one's runtime go on until it waits; every millisecond all clocks advance. A process
-//! that is killed is a runtime that is dropped: what was in memory is gone, as it is.
+//! Each machine has a tokio runtime with a paused clock. The loop of [`world`] takes the next event, delivers
+//! it to its machine, and runs that machine's runtime until it waits; every millisecond all clocks advance.
+//! Killing a process means dropping its runtime: its memory is lost, as in reality.
 //!
-//! # Words
+//! # Terms
 //!
-//! - **Seed**: the number that everything is drawn from. [`plan`] says what it decides at once.
-//! - **Step**: an event that happens: an arrival, a client's act, a fault. Ticks of the clocks are not counted.
-//! - **Machine**: what a node runs on, and what outlives it: the disk, the address.
-//! - **Invariant**: what is looked at in each step ([`invariants`]). A contradiction ends the run.
-//! - **Ending**: what a run ends with ([`ending`]): a healthy majority must serve while all else stays broken, and then all must agree.
+//! - **Seed**: the number from which everything is drawn. [`plan`] describes what it determines at the start.
+//! - **Step**: an event: an arrival, a client's action, a fault. Ticks of the clocks are not counted.
+//! - **Machine**: the host of a node, with what survives the node: the disk, the address.
+//! - **Invariant**: a property that is checked in each step ([`invariants`]). A violation ends the run.
+//! - **Ending**: the last phase of a run ([`ending`]): a healthy majority must serve while everything else stays
+//!   broken, and then all nodes must agree.
 //!
 //! # Guarantees
 //!
-//! - The same seed with as many steps is the same run, in a process of its own. Two runs of one build can be compared by their
-//!   trace; another build may draw otherwise.
-//! - The nodes run the code that serves, with the seams of `raft_node::simulation`: connections, disk, clocks, and threads
-//!   (there is one). Randomness is taken from the system call itself, by `mad-turmoil`.
+//! - The same seed with as many steps is the same run, in a process of its own. Two runs of one build can be
+//!   compared by their trace; another build may draw differently.
+//! - The nodes run the production code, with the seams of `raft_node::simulation`: connections, disk, clocks, and
+//!   threads (there is one). Randomness is replaced at the system call, by `mad-turmoil`.
 //!
-//! # What is not here
+//! # Out of scope
 //!
-//! HTTP, ZooKeeper's protocol, the kernel, races between threads, changes of the membership: `tools/jepsen` runs real processes.
+//! HTTP, ZooKeeper's protocol, the kernel, races between threads, membership changes: `tools/jepsen` tests
+//! them with real processes.
 
 pub mod run;
 pub mod world;
 pub mod plan;
 pub mod agenda;
+pub mod fault_events;
+pub mod time;
 pub mod faults;
 pub mod ending;
 mod rollback;

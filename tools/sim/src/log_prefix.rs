@@ -6,7 +6,7 @@ use std::fmt;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 
-use crate::agenda::{Micros, SECOND};
+use crate::time::{Micros, SECOND};
 
 thread_local! {
     static NOW: Cell<Micros> = const { Cell::new(0) };

@@ -1,4 +1,4 @@
-//! The command line of the simulation: one seed, or many.
+//! Command line of the simulation: one seed, or many.
 
 use std::process::ExitCode;
 
@@ -10,40 +10,41 @@ use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt;
 use tracing_subscriber::prelude::*;
 
-/// Runs Lockgate's whole cluster in one thread under a seed, with everything going wrong that can.
+/// Simulates a whole Lockgate cluster in one thread under a seed, with faults of all kinds.
 #[derive(Parser)]
 struct Args {
     /// The one seed to run, in this process.
     #[arg(long, conflicts_with_all = ["seeds", "regressions"])]
     seed: Option<u64>,
-    /// How many seeds to run, each in a process of its own.
+    /// Number of seeds to run, each in a process of its own.
     #[arg(long, default_value_t = 20)]
     seeds: u64,
-    /// The first of them.
+    /// First of these seeds.
     #[arg(long, default_value_t = 1)]
     from: u64,
-    /// How many steps each seed has, before its ending.
+    /// Number of steps of each seed, before its ending.
     #[arg(long, default_value_t = 50_000)]
     steps: u64,
-    /// How many processes at a time; as many as there are processors if none is given.
+    /// Number of processes at a time; by default the number of processors.
     #[arg(long)]
     jobs: Option<usize>,
-    /// Run the seeds that once found something instead.
+    /// Run the seeds that once found a violation instead.
     #[arg(long)]
     regressions: bool,
-    /// Look whether bugs that are there on purpose are found, each in up to `--seeds` seeds. Needs the feature `planted`.
+    /// Search for planted bugs, each in up to `--seeds` seeds. Needs the feature `planted`.
     #[arg(long)]
     mutants: bool,
-    /// The bug to plant, by its number; with `--mutants` the only one to look for.
+    /// Number of the bug to plant; with `--mutants` the only one to search for.
     #[arg(long)]
     planted: Option<u8>,
-    /// Instead of all faults, let the nodes of the one seed stall for so many simulated seconds, and look at who leads.
+    /// Instead of all faults, let the nodes of the one seed stall for this number of simulated seconds, and
+    /// check the elections.
     #[arg(long, value_name = "SECONDS", requires = "seed")]
     stalls: Option<u64>,
-    /// Tell of one seed as JSON.
+    /// Print the report of one seed as JSON.
     #[arg(long)]
     json: bool,
-    /// Show what the nodes of one seed log.
+    /// Print the logs of the nodes of one seed.
     #[arg(long)]
     log: bool,
 }
@@ -51,7 +52,7 @@ struct Args {
 fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
     if args.mutants {
-        return mutants::seek(args.from, args.seeds, args.steps, args.planted);
+        return mutants::search(args.from, args.seeds, args.steps, args.planted);
     }
     if let Some(bug) = args.planted {
         mutants::plant(bug)?;
@@ -79,8 +80,8 @@ fn main() -> anyhow::Result<ExitCode> {
 
 fn one(seed: u64, args: &Args) -> anyhow::Result<ExitCode> {
     if args.log {
-        // Nothing that draws the keys of a hash map: the run must be the same with and without it.
-        let told = filter_fn(|about| {
+        // No filter that draws the keys of a hash map: the run must be the same with and without logs.
+        let is_shown = filter_fn(|about| {
             let most = match about.target().starts_with("openraft") {
                 true => Level::WARN,
                 false => Level::INFO,
@@ -92,7 +93,7 @@ fn one(seed: u64, args: &Args) -> anyhow::Result<ExitCode> {
             .with_ansi(false)
             .with_timer(LogPrefix);
         tracing_subscriber::registry()
-            .with(lines.with_filter(told))
+            .with(lines.with_filter(is_shown))
             .init();
     }
     if let Some(seconds) = args.stalls {

@@ -1,5 +1,5 @@
-//! Whether the invariants see bugs that are there on purpose (feature `planted`): for each, seeds until one finds it.
-//! Bugs that only a lie of the disk or another front end shows are not looked for here.
+//! Search for planted bugs (feature `planted`): for each, seeds until an invariant detects it. Bugs that only
+//! a lying disk or another front end reveals are not searched for here.
 
 use std::process::ExitCode;
 
@@ -11,8 +11,8 @@ use crate::plan::Plan;
 use crate::policies::Operator;
 use crate::stopwatch::Stopwatch;
 
-/// What the simulation is to find.
-pub const SOUGHT: [Bug; 23] = [
+/// Bugs that the simulation has to find.
+pub const DETECTABLE: [Bug; 23] = [
     Bug::UnsyncedLog,
     Bug::UnsyncedVote,
     Bug::StaleRead,
@@ -38,11 +38,12 @@ pub const SOUGHT: [Bug; 23] = [
     Bug::WaitOutlivesRight,
 ];
 
-/// Bugs that cost an election where nodes only stall: looked for in such runs.
-const OF_STALLS: [Bug; 2] = [Bug::FixedPatience, Bug::MutedByPause];
+/// Bugs that cost an election in a cluster whose nodes only stall; searched for in such runs.
+const STALL_BUGS: [Bug; 2] = [Bug::FixedPatience, Bug::MutedByPause];
 
-/// Whether a run with this plan can show the bug at all. Sessions have to end in time only where a majority stays whole, and that a
-/// heartbeat was on its way for long shows only where messages are held up. An older disk has to come back before it can be believed.
+/// Returns whether a run with this plan can reveal the bug at all. Sessions have to end in time only while a
+/// majority stays intact, and a long way of a heartbeat shows only if messages are held up. An older disk has
+/// to be used before it can be trusted.
 fn can_show(bug: Bug, plan: &Plan) -> bool {
     match bug {
         Bug::HeartbeatAge => plan.is_gentle && plan.kinds.contains(&Kind::HeldUp),
@@ -53,13 +54,14 @@ fn can_show(bug: Bug, plan: &Plan) -> bool {
     }
 }
 
-/// How many simulated seconds nodes stall in one of these.
-const STALLS_S: u64 = 60;
+/// Simulated seconds of a run with stalling nodes.
+const STALL_SECONDS: u64 = 60;
 
 /// Plants a bug in this process.
 #[cfg(feature = "planted")]
 pub fn plant(number: u8) -> anyhow::Result<()> {
-    let bug = Bug::numbered(number).ok_or_else(|| anyhow::anyhow!("there is no bug {number}"))?;
+    let bug =
+        Bug::numbered(number).ok_or_else(|| anyhow::anyhow!("no planted bug has the number {number}"))?;
     znode_store::planted::plant(Some(bug));
     Ok(())
 }
@@ -67,13 +69,13 @@ pub fn plant(number: u8) -> anyhow::Result<()> {
 /// Plants a bug in this process.
 #[cfg(not(feature = "planted"))]
 pub fn plant(_number: u8) -> anyhow::Result<()> {
-    anyhow::bail!("this build has no bugs to plant: build it with --features planted")
+    anyhow::bail!("this build cannot plant bugs: build it with --features planted")
 }
 
-/// Looks for each bug, with at most so many seeds of so many steps, and tells what found it.
-pub fn seek(from: u64, seeds: u64, steps: u64, only: Option<u8>) -> anyhow::Result<ExitCode> {
+/// Searches for each bug, with at most `seeds` seeds of `steps` steps, and prints the seed that found it.
+pub fn search(from: u64, seeds: u64, steps: u64, only: Option<u8>) -> anyhow::Result<ExitCode> {
     let mut survivors = Vec::new();
-    for bug in SOUGHT
+    for bug in DETECTABLE
         .into_iter()
         .filter(|bug| only.is_none_or(|only| only == *bug as u8))
     {
@@ -81,8 +83,8 @@ pub fn seek(from: u64, seeds: u64, steps: u64, only: Option<u8>) -> anyhow::Resu
         let seeds_to_try = (from..).filter(|seed| can_show(bug, &Plan::draw(*seed)));
         let found = seeds_to_try.take(seeds as usize).find_map(|seed| {
             let number = Some(bug as u8);
-            let problem = match OF_STALLS.contains(&bug) {
-                true => fleet::stalls(seed, STALLS_S, number).map(|elections| elections.violation),
+            let problem = match STALL_BUGS.contains(&bug) {
+                true => fleet::stalls(seed, STALL_SECONDS, number).map(|elections| elections.violation),
                 false => fleet::child(seed, steps, number).map(|report| report.violation),
             };
             let problem = problem.unwrap_or_else(Some)?;

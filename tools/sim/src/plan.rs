@@ -1,61 +1,63 @@
-//! What a seed decides before anything happens: how many machines and clients there are, how fast clocks are, how often what
-//! goes wrong. Each seed leaves some kinds of faults out, so that what one kind hides another run shows.
+//! Plan of a seed, drawn before anything happens: the number of machines and clients, the rates of clocks,
+//! the kinds and frequency of faults. Each seed omits some kinds of faults, so that a problem that one kind
+//! hides shows in another run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use raft_node::{MemberAddress, NodeConfig, SnapshotConfig};
 
-use crate::agenda::{MILLI, Micros};
 use crate::dice::Dice;
 use crate::faults::Kind;
+use crate::time::{MILLI, Micros};
 
-/// Clocks of machines are slower and faster than right ones by so much at most, in thousandths: far worse than real ones.
+/// Range of clock rates in thousandths of a correct clock's; far worse than real clocks.
 const RATES: std::ops::Range<u64> = 850..1_200;
 
-/// How often of a thousand times most clients stand still after a heartbeat.
+/// Usual number of pauses of a client in a thousand heartbeats.
 const FEW_PAUSES: u64 = 20;
 
-/// The same in runs that are about silent sessions.
+/// Number of pauses in runs that focus on silent sessions.
 const MANY_PAUSES: std::ops::Range<u64> = 100..400;
 
-/// A copy of a disk comes back only when certain others know, so it is drawn so many times as often as the other kinds.
+/// Weight of the fault with an older disk image. The image is used only once certain machines know of it, so
+/// the fault is drawn this many times as often as the others.
 const OLD_IMAGES: usize = 3;
 
-/// Segments of the log are as short as this, so that runs have many.
+/// Size of the log's segments; small, so that runs have many.
 const SEGMENT_BYTES: usize = 32 * 1024;
 
-/// What a run is made of.
+/// Parameters of a run.
 #[derive(Debug)]
 pub struct Plan {
-    /// The seed of everything.
+    /// Seed of everything.
     pub seed: u64,
-    /// How many machines there are.
+    /// Number of machines.
     pub machines: usize,
-    /// How many clients.
+    /// Number of clients.
     pub clients: u64,
-    /// A snapshot is made after so many entries.
+    /// Number of entries between two snapshots.
     pub snapshot_every: u64,
-    /// Faults come in distances of up to this.
+    /// Maximum time between two faults.
     pub calm: Micros,
-    /// Whether only that goes wrong which leaves a majority whole.
+    /// Only faults happen that leave a majority intact.
     pub is_gentle: bool,
-    /// What can go wrong.
+    /// Kinds of faults in this run.
     pub kinds: Vec<Kind>,
-    /// How often of a thousand times a client stands still after a heartbeat.
+    /// Pauses of a client in a thousand heartbeats.
     pub client_pauses: u64,
-    /// How many of a thousand requests of clients are lost.
+    /// Requests of clients in a thousand that are lost.
     pub client_loss: u64,
-    /// How many of a thousand come twice.
+    /// Requests in a thousand that arrive twice.
     pub client_copies: u64,
-    /// The clocks, in thousandths of a right one's rate.
+    /// Clock rates in thousandths of a correct clock's.
     pub rates: Vec<u64>,
-    /// The machines whose wall clocks may be wrong.
+    /// Machines whose wall clocks may be wrong.
     pub wrong_clocks: Vec<usize>,
 }
 
 impl Plan {
-    /// The plan of a seed.
+    /// Draws the plan of a seed.
     pub fn draw(seed: u64) -> Self {
         let mut dice = Dice::new(seed, "plan");
         let machines = if dice.chance(700) { 3 } else { 5 };
@@ -64,7 +66,7 @@ impl Plan {
         let rates = rates.collect();
         let kinds = Kind::ALL.into_iter().filter(|kind| *kind != Kind::OldImage);
         let mut kinds: Vec<Kind> = kinds.filter(|_| dice.chance(650)).collect();
-        // By dice of its own, so that the other seeds are the runs that they were.
+        // Drawn from separate dice, so that the other seeds stay the same runs as before.
         if Dice::new(seed, "old images").chance(500) {
             kinds.extend([Kind::OldImage; OLD_IMAGES]);
         }
@@ -89,7 +91,7 @@ impl Plan {
         if gentle {
             plan.kinds = dice.pick(&Kind::GENTLE).to_vec();
             plan.calm = dice.between(1_000..4_000) * MILLI;
-            // By right clocks nothing has to be allowed for wrong ones.
+            // With correct clocks the bounds are tighter.
             if dice.chance(500) {
                 plan.rates.fill(1_000);
             }
@@ -97,12 +99,12 @@ impl Plan {
         plan
     }
 
-    /// Whether less than half of the wall clocks are wrong at any time.
+    /// Returns whether less than half of the wall clocks are wrong at any time.
     pub fn most_clocks_are_right(&self) -> bool {
         self.wrong_clocks.len() * 2 < self.machines
     }
 
-    /// A plan in which nothing goes wrong by itself.
+    /// Returns a plan without random faults.
     pub fn quiet(seed: u64) -> Self {
         let plan = Self::draw(seed);
         Self {
@@ -117,7 +119,7 @@ impl Plan {
         }
     }
 
-    /// What the node of a machine is told.
+    /// Returns the configuration of a machine's node.
     pub fn config(&self, machine: usize) -> NodeConfig {
         let member = |number: u64| {
             let address = MemberAddress {
@@ -129,7 +131,7 @@ impl Plan {
         let members: BTreeMap<_, _> = (1..=self.machines as u64).map(member).collect();
         let mut config = NodeConfig::new(machine as u64 + 1, "simulated", members, "/data");
         config.log.segment_bytes = SEGMENT_BYTES;
-        // Few entries in memory, so that followers and the apply read from the disk, too.
+        // Only few entries are cached, so that followers and the apply loop read from the disk as well.
         config.log.cached_bytes = SEGMENT_BYTES;
         config.history.enabled = false;
         config.snapshots = SnapshotConfig {
@@ -144,8 +146,8 @@ impl Plan {
     }
 }
 
-/// Mostly less than half of the machines: then times in the state must be right. By dice of its own, so that it changes nothing else of
-/// a seed.
+/// Draws the machines with wrong wall clocks: mostly less than half, in which case times in the state must be
+/// correct. Drawn from separate dice, so that nothing else of a seed changes.
 fn draw_wrong_clocks(seed: u64, machines: usize) -> Vec<usize> {
     let mut dice = Dice::new(seed, "wall clocks");
     let mut wrong: Vec<usize> = (0..machines).collect();

@@ -1,15 +1,16 @@
-//! Operator that secures the cluster and changes the right to lock, in some seeds. The simulated clients prove nothing, so the role
-//! `anonymous` decides for all of them. It loses the right to one lock for a while, and then to another one.
+//! Simulated operator who secures the cluster and changes the right to lock, in some seeds. The simulated
+//! clients prove nothing, so the role `anonymous` decides for all of them. It loses the right to one lock for
+//! a while, and then to another one.
 
 use znode_store::{
     AccessCommand, Command, Identities, Identity, LockName, PathGrant, Request, Right, Rights, RoleName,
     Store, TokenHash, TokenId, ZPath,
 };
 
-use crate::agenda::{MILLI, Micros};
 use crate::clients;
 use crate::dice::Dice;
 use crate::invariants::Check;
+use crate::time::{MILLI, Micros};
 use crate::world::World;
 
 /// Seeds of a thousand with an operator.
@@ -69,7 +70,7 @@ fn grants(all: &[LockName], forbidden: Option<&LockName>) -> Vec<PathGrant> {
 
 impl World {
     /// Proposes the operator's next change at the leader, when it is due.
-    pub(crate) fn look_after_policies(&mut self) {
+    pub(crate) fn change_policies(&mut self) {
         let now = self.now();
         let leader = self.watch.leader();
         let Some(operator) = self.operator.as_mut().filter(|operator| operator.next <= now) else {

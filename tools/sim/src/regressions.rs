@@ -1,10 +1,11 @@
-//! Seeds that once found something, to be run again: one a line in `regressions.txt`, with the steps and what it was.
+//! Seeds that once found a violation, to be run again: one a line in `regressions.txt`, with the number of
+//! steps and a description.
 
 use anyhow::Context;
 
 const FILE: &str = include_str!("../regressions.txt");
 
-/// The seeds, each with its steps.
+/// Returns the seeds with their numbers of steps.
 pub fn all() -> anyhow::Result<Vec<(u64, u64)>> {
     let lines = FILE
         .lines()
@@ -22,7 +23,7 @@ fn parse(line: &str) -> anyhow::Result<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_file_can_be_read() {
+    fn regression_file_is_valid() {
         assert!(super::all().is_ok());
         assert!(super::parse("1").is_err());
     }

@@ -1,5 +1,5 @@
-//! One seed from the beginning to the end, and what is told of it. The process must run nothing else: what it draws at random
-//! is the seed's.
+//! Run of one seed from beginning to end, with its report. The process must run nothing else, since all its
+//! random numbers come from the seed.
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -7,33 +7,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::dice::Dice;
 use crate::ending::Ending;
-use crate::invariants::Looked;
+use crate::invariants::Coverage;
 use crate::plan::Plan;
 use crate::stopwatch::Stopwatch;
 use crate::world::World;
 
-/// What became of a seed.
+/// Report of a seed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// So many steps were asked for.
+    /// Number of steps requested.
     pub steps_asked: u64,
-    /// So many were made, with those of the ending.
+    /// Number of steps made, including those of the ending.
     pub steps: u64,
-    /// So long was simulated.
+    /// Simulated time.
     pub simulated_ms: u64,
-    /// So long it took.
+    /// Real time.
     pub took_ms: u64,
-    /// The hash of all that happened.
+    /// Hash of all events.
     pub trace: String,
-    /// What was found wrong.
+    /// Violation, if one was found.
     pub violation: Option<String>,
-    /// How long it took at the end until a healthy majority served, and until all agreed.
+    /// Times at the end until a healthy majority served, and until all machines agreed.
     pub ending: Option<Ending>,
-    /// How much was looked at.
-    pub looked: Looked,
-    /// How often what went wrong.
+    /// Amounts of checked items.
+    pub coverage: Coverage,
+    /// Number of faults of each kind.
     pub struck: Vec<(String, u64)>,
 }
 
@@ -57,15 +57,15 @@ pub fn run(seed: u64, steps: u64) -> Report {
         trace: format!("{:016x}", world.trace()),
         violation,
         ending,
-        looked: world.looked(),
+        coverage: world.coverage(),
         struck: struck
             .map(|(kind, times)| (format!("{kind:?}"), *times))
             .collect(),
     }
 }
 
-/// Whatever asks the operating system for random bytes in this process gets them from the seed: the nodes, the runtimes, the
-/// hash maps.
+/// Replaces the operating system's random bytes in this process by those of the seed, for the nodes, the
+/// runtimes and the hash maps.
 pub(crate) fn take_randomness_from(seed: u64) {
     mad_turmoil::rand::set_rng(StdRng::seed_from_u64(
         Dice::new(seed, "operating system").between(0..u64::MAX),
@@ -73,7 +73,7 @@ pub(crate) fn take_randomness_from(seed: u64) {
 }
 
 impl Report {
-    /// What somebody types to see the same again.
+    /// Returns the command that repeats the run.
     pub fn reproduce(&self) -> String {
         format!(
             "cargo run --profile checked -p lockgate-sim -- --seed {} --steps {}",
@@ -81,17 +81,17 @@ impl Report {
         )
     }
 
-    /// Why the run says nothing, if it does not: what nobody looked at cannot be wrong.
+    /// Returns the reason if the run proves nothing because nothing happened.
     pub fn is_idle(&self) -> Option<&'static str> {
-        let looked = &self.looked;
+        let coverage = &self.coverage;
         match () {
             () if self.steps_asked < LONG_ENOUGH => None,
-            () if looked.leaders == 0 => Some("nobody ever led"),
-            () if looked.acknowledged == 0 => Some("nothing was ever acknowledged"),
+            () if coverage.leaders == 0 => Some("no leader was ever elected"),
+            () if coverage.acknowledged == 0 => Some("no call was ever acknowledged"),
             () => None,
         }
     }
 }
 
-/// Shorter runs may end before a leader is elected.
+/// Number of steps below which a run may end before a leader is elected.
 const LONG_ENOUGH: u64 = 5_000;

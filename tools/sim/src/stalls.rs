@@ -1,54 +1,54 @@
-//! Elections on a busy machine: first what happens to a leader that is killed, frozen or cut off while all is quiet, then nodes that
-//! are stopped and go on at random, as processes are that wait for a processor. Stalls alone must not cost the leader its place;
-//! and a leader that is killed in the middle of them is still succeeded at once.
+//! Elections on a busy machine. First a leader is killed, frozen and cut off while everything is quiet. Then
+//! nodes are paused and continued at random, as processes are that wait for a processor. Pauses alone must
+//! not cost the leader its office, and a leader that is killed among them must still be replaced at once.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::agenda::{MILLI, Micros, SECOND};
 use crate::dice::Dice;
 use crate::faults::all_links;
 use crate::machine::End;
 use crate::plan::Plan;
 use crate::run::take_randomness_from;
+use crate::time::{MILLI, Micros, SECOND};
 use crate::world::World;
 
-/// How long a node stands still.
-const STALL: Range<Micros> = 50 * MILLI..1_001 * MILLI;
+/// Range of a node's pause.
+const PAUSE: Range<Micros> = 50 * MILLI..1_001 * MILLI;
 
-/// How long it runs in between.
-const RUNS: Range<Micros> = 50 * MILLI..1_000 * MILLI;
+/// Range of the time between two pauses.
+const RUNNING: Range<Micros> = 50 * MILLI..1_000 * MILLI;
 
-/// Stalls get longer in the beginning, as on a machine on which work begins.
+/// Time for which pauses grow longer, as on a machine whose load grows.
 const GROWS_FOR: Micros = 20 * SECOND;
 
-/// A leader that was killed is succeeded within this.
-const KILLED: Micros = 50 * MILLI;
+/// Time limit for the election after a leader was killed.
+const KILLED_LEADER_LIMIT: Micros = 50 * MILLI;
 
-/// A leader that is frozen or cut off is succeeded within this, unless there were stalls of late.
-const SILENT: Micros = SECOND;
+/// Time limit for the election after a leader was frozen or cut off, without recent stalls.
+const SILENT_LEADER_LIMIT: Micros = SECOND;
 
-/// A leader is elected in the beginning within this, and all know it after as long again.
-const SETTLES: Micros = 3 * SECOND;
+/// Time limit for the first election, and again for all nodes to learn of the leader.
+const ELECTION_LIMIT: Micros = 3 * SECOND;
 
-/// A process that was killed is back after this.
-const BACK: Micros = 2 * SECOND;
+/// Time after which a killed process restarts.
+const RESTART_DELAY: Micros = 2 * SECOND;
 
-/// What happened to the leaders of a run.
+/// Elections of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Elections {
     /// The seed.
     pub seed: u64,
-    /// How often a node stood still.
+    /// Number of pauses.
     pub stalls: u64,
-    /// How many milliseconds there was no leader: after one was killed, frozen, cut off, and killed amid stalls.
+    /// Milliseconds without a leader: after a leader was killed, frozen, cut off, and killed among stalls.
     pub took_ms: Vec<u64>,
-    /// What was found wrong.
+    /// Violation, if one was found.
     pub violation: Option<String>,
 }
 
-/// Runs a seed with stalls for so many simulated seconds. The process must run nothing else.
+/// Runs a seed with stalls for this number of simulated seconds. The process must run nothing else.
 pub fn run(seed: u64, seconds: u64) -> Elections {
     take_randomness_from(seed);
     let mut elections = Elections {
@@ -63,34 +63,38 @@ pub fn run(seed: u64, seconds: u64) -> Elections {
     elections
 }
 
-fn busy(world: &mut World, seed: u64, lasts: Micros, told: &mut Elections) -> Result<(), String> {
+fn busy(world: &mut World, seed: u64, lasts: Micros, elections: &mut Elections) -> Result<(), String> {
     let mut dice = Dice::new(seed, "stalls");
-    world.run_for(SETTLES)?;
+    world.run_for(ELECTION_LIMIT)?;
     let first = world.leads().ok_or("no leader was elected")?;
-    world.run_for(SETTLES)?;
+    world.run_for(ELECTION_LIMIT)?;
     world.keeps(first)?;
 
-    told.took_ms.push(world.kill_leader()?);
+    elections.took_ms.push(world.kill_leader()?);
     let (_, frozen) = world.leads().ok_or("there is no leader")?;
     world.machines[frozen].pause();
-    told.took_ms.push(world.is_succeeded("frozen", SILENT)?);
+    elections
+        .took_ms
+        .push(world.is_succeeded("frozen", SILENT_LEADER_LIMIT)?);
     world.machines[frozen].resume(true);
-    world.run_for(SETTLES)?;
+    world.run_for(ELECTION_LIMIT)?;
     let (_, cut) = world.leads().ok_or("there is no leader")?;
     let links: Vec<_> = all_links(world.machines.len())
         .filter(|(from, to)| *from == cut || *to == cut)
         .collect();
     world.cut(&links, true);
-    told.took_ms.push(world.is_succeeded("cut off", SILENT)?);
+    elections
+        .took_ms
+        .push(world.is_succeeded("cut off", SILENT_LEADER_LIMIT)?);
     world.cut(&links, false);
-    world.run_for(SETTLES)?;
+    world.run_for(ELECTION_LIMIT)?;
 
     let leader = world.leads().ok_or("there is no leader")?;
     let begin = world.now();
     let mut next: Vec<Micros> = world
         .machines
         .iter()
-        .map(|_| begin + dice.between(RUNS))
+        .map(|_| begin + dice.between(RUNNING))
         .collect();
     while world.now() < begin + lasts {
         world.step()?;
@@ -104,14 +108,14 @@ fn busy(world: &mut World, seed: u64, lasts: Micros, told: &mut Elections) -> Re
                 + match node.is_running() {
                     true => {
                         node.pause();
-                        told.stalls += 1;
+                        elections.stalls += 1;
                         let grown = (now - begin).min(GROWS_FOR);
-                        let longest = STALL.start + (STALL.end - STALL.start) * grown / GROWS_FOR;
-                        dice.between(STALL.start..longest.max(STALL.start + 1))
+                        let longest = PAUSE.start + (PAUSE.end - PAUSE.start) * grown / GROWS_FOR;
+                        dice.between(PAUSE.start..longest.max(PAUSE.start + 1))
                     }
                     false => {
                         node.resume(true);
-                        dice.between(RUNS)
+                        dice.between(RUNNING)
                     }
                 };
         }
@@ -122,7 +126,7 @@ fn busy(world: &mut World, seed: u64, lasts: Micros, told: &mut Elections) -> Re
     }
     world.run_for(SECOND)?;
     world.keeps(leader)?;
-    told.took_ms.push(world.kill_leader()?);
+    elections.took_ms.push(world.kill_leader()?);
     Ok(())
 }
 
@@ -135,9 +139,9 @@ impl World {
         Ok(())
     }
 
-    /// The last leader that was elected: its term and its machine.
+    /// Returns the last elected leader: its term and its machine.
     fn leads(&self) -> Option<(u64, usize)> {
-        let ledger = self.surroundings.ledger.borrow();
+        let ledger = self.environment.ledger.borrow();
         let (term, node) = ledger.last_leader()?;
         Some((term, node as usize - 1))
     }
@@ -145,7 +149,7 @@ impl World {
     fn keeps(&self, leader: (u64, usize)) -> Result<(), String> {
         match self.leads() {
             Some(now) if now != leader => Err(format!(
-                "an election without a reason: node {} of term {} took over from node {} of term {}",
+                "an unnecessary election: node {} of term {} took over from node {} of term {}",
                 now.1 + 1,
                 now.0,
                 leader.1 + 1,
@@ -155,23 +159,23 @@ impl World {
         }
     }
 
-    /// Kills the leader, and brings it back. Returns for how many milliseconds there was none.
+    /// Kills the leader and restarts it. Returns the milliseconds without a leader.
     fn kill_leader(&mut self) -> Result<u64, String> {
         let (_, killed) = self.leads().ok_or("there is no leader")?;
-        self.end(killed, End::Killed, BACK);
-        let took = self.is_succeeded("killed", KILLED)?;
-        self.run_for(BACK + SETTLES)?;
+        self.end(killed, End::Killed, RESTART_DELAY);
+        let took = self.is_succeeded("killed", KILLED_LEADER_LIMIT)?;
+        self.run_for(RESTART_DELAY + ELECTION_LIMIT)?;
         Ok(took)
     }
 
-    /// Waits until another leader is elected. Returns after how many milliseconds.
+    /// Waits until another leader is elected. Returns the milliseconds until then.
     fn is_succeeded(&mut self, what: &str, within: Micros) -> Result<u64, String> {
         let (before, begin) = (self.leads(), self.now());
         while self.leads() == before {
             self.step()?;
             if self.now() > begin + within {
                 return Err(format!(
-                    "{before:?} was {what}, and nobody was elected for {} ms",
+                    "{before:?} was {what}, and no leader was elected for {} ms",
                     within / MILLI
                 ));
             }

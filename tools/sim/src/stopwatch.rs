@@ -1,25 +1,25 @@
-//! Real time, for people: how long a run took. The clocks of this process stand still, as mad-turmoil wants it for the sake of
-//! what is simulated, so this asks the kernel in another way.
+//! Real time, to report the duration of a run. This process's clocks are paused by mad-turmoil for the
+//! simulation, so this reads the kernel's uptime.
 
-/// A stopwatch that runs.
+/// Running stopwatch.
 pub struct Stopwatch {
     began_ms: u64,
 }
 
 impl Stopwatch {
-    /// Starts it.
+    /// Starts a stopwatch.
     pub fn start() -> Self {
         Self {
             began_ms: uptime_ms(),
         }
     }
 
-    /// How long it has run. Exact to ten milliseconds; 0 where the kernel does not tell.
+    /// Returns the elapsed milliseconds, with a precision of ten; 0 if the kernel does not tell.
     pub fn elapsed_ms(&self) -> u64 {
         uptime_ms().saturating_sub(self.began_ms)
     }
 
-    /// The same in seconds.
+    /// Returns the elapsed time in seconds.
     pub fn elapsed_s(&self) -> f64 {
         self.elapsed_ms() as f64 / 1000.0
     }

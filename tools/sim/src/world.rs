@@ -1,4 +1,4 @@
-//! The loop: takes the next event, lets it happen, and looks whether everything still holds.
+//! Main loop: takes the next event, executes it, and checks the invariants.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,73 +6,75 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::agenda::{ClientTimer, Event, MILLI, Micros};
-use crate::clients::{self, Answer, Client, OpId, Surroundings};
+use crate::agenda::Event;
+use crate::clients::messages::ClientTimer;
+use crate::clients::{self, Client, ClientResponse, Environment, OpId};
 use crate::dice::Dice;
 use crate::ending::PROBE;
 use crate::faults::{Fault, Kind, Nemesis, wrong_clock_ms};
-use crate::invariants::{Ledger, Looked, SLACK, SLACK_WITH_FAST_LINKS};
+use crate::invariants::{Coverage, Ledger, SLACK, SLACK_WITH_FAST_LINKS};
 use crate::machine::{End, Machine};
 use crate::network::{Network, Shared};
 use crate::plan::Plan;
 use crate::policies::Operator;
+use crate::time::{MILLI, Micros};
 
-/// Machines are switched on within this time.
+/// Time within which all machines are switched on.
 const STARTS_WITHIN: Micros = 300 * MILLI;
 
-/// Clients begin within this time.
+/// Time within which all clients begin.
 const CLIENTS_WITHIN: Micros = 2_000 * MILLI;
 
-/// A process that ended by itself is started again after so long, as by whoever looks after services.
+/// Time after which a process that ended by itself restarts, as under a service manager.
 const RESTARTED_AFTER: Micros = 1_000 * MILLI;
 
-/// After a fault connections and logs take so long to be as they were: a connection that broke is made again, and whoever was
-/// behind catches up.
+/// Time after a fault until connections and logs have recovered: broken connections are re-established, and
+/// lagging machines catch up.
 pub(crate) const MENDS_WITHIN: Micros = 4_000 * MILLI;
 
-/// A leader that is asked to hand over has done so within this time, or another cause has changed it.
+/// Time limit of a handover of leadership; a later change of leaders has another cause.
 const HANDS_OVER_WITHIN: Micros = 3_000 * MILLI;
 
-/// So many milliseconds pass between two looks for sessions that live for too long.
+/// Milliseconds between two checks for sessions that live too long.
 const SESSIONS_EVERY: u64 = 20;
 
-/// What is known of who leads.
+/// Knowledge about the leader.
 #[derive(Debug, Default)]
 pub(crate) struct LeaderWatch {
     leader: Option<usize>,
-    /// In which term.
+    /// Term of the leader.
     term: u64,
-    /// Which of its processes.
-    life: u64,
-    /// When it was asked to hand over.
+    /// Process of the leader, by number.
+    boots: u64,
+    /// Time at which a handover was requested.
     pub(crate) asked_to_move: Option<Micros>,
-    /// Until when a fault is felt.
+    /// Time up to which the effects of a fault last.
     pub(crate) broken_until: Micros,
 }
 
 impl LeaderWatch {
-    /// The machine that was seen to lead last.
+    /// Returns the machine of the last known leader.
     pub(crate) fn leader(&self) -> Option<usize> {
         self.leader
     }
 }
 
-/// A cluster, its clients, and all that happens to them.
+/// Cluster with its clients and all events.
 pub struct World {
     pub(crate) plan: Plan,
     pub(crate) machines: Vec<Machine>,
     pub(crate) clients: Vec<Client>,
-    pub(crate) surroundings: Surroundings,
+    pub(crate) environment: Environment,
     pub(crate) nemesis: Nemesis,
-    /// Whether the cluster is whole, and who leads.
+    /// The last known leader, and the reasons for which it may change.
     pub(crate) watch: LeaderWatch,
-    /// Nothing more goes wrong.
+    /// No more faults happen.
     pub(crate) is_final: bool,
-    /// The machine that has an older copy of its disk of which not all others know. Until it is refused nothing else goes
-    /// wrong.
+    /// Machine with an older copy of its disk that not all others know of. Until it is rejected there are no
+    /// other faults.
     pub(crate) returning: Option<usize>,
-    /// Answers to probes.
-    pub(crate) probed: Vec<(OpId, Answer)>,
+    /// Responses to probes.
+    pub(crate) probed: Vec<(OpId, ClientResponse)>,
     pub(crate) next_probe: OpId,
     pub(crate) probes: u64,
     /// Operator that changes the clients' rights, in some seeds.
@@ -81,7 +83,7 @@ pub struct World {
 }
 
 impl World {
-    /// The world of a plan, in which nothing has happened yet.
+    /// Creates the world of a plan before its first event.
     pub fn new(plan: Plan) -> Self {
         let seed = plan.seed;
         let network = Arc::new(Mutex::new(Network::new(
@@ -104,7 +106,7 @@ impl World {
         };
         let mut machines: Vec<Machine> = (0..plan.machines).map(machine).collect();
         if plan.kinds.contains(&Kind::WallClock) {
-            // Some are wrong when the machine starts.
+            // Some wall clocks are wrong from the start.
             let mut dice = Dice::new(seed, "wall clocks at first");
             for machine in plan
                 .wrong_clocks
@@ -141,7 +143,7 @@ impl World {
             network.agenda.after(plan.calm, Event::Fault(Fault::Strike));
             network.agenda.after(MILLI, Event::Tick);
         }
-        let surroundings = Surroundings {
+        let environment = Environment {
             network,
             ledger,
             machines: plan.machines,
@@ -150,7 +152,7 @@ impl World {
             plan,
             machines,
             clients,
-            surroundings,
+            environment,
             nemesis,
             watch: LeaderWatch::default(),
             is_final: false,
@@ -164,40 +166,40 @@ impl World {
     }
 
     pub(crate) fn network(&self) -> &Shared {
-        &self.surroundings.network
+        &self.environment.network
     }
 
-    /// What time it is.
+    /// Returns the simulated time.
     pub fn now(&self) -> Micros {
         self.network().lock().agenda.now()
     }
 
-    /// How many steps were made.
+    /// Returns the number of steps so far.
     pub fn steps(&self) -> u64 {
         self.network().lock().agenda.steps()
     }
 
-    /// How many milliseconds were simulated.
+    /// Returns the number of simulated milliseconds.
     pub fn ticks(&self) -> u64 {
         self.ticks
     }
 
-    /// How much was looked at.
-    pub fn looked(&self) -> Looked {
-        self.surroundings.ledger.borrow().looked()
+    /// Returns the amounts of checked items.
+    pub fn coverage(&self) -> Coverage {
+        self.environment.ledger.borrow().coverage()
     }
 
-    /// How often what went wrong.
+    /// Returns the number of faults of each kind.
     pub fn struck(&self) -> &[(Kind, u64)] {
         &self.nemesis.struck
     }
 
-    /// The hash of all that happened: the same for the same seed and as many steps.
+    /// Returns the hash of all events: the same for the same seed and number of steps.
     pub fn trace(&self) -> u64 {
         self.network().lock().agenda.trace()
     }
 
-    /// Makes steps until there were so many, or something is wrong.
+    /// Makes steps up to this number, or until a violation.
     pub fn run(&mut self, steps: u64) -> Result<(), String> {
         while self.steps() < steps {
             self.step()?;
@@ -205,7 +207,7 @@ impl World {
         Ok(())
     }
 
-    /// Lets the next event happen, and looks whether all still holds.
+    /// Executes the next event, and checks the invariants.
     pub(crate) fn step(&mut self) -> Result<(), String> {
         let event = self.network().lock().agenda.take_next();
         match event {
@@ -213,10 +215,10 @@ impl World {
                 self.ticks += 1;
                 self.network().lock().agenda.after(MILLI, Event::Tick);
                 self.machines.iter_mut().for_each(Machine::tick);
-                self.look_after_machines();
-                self.look_after_rolled_back();
-                self.look_after_sessions();
-                self.look_after_policies();
+                self.supervise_machines();
+                self.check_rolled_back();
+                self.check_sessions();
+                self.change_policies();
             }
             Event::Network(conn, packet) => {
                 let network = self.network().clone();
@@ -233,15 +235,15 @@ impl World {
                 op,
                 ask,
             } => self.machines[machine].request(client, op, ask),
-            Event::HangUp { machine, client, op } => self.machines[machine].hang_up(client, op),
-            Event::Answer { client, op, answer } if client == PROBE => self.probed.push((op, answer)),
-            Event::Answer { client, op, answer } => {
+            Event::Disconnect { machine, client, op } => self.machines[machine].disconnect(client, op),
+            Event::ClientResponse { client, op, answer } if client == PROBE => self.probed.push((op, answer)),
+            Event::ClientResponse { client, op, answer } => {
                 self.client(client).answered(op, answer);
             }
             Event::Client(client, timer) => self.client(client).timer(timer),
             Event::Fault(fault) => self.fault(fault),
             Event::Boot(machine) => {
-                // At the end whoever is down and is not spared stays down.
+                // In the final phase a machine that is down stays down unless it is spared.
                 let stays_down = self.is_final && !self.is_spared(machine);
                 let stays_down = stays_down || self.machines[machine].is_refused();
                 if !self.machines[machine].is_up() && !stays_down {
@@ -256,17 +258,17 @@ impl World {
     fn client(&mut self, id: u64) -> AtClient<'_> {
         AtClient {
             client: &mut self.clients[id as usize],
-            surroundings: &self.surroundings,
+            environment: &self.environment,
         }
     }
 
-    /// Ends processes that have nothing more to do, and starts them again.
-    fn look_after_machines(&mut self) {
+    /// Ends processes that have finished or failed, and restarts them.
+    fn supervise_machines(&mut self) {
         for machine in 0..self.machines.len() {
             let Some((reason, surprising)) = self.machines[machine].ended() else {
                 continue;
             };
-            tracing::info!(machine = machine + 1, reason, "a process ends");
+            tracing::info!(machine = machine + 1, reason, "process ends");
             if self.is_refusal(machine, &reason) {
                 self.refused(machine);
                 continue;
@@ -274,10 +276,10 @@ impl World {
             let full = self.machines[machine].device().is_full() && reason.contains("did not start");
             if surprising && !full {
                 let text = format!("node {} has ended by itself: {reason}", machine + 1);
-                self.surroundings
+                self.environment
                     .ledger
                     .borrow_mut()
-                    .note("nodes go on", Err(text));
+                    .note("nodes keep running", Err(text));
             }
             let how = match self.machines[machine].device().is_cut() {
                 true => End::PowerCut(self.now()),
@@ -287,8 +289,8 @@ impl World {
         }
     }
 
-    /// Counts the time for which the cluster is not whole, and looks whether a session lives for too long.
-    fn look_after_sessions(&mut self) {
+    /// Measures the time for which the cluster is not whole, and checks for sessions that live too long.
+    fn check_sessions(&mut self) {
         let now = self.now();
         let mut leading = (0..self.machines.len()).filter_map(|machine| {
             let node = self.machines[machine].node();
@@ -298,8 +300,8 @@ impl World {
         let leading = leading.next().filter(|_| leading.next().is_none());
         let leader = leading.map(|(machine, _)| machine);
         let has_majority = leader.is_some_and(|leader| self.has_whole_majority(leader));
-        let mut ledger = self.surroundings.ledger.borrow_mut();
-        // The same node may lead again, in another term: nothing of the earlier one counts.
+        let mut ledger = self.environment.ledger.borrow_mut();
+        // The same node may lead again in another term, without the state of the earlier one.
         if let Some((leader, term)) = leading
             && (self.watch.leader, self.watch.term) != (Some(leader), term)
         {
@@ -307,43 +309,44 @@ impl World {
                 .watch
                 .asked_to_move
                 .is_some_and(|asked| now < asked + HANDS_OVER_WITHIN);
-            if let Some((before, life)) = self.watch.leader.map(|before| (before, self.watch.life)) {
-                let lives = self.machines[before].is_running() && self.machines[before].lives() == life;
-                let lost = !handed_over || !lives || now < self.watch.broken_until;
+            if let Some((before, boots)) = self.watch.leader.map(|before| (before, self.watch.boots)) {
+                let is_running =
+                    self.machines[before].is_running() && self.machines[before].boot_count() == boots;
+                let lost = !handed_over || !is_running || now < self.watch.broken_until;
                 ledger.prompt.leader_changed(lost);
             }
             self.watch.leader = Some(leader);
             self.watch.term = term;
-            self.watch.life = self.machines[leader].lives();
+            self.watch.boots = self.machines[leader].boot_count();
         }
-        // Nobody leads for a moment in each change; that breaks nothing.
+        // Each change has a moment without a leader, which breaks nothing.
         if leader.is_some() && !has_majority {
             self.watch.broken_until = now + MENDS_WITHIN;
         }
-        // A leader that hands over takes no commands until its successor leads.
+        // A leader that hands over accepts no commands until its successor leads.
         let hands_over = self.machines.iter().any(Machine::moves_leader);
         let is_whole = has_majority && !hands_over && now >= self.watch.broken_until;
         ledger.prompt.passed(MILLI, is_whole);
         if self.ticks.is_multiple_of(SESSIONS_EVERY) {
-            ledger.look_at_sessions(now);
+            ledger.check_sessions(now);
         }
     }
 
-    /// Whether this machine and enough others are well, and hear each other.
+    /// Returns whether this machine and enough others are healthy and connected to each other.
     fn has_whole_majority(&self, leader: usize) -> bool {
         let whole = |one, other| self.is_settled(one, other) && self.is_settled(other, one);
         let mut core = vec![leader];
         for machine in 0..self.machines.len() {
             let joins = machine != leader && core.iter().all(|other| whole(machine, *other));
-            if joins && self.machines[machine].is_well() {
+            if joins && self.machines[machine].is_healthy() {
                 core.push(machine);
             }
         }
-        self.machines[leader].is_well() && core.len() > self.machines.len() / 2
+        self.machines[leader].is_healthy() && core.len() > self.machines.len() / 2
     }
 
     pub(crate) fn check(&self) -> Result<(), String> {
-        let ledger = self.surroundings.ledger.borrow();
+        let ledger = self.environment.ledger.borrow();
         match ledger.violations() {
             [] => Ok(()),
             violations => Err(violations.join("\n")),
@@ -351,18 +354,18 @@ impl World {
     }
 }
 
-/// A client and what it lives in.
+/// Client with its environment.
 struct AtClient<'w> {
     client: &'w mut Client,
-    surroundings: &'w Surroundings,
+    environment: &'w Environment,
 }
 
 impl AtClient<'_> {
-    fn answered(self, op: clients::OpId, answer: clients::Answer) {
-        self.client.answered(op, answer, self.surroundings);
+    fn answered(self, op: clients::OpId, answer: clients::ClientResponse) {
+        self.client.answered(op, answer, self.environment);
     }
 
     fn timer(self, timer: ClientTimer) {
-        self.client.timer(timer, self.surroundings);
+        self.client.timer(timer, self.environment);
     }
 }

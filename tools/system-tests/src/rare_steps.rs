@@ -1,9 +1,9 @@
-//! As `lockgate-with-faults`, with rare steps made frequent: tiny segments of the log, and snapshots for every follower that was away. The
-//! program of the fail points' suite.
+//! `lockgate-with-faults` with rare steps made frequent: tiny log segments, and snapshots for every follower
+//! that was away. The program of the fail point suite.
 
 use std::process::ExitCode;
 
-/// As the product has it, so that tests run with the same allocator.
+/// Allocator of the product, so that tests run with the same one.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

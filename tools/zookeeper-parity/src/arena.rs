@@ -1,6 +1,6 @@
-//! Where programs are run against both sides: one server, and one program at a time on it.
+//! Arena in which programs run against both sides: one server, with one program at a time.
 //!
-//! One at a time, because the zxids that replies carry are the whole server's. Several arenas may run side by side.
+//! One at a time, because the zxids in replies are global to a server. Several arenas may run in parallel.
 
 use std::any::Any;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 use crate::compare::{Difference, shrink};
 use crate::front::FrontNode;
-use crate::lockgate::{Habits, Lockgate};
+use crate::lockgate::{Lockgate, ReplicaOptions};
 use crate::program::{Program, Root};
 use crate::reserved;
 use crate::server::{Installation, Server};
@@ -18,23 +18,23 @@ use crate::side::{self, Run};
 use crate::tally::Tally;
 use crate::zookeeper::{Observer, ZooKeeper};
 
-/// Whom ZooKeeper is compared with.
+/// Side that ZooKeeper is compared with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Opponent {
-    /// Our state machine.
+pub enum Counterpart {
+    /// Lockgate's state machine.
     Lockgate,
-    /// A node of ours, over its own front end.
+    /// A Lockgate node, over its ZooKeeper port.
     Front,
-    /// Itself: what differs then is what the traces forget to make alike.
+    /// ZooKeeper itself: a difference then is a fault of the traces.
     Itself,
 }
 
-/// A server and what is needed to use it.
+/// Server with its observer and counts.
 pub struct Arena {
     installation: Installation,
     server: Server,
     observer: Observer,
-    /// Started when it is needed.
+    /// Started when it is first needed.
     front: Option<FrontNode>,
     runs: u64,
     tally: Tally,
@@ -55,24 +55,24 @@ impl Arena {
         })
     }
 
-    /// The server.
+    /// Returns the server.
     pub fn server(&self) -> &Server {
         &self.server
     }
 
-    /// What was examined so far, without what was run again to make a difference small.
+    /// Returns the counts of all examined programs, without the repetitions for minimization.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// Runs a program against both sides.
-    pub fn examine(&mut self, program: &Program, opponent: Opponent) -> Result<Option<Difference>> {
-        let (difference, tally) = self.compare(program, opponent)?;
+    /// Runs a program against both sides; returns their first difference.
+    pub fn examine(&mut self, program: &Program, counterpart: Counterpart) -> Result<Option<Difference>> {
+        let (difference, tally) = self.compare(program, counterpart)?;
         self.tally.add(&tally);
         Ok(difference)
     }
 
-    /// Runs a program against ZooKeeper, and returns each step with what it showed.
+    /// Runs a program against ZooKeeper, and returns each step with its result.
     pub fn show(&mut self, program: &Program) -> Result<String> {
         let trace = self.zookeeper(program)?.trace;
         let mut text = String::new();
@@ -82,11 +82,12 @@ impl Arena {
         Ok(text)
     }
 
-    /// Runs the program about the reserved tree against both sides. It needs a server that has run nothing else.
+    /// Runs the program about the reserved tree against both sides. It needs a server that has run nothing
+    /// else.
     pub fn examine_reserved(mut self) -> Result<Option<Difference>> {
         let program = reserved::program();
         let zookeeper = self.run_at(&program, &Root::written())?;
-        let other = lockgate(&program, Habits::default())?;
+        let other = lockgate(&program, ReplicaOptions::default())?;
         Ok(Difference::find(
             &program,
             &zookeeper.trace,
@@ -95,30 +96,37 @@ impl Arena {
         ))
     }
 
-    /// Makes a difference small.
-    pub fn shrink(&mut self, difference: Difference, opponent: Opponent) -> Result<Difference> {
-        // A piece of a program may be one that a server does not survive; it is no smaller example of this.
+    /// Minimizes the program of a difference.
+    pub fn shrink(&mut self, difference: Difference, counterpart: Counterpart) -> Result<Difference> {
+        // A part of a program may crash the server; it is no smaller example of this difference.
         shrink(difference, |program| {
-            Ok(self.compare(program, opponent).map_or(None, |(found, _)| found))
+            Ok(self
+                .compare(program, counterpart)
+                .map_or(None, |(found, _)| found))
         })
     }
 
-    fn compare(&mut self, program: &Program, opponent: Opponent) -> Result<(Option<Difference>, Tally)> {
+    fn compare(
+        &mut self,
+        program: &Program,
+        counterpart: Counterpart,
+    ) -> Result<(Option<Difference>, Tally)> {
         let zookeeper = self.zookeeper(program)?;
-        let difference = match opponent {
-            Opponent::Lockgate => HABITS.into_iter().find_map(|(name, habits)| {
-                // A state machine that panics takes all replicas with it: a difference, and not the end of a run.
-                match panic::catch_unwind(|| lockgate(program, habits)) {
+        let difference = match counterpart {
+            Counterpart::Lockgate => VARIANTS.into_iter().find_map(|(name, options)| {
+                // A panic of the state machine would stop all replicas: it is a difference, and does not end
+                // the run.
+                match panic::catch_unwind(|| lockgate(program, options)) {
                     Ok(Ok(other)) => Difference::find(program, &zookeeper.trace, &other.trace, name),
                     Ok(Err(error)) => Some(Difference::failed(program, &format!("{error:#}"), name)),
                     Err(payload) => Some(Difference::failed(program, &panic_message(&*payload), name)),
                 }
             }),
-            Opponent::Front => match self.front(program) {
+            Counterpart::Front => match self.front(program) {
                 Ok(other) => Difference::find(program, &zookeeper.trace, &other.trace, FRONT),
                 Err(error) => Some(Difference::failed(program, &format!("{error:#}"), FRONT)),
             },
-            Opponent::Itself => {
+            Counterpart::Itself => {
                 let again = self.zookeeper(program)?;
                 Difference::find(program, &zookeeper.trace, &again.trace, "ZooKeeper again")
             }
@@ -133,7 +141,7 @@ impl Arena {
             Ok(ran)
         });
         if ran.is_err() {
-            // Whatever it was, what comes next deserves a server that is well.
+            // After any error the next program gets a fresh server.
             let log = self.server.log_tail();
             self.server = Server::start(&self.installation)?;
             self.observer = Observer::connect(self.server.address())?;
@@ -154,7 +162,7 @@ impl Arena {
                 .with_context(|| format!("{FRONT}, seed {}\n{program}", program.seed))?
         };
         front.parts().1.sweep(&ran.left)?;
-        // Whatever went wrong, what comes next deserves a node that is well.
+        // After an error the next program gets a fresh node.
         self.front = Some(front);
         Ok(ran)
     }
@@ -166,29 +174,29 @@ impl Arena {
     }
 }
 
-/// How it is called in reports.
+/// Name in reports.
 const FRONT: &str = "Lockgate's front end";
 
-/// What our side lives through beside the program: nothing, or what must not be seen.
-const HABITS: [(&str, Habits); 2] = [
+/// Additional events on Lockgate's side: none, or such as must stay invisible.
+const VARIANTS: [(&str, ReplicaOptions); 2] = [
     (
         "Lockgate",
-        Habits {
+        ReplicaOptions {
             repeats: false,
             restores_after: None,
         },
     ),
     (
         "Lockgate, repeated and restored",
-        Habits {
+        ReplicaOptions {
             repeats: true,
             restores_after: Some(5),
         },
     ),
 ];
 
-fn lockgate(program: &Program, habits: Habits) -> Result<Run> {
-    let mut side = Lockgate::new(program.sessions, habits);
+fn lockgate(program: &Program, options: ReplicaOptions) -> Result<Run> {
+    let mut side = Lockgate::new(program.sessions, options);
     side::run(&mut side, program, &Root::written())
         .with_context(|| format!("Lockgate, seed {}\n{program}", program.seed))
 }

@@ -1,4 +1,4 @@
-//! Finding the first difference of two traces, and the smallest program that still shows one.
+//! Search for the first difference of two traces, and for the smallest program that still shows one.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use crate::side::labels;
 use crate::trace::Trace;
 use crate::wire::Request;
 
-/// The first step at which two sides differ.
+/// First step at which two sides differ.
 #[derive(Debug)]
 pub struct Difference {
-    /// What was run.
+    /// The program.
     pub program: Program,
     label: String,
     zookeeper: Vec<String>,
@@ -21,7 +21,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Compares what ZooKeeper showed with what another side showed.
+    /// Compares ZooKeeper's trace with another side's.
     pub fn find(
         program: &Program,
         zookeeper: &Trace,
@@ -42,11 +42,11 @@ impl Difference {
         })
     }
 
-    /// Another side did not come to the end of a program.
+    /// Reports that another side did not complete a program.
     pub fn failed(program: &Program, message: &str, other_name: &'static str) -> Self {
         Self {
             program: program.clone(),
-            label: "one side did not come to the end".to_owned(),
+            label: "one side did not complete the program".to_owned(),
             zookeeper: Vec::new(),
             other: vec![message.to_owned()],
             other_name,
@@ -88,14 +88,14 @@ impl fmt::Display for Difference {
     }
 }
 
-/// Takes away from a program what a difference does not need, until nothing more can be taken away.
+/// Removes everything from a program that the difference does not need, until nothing more can be removed.
 pub fn shrink(
     mut smallest: Difference,
     mut examine: impl FnMut(&Program) -> Result<Option<Difference>>,
 ) -> Result<Difference> {
     loop {
         let before = smallest.program.clone();
-        // Large pieces first: most of a program is not needed.
+        // Large pieces first, since most of a program is not needed.
         let mut size = smallest.program.steps.len();
         while size > 0 {
             let mut from = smallest.program.steps.len().saturating_sub(size);
@@ -129,7 +129,7 @@ pub fn shrink(
     }
 }
 
-/// Simpler forms of a step, the simplest ones first.
+/// Returns simpler forms of a step, the simplest ones first.
 fn simplified(step: &Step) -> Vec<Step> {
     let Step::Call { session, request } = step else {
         return Vec::new();
@@ -138,7 +138,7 @@ fn simplified(step: &Step) -> Vec<Step> {
     let mut simpler = Vec::new();
     match request {
         Request::Multi(items) => {
-            // A check outside of a multi is no request: see `lone-check` in `differences`.
+            // A check outside of a multi is not a valid request: see `lone-check` in `differences`.
             simpler.extend(
                 items
                     .iter()
@@ -148,7 +148,7 @@ fn simplified(step: &Step) -> Vec<Step> {
             simpler.extend(without_one(items).map(Request::Multi));
         }
         Request::MultiRead(items) => simpler.extend(without_one(items).map(Request::MultiRead)),
-        // What stands in the znodes of a quota means something.
+        // The data of quota znodes has a meaning.
         Request::Create { path, .. } | Request::SetData { path, .. } if path.starts_with(QUOTA_ROOT) => {}
         Request::Create {
             call,

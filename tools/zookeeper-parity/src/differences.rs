@@ -1,6 +1,6 @@
-//! What differs from ZooKeeper on purpose: each thing has a name, a reason, and if it can be shown, a program that
-//! shows it. This is the source of `docs/zookeeper-differences.md`, and the list of what the generator keeps away
-//! from: places there name the entry.
+//! Deliberate differences from ZooKeeper: each has a name, a reason, and if possible a program that shows it.
+//! This is the source of `docs/zookeeper-differences.md`, and the list of what the generator avoids: comments
+//! there name the entry.
 
 use std::fmt::Write;
 
@@ -8,102 +8,106 @@ use crate::program::{QUOTA_ROOT, Step};
 use crate::wire::{AclEntry, CreateCall, Request};
 
 /// A deliberate difference.
-pub struct Known {
-    /// How the code calls it.
+pub struct KnownDifference {
+    /// Name, which comments in the code refer to.
     pub name: &'static str,
-    /// What ZooKeeper 3.8 does.
+    /// Behaviour of ZooKeeper 3.8.
     pub zookeeper: &'static str,
-    /// What Lockgate does.
+    /// Behaviour of Lockgate.
     pub lockgate: &'static str,
-    /// Why.
+    /// Reason of the difference.
     pub reason: &'static str,
-    /// Steps that show it; none if it cannot be shown by a program, and then `reason` or `zookeeper` says enough.
+    /// Steps that show it; `None` if no program can show it, in which case the texts are enough.
     pub example: Option<fn() -> Vec<Step>>,
 }
 
-/// A part of the table.
-pub struct Chapter {
-    /// What it is about.
+/// Section of the table.
+pub struct Section {
+    /// Title of the section.
     pub title: &'static str,
-    /// Its entries.
-    pub known: &'static [Known],
+    /// Entries of the section.
+    pub known: &'static [KnownDifference],
 }
 
-/// All of them.
-pub const CHAPTERS: [Chapter; 7] = [TREE, RIGHTS, QUOTAS, WATCHES, ENSEMBLE, REQUESTS, WORDS];
+/// All sections.
+pub const SECTIONS: [Section; 7] = [TREE, RIGHTS, QUOTAS, WATCHES, ENSEMBLE, REQUESTS, WORDS];
 
-const TREE: Chapter = Chapter {
+const TREE: Section = Section {
     title: "The tree",
     known: &[
-        Known {
+        KnownDifference {
             name: "zxids",
-            zookeeper: "The upper half of a zxid is the epoch of its leader, the lower half counts.",
-            lockgate: "A zxid is one number that counts up for every command, over all leaders.",
-            reason: "Clients compare zxids and nothing else. One counter never runs over, which ZooKeeper's lower \
-                     half does after 2³² changes, and then costs an election.",
+            zookeeper: "The upper half of a zxid is the epoch of its leader, the lower half is a counter.",
+            lockgate: "A zxid is one number that increases with every command, across all leaders.",
+            reason: "Clients only compare zxids. One counter never overflows; ZooKeeper's lower half does \
+                     after 2³² changes, which forces an election.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "sequence-numbers",
-            zookeeper: "The counter of a parent has 32 bits: after 2,147,483,647 creations its sequential children \
-                        get negative numbers.",
-            lockgate: "Numbers go on to 9,999,999,999. Then a sequential create is refused until the parent is \
-                       made anew.",
-            reason: "Recipes compare numbers as texts of ten digits. A negative number, or one of eleven digits, \
-                     would put the newest before the oldest, and two would hold one lock.",
+            zookeeper: "The counter of a parent has 32 bits: after 2,147,483,647 creations its sequential \
+                        children get negative numbers.",
+            lockgate: "Numbers continue up to 9,999,999,999. Then sequential creates are rejected until the \
+                       parent is created anew.",
+            reason: "Recipes compare numbers as texts of ten digits. A negative number, or one of eleven \
+                     digits, would put the newest before the oldest, and a lock would have two holders.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "limits",
-            zookeeper: "Children of a znode, ephemeral znodes of a session and sessions are as many as fit into the \
-                        memory.",
-            lockgate: "They have limits that are configured. A session has at most as many ephemeral znodes before \
-                       it creates one at a path of more than 1,024 bytes as could have paths of that length in \
-                       16 MiB. Paths can be given lower limits than those of a request (`jute.maxbuffer`), which \
-                       are the same: `zookeeper.max_path_bytes`, `zookeeper.max_path_depth`. What is beyond a \
-                       limit is refused, and the connection stays.",
-            reason: "One client must not be able to make every replica run out of memory, or stand still while a \
-                     session ends.",
+            zookeeper: "The children of a znode, the ephemeral znodes of a session and the sessions are \
+                        limited only by memory.",
+            lockgate: "All of them have configurable limits. The ephemeral znodes of a session with paths \
+                       above 1,024 bytes are limited to the number whose paths fit into 16 MiB. Paths can be \
+                       given lower limits than that of a request (`jute.maxbuffer`), which is the same: \
+                       `zookeeper.max_path_bytes`, `zookeeper.max_path_depth`. A request above a limit is \
+                       rejected, and the connection stays open.",
+            reason: "A single client must not be able to exhaust the memory of every replica, or to block it \
+                     while a session ends.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "characters",
-            zookeeper: "Characters beyond U+FFFF are refused in paths, because Java keeps them as two halves that \
-                        are no characters.",
+            zookeeper: "Characters beyond U+FFFF are rejected in paths, because Java stores them as two \
+                        surrogates, which are not characters.",
             lockgate: "They are allowed.",
-            reason: "The halves are forbidden, not the characters. Java's client does not send them anyway.",
+            reason: "The surrogates are forbidden, not the characters. Java's client does not send them \
+                     anyway.",
             example: Some(|| vec![create(0, "/p/\u{1f600}")]),
         },
-        Known {
+        KnownDifference {
             name: "order",
-            zookeeper: "Names of children, paths of ephemeral znodes, and the deletions when a session ends come in \
-                        the order of a hash table.",
-            lockgate: "Names and paths are sorted, and what a session owned goes in the order in which it came.",
-            reason: "What has no order in ZooKeeper may have any.",
+            zookeeper: "Names of children, paths of ephemeral znodes, and the deletions when a session ends \
+                        have the order of a hash table.",
+            lockgate: "Names and paths are sorted, and a session's znodes are deleted in the order of their \
+                       creation.",
+            reason: "What has no defined order in ZooKeeper may have any order.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "locks",
-            zookeeper: "`/locks` is a path as any other.",
-            lockgate: "Below it live the locks of all clients. What Curator and kazoo create there are contenders of \
-                       those locks. Ephemeral znodes whose names are those that the lock protocol itself gives can \
-                       be created and written by it alone; anybody may delete them, which ends the contender.",
-            reason: "Their data says how many permits they hold. Who could forge that could hold more than there is.",
+            zookeeper: "`/locks` is an ordinary path.",
+            lockgate: "It is the parent of the locks of all clients. Znodes that Curator and kazoo create \
+                       there are contenders of those locks. Ephemeral znodes with names of the lock protocol \
+                       can be created and written only by that protocol; any client may delete them, which \
+                       ends the contender.",
+            reason: "Their data contains the number of permits that they hold. A client that could forge it \
+                     could hold more permits than there are.",
             example: None,
         },
     ],
 };
 
-const RIGHTS: Chapter = Chapter {
+const RIGHTS: Section = Section {
     title: "Rights",
     known: &[
-        Known {
+        KnownDifference {
             name: "acl-schemes",
-            zookeeper: "Without further configuration an ACL knows the schemes `world`, `auth`, `digest` and `ip`, \
-                        the last one for IPv4 alone.",
-            lockgate: "`x509`, `token` (see zookeeper.md) and addresses of IPv6 are known, too.",
-            reason: "The state machine decides about ACLs on all replicas alike, and cannot ask how one of them \
-                     was configured.",
+            zookeeper: "Without further configuration an ACL supports the schemes `world`, `auth`, `digest` \
+                        and `ip`, the last one for IPv4 only.",
+            lockgate: "`x509`, `token` (see zookeeper.md) and IPv6 addresses are supported as well.",
+            reason: "The state machine evaluates ACLs in the same way on all replicas, independent of their \
+                     configuration.",
             example: Some(|| {
                 vec![
                     create_with(0, "/p/a", acl(31, "x509", "CN=client")),
@@ -111,13 +115,15 @@ const RIGHTS: Chapter = Chapter {
                 ]
             }),
         },
-        Known {
+        KnownDifference {
             name: "acl-ids",
-            zookeeper: "Numbers in an address are whatever Java takes for a number, as in `127.0.00.1` and \
-                        `127.0.0.+1`, and colons after the hash of a `digest` are passed over when the ACL is set.",
+            zookeeper: "Numbers in an address are anything that Java parses as a number, as in `127.0.00.1` \
+                        and `127.0.0.+1`, and colons after the hash of a `digest` are ignored when the ACL \
+                        is set.",
             lockgate: "Such an ACL is invalid.",
-            reason: "Elsewhere a leading zero makes another number of it, and a right should not be given to \
-                     whoever a reader does not think of. An id with colons at its end matches nobody.",
+            reason: "Other programs read a leading zero as a different number, and a permission should not \
+                     go to an address that the reader does not expect. An id with trailing colons matches no \
+                     client.",
             example: Some(|| {
                 vec![
                     create_with(0, "/p/a", acl(31, "ip", "127.0.00.1")),
@@ -125,7 +131,7 @@ const RIGHTS: Chapter = Chapter {
                 ]
             }),
         },
-        Known {
+        KnownDifference {
             name: "acl-size",
             zookeeper: "An ACL may be as long as a request.",
             lockgate: "The texts of an ACL have at most 16 KiB.",
@@ -141,33 +147,33 @@ const RIGHTS: Chapter = Chapter {
     ],
 };
 
-const QUOTAS: Chapter = Chapter {
+const QUOTAS: Section = Section {
     title: "Quotas",
     known: &[
-        Known {
+        KnownDifference {
             name: "hard-quotas",
-            zookeeper: "Hard limits refuse nothing unless every server was started with `enforceQuota`.",
-            lockgate: "They refuse, always. Soft limits are a warning in the log, as in ZooKeeper.",
-            reason: "Whoever sets a hard limit wants one.",
+            zookeeper: "Hard limits reject nothing unless every server was started with `enforceQuota`.",
+            lockgate: "They are always enforced. Soft limits cause a warning in the log, as in ZooKeeper.",
+            reason: "An operator that sets a hard limit expects it to be enforced.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "quota-in-multi",
-            zookeeper: "Each operation of a multi is compared with what was used before the multi. Together they \
-                        can pass a hard limit.",
-            lockgate: "Each operation is compared with what is used after the ones before it.",
-            reason: "A hard limit that can be passed is none.",
+            zookeeper: "Each operation of a multi is compared with the usage before the multi. Together they \
+                        can exceed a hard limit.",
+            lockgate: "Each operation is compared with the usage after the operations before it.",
+            reason: "A hard limit must not be exceeded.",
             example: Some(|| {
                 let mut steps = quota("/p", "count=-1,bytes=-1=;countHardLimit=2");
                 steps.push(call(0, Request::Multi(vec![plain("/p/a"), plain("/p/b")])));
                 steps
             }),
         },
-        Known {
+        KnownDifference {
             name: "malformed-quotas",
-            zookeeper: "Limits that do not parse make every write below them fail with a marshalling error, and so \
-                        does usage. Without limits that would look at it, such usage stops the server.",
-            lockgate: "A number that does not parse is no limit, and usage that does not parse counts from nothing.",
+            zookeeper: "With malformed limits every write below them fails with a marshalling error, and so \
+                        it does with malformed usage. Without limits, malformed usage stops the server.",
+            lockgate: "A malformed number is no limit, and malformed usage counts from zero.",
             reason: "A client that writes to a znode must not be able to stop the service.",
             example: Some(|| {
                 let mut steps = quota("/p", "nonsense");
@@ -175,12 +181,12 @@ const QUOTAS: Chapter = Chapter {
                 steps
             }),
         },
-        Known {
+        KnownDifference {
             name: "blank-names-in-quotas",
-            zookeeper: "When it looks for the quota of a path, a component of blanks is passed over: `/a/ /b` is \
-                        counted as `/a/b`.",
-            lockgate: "It is a component as any other.",
-            reason: "It is a mistake of ZooKeeper's.",
+            zookeeper: "The search for the quota of a path ignores components of blanks: `/a/ /b` is counted \
+                        as `/a/b`.",
+            lockgate: "They are ordinary components.",
+            reason: "This is a bug of ZooKeeper.",
             example: Some(|| {
                 let mut steps = vec![create(0, "/p/a")];
                 steps.extend(quota("/p/a", "count=-1,bytes=-1=;countHardLimit=1"));
@@ -191,16 +197,16 @@ const QUOTAS: Chapter = Chapter {
     ],
 };
 
-const WATCHES: Chapter = Chapter {
+const WATCHES: Section = Section {
     title: "Watches",
     known: &[
-        Known {
+        KnownDifference {
             name: "kinds-of-watches",
-            zookeeper: "A client has at most one kind of watch at a path: a standard one that it leaves ends its \
-                        persistent one there, and the other way round (ZOOKEEPER-4466).",
-            lockgate: "Each kind stands for itself.",
-            reason: "Two parts of a program that share a connection must not disturb each other. ZooKeeper 3.9 has \
-                     corrected it.",
+            zookeeper: "A client has at most one kind of watch on a path: setting a standard watch removes \
+                        its persistent one, and vice versa (ZOOKEEPER-4466).",
+            lockgate: "The kinds are independent.",
+            reason: "Two parts of a program that share a connection must not disturb each other. ZooKeeper \
+                     3.9 has fixed this.",
             example: Some(|| {
                 vec![
                     create(0, "/p/a"),
@@ -223,12 +229,12 @@ const WATCHES: Chapter = Chapter {
                 ]
             }),
         },
-        Known {
+        KnownDifference {
             name: "watcher-types",
-            zookeeper: "To remove the data watches of a path takes half of a persistent watch away, and to remove \
-                        its child watches the other half (ZOOKEEPER-4471, ZOOKEEPER-4472). There are no types for \
-                        persistent watches.",
-            lockgate: "A removal ends the watches of its type and no others; `Any` ends them all. Persistent and \
+            zookeeper: "Removing the data watches of a path removes one half of a persistent watch, and \
+                        removing its child watches the other half (ZOOKEEPER-4471, ZOOKEEPER-4472). There \
+                        are no types for persistent watches.",
+            lockgate: "A removal ends the watches of its type only; `Any` ends them all. Persistent and \
                        recursive watches have types of their own.",
             reason: "As for `kinds-of-watches`.",
             example: Some(|| {
@@ -250,11 +256,11 @@ const WATCHES: Chapter = Chapter {
                 ]
             }),
         },
-        Known {
+        KnownDifference {
             name: "check-watches",
-            zookeeper: "`checkWatches` says yes if anybody watches the path, also if it is another client.",
-            lockgate: "It says whether the caller does.",
-            reason: "That is what was asked.",
+            zookeeper: "`checkWatches` succeeds if any client watches the path.",
+            lockgate: "It succeeds if the caller watches the path.",
+            reason: "The request is about the caller's watches.",
             example: Some(|| {
                 vec![
                     Step::Open { session: 1 },
@@ -275,112 +281,115 @@ const WATCHES: Chapter = Chapter {
                 ]
             }),
         },
-        Known {
+        KnownDifference {
             name: "zxids-of-notifications",
-            zookeeper: "A notification of a watch has -1 in place of a zxid. From 3.9 on it has the zxid of the change.",
+            zookeeper: "A notification of a watch has the zxid -1. Since 3.9 it has the zxid of the change.",
             lockgate: "It has the zxid of the change.",
-            reason: "Clients of 3.9 count on it, and older ones do not look at it.",
+            reason: "Clients of 3.9 rely on it, and older ones ignore it.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "watch-limits",
-            zookeeper: "There may be any number of watches.",
-            lockgate: "A client has at most 100,000 watches, a node 1,000,000; both are configured.",
+            zookeeper: "The number of watches is unlimited.",
+            lockgate: "A client has at most 100,000 watches, a node 1,000,000; both limits are configurable.",
             reason: "See `limits`.",
             example: None,
         },
     ],
 };
 
-const ENSEMBLE: Chapter = Chapter {
+const ENSEMBLE: Section = Section {
     title: "Sessions and the ensemble",
     known: &[
-        Known {
+        KnownDifference {
             name: "session-timeouts",
-            zookeeper: "A session's timeout is at least 2 ticks and at most 20: 4 to 40 s, unless it is configured. \
-                        Spark and Curator ask for 60 s and get 40.",
-            lockgate: "It is 2 to 300 s: Spark and Curator get the 60 s that they ask for, and what a dead client \
-                       owned goes after 60 s. `sessions.min_ms = 4000` and `sessions.max_ms = 40000` are \
-                       ZooKeeper's bounds.",
-            reason: "Clients are told which timeout they have, and most ask for the one that they want. The bounds \
-                     hold for the sessions of HTTP, too. There are no ticks: a session ends when its time is over, \
+            zookeeper: "A session's timeout is between 2 and 20 ticks, by default 4 to 40 s. Spark and \
+                        Curator request 60 s and get 40 s.",
+            lockgate: "It is between 2 and 300 s: Spark and Curator get the 60 s that they request, and the \
+                       znodes of a dead client disappear after 60 s. `sessions.min_ms = 4000` and \
+                       `sessions.max_ms = 40000` are ZooKeeper's bounds.",
+            reason: "Clients learn their timeout, and most request the one that they want. The bounds apply \
+                     to HTTP sessions as well. There are no ticks: a session ends when its timeout expires, \
                      not at the next tick.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "configuration",
-            zookeeper: "`/zookeeper/config` names the servers of the ensemble, for `config` of `zkCli.sh` and for \
-                        `getConfig`, with the ports that they have for each other and, if they are configured so, \
-                        for clients. Curator connects to the latter from then on.",
-            lockgate: "It names the members, with their ports for each other and for HTTP where ZooKeeper has its \
-                       two, and no ports for clients: a client goes on with the addresses that it was given. \
-                       `version` is where the membership stands in the log. The znode's stat and its watches tell of no change, and \
-                       over HTTP it is empty: `GET /v1/cluster` says more.",
-            reason: "A member's address for ZooKeeper's clients is known to that member alone, and Curator would \
-                     give up good addresses for bad ones.",
+            zookeeper: "`/zookeeper/config` lists the servers of the ensemble, for `config` of `zkCli.sh` \
+                        and for `getConfig`, with their ports for each other and, if configured so, for \
+                        clients. Curator then connects to the latter.",
+            lockgate: "It lists the members, with their peer and HTTP ports in place of ZooKeeper's two, and \
+                       without ports for clients: a client continues to use its own addresses. `version` is \
+                       the position of the membership in the log. The znode's stat and its watches show no \
+                       changes, and over HTTP it is empty: use `GET /v1/cluster` instead.",
+            reason: "Only a member itself knows its ZooKeeper address, and Curator would replace good \
+                     addresses by bad ones.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "reconfig",
             zookeeper: "`reconfig` changes the ensemble, if every server is configured to allow it.",
-            lockgate: "It is answered as by a ZooKeeper that does not allow it. Members come and go by `lockgate \
-                       cluster` and by HTTP.",
-            reason: "A new member is told by its data directory from one that was there before, for which `reconfig` \
-                     has no place.",
+            lockgate: "It is rejected as by a ZooKeeper that does not allow it. Members are added and \
+                       removed by `lockgate cluster` and over HTTP.",
+            reason: "A new member is distinguished from an earlier one by its data directory, which \
+                     `reconfig` cannot express.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "read-only-mode",
-            zookeeper: "A server without a majority serves reads to clients that accept this, if it is configured \
-                        so. `isro` then says `ro`.",
-            lockgate: "A node without a majority serves nobody, and `isro` never says `ro`.",
-            reason: "What it would show may be older than what the same client has seen written elsewhere.",
+            zookeeper: "A server without a majority serves reads to clients that accept this, if it is \
+                        configured so. `isro` then returns `ro`.",
+            lockgate: "A node without a majority serves no client, and `isro` never returns `ro`.",
+            reason: "Such a read could be older than a write that the same client has seen through another \
+                     node.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "sasl",
-            zookeeper: "Clients can prove who they are by SASL, if the server is configured for it.",
-            lockgate: "There is no SASL. Clients prove who they are by a certificate, or with `addauth` by a token or a \
-                       digest.",
-            reason: "Kerberos is another system to run. A certificate proves as much.",
+            zookeeper: "Clients can authenticate by SASL, if the server is configured for it.",
+            lockgate: "There is no SASL. Clients authenticate by a certificate, or with `addauth` by a token \
+                       or a digest.",
+            reason: "Kerberos is another system to operate. A certificate proves as much.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "certificates",
-            zookeeper: "Certificates for TLS may be of version 1 of X.509.",
-            lockgate: "Only version 3 is accepted. A node with another certificate does not start, and says why.",
-            reason: "A certificate of version 1 cannot say that it may sign others, so each could sign for everybody.",
+            zookeeper: "TLS certificates may be of X.509 version 1.",
+            lockgate: "Only version 3 is accepted. A node with another certificate does not start, and logs \
+                       the reason.",
+            reason: "A version 1 certificate cannot restrict its use, so each could sign for others.",
             example: None,
         },
     ],
 };
 
-const REQUESTS: Chapter = Chapter {
-    title: "Requests that make no sense",
+const REQUESTS: Section = Section {
+    title: "Malformed requests",
     known: &[
-        Known {
+        KnownDifference {
             name: "illegal-paths",
-            zookeeper: "That a path is illegal is found after other things: a create is told first that the ACL is \
-                        invalid, the parent missing, or the caller without rights.",
-            lockgate: "A request with an illegal path is refused as such. To read or delete what has an illegal \
-                       path finds no node, as in ZooKeeper.",
-            reason: "What is checked once at the door needs no second thought behind it.",
+            zookeeper: "An illegal path is detected after other errors: a create first fails with an invalid \
+                        ACL, a missing parent, or missing permissions.",
+            lockgate: "A request with an illegal path is rejected as such. To read or delete an illegal path \
+                       finds no node, as in ZooKeeper.",
+            reason: "The path is validated once, before anything else.",
             example: Some(|| vec![create(0, "/p/missing//a")]),
         },
-        Known {
+        KnownDifference {
             name: "create-flags",
-            zookeeper: "`createContainer` with the flags of another kind makes a container, with a number in its \
-                        name if the flags say so. `createTTL` without a time to live stops the server.",
-            lockgate: "`createContainer` makes a container, and `createTTL` needs a time to live.",
+            zookeeper: "`createContainer` with the flags of another kind creates a container, with a \
+                        sequence number if the flags say so. `createTTL` without a time to live stops the \
+                        server.",
+            lockgate: "`createContainer` creates a container, and `createTTL` requires a time to live.",
             reason: "No client sends this.",
             example: Some(|| vec![call(0, create_call(CreateCall::Container, "/p/a", 2))]),
         },
-        Known {
+        KnownDifference {
             name: "ttl-flags-in-multi",
             zookeeper: "In a multi, `create` with the flags of a TTL node makes the whole multi fail with a \
                         marshalling error.",
             lockgate: "That operation fails with bad arguments, as it does alone, and the multi with it.",
-            reason: "It is a mistake of ZooKeeper's.",
+            reason: "This is a bug of ZooKeeper.",
             example: Some(|| {
                 vec![call(
                     0,
@@ -388,83 +397,83 @@ const REQUESTS: Chapter = Chapter {
                 )]
             }),
         },
-        Known {
+        KnownDifference {
             name: "lone-check",
-            zookeeper: "`check` outside of a multi, if it succeeds, ends the thread that answers requests: the \
-                        server answers nobody any more.",
-            lockgate: "It is refused as not implemented, and the connection closed.",
-            reason: "Clients do not have this request. (No program shows it, for nothing could be compared \
+            zookeeper: "A successful `check` outside of a multi ends the thread that sends replies: the \
+                        server then answers no client any more.",
+            lockgate: "It is rejected as not implemented, and the connection is closed.",
+            reason: "Clients do not have this request. (No program shows it, since nothing could be compared \
                      afterwards.)",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "wrong-password",
-            zookeeper: "An attempt to resume a session with a wrong password closes the connection that the \
-                        session has.",
-            lockgate: "It is refused, and the session's connection stays.",
-            reason: "Whoever does not know the password must not be able to disturb the session.",
+            zookeeper: "An attempt to resume a session with a wrong password closes the session's current \
+                        connection.",
+            lockgate: "It is rejected, and the session's connection stays open.",
+            reason: "A client without the password must not be able to disturb the session.",
             example: None,
         },
     ],
 };
 
-const WORDS: Chapter = Chapter {
+const WORDS: Section = Section {
     title: "Four-letter words",
     known: &[
-        Known {
-            name: "words-that-are-not-there",
-            zookeeper: "`gtmk` and `stmk` show and set what is traced, `hash` shows digests of the tree.",
-            lockgate: "They are no words: the connection is closed, as after any four bytes that mean nothing.",
-            reason: "What is logged is configured by `[log]`, and replicas compare their states by other means.",
+        KnownDifference {
+            name: "unsupported-words",
+            zookeeper: "`gtmk` and `stmk` show and set the trace mask, `hash` shows digests of the tree.",
+            lockgate: "They are not supported: the connection is closed, as after any unknown four bytes.",
+            reason: "`[log]` configures the logs, and replicas compare their states by other means.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "words-whitelist",
-            zookeeper: "`srvr` is answered whatever the whitelist says.",
-            lockgate: "What `four_letter_words` names is answered, and nothing else. The default is `srvr`.",
-            reason: "Whoever wants no word answered can say so.",
+            zookeeper: "`srvr` is answered regardless of the whitelist.",
+            lockgate: "Only the words in `four_letter_words` are answered. The default is `srvr`.",
+            reason: "An operator can disable all words.",
             example: None,
         },
-        Known {
-            name: "words-lines-left-out",
-            zookeeper: "`mntr` has some five hundred lines, `srvr` and `stat` of a leader the sizes of proposals, \
-                        `conf` the ensemble and `tickTime`, `envi` Java and its memory.",
-            lockgate: "These are left out. `mntr` has versions, latencies, packets, connections, znodes, how large \
-                       they are, watches, sessions, files and followers under ZooKeeper's names.",
-            reason: "A figure is shown where Lockgate has the thing that it is about. What it measures besides is \
-                     at `GET /metrics`, and its members at `GET /v1/cluster`.",
+        KnownDifference {
+            name: "omitted-lines",
+            zookeeper: "`mntr` has about five hundred lines, `srvr` and `stat` of a leader contain the sizes \
+                        of proposals, `conf` the ensemble and `tickTime`, `envi` Java and its memory.",
+            lockgate: "These are omitted. `mntr` has the version, latencies, packets, connections, znodes \
+                       and their sizes, watches, sessions, files and followers under ZooKeeper's names.",
+            reason: "A figure is shown if Lockgate has its subject. Other metrics are at `GET /metrics`, and \
+                     the members at `GET /v1/cluster`.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "words-node-count",
             zookeeper: "The root is counted twice in `Node count` and `zk_znode_count`.",
             lockgate: "It is counted once.",
-            reason: "It is there once.",
+            reason: "It exists once.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "words-watches",
-            zookeeper: "`wchs`, `wchc` and `wchp` show watches of data and existence; those of children are only \
+            zookeeper: "`wchs`, `wchc` and `wchp` show data and existence watches; child watches are only \
                         counted, by `mntr`.",
-            lockgate: "They show all watches. Calls that wait over HTTP have the session `0x0`, and a persistent \
+            lockgate: "They show all watches. Waiting HTTP calls have the session `0x0`, and a persistent \
                        watch counts once.",
-            reason: "Who looks for the reason of a notification wants to find it.",
+            reason: "They help to find the cause of a notification.",
             example: None,
         },
-        Known {
+        KnownDifference {
             name: "words-dump",
             zookeeper: "`dump` shows when each connection expires.",
-            lockgate: "It shows the connections in no set that expires.",
+            lockgate: "It shows the connections without an expiry.",
             reason: "Sessions expire, and connections end with them.",
             example: None,
         },
     ],
 };
 
-/// The page for users.
+/// Returns the page for users.
 pub fn markdown() -> String {
     let mut page = INTRODUCTION.to_owned();
-    for Chapter { title, known } in &CHAPTERS {
+    for Section { title, known } in &SECTIONS {
         write!(page, "\n## {title}\n").expect("a String takes everything");
         for known in *known {
             write!(page, "\n### {}\n\n", known.name).expect("a String takes everything");
@@ -476,7 +485,7 @@ pub fn markdown() -> String {
     page
 }
 
-/// One item of a list, in lines like those of the other pages.
+/// Appends an item of a list, wrapped like the other pages.
 fn bullet(page: &mut String, title: &str, text: &str) {
     let mut line = format!("- {title}");
     for word in text.split_whitespace() {
@@ -493,19 +502,19 @@ fn bullet(page: &mut String, title: &str, text: &str) {
     page.push('\n');
 }
 
-/// How long the lines of the page are.
+/// Maximum length of a line of the page.
 const LINE: usize = 118;
 
 const INTRODUCTION: &str = "\
-# Where Lockgate differs from ZooKeeper
+# Differences from ZooKeeper
 
-Lockgate's tree, its access control lists, quotas and watches mean what they mean in ZooKeeper 3.8. This is held by
-`tools/zookeeper-parity`: random programs run against the state machine and against a real ZooKeeper, over its own
-protocol, and must give the same results, the same stats and the same notifications in the same order. This page says
-what differs nevertheless, on purpose. Each entry that a program can show has one in
-`tools/zookeeper-parity/src/differences.rs`, and a test sees to it that it still does.
+Lockgate's tree, access control lists, quotas and watches have the semantics of ZooKeeper 3.8. `tools/zookeeper-parity`
+verifies this: random programs run against the state machine and against a real ZooKeeper, over its own protocol. They
+must give the same results, the same stats and the same notifications in the same order. This page lists the deliberate
+differences. Each entry that a program can show has one in `tools/zookeeper-parity/src/differences.rs`, and a test
+checks that the difference still exists.
 
-<!-- Written by `zookeeper-parity --differences`; the table is in the file named above. -->
+<!-- Generated by `zookeeper-parity --differences` from the table in the file named above. -->
 ";
 
 fn call(session: usize, request: Request) -> Step {
@@ -562,7 +571,7 @@ fn set(session: usize, path: &str) -> Step {
     )
 }
 
-/// A quota as ZooKeeper's shell makes one.
+/// Returns the creation of a quota, as by ZooKeeper's shell.
 fn quota(subtree: &str, limits: &str) -> Vec<Step> {
     let with_data = |path: String, data: &str| {
         let mut request = plain(&path);

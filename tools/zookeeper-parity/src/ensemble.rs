@@ -1,5 +1,5 @@
-//! Three ZooKeeper servers of this machine that are one ensemble, set up as for use: for measurements beside Lockgate.
-//! Nothing here measures.
+//! Ensemble of three ZooKeeper servers on this machine, configured as in production, for measurements beside
+//! Lockgate. Nothing here measures.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -13,10 +13,10 @@ use tempfile::TempDir;
 
 use crate::server::{Installation, START_ATTEMPTS, START_POLL, START_TIMEOUT, ask, log_tail, parse_version};
 
-/// The fewest servers that survive the loss of one.
+/// Number of servers: the minimum that survives the loss of one.
 const SERVERS: usize = 3;
 
-/// A running ensemble on ports of 127.0.0.1. Its processes and files end with this value.
+/// Running ensemble on ports of 127.0.0.1. Its processes and files end with this value.
 pub struct Ensemble {
     servers: Vec<Server>,
     version: String,
@@ -30,18 +30,18 @@ struct Server {
     log: PathBuf,
 }
 
-/// The ports of one server.
+/// Ports of one server.
 struct Ports {
     client: SocketAddr,
-    /// From its followers, while it leads.
+    /// For its followers while it leads.
     quorum: SocketAddr,
     election: SocketAddr,
 }
 
 impl Ensemble {
-    /// Starts three servers with empty data in a new directory in `under`, each with a heap of so many megabytes at most, and
-    /// waits until all serve. What is not a matter of place is ZooKeeper's default: so every write is synced to the disk before
-    /// it is acknowledged (`forceSync`).
+    /// Starts three servers with empty data in a new directory in `under`, with the given maximum heap size,
+    /// and waits until all serve. Except for addresses and paths all settings are ZooKeeper's defaults: every
+    /// write is synced to disk before it is acknowledged (`forceSync`).
     pub fn start(installation: &Installation, under: &Path, heap_megabytes: u32) -> Result<Self> {
         let mut last = None;
         for _ in 0..START_ATTEMPTS {
@@ -53,12 +53,12 @@ impl Ensemble {
         Err(last.expect("there is at least one attempt"))
     }
 
-    /// Where the servers listen for clients.
+    /// Returns the servers' client addresses.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
         self.servers.iter().map(|server| server.client_address)
     }
 
-    /// What they call themselves, as `3.8.0`: without what says how it was built.
+    /// Returns the servers' version without build information, as `3.8.0`.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -119,7 +119,8 @@ impl Server {
         })
     }
 
-    /// Returns its version. A server without a leader answers, too, but does not tell it.
+    /// Waits until the server serves; returns its version. A server without a leader answers as well, but
+    /// does not report the version.
     fn wait_until_serving(&mut self, started: Instant) -> Result<String> {
         loop {
             if let Some(status) = self.process.try_wait()? {
@@ -144,20 +145,21 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail only if it has ended already, which is what is wanted.
+        // Both fail only if the process has already ended.
         drop(self.process.kill());
         drop(self.process.wait());
     }
 }
 
-/// A place for its web server would have to be found, and nobody asks it. Logs as a service has them.
+/// Properties of a server. Its web server would need another free port, and is not used. The log has the
+/// level of a service.
 const PROPERTIES: [&str; 3] = [
     "-Dzookeeper.admin.enableServer=false",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
 ];
 
-/// The times are those of ZooKeeper's own sample.
+/// Returns the configuration. The times are those of ZooKeeper's sample.
 fn configuration(home: &Path, number: usize, ports: &[Ports]) -> String {
     let own = &ports[number - 1].client;
     let mut text = format!(
@@ -174,7 +176,7 @@ fn configuration(home: &Path, number: usize, ports: &[Ports]) -> String {
     text
 }
 
-/// Ports that were free a moment ago, all at the same time.
+/// Returns ports that were free a moment ago, all at the same time.
 fn free_ports() -> Result<Vec<Ports>> {
     let listen = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let mut listeners = Vec::new();

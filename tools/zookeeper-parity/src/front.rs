@@ -1,4 +1,4 @@
-//! A whole node of Lockgate with its front end, in this process: the other end of a real connection.
+//! A whole Lockgate node with its ZooKeeper port, in this process: the other end of a real connection.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Duration;
@@ -13,16 +13,16 @@ use tokio::runtime::{Builder, Runtime};
 use crate::server::SUPER_DIGEST;
 use crate::zookeeper::Observer;
 
-/// Longer than any run: what is swept, programs that know the moment sweep themselves.
+/// Longer than any run: programs that depend on a sweep trigger it themselves.
 const NEVER: Duration = Duration::from_secs(100_000);
 
-/// What ZooKeeper grants at most, twenty ticks of two seconds, and at least, two.
+/// Bounds of session timeouts, as in ZooKeeper: two to twenty ticks of two seconds.
 const SESSIONS: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(40));
 
-/// How long a node may take until it leads itself.
+/// Time limit of the election of the single node.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// See the module.
+/// Lockgate node of a run; see the module.
 pub struct FrontNode {
     address: SocketAddr,
     observer: Observer,
@@ -32,14 +32,14 @@ pub struct FrontNode {
 }
 
 impl FrontNode {
-    /// Starts a node that is its own cluster.
+    /// Starts a cluster of one node.
     pub fn start() -> Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()?;
         let dir = tempfile::tempdir()?;
-        // Nobody else looks for it, but its own address has to be one that is to be had.
+        // No other node connects to it, but its own address has to be available.
         let peer = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let (min, max) = SESSIONS;
         let builder = Lockgate::builder()
@@ -61,7 +61,9 @@ impl FrontNode {
                 ..ZkConfig::default()
             });
         let lockgate = runtime.block_on(builder.start())?;
-        let address = lockgate.zookeeper_address().context("it was told to listen")?;
+        let address = lockgate
+            .zookeeper_address()
+            .context("the node has a ZooKeeper address")?;
         runtime.block_on(async {
             let ready = async {
                 while lockgate.node().not_ready().is_some() {
@@ -85,7 +87,7 @@ impl FrontNode {
         })
     }
 
-    /// Where it serves clients of ZooKeeper, and somebody who may do everything there.
+    /// Returns the ZooKeeper address, and an observer with all permissions.
     pub fn parts(&mut self) -> (SocketAddr, &mut Observer) {
         (self.address, &mut self.observer)
     }

@@ -1,4 +1,4 @@
-//! `zookeeper-parity`: long runs of random programs against both sides, with as many servers as asked for.
+//! `zookeeper-parity`: long runs of random programs against both sides, with any number of servers.
 
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -9,41 +9,41 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
 
-use zookeeper_parity::arena::{Arena, Opponent};
+use zookeeper_parity::arena::{Arena, Counterpart};
 use zookeeper_parity::differences;
 use zookeeper_parity::generate;
 use zookeeper_parity::server::Installation;
 use zookeeper_parity::tally::Tally;
 
-/// After so many differences a run only counts the others: each one takes a while to be made small, and the first
-/// ones tell the most.
+/// Number of differences that are minimized; further ones are only counted. Minimization is slow, and the
+/// first ones are the most informative.
 const MOST_SHRUNK: u64 = 10;
 
-/// A server keeps a log of all it has done; a new one begins a new log.
+/// Programs per server, which limits the size of its log.
 const PROGRAMS_PER_SERVER: u64 = 20_000;
 
-/// How often a run tells how far it has come.
+/// Interval between two progress messages.
 const PROGRESS: Duration = Duration::from_secs(5);
 
-/// Runs random programs against Lockgate's state machine and a real ZooKeeper, and tells where they differ.
+/// Runs random programs against Lockgate's state machine and a real ZooKeeper, and prints their differences.
 #[derive(Parser)]
 struct Arguments {
-    /// How many programs
+    /// Number of programs
     #[arg(long, default_value_t = 1_000)]
     programs: u64,
-    /// The seed of the first program; the others have the numbers after it
+    /// Seed of the first program; the others have the following numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many servers, each with programs of its own
+    /// Number of servers, each with programs of its own
     #[arg(long, default_value_t = 1)]
     servers: u64,
-    /// Whom ZooKeeper is compared with
+    /// Side that ZooKeeper is compared with
     #[arg(long, value_enum, default_value_t = Against::Lockgate)]
     against: Against,
-    /// Print each program and all that ZooKeeper showed
+    /// Print each program with all of ZooKeeper's results
     #[arg(long)]
     show: bool,
-    /// Print docs/zookeeper-differences.md and do nothing else
+    /// Print docs/zookeeper-differences.md and exit
     #[arg(long)]
     differences: bool,
 }
@@ -54,11 +54,11 @@ enum Against {
     Lockgate,
     /// A node of Lockgate, over real connections
     Front,
-    /// To see whether a program shows the same twice
+    /// ZooKeeper itself, to check that programs are deterministic
     Itself,
 }
 
-/// What the servers' threads share.
+/// State that the servers' threads share.
 struct Shared {
     next: AtomicU64,
     end: u64,
@@ -123,12 +123,12 @@ fn progress(shared: &Shared, started: Instant) -> String {
     )
 }
 
-/// Takes programs until there are no more.
+/// Runs programs until there are no more.
 fn work(installation: &Installation, arguments: &Arguments, shared: &Shared) -> Result<()> {
-    let opponent = match arguments.against {
-        Against::Lockgate => Opponent::Lockgate,
-        Against::Front => Opponent::Front,
-        Against::Itself => Opponent::Itself,
+    let counterpart = match arguments.against {
+        Against::Lockgate => Counterpart::Lockgate,
+        Against::Front => Counterpart::Front,
+        Against::Itself => Counterpart::Itself,
     };
     loop {
         let mut arena = Arena::start(installation)?;
@@ -151,9 +151,9 @@ fn work(installation: &Installation, arguments: &Arguments, shared: &Shared) -> 
             if arguments.show {
                 println!("seed {seed}\n{}", arena.show(&program)?);
             }
-            if let Some(difference) = arena.examine(&program, opponent)? {
+            if let Some(difference) = arena.examine(&program, counterpart)? {
                 if shared.differences.fetch_add(1, Ordering::Relaxed) < MOST_SHRUNK {
-                    println!("{}", arena.shrink(difference, opponent)?);
+                    println!("{}", arena.shrink(difference, counterpart)?);
                 } else {
                     println!("seed {seed} differs");
                 }

@@ -1,55 +1,57 @@
-//! A program: what some sessions do, step by step. Where programs come from is in `generate`.
+//! Programs: the steps of some sessions. `generate` creates them.
 //!
-//! Programs speak of paths below `/p`. Each run on a shared server puts another root in its place, see [`Root`].
+//! Programs use paths below `/p`. Each run on a shared server replaces that root by another one, see
+//! [`Root`].
 
 use std::fmt;
 
 use crate::wire::{Request, SetWatches};
 
-/// The root of programs as they are written.
+/// Root of programs in their source form.
 pub const WRITTEN_ROOT: &str = "/p";
 
-/// Where the server keeps limits and usage of subtrees.
+/// Parent of the limits and usage of subtrees on the server.
 pub const QUOTA_ROOT: &str = "/zookeeper/quota";
 
-/// Which zxid a client that comes back claims to have seen. Numbers would mean nothing on the other side.
+/// Zxid that a resuming client claims to have seen, in relative form: numbers would mean nothing on the other
+/// side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Relative {
-    /// None at all: everything is news.
+    /// None at all: everything is new.
     Zero,
-    /// One that is still to come: nothing is news, but what is gone.
+    /// A future one: only deletions are new.
     Future,
-    /// The one of this session's reply before so many others; 0 is its last one.
+    /// The zxid of an earlier reply of this session; 0 is the last one.
     Reply(usize),
 }
 
-/// One thing that happens. A step that makes no sense, as a call without a connection, is skipped on both sides, so
+/// One step. A step that makes no sense, such as a call without a connection, is skipped on both sides, so
 /// that any part of a program is a program.
 #[derive(Clone, PartialEq, Eq, Debug)]
-#[allow(missing_docs, reason = "the session is the number of who does it, from 0")]
+#[allow(missing_docs, reason = "the session is the number of the acting one, from 0")]
 pub enum Step {
-    /// A new session on a new connection.
+    /// Opens a session on a new connection.
     Open { session: usize },
-    /// A request on a session's connection.
+    /// Sends a request on a session's connection.
     Call { session: usize, request: Request },
-    /// setWatches2, whose zxid is not a number here.
+    /// Sends setWatches2 with a relative zxid.
     Rewatch {
         session: usize,
         relative: Relative,
         watches: SetWatches,
     },
-    /// The connection ends without a word; the session goes on.
+    /// Ends the connection without closing the session.
     Drop { session: usize },
-    /// A new connection takes up the session; an older one that is still there is closed by the server.
+    /// Resumes the session on a new connection; the server closes an older one that is still open.
     Resume { session: usize, wrong_password: bool },
-    /// The session is closed by its client.
+    /// Closes the session.
     Close { session: usize },
-    /// The session is closed, over a new connection if it has none: how every program ends for every session.
+    /// Closes the session, over a new connection if it has none: the end of every session of a program.
     End { session: usize },
 }
 
 impl Step {
-    /// Who does it.
+    /// Returns the acting session.
     pub fn session(&self) -> usize {
         match self {
             Step::Open { session }
@@ -62,7 +64,7 @@ impl Step {
         }
     }
 
-    /// Whether ephemeral znodes may end by it, in an order that ZooKeeper does not define.
+    /// Returns whether the step may delete ephemeral znodes, whose order ZooKeeper does not define.
     pub fn ends_session(&self) -> bool {
         matches!(self, Step::Close { .. } | Step::End { .. })
             || matches!(
@@ -75,19 +77,19 @@ impl Step {
     }
 }
 
-/// Steps of up to `sessions` sessions. Session 0 is there from the start and has made the root.
+/// Steps of up to `sessions` sessions. Session 0 is open from the start and has created the root.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Program {
-    /// What it was generated from.
+    /// Seed of the program.
     pub seed: u64,
-    /// How many sessions may be named.
+    /// Maximum number of sessions.
     pub sessions: usize,
-    /// What happens.
+    /// Steps.
     pub steps: Vec<Step>,
 }
 
 impl Program {
-    /// The same, without the sessions' ends that every run appends.
+    /// Returns a program with other steps, which exclude the ends of sessions that every run appends.
     pub fn with_steps(&self, steps: Vec<Step>) -> Self {
         Self {
             seed: self.seed,
@@ -96,7 +98,7 @@ impl Program {
         }
     }
 
-    /// Whether an ACL stands for whoever the caller is: its entries then come in no defined order.
+    /// Returns whether an ACL refers to the caller: its entries then have no defined order.
     pub fn has_relative_acl(&self) -> bool {
         fn any(request: &Request) -> bool {
             match request {
@@ -122,7 +124,7 @@ impl fmt::Display for Program {
     }
 }
 
-/// A client shows who it is.
+/// Returns a request that authenticates a client.
 pub fn auth(scheme: &str, auth: &str) -> Request {
     Request::Auth {
         kind: 0,
@@ -131,44 +133,44 @@ pub fn auth(scheme: &str, auth: &str) -> Request {
     }
 }
 
-/// The root that a run has in place of [`WRITTEN_ROOT`].
+/// Root of a run, in place of [`WRITTEN_ROOT`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Root(String);
 
 impl Root {
-    /// As it is written.
+    /// Returns the root of the source form.
     pub fn written() -> Self {
         Self(WRITTEN_ROOT.to_owned())
     }
 
-    /// One that no other run has.
+    /// Returns a root that no other run has.
     pub fn numbered(number: u64) -> Self {
         Self(format!("{WRITTEN_ROOT}{number}"))
     }
 
-    /// The path of the root.
+    /// Returns the path of the root.
     pub fn path(&self) -> &str {
         &self.0
     }
 
-    /// A written path as this run has it.
+    /// Converts a path of the source form to this run's.
     pub fn placed(&self, written: &str) -> String {
         replaced(written, WRITTEN_ROOT, &self.0)
     }
 
-    /// A path of this run as it is written.
+    /// Converts a path of this run to the source form.
     pub fn written_from(&self, placed: &str) -> String {
         replaced(placed, &self.0, WRITTEN_ROOT)
     }
 
-    /// A request with all its paths as this run has them.
+    /// Converts all paths of a request to this run's.
     pub fn place(&self, request: &Request) -> Request {
         let mut request = request.clone();
         self.place_in(&mut request);
         request
     }
 
-    /// Lists of paths as this run has them.
+    /// Converts lists of paths to this run's.
     pub fn place_watches(&self, watches: &SetWatches) -> SetWatches {
         let placed = |paths: &[String]| paths.iter().map(|path| self.placed(path)).collect();
         SetWatches {
@@ -216,7 +218,7 @@ impl Root {
     }
 }
 
-/// Replaces a root at the front of a path, and at the front of its quota's path.
+/// Replaces a root at the beginning of a path, or of its quota's path.
 fn replaced(path: &str, from: &str, to: &str) -> String {
     let (front, rest) = match path.strip_prefix(QUOTA_ROOT) {
         Some(rest) => (QUOTA_ROOT, rest),

@@ -1,14 +1,14 @@
-//! What a tree is before anybody has used it: the root and what ZooKeeper keeps below `/zookeeper`. All programs of a
-//! server share those znodes, so random ones leave them alone; this one needs a server of its own.
+//! State of an unused tree: the root and the znodes below `/zookeeper`. All programs of a server share those
+//! znodes, so random ones leave them alone; this program needs a server of its own.
 
 use crate::program::{Program, Step, auth};
 use crate::server::SUPER_CREDENTIALS;
 use crate::wire::{AclEntry, CreateCall, Request};
 
-/// Every znode that a new server has.
+/// Every znode of a new server.
 const RESERVED: [&str; 4] = ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"];
 
-/// The program, for a server that has run nothing else.
+/// Returns the program, for a server that has run nothing else.
 pub fn program() -> Program {
     let mut steps = vec![Step::Open { session: 1 }];
     let mut all = |session: usize, requests: Vec<Request>| {
@@ -31,10 +31,10 @@ pub fn program() -> Program {
             },
         ],
     );
-    // Whoever has proven nothing.
+    // A client without any identity.
     all(0, changes());
     all(0, look_at_all());
-    // Whoever may do everything.
+    // The super user.
     all(0, vec![auth("digest", SUPER_CREDENTIALS)]);
     all(0, changes());
     all(0, look_at_all());
@@ -65,7 +65,7 @@ fn look_at_all() -> Vec<Request> {
     requests
 }
 
-/// Creates, sets, protects and deletes at every reserved place, and at the root.
+/// Returns requests that create, set, protect and delete at every reserved path, and at the root.
 fn changes() -> Vec<Request> {
     let mut requests = Vec::new();
     for path in RESERVED {
@@ -98,7 +98,7 @@ fn changes() -> Vec<Request> {
             },
         ]);
     }
-    // What is protected now stays readable, and one more creation shows who may.
+    // Protected znodes stay readable, and one more creation shows the permissions.
     requests.extend([
         create("/y", 1),
         create("/zookeeper/y", 0),

@@ -1,16 +1,16 @@
-//! Numbers for programs. Our own few lines, so that a seed means the same program with every version of every
-//! library: a difference that was found once must be found again.
+//! Random numbers for programs. Written here, so that a seed means the same program with every version of
+//! every library: a difference must be reproducible.
 
-/// SplitMix64.
+/// SplitMix64 generator.
 pub struct Rng(u64);
 
 impl Rng {
-    /// The sequence of a seed.
+    /// Creates the sequence of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -19,23 +19,23 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`. The bias of the remainder is of no importance here.
+    /// Returns a number below `end`. The bias of the remainder does not matter here.
     pub fn below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).expect("usize has at most 64 bits");
-        usize::try_from(self.bits() % end).expect("it is below a usize")
+        usize::try_from(self.bits() % end).expect("the remainder fits into a usize")
     }
 
-    /// True in so many of a hundred cases.
+    /// Returns `true` in `percent` of a hundred cases.
     pub fn percent(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }
 
-    /// One of the items.
+    /// Draws one of the items.
     pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
         items[self.below(items.len())]
     }
 
-    /// One of the items, as often as its weight says.
+    /// Draws one of the items by their weights.
     pub fn weighted<T: Copy>(&mut self, items: &[(usize, T)]) -> T {
         let total = items.iter().map(|(weight, _)| weight).sum();
         let mut left = self.below(total);

@@ -1,4 +1,4 @@
-//! A ZooKeeper server of this machine, started for a test and ended with it. Nothing here is the protocol.
+//! ZooKeeper server of this machine, started for a test and ended with it. Nothing here is the protocol.
 
 use std::env;
 use std::fs::{self, File};
@@ -12,44 +12,44 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-/// Names the class path of a ZooKeeper that was not installed by Debian's packages.
+/// Environment variable with the class path of a ZooKeeper that was not installed by Debian's packages.
 pub const CLASS_PATH_VARIABLE: &str = "ZOOKEEPER_CLASSPATH";
 
-/// Where Debian's `libzookeeper-java` puts the server; its manifest names everything else that it needs.
+/// Server's jar in Debian's `libzookeeper-java`; its manifest names everything else that it needs.
 const DEBIAN_SERVER: &str = "/usr/share/java/zookeeper.jar";
 
-/// Writes the server's log; without it, it has none.
+/// Logger, without which the server has no log.
 const DEBIAN_LOGGER: &str = "/usr/share/java/slf4j-simple.jar";
 
-/// A server answers after about a second; a busy machine may take far longer.
+/// Time limit of a start. A server answers after about a second; a busy machine may need far longer.
 pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Sweeps go by the clock, and a program's outcome must not: long after any program has ended.
+/// Sweeps depend on the clock, and a program's outcome must not: this is long after any program has ended.
 const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How often a starting server is asked whether it serves.
+/// Interval between two queries of a starting server.
 pub(crate) const START_POLL: Duration = Duration::from_millis(20);
 
-/// Another program may take a port between our look and the server's; then the next one is tried.
+/// Attempts to start a server: another program may take the port after it was found free.
 pub(crate) const START_ATTEMPTS: usize = 3;
 
-/// What the programs of a test need.
+/// Heap size that the programs of a test need.
 const HEAP_MEGABYTES: u32 = 512;
 
 /// SHA-1 and base64 of `super:secret`, which [`SUPER_CREDENTIALS`] proves.
 pub const SUPER_DIGEST: &str = "super:lK75jTNcA+U9vtVEw5vB51mj/w4=";
 
-/// Whoever authenticates with this may do everything on servers that were started here.
+/// Credentials of the super user on servers that were started here.
 pub const SUPER_CREDENTIALS: &str = "super:secret";
 
-/// An installation of ZooKeeper.
+/// Installation of ZooKeeper.
 #[derive(Clone, Debug)]
 pub struct Installation {
     class_path: String,
 }
 
 impl Installation {
-    /// The installation of this machine; `None` if there is no ZooKeeper or no Java.
+    /// Returns the installation of this machine; `None` without ZooKeeper or Java.
     pub fn find() -> Option<Self> {
         let class_path = match env::var(CLASS_PATH_VARIABLE) {
             Ok(given) => given,
@@ -65,13 +65,13 @@ impl Installation {
             .then_some(Self { class_path })
     }
 
-    /// Where Java finds it.
+    /// Returns the class path.
     pub(crate) fn class_path(&self) -> &str {
         &self.class_path
     }
 }
 
-/// A running standalone server on a port of 127.0.0.1. Its process and its files end with this value.
+/// Running standalone server on a port of 127.0.0.1. Its process and its files end with this value.
 pub struct Server {
     process: Child,
     address: SocketAddr,
@@ -80,17 +80,17 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server with empty data, and waits until it serves. Nothing in it happens by the clock.
+    /// Starts a server with empty data, and waits until it serves. It does nothing by the clock.
     pub fn start(installation: &Installation) -> Result<Self> {
         Self::start_as(installation, HEAP_MEGABYTES, NEVER)
     }
 
-    /// Likewise, with so large a heap.
+    /// Starts a server with this heap size.
     pub fn start_with_heap(installation: &Installation, megabytes: u32) -> Result<Self> {
         Self::start_as(installation, megabytes, NEVER)
     }
 
-    /// Likewise, but it sweeps containers and nodes with a time to live, and looks for them so often.
+    /// Starts a server that sweeps containers and TTL nodes at this interval.
     pub fn start_sweeping(installation: &Installation, every: Duration) -> Result<Self> {
         Self::start_as(installation, HEAP_MEGABYTES, every)
     }
@@ -106,22 +106,22 @@ impl Server {
         Err(last.expect("there is at least one attempt"))
     }
 
-    /// Where it listens.
+    /// Returns the client address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it calls itself, as `3.8.0-...`.
+    /// Returns the version, as `3.8.0-...`.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// The end of its log, for whoever must find out why it failed.
+    /// Returns the end of the log, for the diagnosis of a failure.
     pub fn log_tail(&self) -> String {
         log_tail(&self.directory.path().join("log"))
     }
 
-    /// The id of its process.
+    /// Returns the process id.
     pub fn process_id(&self) -> u32 {
         self.process.id()
     }
@@ -170,7 +170,7 @@ impl Server {
                     self.log_tail()
                 );
             }
-            // `ruok` is answered too early; only a server that serves tells its version.
+            // `ruok` is answered too early; only a serving server reports its version.
             if let Some(version) = ask(self.address, "srvr").and_then(|answer| parse_version(&answer)) {
                 self.version = version;
                 return Ok(());
@@ -188,19 +188,19 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both fail only if it has ended already, which is what is wanted.
+        // Both fail only if the process has already ended.
         drop(self.process.kill());
         drop(self.process.wait());
     }
 }
 
-/// What a test wants otherwise than a service does.
+/// Properties that differ between tests and production.
 const PROPERTIES: [&str; 8] = [
     "-XX:+UseSerialGC",
-    // Nodes with a time to live, and quotas that refuse.
+    // TTL nodes, and enforced quotas.
     "-Dzookeeper.extendedTypesEnabled=true",
     "-Dzookeeper.enforceQuota=true",
-    // Nothing has to survive here.
+    // No data has to survive.
     "-Dzookeeper.forceSync=no",
     "-Dzookeeper.snapCount=100000000",
     "-Dzookeeper.admin.enableServer=false",
@@ -218,7 +218,7 @@ fn configuration(data: &Path, address: SocketAddr) -> String {
     )
 }
 
-/// The end of a log; empty if there is none.
+/// Returns the end of a log; empty if there is none.
 pub(crate) fn log_tail(log: &Path) -> String {
     let log = fs::read(log).unwrap_or_default();
     let lines = String::from_utf8_lossy(&log)
@@ -228,7 +228,7 @@ pub(crate) fn log_tail(log: &Path) -> String {
     lines[lines.len().saturating_sub(40)..].join("\n")
 }
 
-/// What a server answers to one of the words that are commands; none if it does not answer yet.
+/// Returns the answer to a four-letter word; `None` if the server does not answer yet.
 pub(crate) fn ask(server: SocketAddr, word: &str) -> Option<String> {
     let mut stream = TcpStream::connect_timeout(&server, Duration::from_secs(1)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;

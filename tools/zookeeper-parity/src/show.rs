@@ -1,11 +1,11 @@
-//! How steps and requests are printed: for whoever reads a program that showed a difference.
+//! Display of steps and requests, for readers of a program that showed a difference.
 
 use std::fmt;
 
 use crate::program::{Relative, Step};
 use crate::wire::{AclEntry, CreateCall, Request, SetWatches};
 
-/// What is longer than this is printed as a start, a length and a digest.
+/// Length above which a value is printed as a prefix, a length and a digest.
 const SHOWN_BYTES: usize = 100;
 
 impl fmt::Display for Step {
@@ -41,7 +41,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// What is to be watched again, for people.
+/// Display of the watches of a setWatches2.
 struct ShownWatches<'a>(&'a SetWatches);
 
 impl fmt::Display for ShownWatches<'_> {
@@ -62,7 +62,7 @@ impl fmt::Display for ShownWatches<'_> {
     }
 }
 
-/// A request for people.
+/// Display of a request.
 pub struct Shown<'a>(pub &'a Request);
 
 impl fmt::Display for Shown<'_> {
@@ -162,7 +162,7 @@ fn watched(watch: bool) -> &'static str {
     if watch { " watch" } else { "" }
 }
 
-/// A znode's data for people.
+/// Display of a znode's data.
 pub struct Data<'a>(pub Option<&'a [u8]>);
 
 impl fmt::Display for Data<'_> {
@@ -175,7 +175,7 @@ impl fmt::Display for Data<'_> {
     }
 }
 
-/// A path or another text for people.
+/// Display of a path or another text.
 pub struct Text<'a>(pub &'a str);
 
 impl fmt::Display for Text<'_> {
@@ -194,7 +194,7 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// A length, and a number that differs if the bytes do: what differs must not be printed alike. (FNV-1a.)
+/// Length with a digest (FNV-1a), so that different values are printed differently.
 struct Digest<'a>(&'a [u8]);
 
 impl fmt::Display for Digest<'_> {
@@ -205,7 +205,7 @@ impl fmt::Display for Digest<'_> {
     }
 }
 
-/// An ACL for people: rights as ZooKeeper's shell prints them, other bits as a number.
+/// Display of an ACL: permissions as ZooKeeper's shell prints them, other bits as a number.
 pub struct Acl<'a>(pub Option<&'a [AclEntry]>);
 
 impl fmt::Display for Acl<'_> {

@@ -1,33 +1,33 @@
-//! A side: something that programs are run against. How a run goes is the same for both, and is here.
+//! Side: a system that programs run against. The course of a run is the same for both.
 
 use anyhow::{Context, Result};
 
 use crate::program::{Program, QUOTA_ROOT, Root, Step, WRITTEN_ROOT};
 use crate::tally::Tally;
-use crate::trace::{Moment, Recorder, Trace};
+use crate::trace::{Recorder, StepResult, Trace};
 use crate::wire::{AclEntry, CreateCall, Outcome, Reply, Request};
 
-/// Carries out the steps of one program.
+/// System that executes the steps of one program.
 pub trait Side {
-    /// Carries out one step, and waits until everybody has heard of it.
-    fn step(&mut self, step: &Step) -> Result<Moment>;
+    /// Executes one step, and waits until all notifications have arrived.
+    fn step(&mut self, step: &Step) -> Result<StepResult>;
 
-    /// Answers reads of somebody who may read everything and is no session of the program.
-    fn look(&mut self, requests: &[Request]) -> Result<Vec<Outcome>>;
+    /// Answers reads of an observer with all permissions that is no session of the program.
+    fn read_all(&mut self, requests: &[Request]) -> Result<Vec<Outcome>>;
 }
 
-/// What a run showed.
+/// Result of a run.
 pub struct Run {
-    /// What the other side must show, too.
+    /// Trace, which must be equal on the other side.
     pub trace: Trace,
-    /// The paths that are left.
+    /// Paths that are left.
     pub left: Vec<String>,
-    /// What it was made of.
+    /// Counts of steps and outcomes.
     pub tally: Tally,
 }
 
-/// Runs a program: session 0 makes the root, then come the steps, a look at all znodes, the sessions' ends, and
-/// another look.
+/// Runs a program: session 0 creates the root; then come the steps, a survey of all znodes, the ends of the
+/// sessions, and another survey.
 pub fn run(side: &mut dyn Side, program: &Program, root: &Root) -> Result<Run> {
     let mut recorder = Recorder::new(program, root);
     let mut trace = Trace::default();
@@ -37,36 +37,37 @@ pub fn run(side: &mut dyn Side, program: &Program, root: &Root) -> Result<Run> {
         .collect::<Vec<_>>();
 
     side.step(&Step::Open { session: 0 })
-        .map(|moment| recorder.record(0, &Step::Open { session: 0 }, moment))?;
+        .map(|step_result| recorder.record(0, &Step::Open { session: 0 }, step_result))?;
     let make_root = make_root(root);
-    let moment = side.step(&make_root)?;
-    trace.0.push(recorder.record(0, &make_root, moment));
+    let step_result = side.step(&make_root)?;
+    trace.0.push(recorder.record(0, &make_root, step_result));
 
     let mut left = Vec::new();
     for (steps, first) in [(&program.steps, 1), (&ends, program.steps.len() + 1)] {
         for (index, step) in steps.iter().enumerate() {
             let number = first + index;
             let placed = place(step, root);
-            let moment = side
+            let step_result = side
                 .step(&placed)
                 .with_context(|| format!("step {number}, {step}"))?;
-            tally.note(step, &moment);
-            trace.0.push(recorder.record(number, step, moment));
+            tally.note(step, &step_result);
+            trace.0.push(recorder.record(number, step, step_result));
         }
-        let (lines, found) = survey(side, &mut recorder, root).context("look at what is there")?;
+        let (lines, found) = survey(side, &mut recorder, root).context("survey the tree")?;
         trace.0.push(lines);
         left = found;
     }
     Ok(Run { trace, left, tally })
 }
 
-/// What a step of a trace was, for reports: the steps as [`run`] carries them out, with the looks between.
+/// Returns a label for each step of a trace, for reports: the steps as [`run`] executes them, with the
+/// surveys.
 pub fn labels(program: &Program) -> Vec<String> {
     let mut labels = vec![format!("  0  {}", make_root(&Root::written()))];
     for (index, step) in program.steps.iter().enumerate() {
         labels.push(format!("{:>3}  {step}", index + 1));
     }
-    labels.push("     what is there before the sessions end".to_owned());
+    labels.push("     the tree before the sessions end".to_owned());
     for session in 0..program.sessions {
         labels.push(format!(
             "{:>3}  {}",
@@ -74,7 +75,7 @@ pub fn labels(program: &Program) -> Vec<String> {
             Step::End { session }
         ));
     }
-    labels.push("     what is there in the end".to_owned());
+    labels.push("     the tree at the end".to_owned());
     labels
 }
 
@@ -112,7 +113,7 @@ fn place(step: &Step, root: &Root) -> Step {
     }
 }
 
-/// Looks at every znode below the root and below its quota, level by level. Returns a line for each fact, sorted
+/// Reads every znode below the root and below its quota, level by level. Returns a line for each fact, sorted
 /// by path, and the paths.
 fn survey(side: &mut dyn Side, recorder: &mut Recorder, root: &Root) -> Result<(Vec<String>, Vec<String>)> {
     let mut lines = Vec::new();
@@ -138,7 +139,7 @@ fn survey(side: &mut dyn Side, recorder: &mut Recorder, root: &Root) -> Result<(
                 ]
             })
             .collect::<Vec<_>>();
-        let outcomes = side.look(&requests)?;
+        let outcomes = side.read_all(&requests)?;
         let mut next = Vec::new();
         for (index, (request, outcome)) in requests.iter().zip(&outcomes).enumerate() {
             let path = &level[index / 3];

@@ -1,11 +1,11 @@
-//! What runs were made of: how often each kind of step met each outcome. A comparison of programs in which nothing
-//! succeeds, or nothing fails, would prove little.
+//! Counts of each outcome by kind of step. A comparison of programs in which nothing succeeds, or nothing
+//! fails, would prove little.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::program::Step;
-use crate::trace::{Happened, Moment, alone};
+use crate::trace::{Effect, StepResult, alone};
 use crate::wire::{CreateCall, ErrorCode, MultiResult, Outcome, Reply, Request, event_type};
 
 /// Counts of steps, outcomes and notifications.
@@ -19,13 +19,13 @@ pub struct Tally {
 
 impl Tally {
     /// Counts one step.
-    pub(crate) fn note(&mut self, step: &Step, moment: &Moment) {
-        let outcome = match &moment.happened {
-            Happened::Skipped => "skipped",
-            Happened::Opened { .. } | Happened::Resumed { .. } | Happened::Dropped => "ok",
-            Happened::Refused => "refused",
-            Happened::Closed => "closed",
-            Happened::Replied { outcome, .. } => {
+    pub(crate) fn note(&mut self, step: &Step, step_result: &StepResult) {
+        let outcome = match &step_result.effect {
+            Effect::Skipped => "skipped",
+            Effect::Opened { .. } | Effect::Resumed { .. } | Effect::Dropped => "ok",
+            Effect::Refused => "refused",
+            Effect::Closed => "closed",
+            Effect::Replied { outcome, .. } => {
                 if let (
                     Step::Call {
                         request: Request::Multi(items),
@@ -45,7 +45,11 @@ impl Tally {
         if !outcome.is_empty() {
             *self.steps.entry((kind(step), outcome.to_owned())).or_default() += 1;
         }
-        for notification in moment.heard.iter().flat_map(|(_, notifications)| notifications) {
+        for notification in step_result
+            .received
+            .iter()
+            .flat_map(|(_, notifications)| notifications)
+        {
             let kind = match notification.kind {
                 event_type::NODE_CREATED => "NodeCreated",
                 event_type::NODE_DELETED => "NodeDeleted",
@@ -67,12 +71,12 @@ impl Tally {
         }
     }
 
-    /// How many notifications there were.
+    /// Returns the number of notifications.
     pub fn notifications(&self) -> u64 {
         self.notifications.values().sum()
     }
 
-    /// How often a kind of step met an outcome.
+    /// Returns how often a kind of step had an outcome.
     pub fn met(&self, kind: &'static str, outcome: &str) -> u64 {
         self.steps
             .get(&(kind, outcome.to_owned()))

@@ -1,9 +1,9 @@
-//! What a run showed, in words that mean the same on both sides.
+//! Trace of a run, in a form that means the same on both sides.
 //!
-//! Zxids, times and session ids are a server's own. A zxid becomes the number of the step that it was given for
-//! (`#3`), a session id the number of the session, and a time is compared with the other times of its zxid only.
-//! Lists whose order means nothing are sorted, and so are the notifications of a session's end, which deletes its
-//! ephemeral znodes in no defined order.
+//! Zxids, times and session ids are specific to a server. A zxid becomes the number of the step that it was
+//! assigned to (`#3`), a session id the number of the session, and a time is compared only with the other
+//! times of its zxid. Lists without a defined order are sorted, and so are the notifications of a session's
+//! end, which deletes its ephemeral znodes in no defined order.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -14,74 +14,75 @@ use crate::wire::{
     ErrorCode, MultiResult, Notification, Outcome, Reply, Request, Stat, event_type, keeper_state, op_code,
 };
 
-/// What one step showed on one side, as that side has it.
+/// Result of one step on one side, in that side's own numbers.
 #[derive(Debug)]
-pub struct Moment {
-    /// What came of it.
-    pub happened: Happened,
-    /// Who was told what: the session that acted before its reply, the others until all was quiet.
-    pub heard: Vec<(usize, Vec<Notification>)>,
+pub struct StepResult {
+    /// Effect of the step.
+    pub effect: Effect,
+    /// Notifications by session: those of the acting session before its reply, those of the others until all
+    /// was quiet.
+    pub received: Vec<(usize, Vec<Notification>)>,
 }
 
-/// What came of a step.
+/// Effect of a step.
 #[derive(Debug)]
-pub enum Happened {
-    /// It made no sense.
+pub enum Effect {
+    /// None: the step made no sense.
     Skipped,
-    /// There is a new session.
+    /// A new session.
     Opened {
-        /// Its id.
+        /// Session id.
         session_id: i64,
-        /// Its timeout, as granted.
+        /// Granted timeout.
         timeout_ms: i32,
     },
-    /// The session goes on with a new connection.
+    /// The session has a new connection.
     Resumed {
-        /// Its id.
+        /// Session id.
         session_id: i64,
-        /// Its timeout, as granted.
+        /// Granted timeout.
         timeout_ms: i32,
     },
     /// The session has ended, or the password was wrong.
     Refused,
     /// The client ended the connection.
     Dropped,
-    /// The request was answered.
+    /// A reply to the request.
     Replied {
-        /// The header's.
+        /// Zxid of the header.
         zxid: i64,
         /// Body or error.
         outcome: Outcome,
-        /// Whether the server ended the connection then.
+        /// True if the server then closed the connection.
         closed: bool,
     },
-    /// The server ended the connection without an answer.
+    /// The server closed the connection without a reply.
     Closed,
 }
 
-/// What a run showed: for each step the lines that the other side must have, too.
+/// Trace of a run: for each step the lines that must be equal on the other side.
 #[derive(PartialEq, Eq, Debug, Default)]
 pub struct Trace(pub Vec<Vec<String>>);
 
-/// The znode that owns no ephemeral one: a container, as `ephemeralOwner` has it.
+/// Value of `ephemeralOwner` in containers.
 const CONTAINER: i64 = i64::MIN;
 
-/// The highest byte of an `ephemeralOwner` that is a time to live.
+/// Highest byte of an `ephemeralOwner` that is a time to live.
 const TTL_MARK: u8 = 0xff;
 
-/// Turns moments into lines.
+/// Converter of results to lines.
 pub struct Recorder {
     root: Root,
     sort_acl: bool,
-    /// What zxids were given for.
+    /// Step that each zxid was assigned to.
     zxids: BTreeMap<i64, usize>,
-    /// What time each zxid has.
+    /// Time of each zxid.
     times: HashMap<i64, i64>,
     sessions: HashMap<i64, usize>,
 }
 
 impl Recorder {
-    /// A recorder for one run.
+    /// Creates a recorder for one run.
     pub fn new(program: &Program, root: &Root) -> Self {
         Self {
             root: root.clone(),
@@ -92,28 +93,28 @@ impl Recorder {
         }
     }
 
-    /// The lines of a step.
-    pub fn record(&mut self, number: usize, step: &Step, moment: Moment) -> Vec<String> {
+    /// Returns the lines of a step.
+    pub fn record(&mut self, number: usize, step: &Step, step_result: StepResult) -> Vec<String> {
         let mut lines = Vec::new();
-        match moment.happened {
-            Happened::Skipped => lines.push("skipped".to_owned()),
-            Happened::Opened {
+        match step_result.effect {
+            Effect::Skipped => lines.push("skipped".to_owned()),
+            Effect::Opened {
                 session_id,
                 timeout_ms,
             } => {
                 self.sessions.insert(session_id, step.session());
                 lines.push(format!("opened, timeout {timeout_ms} ms"));
             }
-            Happened::Resumed {
+            Effect::Resumed {
                 session_id,
                 timeout_ms,
             } => {
                 let session = self.owner(session_id);
                 lines.push(format!("resumed {session}, timeout {timeout_ms} ms"));
             }
-            Happened::Refused => lines.push("refused".to_owned()),
-            Happened::Dropped => lines.push("dropped".to_owned()),
-            Happened::Replied {
+            Effect::Refused => lines.push("refused".to_owned()),
+            Effect::Dropped => lines.push("dropped".to_owned()),
+            Effect::Replied {
                 zxid,
                 outcome,
                 closed,
@@ -127,15 +128,15 @@ impl Recorder {
                 let closed = if closed { ", connection closed" } else { "" };
                 lines.push(format!("{reply} (seen {seen}{closed})"));
             }
-            Happened::Closed => lines.push("connection closed".to_owned()),
+            Effect::Closed => lines.push("connection closed".to_owned()),
         }
-        for (session, mut notifications) in moment.heard {
+        for (session, mut notifications) in step_result.received {
             if step.ends_session() {
                 notifications.sort();
             }
             for notification in notifications {
                 lines.push(format!(
-                    "session {session} hears {}",
+                    "session {session} receives {}",
                     self.notification(&notification)
                 ));
             }
@@ -143,7 +144,7 @@ impl Recorder {
         lines
     }
 
-    /// A line about a znode that was looked at after a step.
+    /// Returns a line about a znode that was read after a step.
     pub fn survey(&self, path: &str, request: &Request, outcome: &Outcome) -> String {
         let name = match request {
             Request::GetData { .. } => "data",
@@ -153,13 +154,13 @@ impl Recorder {
         format!("{} {name}: {}", self.path(path), self.outcome(outcome))
     }
 
-    /// Takes the time of each zxid from a stat, before anything is said about one.
+    /// Records the times of a stat's zxids, before lines about them are written.
     fn learn(&mut self, stat: &Stat) {
         self.times.entry(stat.czxid).or_insert(stat.ctime);
         self.times.entry(stat.mzxid).or_insert(stat.mtime);
     }
 
-    /// Learns from all that an outcome shows.
+    /// Records the times in all stats of an outcome.
     pub fn learn_from(&mut self, outcome: &Outcome) {
         match outcome {
             Ok(
@@ -204,13 +205,13 @@ impl Recorder {
             Reply::Results(results) => {
                 let mut text = format!("results of {}", results.len());
                 for result in results {
-                    let kind = op_code::name(result.op_code()).expect("only such are decoded");
+                    let kind = op_code::name(result.op_code()).expect("only known results are decoded");
                     write!(text, "\n         - {kind}: {}", self.outcome(&alone(result)))
                         .expect("a String takes everything");
                 }
                 text
             }
-            Reply::Token(_) => unreachable!("programs do not ask for it"),
+            Reply::Token(_) => unreachable!("programs do not request a token"),
         }
     }
 
@@ -263,7 +264,7 @@ impl Recorder {
             ("mtime", stat.mzxid, stat.mtime),
         ] {
             if self.times.get(&zxid).is_some_and(|known| *known != time) {
-                write!(text, " {name} is another than that of its zxid").expect("a String takes everything");
+                write!(text, " {name} differs from that of its zxid").expect("a String takes everything");
             }
         }
         text.push('}');
@@ -285,7 +286,7 @@ impl Recorder {
         format!("{owner:#x}")
     }
 
-    /// The step that a zxid was given for. Before the program there is one word for all of them.
+    /// Returns the step that a zxid was assigned to. All zxids from before the program have the same text.
     fn exact(&self, zxid: i64) -> String {
         match self.zxids.get(&zxid) {
             Some(step) => format!("#{step}"),
@@ -300,8 +301,8 @@ impl Recorder {
         }
     }
 
-    /// The last change that had happened at a zxid. A refused request has a zxid of its own on both sides, but
-    /// what is refused without being a transaction is a server's own business.
+    /// Returns the last change up to a zxid. A rejected request has a zxid of its own on both sides, but that
+    /// of a request rejected without a transaction is specific to a server.
     fn floor(&self, zxid: i64) -> String {
         match self.zxids.range(..=zxid).next_back() {
             Some((_, step)) => format!("#{step}"),
@@ -311,7 +312,7 @@ impl Recorder {
     }
 }
 
-/// What became of an item of a multi, as if it had been a request of its own.
+/// Returns the outcome of an item of a multi as that of a separate request.
 pub(crate) fn alone(result: &MultiResult) -> Outcome {
     Ok(match result.clone() {
         MultiResult::Create(path) => Reply::Path(path),

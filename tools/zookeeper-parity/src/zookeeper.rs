@@ -1,4 +1,4 @@
-//! The side that is ZooKeeper: programs over real connections to a real server.
+//! ZooKeeper's side: programs over real connections to a real server.
 
 use std::net::SocketAddr;
 
@@ -7,25 +7,25 @@ use anyhow::{Context, Result, bail, ensure};
 use crate::program::{Relative, Step, auth};
 use crate::server::SUPER_CREDENTIALS;
 use crate::side::Side;
-use crate::trace::{Happened, Moment};
+use crate::trace::{Effect, StepResult};
 use crate::wire::{
-    Accepted, Answer, Answered, Connection, ErrorCode, Notification, Outcome, Request, Resumed,
+    Accepted, ConnectOutcome, Connection, ErrorCode, Notification, Outcome, Reaction, Request, Response,
 };
 
-/// A connection that may do everything: it looks at what programs have left, and takes it away.
+/// Connection with all permissions, which reads the znodes that programs leave, and deletes them.
 pub struct Observer(Connection);
 
 impl Observer {
-    /// Connects to a server, with a session of its own.
+    /// Connects to a server with a session of its own.
     pub fn connect(server: SocketAddr) -> Result<Self> {
-        let Resumed::Accepted(mut connection, _) = Connection::open(server, None, 0)? else {
-            bail!("the server refused a new session")
+        let ConnectOutcome::Accepted(mut connection, _) = Connection::open(server, None, 0)? else {
+            bail!("the server rejected a new session")
         };
         expect_success(connection.call(&auth("digest", SUPER_CREDENTIALS))?)?;
         Ok(Self(connection))
     }
 
-    /// Deletes paths, children before parents; nobody may use them any more.
+    /// Deletes paths, children before parents, that are no longer in use.
     pub fn sweep(&mut self, paths: &[String]) -> Result<()> {
         let mut deepest_first = paths.iter().collect::<Vec<_>>();
         deepest_first.sort_by_key(|path| std::cmp::Reverse(path.matches('/').count()));
@@ -51,7 +51,7 @@ impl Observer {
             .collect::<Result<Vec<_>>>()?;
         let mut outcomes = Vec::new();
         for (request, xid) in requests.iter().zip(xids) {
-            let Answered::Reply { outcome, .. } = self.0.receive(request, xid)?.answered else {
+            let Reaction::Reply { outcome, .. } = self.0.receive(request, xid)?.reaction else {
                 bail!("the server closed the observer's connection")
             };
             outcomes.push(outcome);
@@ -60,14 +60,14 @@ impl Observer {
     }
 }
 
-fn expect_success(answer: Answer) -> Result<()> {
-    match answer.answered {
-        Answered::Reply { outcome: Ok(_), .. } => Ok(()),
-        other => bail!("the observer was not let in: {other:?}"),
+fn expect_success(answer: Response) -> Result<()> {
+    match answer.reaction {
+        Reaction::Reply { outcome: Ok(_), .. } => Ok(()),
+        other => bail!("the observer was not authenticated: {other:?}"),
     }
 }
 
-/// One program's sessions on a server.
+/// Sessions of one program on a server.
 pub struct ZooKeeper<'a> {
     server: SocketAddr,
     observer: &'a mut Observer,
@@ -77,13 +77,13 @@ pub struct ZooKeeper<'a> {
 struct Session {
     accepted: Accepted,
     connection: Option<Connection>,
-    /// The zxids of all replies so far.
+    /// Zxids of all replies so far.
     seen: Vec<i64>,
     ended: bool,
 }
 
 impl<'a> ZooKeeper<'a> {
-    /// A side for one program with so many sessions.
+    /// Creates the side for one program with this number of sessions.
     pub fn new(server: SocketAddr, observer: &'a mut Observer, sessions: usize) -> Self {
         Self {
             server,
@@ -92,15 +92,15 @@ impl<'a> ZooKeeper<'a> {
         }
     }
 
-    fn open(&mut self, session: usize) -> Result<Happened> {
+    fn open(&mut self, session: usize) -> Result<Effect> {
         if self.sessions[session]
             .as_ref()
             .is_some_and(|session| !session.ended)
         {
-            return Ok(Happened::Skipped);
+            return Ok(Effect::Skipped);
         }
-        let Resumed::Accepted(connection, accepted) = Connection::open(self.server, None, 0)? else {
-            bail!("the server refused a new session")
+        let ConnectOutcome::Accepted(connection, accepted) = Connection::open(self.server, None, 0)? else {
+            bail!("the server rejected a new session")
         };
         let (session_id, timeout_ms) = (accepted.session_id, accepted.timeout_ms);
         self.sessions[session] = Some(Session {
@@ -109,20 +109,20 @@ impl<'a> ZooKeeper<'a> {
             seen: Vec::new(),
             ended: false,
         });
-        Ok(Happened::Opened {
+        Ok(Effect::Opened {
             session_id,
             timeout_ms,
         })
     }
 
-    fn resume(&mut self, session: usize, wrong_password: bool) -> Result<Happened> {
+    fn resume(&mut self, session: usize, wrong_password: bool) -> Result<Effect> {
         let Some(session) = &mut self.sessions[session] else {
-            return Ok(Happened::Skipped);
+            return Ok(Effect::Skipped);
         };
         let older = session.connection.take();
         if wrong_password && older.is_some() {
             session.connection = older;
-            return Ok(Happened::Skipped);
+            return Ok(Effect::Skipped);
         }
         let mut password = session.accepted.password;
         if wrong_password {
@@ -134,19 +134,19 @@ impl<'a> ZooKeeper<'a> {
         if let Some(mut older) = older {
             ensure!(
                 older.is_closed()?,
-                "the connection that lost its session was sent something"
+                "the server sent something on a connection that had lost its session"
             );
         }
         match resumed {
-            Resumed::Refused => Ok(Happened::Refused),
-            Resumed::Accepted(connection, accepted) => {
+            ConnectOutcome::Refused => Ok(Effect::Refused),
+            ConnectOutcome::Accepted(connection, accepted) => {
                 session.connection = Some(connection);
                 let Accepted {
                     session_id,
                     timeout_ms,
                     ..
                 } = accepted;
-                Ok(Happened::Resumed {
+                Ok(Effect::Resumed {
                     session_id,
                     timeout_ms,
                 })
@@ -154,43 +154,43 @@ impl<'a> ZooKeeper<'a> {
         }
     }
 
-    fn drop_connection(&mut self, session: usize) -> Result<Happened> {
+    fn drop_connection(&mut self, session: usize) -> Result<Effect> {
         match self.sessions[session]
             .as_mut()
             .and_then(|session| session.connection.take())
         {
-            Some(connection) => connection.leave().map(|()| Happened::Dropped),
-            None => Ok(Happened::Skipped),
+            Some(connection) => connection.disconnect().map(|()| Effect::Dropped),
+            None => Ok(Effect::Skipped),
         }
     }
 
-    fn call(&mut self, number: usize, request: &Request) -> Result<(Happened, Vec<Notification>)> {
+    fn call(&mut self, number: usize, request: &Request) -> Result<(Effect, Vec<Notification>)> {
         let Some(session) = &mut self.sessions[number] else {
-            return Ok((Happened::Skipped, Vec::new()));
+            return Ok((Effect::Skipped, Vec::new()));
         };
         let Some(connection) = &mut session.connection else {
-            return Ok((Happened::Skipped, Vec::new()));
+            return Ok((Effect::Skipped, Vec::new()));
         };
-        let Answer {
+        let Response {
             notifications,
-            answered,
+            reaction,
         } = connection.call(request)?;
-        let Answered::Reply { zxid, outcome } = answered else {
+        let Reaction::Reply { zxid, outcome } = reaction else {
             session.connection = None;
-            return Ok((Happened::Closed, notifications));
+            return Ok((Effect::Closed, notifications));
         };
         session.seen.push(zxid);
         let closed = closes_connection(request, &outcome);
         if closed {
             ensure!(
                 connection.is_closed()?,
-                "something came after the reply that ends a connection"
+                "something arrived after the reply that ends a connection"
             );
             session.connection = None;
             session.ended = *request == Request::CloseSession;
         }
         Ok((
-            Happened::Replied {
+            Effect::Replied {
                 zxid,
                 outcome,
                 closed,
@@ -206,25 +206,26 @@ impl<'a> ZooKeeper<'a> {
         relative_zxid(seen, relative)
     }
 
-    fn end(&mut self, number: usize) -> Result<(Happened, Vec<Notification>)> {
+    fn end(&mut self, number: usize) -> Result<(Effect, Vec<Notification>)> {
         let Some(session) = &self.sessions[number] else {
-            return Ok((Happened::Skipped, Vec::new()));
+            return Ok((Effect::Skipped, Vec::new()));
         };
         if session.ended {
-            return Ok((Happened::Skipped, Vec::new()));
+            return Ok((Effect::Skipped, Vec::new()));
         }
         if session.connection.is_none() {
             let resumed = self.resume(number, false)?;
             ensure!(
-                matches!(resumed, Happened::Resumed { .. }),
-                "a session is gone that nobody closed"
+                matches!(resumed, Effect::Resumed { .. }),
+                "a session that was not closed no longer exists"
             );
         }
         self.call(number, &Request::CloseSession)
     }
 
-    /// Reads what other sessions were told. A reply to a ping comes after everything that was sent before it.
-    fn hear(&mut self, acting: usize) -> Result<Vec<(usize, Vec<Notification>)>> {
+    /// Reads the notifications of other sessions. The reply to a ping follows everything that was sent before
+    /// it.
+    fn receive_notifications(&mut self, acting: usize) -> Result<Vec<(usize, Vec<Notification>)>> {
         let mut pings = Vec::new();
         for (number, session) in self
             .sessions
@@ -236,29 +237,29 @@ impl<'a> ZooKeeper<'a> {
                 pings.push((number, connection.send(&Request::Ping)?));
             }
         }
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for (number, xid) in pings {
             let connection = self.sessions[number]
                 .as_mut()
                 .and_then(|session| session.connection.as_mut());
-            let connection = connection.expect("it was there to be sent a ping");
+            let connection = connection.expect("a ping was sent on this connection");
             let answer = connection.receive(&Request::Ping, xid)?;
             ensure!(
-                matches!(answer.answered, Answered::Reply { .. }),
+                matches!(answer.reaction, Reaction::Reply { .. }),
                 "an idle connection was closed"
             );
             if !answer.notifications.is_empty() {
-                heard.push((number, answer.notifications));
+                received.push((number, answer.notifications));
             }
         }
-        Ok(heard)
+        Ok(received)
     }
 }
 
 impl Side for ZooKeeper<'_> {
-    fn step(&mut self, step: &Step) -> Result<Moment> {
+    fn step(&mut self, step: &Step) -> Result<StepResult> {
         let acting = step.session();
-        let (happened, notifications) = match step {
+        let (effect, notifications) = match step {
             Step::Open { session } => (self.open(*session)?, Vec::new()),
             Step::Drop { session } => (self.drop_connection(*session)?, Vec::new()),
             Step::Resume {
@@ -283,22 +284,22 @@ impl Side for ZooKeeper<'_> {
             Step::Close { session } => self.call(*session, &Request::CloseSession)?,
             Step::End { session } => self.end(*session)?,
         };
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         if !notifications.is_empty() {
-            heard.push((acting, notifications));
+            received.push((acting, notifications));
         }
         if may_fire_watches(step) {
-            heard.extend(self.hear(acting)?);
+            received.extend(self.receive_notifications(acting)?);
         }
-        Ok(Moment { happened, heard })
+        Ok(StepResult { effect, received })
     }
 
-    fn look(&mut self, requests: &[Request]) -> Result<Vec<Outcome>> {
+    fn read_all(&mut self, requests: &[Request]) -> Result<Vec<Outcome>> {
         self.observer.call_all(requests)
     }
 }
 
-/// The zxid of one of a session's replies; the oldest one if there were not so many, 0 if there was none.
+/// Returns the zxid of one of a session's replies; the oldest one if there were fewer, 0 if there was none.
 pub fn relative_zxid(seen: &[i64], relative: Relative) -> i64 {
     match relative {
         Relative::Zero => 0,
@@ -310,7 +311,7 @@ pub fn relative_zxid(seen: &[i64], relative: Relative) -> i64 {
     }
 }
 
-/// Whether a server ends a connection after a reply.
+/// Returns whether a server closes a connection after a reply.
 pub fn closes_connection(request: &Request, outcome: &Outcome) -> bool {
     match outcome {
         Err(ErrorCode::UNIMPLEMENTED) => true,
@@ -319,7 +320,7 @@ pub fn closes_connection(request: &Request, outcome: &Outcome) -> bool {
     }
 }
 
-/// Whether other sessions may be told of a step. To ask them after every read would take half of the time.
+/// Returns whether a step may notify other sessions. To ping them after every read would double the time.
 fn may_fire_watches(step: &Step) -> bool {
     match step {
         Step::Close { .. } | Step::End { .. } => true,
@@ -337,8 +338,8 @@ fn may_fire_watches(step: &Step) -> bool {
 }
 
 impl Drop for ZooKeeper<'_> {
-    /// Ends the sessions of a program that did not come to its end, lest their ephemeral znodes and watches meet
-    /// the next one. A server that does not answer any more has lost them anyway.
+    /// Ends the sessions of a program that did not complete, so that their ephemeral znodes and watches do
+    /// not affect the next one. A server that no longer answers has lost them anyway.
     fn drop(&mut self) {
         for number in 0..self.sessions.len() {
             drop(self.end(number).context("end a session"));

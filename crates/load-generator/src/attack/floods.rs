@@ -1,4 +1,5 @@
-//! Requests as fast as they are answered, of kinds that cost a server more than they should if it is careless.
+//! Floods: each connection sends its next request as soon as it has the response. The requests cost a
+//! careless server more than they should.
 
 use std::io;
 use std::rc::Rc;
@@ -11,62 +12,63 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Got, Means};
+use super::{AttackContext, AttackOutcome};
 use crate::nodes::Nodes;
 
-/// So many connections send at a time.
-const SENDERS: usize = 64;
+/// Number of connections that send concurrently.
+const CONNECTIONS: usize = 64;
 
-/// The largest bodies without and with data of a znode, as they are configured unless somebody says otherwise, and one byte.
-const ONE_TOO_MANY: [(&str, usize); 2] = [
+/// Paths with the size of a body that exceeds their default limit by one byte: a body without and with a
+/// znode's data.
+const OVERSIZED_BODIES: [(&str, usize); 2] = [
     ("/v1/sessions", 64 * 1024 + 1),
     ("/v1/znodes/attack", 2 * 1024 * 1024 + 1),
 ];
 
-/// What one request can look like.
-struct Shot {
+/// Request of a flood.
+struct FloodRequest {
     method: &'static str,
     path: String,
     body: String,
 }
 
-/// Bodies of one byte more than there may be.
-pub async fn large_bodies(means: &Means) -> anyhow::Result<Got> {
-    let shots = ONE_TOO_MANY.map(|(path, bytes)| Shot {
+/// Sends bodies that exceed the limit by one byte.
+pub async fn large_bodies(context: &AttackContext) -> anyhow::Result<AttackOutcome> {
+    let requests = OVERSIZED_BODIES.map(|(path, bytes)| FloodRequest {
         method: "POST",
         path: path.to_owned(),
-        // White space is JSON, too, so only the length is wrong.
+        // White space is valid JSON, so only the length is wrong.
         body: format!("{{{}}}", " ".repeat(bytes - 2)),
     });
-    shoot(means, shots.into()).await
+    flood(context, requests.into()).await
 }
 
-/// Paths of depth 10,000, of a znode and of a lock.
-pub async fn deep_paths(means: &Means) -> anyhow::Result<Got> {
+/// Sends paths of depth 10,000: a znode's and a lock's.
+pub async fn deep_paths(context: &AttackContext) -> anyhow::Result<AttackOutcome> {
     let deep = "/a".repeat(10_000);
-    let shot = |method, path| Shot {
+    let request = |method, path| FloodRequest {
         method,
         path,
         body: String::new(),
     };
     let lock = format!("/v1/locks{deep}");
-    let shots = vec![
-        shot("GET", format!("/v1/znodes{deep}")),
-        Shot {
+    let requests = vec![
+        request("GET", format!("/v1/znodes{deep}")),
+        FloodRequest {
             body: "{}".to_owned(),
-            ..shot("POST", format!("/v1/znodes{deep}?x=y"))
+            ..request("POST", format!("/v1/znodes{deep}?x=y"))
         },
-        shot("GET", lock),
+        request("GET", lock),
     ];
-    shoot(means, shots).await
+    flood(context, requests).await
 }
 
-/// As many sessions as can be opened, of the longest time.
-pub async fn sessions(means: &Means) -> anyhow::Result<Got> {
+/// Opens as many sessions as possible, with the longest timeout.
+pub async fn sessions(context: &AttackContext) -> anyhow::Result<AttackOutcome> {
     let body = "{\"ttl_ms\": 300000, \"name\": \"lockgate bench attack\"}".to_owned();
-    shoot(
-        means,
-        vec![Shot {
+    flood(
+        context,
+        vec![FloodRequest {
             method: "POST",
             path: "/v1/sessions".to_owned(),
             body,
@@ -75,131 +77,133 @@ pub async fn sessions(means: &Means) -> anyhow::Result<Got> {
     .await
 }
 
-async fn shoot(means: &Means, shots: Vec<Shot>) -> anyhow::Result<Got> {
-    let shots = Rc::new(shots);
+async fn flood(context: &AttackContext, requests: Vec<FloodRequest>) -> anyhow::Result<AttackOutcome> {
+    let requests = Rc::new(requests);
     let mut senders = JoinSet::new();
-    for number in 0..SENDERS {
-        let nodes = means.callers.clone();
-        senders.spawn_local(sender(nodes, shots.clone(), number, means.over.clone()).boxed_local());
+    for number in 0..CONNECTIONS {
+        let nodes = context.callers.clone();
+        senders.spawn_local(sender(nodes, requests.clone(), number, context.stop.clone()).boxed_local());
     }
-    together(senders).await
+    sum_outcomes(senders).await
 }
 
-/// What all of them got.
-async fn together(mut attackers: JoinSet<Got>) -> anyhow::Result<Got> {
-    let mut all = Got::default();
-    while let Some(got) = attackers.join_next().await {
-        let got = got.context("an attacker")?;
-        all.tried += got.tried;
-        all.let_in += got.let_in;
-        for (answer, count) in got.answers {
-            *all.answers.entry(answer).or_default() += count;
-        }
+/// Awaits all tasks and sums their outcomes.
+pub async fn sum_outcomes(mut attackers: JoinSet<AttackOutcome>) -> anyhow::Result<AttackOutcome> {
+    let mut all = AttackOutcome::default();
+    while let Some(outcome) = attackers.join_next().await {
+        all.add(outcome.context("a task of the attack panicked")?);
     }
     Ok(all)
 }
 
-/// An error in a word, so that equal ones are counted together.
-fn kind_of(error: &anyhow::Error) -> String {
+/// Short name of an error, so that equal errors are counted together.
+pub fn error_name(error: &anyhow::Error) -> String {
     match error.downcast_ref::<io::Error>() {
         Some(error) => error.kind().to_string(),
         None => error.to_string(),
     }
 }
 
-async fn sender(nodes: Nodes, shots: Rc<Vec<Shot>>, number: usize, over: CancellationToken) -> Got {
-    let mut got = Got::default();
+async fn sender(
+    nodes: Nodes,
+    requests: Rc<Vec<FloodRequest>>,
+    number: usize,
+    stop: CancellationToken,
+) -> AttackOutcome {
+    let mut outcome = AttackOutcome::default();
     let mut connection: Option<Connection> = None;
-    for shot in shots.iter().cycle().skip(number % shots.len()) {
+    for request in requests.iter().cycle().skip(number % requests.len()) {
         let send = async {
             let mut open = match connection.take() {
                 Some(open) => open,
                 None => nodes.connect(number).await?,
             };
-            let answer = open.send(shot.method, &shot.path, &shot.body).await?;
+            let answer = open.send(request.method, &request.path, &request.body).await?;
             anyhow::Ok((open, answer))
         };
         let sent = tokio::select! {
             sent = send => sent,
-            () = over.cancelled() => return got,
+            () = stop.cancelled() => return outcome,
         };
-        got.tried += 1;
+        outcome.attempts += 1;
         match sent {
             Ok((open, answer)) => {
                 if answer.status < 300 {
-                    got.let_in += 1;
+                    outcome.accepted += 1;
                 }
-                got.answer(answer.status.to_string());
+                outcome.answer(answer.status.to_string());
                 connection = Some(open);
             }
             Err(error) => {
-                got.answer(kind_of(&error));
-                // Who is hung up on in the middle of a body comes again, but a server that is gone is not called in a loop.
+                outcome.answer(error_name(&error));
+                // The server may have closed the connection in the middle of a body. The pause avoids a busy
+                // loop if the server is down.
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }
     }
-    got
+    outcome
 }
 
-/// Opens connections, to every port, and closes them.
-pub async fn reconnects(means: &Means) -> anyhow::Result<Got> {
+/// Opens and closes connections to all ports.
+pub async fn reconnects(context: &AttackContext) -> anyhow::Result<AttackOutcome> {
     let mut callers = JoinSet::new();
-    for number in 0..SENDERS {
-        let node = &means.nodes[number % means.nodes.len()];
+    for number in 0..CONNECTIONS {
+        let node = &context.nodes[number % context.nodes.len()];
         let addresses: Vec<String> = node.addresses().map(str::to_owned).collect();
-        let over = means.over.clone();
+        let stop = context.stop.clone();
         callers.spawn_local(
             async move {
-                let mut got = Got::default();
+                let mut outcome = AttackOutcome::default();
                 for address in addresses.iter().cycle() {
                     let connected = tokio::select! {
                         connected = TcpStream::connect(address) => connected,
-                        () = over.cancelled() => return got,
+                        () = stop.cancelled() => return outcome,
                     };
-                    got.tried += 1;
+                    outcome.attempts += 1;
                     match connected {
                         Ok(stream) => {
-                            // Reset at once: a closed connection would keep its port on this side for a minute.
+                            // Reset the connection: after an ordinary close, its port would stay in use on
+                            // this side for a minute.
                             match stream.set_zero_linger() {
-                                Ok(()) => got.let_in += 1,
-                                Err(error) => got.answer(error.kind().to_string()),
+                                Ok(()) => outcome.accepted += 1,
+                                Err(error) => outcome.answer(error.kind().to_string()),
                             }
                         }
-                        Err(error) => got.answer(error.kind().to_string()),
+                        Err(error) => outcome.answer(error.kind().to_string()),
                     }
                     tokio::task::yield_now().await;
                 }
-                got
+                outcome
             }
             .boxed_local(),
         );
     }
-    together(callers).await
+    sum_outcomes(callers).await
 }
 
-/// Makes handshakes, at the ports of clients, and closes.
-pub async fn handshakes(means: &Means) -> anyhow::Result<Got> {
+/// Opens and closes connections to the ports for clients, with a TLS handshake each.
+pub async fn handshakes(context: &AttackContext) -> anyhow::Result<AttackOutcome> {
     let mut callers = JoinSet::new();
-    for number in 0..SENDERS {
-        let (nodes, over) = (means.callers.clone(), means.over.clone());
+    for number in 0..CONNECTIONS {
+        let (nodes, stop) = (context.callers.clone(), context.stop.clone());
         callers.spawn_local(
             async move {
-                let mut got = Got::default();
+                let mut outcome = AttackOutcome::default();
                 loop {
                     let connected = tokio::select! {
                         connected = nodes.connect(number) => connected,
-                        () = over.cancelled() => return got,
+                        () = stop.cancelled() => return outcome,
                     };
-                    got.tried += 1;
+                    outcome.attempts += 1;
                     match connected {
-                        Ok(_) => got.let_in += 1,
-                        Err(error) => got.answer(kind_of(&error)),
+                        Ok(_) => outcome.accepted += 1,
+                        Err(error) => outcome.answer(error_name(&error)),
                     }
                 }
             }
             .boxed_local(),
         );
     }
-    together(callers).await
+    sum_outcomes(callers).await
 }

@@ -1,8 +1,9 @@
-//! What others can do to a cluster by asking: each attack in its turn, and beside it well-behaved clients that take locks. How
-//! long they wait with it and without it, whether any of their requests fails, whether the leader stays, and how much memory the
-//! nodes take.
+//! `bench attack`: requests and connections of a malicious client. The attacks run one after another, and
+//! meanwhile well-behaved clients acquire locks. The report has, with and without an attack: the clients'
+//! waiting times and failed requests, the number of elections, and the growth of the nodes' memory.
 
 mod floods;
+mod large;
 mod slow;
 mod watches;
 
@@ -22,40 +23,40 @@ use tokio::task::LocalSet;
 use tokio_util::sync::CancellationToken;
 
 use super::Target;
-use super::bystanders::{Bystanders, Seen, memory, term};
+use super::bystanders::{BystanderReport, Bystanders, memory, term};
 use super::nodes::Nodes;
 use super::report::{self, ms};
 
-/// The well-behaved clients' sessions.
+/// Session timeout of the well-behaved clients.
 const TTL: Duration = Duration::from_secs(6);
 
-/// How long a well-behaved client rests between two locks.
-const REST: Duration = Duration::from_millis(20);
+/// Pause of a well-behaved client between two locks.
+const PAUSE: Duration = Duration::from_millis(20);
 
-/// What this program opens beside the connections of an attack.
-const OTHER_FILES: u64 = 256;
+/// File descriptors that this program uses beside the connections of an attack.
+const RESERVED_FILES: u64 = 256;
 
-/// What `lockgate bench attack` is told.
+/// Arguments of `lockgate bench attack`.
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(flatten)]
     target: Target,
-    /// Which attacks; all of them unless some are named
+    /// Attacks to run; default: all
     #[arg(long, value_delimiter = ',')]
     attacks: Vec<Attack>,
-    /// How long each lasts, and how long it is measured without any
+    /// Duration of each attack, and of the measurement without an attack
     #[arg(long, default_value_t = 20)]
     seconds: u64,
-    /// How many connections an attack opens where it needs many
+    /// Connections that an attack opens if it needs many
     #[arg(long, default_value_t = 10_000)]
     connections: usize,
-    /// How many watches one client arms
+    /// Watches that one client arms
     #[arg(long, default_value_t = 100_000)]
     watches: usize,
-    /// How many well-behaved clients take locks meanwhile
+    /// Well-behaved clients that acquire locks meanwhile
     #[arg(long, default_value_t = 8)]
     clients: usize,
-    /// By how many MiB a node's memory may grow in one attack
+    /// Maximum growth of a node's memory during one attack, in MiB
     #[arg(long, default_value_t = 512)]
     most_mib: u64,
     /// Print JSON
@@ -63,39 +64,46 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What can be done to a cluster.
+/// Attack on a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Attack {
-    /// Heads that come byte by byte, at the port for HTTP.
+    /// Request heads that arrive byte by byte, at the HTTP port.
     SlowHttp,
-    /// Bodies that do.
+    /// Request bodies that arrive byte by byte, at the HTTP port.
     SlowBodies,
-    /// Requests for a session that do, at the port for clients of ZooKeeper.
+    /// Connect requests that arrive byte by byte, at the ZooKeeper port.
     SlowZookeeper,
-    /// Greetings that do, at the port for peers.
+    /// Handshakes that arrive byte by byte, at the peer port.
     SlowPeers,
-    /// Connections that say nothing, at the port for HTTP.
+    /// Connections without any request, at the HTTP port.
     Idle,
-    /// Handshakes of TLS that are begun and not finished, at every port. A server without TLS takes them for nonsense.
+    /// Unfinished TLS handshakes, at every port. A server without TLS treats them as malformed requests.
     HalfHandshakes,
-    /// Bodies of one byte more than there may be.
+    /// Bodies that exceed the limit by one byte.
     LargeBodies,
     /// Paths of depth 10,000.
     DeepPaths,
-    /// As many sessions as can be opened.
+    /// Sessions, as many as possible.
     Sessions,
-    /// Connections that are opened and closed as fast as can be.
+    /// Connections that are opened and closed at the maximum rate.
     Reconnects,
-    /// The same with a whole handshake of TLS each, where that is spoken: the dearest thing that a stranger can ask for.
+    /// Like `Reconnects`, with a complete TLS handshake each: the most expensive operation available to an
+    /// unauthenticated client. Skipped without TLS.
     Handshakes,
-    /// Very many watches of one client.
+    /// Many watches of one client.
     Watches,
+    /// Session with many locks that is read and closed repeatedly.
+    LargeSession,
+    /// Lists of locks and sessions, and the graph of waits, while a session holds many locks.
+    Lists,
+    /// Write requests without a session, each with a new request ID that the server has to store.
+    RequestIds,
 }
 
 impl Attack {
-    /// All of them, in the order in which they are made.
-    pub const ALL: [Self; 12] = [
+    /// All attacks in the order in which they run.
+    pub const ALL: [Self; 15] = [
         Self::SlowHttp,
         Self::SlowBodies,
         Self::SlowZookeeper,
@@ -107,7 +115,10 @@ impl Attack {
         Self::Reconnects,
         Self::Handshakes,
         Self::Watches,
-        // The last one, because its sessions stay for a while.
+        Self::LargeSession,
+        Self::Lists,
+        Self::RequestIds,
+        // Last, because its sessions remain for a while.
         Self::Sessions,
     ];
 
@@ -125,6 +136,9 @@ impl Attack {
             Self::Reconnects => "reconnects",
             Self::Handshakes => "handshakes",
             Self::Watches => "watches",
+            Self::LargeSession => "large-session",
+            Self::Lists => "lists",
+            Self::RequestIds => "request-ids",
         }
     }
 }
@@ -140,61 +154,77 @@ impl FromStr for Attack {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|attack| attack.name() == text);
-        found.ok_or_else(|| format!("there are {}", Self::ALL.map(Self::name).join(", ")))
+        found.ok_or_else(|| {
+            format!(
+                "unknown attack {text:?}; the attacks are {}",
+                Self::ALL.map(Self::name).join(", ")
+            )
+        })
     }
 }
 
-/// What an attack got.
+/// Outcome of an attack.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Got {
-    /// What it tried: connections, requests or watches.
-    pub tried: u64,
-    /// What of that was let in: connections that were still there in the end, requests and watches that were carried out.
-    pub let_in: u64,
-    /// How others were answered: by status, or in a word.
+pub struct AttackOutcome {
+    /// Attempts: connections, requests or watches.
+    #[serde(rename = "tried")]
+    pub attempts: u64,
+    /// Accepted attempts: connections still open at the end, requests and watches that succeeded.
+    #[serde(rename = "let_in")]
+    pub accepted: u64,
+    /// Number of each response to other attempts: an HTTP status, or the name of an error.
     pub answers: BTreeMap<String, u64>,
 }
 
-impl Got {
+impl AttackOutcome {
+    fn add(&mut self, other: Self) {
+        self.attempts += other.attempts;
+        self.accepted += other.accepted;
+        for (answer, count) in other.answers {
+            *self.answers.entry(answer).or_default() += count;
+        }
+    }
+
     fn answer(&mut self, what: impl Into<String>) {
         *self.answers.entry(what.into()).or_default() += 1;
     }
 }
 
-/// What one attack came to.
+/// Measurements during one attack.
 #[derive(Debug, Clone, Serialize)]
 pub struct AttackReport {
-    /// Which; none is the time before.
+    /// Attack; `None`: the period without an attack.
     pub attack: Option<Attack>,
-    /// What it got.
-    pub got: Got,
-    /// What the well-behaved clients saw.
-    pub bystanders: Seen,
-    /// How many elections there were.
+    /// Outcome of the attack.
+    #[serde(rename = "got")]
+    pub outcome: AttackOutcome,
+    /// Measurements of the well-behaved clients.
+    pub bystanders: BystanderReport,
+    /// Number of elections.
     pub elections: u64,
-    /// Of each node: its memory before and at its end, in bytes.
+    /// Memory of each node before the attack and at its end, in bytes.
     pub memory_bytes: Vec<(u64, u64)>,
 }
 
-/// What an attack is made on, and with how much.
-struct Means {
+/// Target and size of an attack.
+struct AttackContext {
     nodes: Vec<LocalNode>,
-    /// How these are called by who has what it takes to be let in.
+    /// Addresses and credentials of an authorized client.
     callers: Nodes,
     connections: usize,
     watches: usize,
     /// Cancelled when the attack is to end.
-    over: CancellationToken,
+    stop: CancellationToken,
 }
 
-/// Makes them, and prints what came out.
+/// Runs the attacks and prints their reports. Fails if an attack affected the well-behaved clients.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
     ensure_usage!(
         args.seconds > 0 && args.clients > 0,
-        "at least one second and one client are needed"
+        "--seconds and --clients must be at least 1"
     );
-    open_files::raise(args.connections as u64 + 4 * args.clients as u64 + OTHER_FILES)?;
-    let reports = LocalSet::new().run_until(all(&args)).await?;
+    open_files::raise(args.connections as u64 + 4 * args.clients as u64 + RESERVED_FILES)?;
+    let reports = LocalSet::new().run_until(measure(&args)).await?;
     if args.json {
         report::print_json(&reports)?;
     }
@@ -203,16 +233,20 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
         let seen = &report.bystanders;
         ensure!(
             seen.errors == 0 && seen.lost_sessions == 0,
-            "{what}: well-behaved clients were not served: {}",
+            "{what}: requests of well-behaved clients failed: {}",
             seen.first_error.as_deref().unwrap_or("a session was lost")
         );
-        ensure!(seen.cycle.count > 0, "{what}: no lock was taken");
-        ensure!(report.elections == 0, "{what}: there was an election");
+        ensure!(
+            seen.cycle.count > 0,
+            "{what}: the well-behaved clients acquired no lock"
+        );
+        ensure!(report.elections == 0, "{what}: the cluster held an election");
         for (before, after) in &report.memory_bytes {
             let grown = after.saturating_sub(*before) >> 20;
             ensure!(
                 grown <= args.most_mib,
-                "{what}: a node's memory has grown by {grown} MiB"
+                "{what}: a node's memory grew by {grown} MiB, more than --most-mib {}",
+                args.most_mib
             );
         }
     }
@@ -222,22 +256,22 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
 fn print(report: &AttackReport) -> anyhow::Result<()> {
     let seen = &report.bystanders;
     let answers: Vec<_> = report
-        .got
+        .outcome
         .answers
         .iter()
         .map(|(what, count)| format!("{what}: {count}"))
         .collect();
     say(format!(
-        "{:<16} locks p50 {} ms, p99 {} ms, max {} ms, {} told to come again, {} errors; {} elections; {} of {} let in; {}",
-        report.attack.map_or("without any", Attack::name),
+        "{:<16} locks p50 {} ms, p99 {} ms, max {} ms, {} rejected under load, {} errors; {} elections; {} of {} accepted; {}",
+        report.attack.map_or("no attack", Attack::name),
         ms(seen.cycle.p50_us),
         ms(seen.cycle.p99_us),
         ms(seen.cycle.max_us),
         seen.refused,
         seen.errors,
         report.elections,
-        report.got.let_in,
-        report.got.tried,
+        report.outcome.accepted,
+        report.outcome.attempts,
         answers.join(", ")
     ))?;
     let memory: Vec<_> = report
@@ -248,14 +282,14 @@ fn print(report: &AttackReport) -> anyhow::Result<()> {
     say(format!("{:<16} memory {}", "", memory.join(", ")))
 }
 
-async fn all(args: &Arguments) -> anyhow::Result<Vec<AttackReport>> {
+async fn measure(args: &Arguments) -> anyhow::Result<Vec<AttackReport>> {
     let cluster = args
         .target
         .local()?
-        .context("it needs a cluster on this machine, for its memory and its term")?;
+        .context("`bench attack` needs a cluster on this machine, to read its memory and its term")?;
     let nodes: Vec<LocalNode> = cluster.nodes().cloned().collect();
     let callers = args.target.nodes()?;
-    let bystanders = Bystanders::start(&callers, args.clients, TTL, Some(REST)).await?;
+    let bystanders = Bystanders::start(&callers, args.clients, TTL, Some(PAUSE)).await?;
     let attacks = match args.attacks.is_empty() {
         true => Attack::ALL.to_vec(),
         false => args.attacks.clone(),
@@ -268,28 +302,29 @@ async fn all(args: &Arguments) -> anyhow::Result<Vec<AttackReport>> {
     for attack in [None].into_iter().chain(attacks.map(Some)) {
         let pids = args.target.processes()?;
         let (term_before, memory_before) = (term(&cluster).await?, memory(&pids)?);
-        bystanders.look();
-        let means = Means {
+        bystanders.take_report();
+        let context = AttackContext {
             nodes: nodes.clone(),
             callers: callers.clone(),
             connections: args.connections,
             watches: args.watches,
-            over: CancellationToken::new(),
+            stop: CancellationToken::new(),
         };
-        let over = means.over.clone();
-        let attacking = make(attack, &means);
+        let stop = context.stop.clone();
+        let attacking = run_attack(attack, &context);
         let timing = async {
             tokio::time::sleep(Duration::from_secs(args.seconds)).await;
-            // Before the attack lets go of what it has.
+            // Measure before the attack frees its resources.
             let memory = memory(&pids);
-            let seen = bystanders.look();
-            over.cancel();
+            let seen = bystanders.take_report();
+            stop.cancel();
             (memory, seen)
         };
-        let (got, (memory, seen)) = tokio::join!(attacking, timing);
+        let (outcome, (memory, seen)) = tokio::join!(attacking, timing);
         let report = AttackReport {
             attack,
-            got: got.with_context(|| format!("the attack {}", attack.map_or("none", Attack::name)))?,
+            outcome: outcome
+                .with_context(|| format!("the attack {}", attack.map_or("none", Attack::name)))?,
             bystanders: seen,
             elections: term(&cluster).await?.saturating_sub(term_before),
             memory_bytes: memory_before.into_iter().zip(memory?).collect(),
@@ -303,34 +338,37 @@ async fn all(args: &Arguments) -> anyhow::Result<Vec<AttackReport>> {
     Ok(reports)
 }
 
-async fn make(attack: Option<Attack>, means: &Means) -> anyhow::Result<Got> {
+async fn run_attack(attack: Option<Attack>, context: &AttackContext) -> anyhow::Result<AttackOutcome> {
     let Some(attack) = attack else {
-        means.over.cancelled().await;
-        return Ok(Got::default());
+        context.stop.cancelled().await;
+        return Ok(AttackOutcome::default());
     };
     match attack {
         Attack::SlowHttp => {
-            slow::drip(means, slow::Port::Http, b"GET /v1/cluster HTTP/1.1\r\nx-slow: ").await
+            slow::drip(context, slow::Port::Http, b"GET /v1/cluster HTTP/1.1\r\nx-slow: ").await
         }
         Attack::SlowBodies => {
             let head = b"POST /v1/sessions HTTP/1.1\r\nhost: localhost\r\ncontent-length: 60000\r\n\r\n";
-            slow::drip(means, slow::Port::Http, head).await
+            slow::drip(context, slow::Port::Http, head).await
         }
-        // The length of a request for a session, and then nothing of it.
-        Attack::SlowZookeeper => slow::drip(means, slow::Port::ZooKeeper, &[0, 0, 0, 45]).await,
-        Attack::SlowPeers => slow::drip(means, slow::Port::Peers, &[]).await,
-        Attack::Idle => slow::hold(means, slow::Port::Http, b"").await,
+        // The length of a connect request, without the request.
+        Attack::SlowZookeeper => slow::drip(context, slow::Port::ZooKeeper, &[0, 0, 0, 45]).await,
+        Attack::SlowPeers => slow::drip(context, slow::Port::Peers, &[]).await,
+        Attack::Idle => slow::hold(context, slow::Port::Http, b"").await,
         Attack::HalfHandshakes => {
             let ports = [slow::Port::Http, slow::Port::ZooKeeper, slow::Port::Peers];
-            // The beginning of a ClientHello that never ends.
-            slow::hold_bare(means, &ports, &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]).await
+            // The start of a ClientHello.
+            slow::hold_bare(context, &ports, &[22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3]).await
         }
-        Attack::LargeBodies => floods::large_bodies(means).await,
-        Attack::DeepPaths => floods::deep_paths(means).await,
-        Attack::Sessions => floods::sessions(means).await,
-        Attack::Reconnects => floods::reconnects(means).await,
-        Attack::Handshakes => floods::handshakes(means).await,
-        Attack::Watches => watches::arm(means).await,
+        Attack::LargeBodies => floods::large_bodies(context).await,
+        Attack::DeepPaths => floods::deep_paths(context).await,
+        Attack::Sessions => floods::sessions(context).await,
+        Attack::Reconnects => floods::reconnects(context).await,
+        Attack::Handshakes => floods::handshakes(context).await,
+        Attack::Watches => watches::arm(context).await,
+        Attack::LargeSession => large::session(context).await,
+        Attack::Lists => large::lists(context).await,
+        Attack::RequestIds => large::request_ids(context).await,
     }
 }
 
@@ -339,11 +377,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_attack_is_made_and_has_a_name() {
+    fn attack_names_are_unique_and_equal_in_json_and_arguments() {
         for attack in Attack::ALL {
             assert_eq!(attack.name().parse(), Ok(attack));
             let shown = serde_json::to_value(attack).unwrap();
-            assert_eq!(shown, attack.name(), "JSON names it as the command line does");
+            assert_eq!(
+                shown,
+                attack.name(),
+                "JSON and the command line use the same name"
+            );
         }
         assert!("none".parse::<Attack>().unwrap_err().contains("slow-http, "));
     }

@@ -1,4 +1,5 @@
-//! Connections that are held for as long as the server lets them: silent ones, and such as send a byte now and then.
+//! Connections that stay open until the server closes them: silent ones, and ones that send a byte per
+//! second.
 
 use std::io;
 use std::time::Duration;
@@ -12,18 +13,18 @@ use tokio_util::sync::CancellationToken;
 
 use transport_security::{ClientTls, Stream};
 
-use super::{Got, Means};
+use super::{AttackContext, AttackOutcome};
 
-/// So long there is between two bytes.
-const DRIP_EVERY: Duration = Duration::from_secs(1);
+/// Interval between two bytes.
+const DRIP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Connections are opened so many at a time.
-const AT_A_TIME: usize = 64;
+/// Maximum number of connections that are being opened.
+const MAX_OPENING: usize = 64;
 
-/// A server that neither accepts nor refuses for so long has no room in its backlog.
+/// Timeout for connecting. A server that does not answer in this time has no room in its backlog.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Where a node listens.
+/// Listener of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Port {
     Http,
@@ -31,39 +32,59 @@ pub enum Port {
     Peers,
 }
 
-/// Opens as many connections as there are means for, spread over nodes and ports, says something, and is silent. What is said
-/// comes first of all, before any handshake of TLS.
-pub async fn hold_bare(means: &Means, ports: &[Port], said: &'static [u8]) -> anyhow::Result<Got> {
-    occupy(means, ports, said, None, None).await
+/// Opens `connections` of them, spread over the nodes and `ports`, sends `prefix`, and stays silent. The bytes
+/// are the first on the connection, without a TLS handshake.
+pub async fn hold_bare(
+    context: &AttackContext,
+    ports: &[Port],
+    prefix: &'static [u8],
+) -> anyhow::Result<AttackOutcome> {
+    occupy(context, ports, prefix, None, None).await
 }
 
-/// The same at one port, after a handshake where the port speaks TLS with anybody.
-pub async fn hold(means: &Means, port: Port, said: &'static [u8]) -> anyhow::Result<Got> {
-    occupy(means, &[port], said, tls_of(means, port), None).await
+/// Opens connections at one port and stays silent after `prefix`. If the port uses TLS with clients, a TLS
+/// handshake precedes `prefix`.
+pub async fn hold(
+    context: &AttackContext,
+    port: Port,
+    prefix: &'static [u8],
+) -> anyhow::Result<AttackOutcome> {
+    occupy(context, &[port], prefix, tls_of(context, port), None).await
 }
 
-/// The same with a byte now and then.
-pub async fn drip(means: &Means, port: Port, said: &'static [u8]) -> anyhow::Result<Got> {
-    occupy(means, &[port], said, tls_of(means, port), Some(DRIP_EVERY)).await
+/// Like [`hold`], but sends a byte at intervals.
+pub async fn drip(
+    context: &AttackContext,
+    port: Port,
+    prefix: &'static [u8],
+) -> anyhow::Result<AttackOutcome> {
+    occupy(
+        context,
+        &[port],
+        prefix,
+        tls_of(context, port),
+        Some(DRIP_INTERVAL),
+    )
+    .await
 }
 
-/// What strangers need to be heard at a port. Among nodes only nodes are, and these are strangers.
-fn tls_of(means: &Means, port: Port) -> Option<&ClientTls> {
+/// TLS configuration for a port. The peer port has none, because it accepts only nodes.
+fn tls_of(context: &AttackContext, port: Port) -> Option<&ClientTls> {
     match port {
-        Port::Http | Port::ZooKeeper => means.callers.credentials().tls.as_ref(),
+        Port::Http | Port::ZooKeeper => context.callers.credentials().tls.as_ref(),
         Port::Peers => None,
     }
 }
 
 async fn occupy(
-    means: &Means,
+    context: &AttackContext,
     ports: &[Port],
-    said: &'static [u8],
+    prefix: &'static [u8],
     tls: Option<&ClientTls>,
     drip: Option<Duration>,
-) -> anyhow::Result<Got> {
+) -> anyhow::Result<AttackOutcome> {
     let mut addresses = Vec::new();
-    for node in &means.nodes {
+    for node in &context.nodes {
         for port in ports {
             addresses.extend(match port {
                 Port::Http => Some(node.http.clone()),
@@ -72,39 +93,39 @@ async fn occupy(
             });
         }
     }
-    let mut got = Got::default();
+    let mut outcome = AttackOutcome::default();
     let mut held = JoinSet::new();
     let mut opening = JoinSet::new();
-    let mut over = false;
-    for address in addresses.iter().cycle().take(means.connections) {
-        if opening.len() >= AT_A_TIME
+    let mut stop = false;
+    for address in addresses.iter().cycle().take(context.connections) {
+        if opening.len() >= MAX_OPENING
             && let Some(opened) = opening.join_next().await
         {
-            keep(opened?, &mut held, &mut got, drip, &means.over);
+            hold_opened(opened?, &mut held, &mut outcome, drip, &context.stop);
         }
-        over = means.over.is_cancelled();
-        if over {
+        stop = context.stop.is_cancelled();
+        if stop {
             break;
         }
-        got.tried += 1;
-        opening.spawn_local(open(address.clone(), said, tls.cloned()).boxed_local());
+        outcome.attempts += 1;
+        opening.spawn_local(open(address.clone(), prefix, tls.cloned()).boxed_local());
     }
     while let Some(opened) = opening.join_next().await {
-        keep(opened?, &mut held, &mut got, drip, &means.over);
+        hold_opened(opened?, &mut held, &mut outcome, drip, &context.stop);
     }
-    if !over {
-        means.over.cancelled().await;
+    if !stop {
+        context.stop.cancelled().await;
     }
     while let Some(ended) = held.join_next().await {
         match ended? {
-            Ended::Held => got.let_in += 1,
-            Ended::Closed(what) => got.answer(what),
+            ConnectionEnd::Held => outcome.accepted += 1,
+            ConnectionEnd::Closed(what) => outcome.answer(what),
         }
     }
-    Ok(got)
+    Ok(outcome)
 }
 
-async fn open(address: String, said: &'static [u8], tls: Option<ClientTls>) -> io::Result<Stream> {
+async fn open(address: String, prefix: &'static [u8], tls: Option<ClientTls>) -> io::Result<Stream> {
     let connected = async {
         let socket = TcpStream::connect(&address).await?;
         match tls {
@@ -114,36 +135,40 @@ async fn open(address: String, said: &'static [u8], tls: Option<ClientTls>) -> i
     };
     let connected = tokio::time::timeout(CONNECT_TIMEOUT, connected).await;
     let mut stream = connected.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
-    stream.write_all(said).await?;
+    stream.write_all(prefix).await?;
     stream.flush().await?;
     Ok(stream)
 }
 
-fn keep(
+fn hold_opened(
     opened: io::Result<Stream>,
-    held: &mut JoinSet<Ended>,
-    got: &mut Got,
+    held: &mut JoinSet<ConnectionEnd>,
+    outcome: &mut AttackOutcome,
     drip: Option<Duration>,
-    over: &CancellationToken,
+    stop: &CancellationToken,
 ) {
     match opened {
         Ok(stream) => {
-            held.spawn_local(stay(stream, drip, over.clone()).boxed_local());
+            held.spawn_local(hold_until_end(stream, drip, stop.clone()).boxed_local());
         }
-        Err(error) => got.answer(format!("not connected: {}", error.kind())),
+        Err(error) => outcome.answer(format!("not connected: {}", error.kind())),
     }
 }
 
-/// What became of a connection.
-enum Ended {
-    /// It was there for as long as the attack.
+/// Fate of a connection.
+enum ConnectionEnd {
+    /// It was open until the attack ended.
     Held,
-    /// The server ended it.
+    /// The server closed it.
     Closed(String),
 }
 
-async fn stay(mut stream: Stream, drip: Option<Duration>, over: CancellationToken) -> Ended {
-    let mut told = Vec::new();
+async fn hold_until_end(
+    mut stream: Stream,
+    drip: Option<Duration>,
+    stop: CancellationToken,
+) -> ConnectionEnd {
+    let mut received = Vec::new();
     loop {
         let pause = async {
             match drip {
@@ -152,9 +177,9 @@ async fn stay(mut stream: Stream, drip: Option<Duration>, over: CancellationToke
             }
         };
         tokio::select! {
-            () = over.cancelled() => return Ended::Held,
-            read = stream.read_buf(&mut told) => match read {
-                Ok(0) | Err(_) => return Ended::Closed(word(&told)),
+            () = stop.cancelled() => return ConnectionEnd::Held,
+            read = stream.read_buf(&mut received) => match read {
+                Ok(0) | Err(_) => return ConnectionEnd::Closed(response_summary(&received)),
                 Ok(_) => {}
             },
             () = pause => {
@@ -163,19 +188,19 @@ async fn stay(mut stream: Stream, drip: Option<Duration>, over: CancellationToke
                     stream.flush().await
                 };
                 if sent.await.is_err() {
-                    return Ended::Closed(word(&told));
+                    return ConnectionEnd::Closed(response_summary(&received));
                 }
             }
         }
     }
 }
 
-/// What the server said, in short: the status if it spoke HTTP.
-fn word(told: &[u8]) -> String {
-    let told = String::from_utf8_lossy(told);
-    match told.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)) {
+/// Summary of the server's response: the status if it was HTTP.
+fn response_summary(received: &[u8]) -> String {
+    let received = String::from_utf8_lossy(received);
+    match received.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)) {
         Some(status) => status.to_owned(),
-        None if told.is_empty() => "closed".to_owned(),
+        None if received.is_empty() => "closed".to_owned(),
         None => "closed with an answer".to_owned(),
     }
 }

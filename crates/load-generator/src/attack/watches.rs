@@ -1,25 +1,25 @@
-//! One client of ZooKeeper that watches very many znodes that there are not.
+//! Attack in which one ZooKeeper client watches many absent znodes.
 
 use anyhow::Context;
 use zk_wire::Request;
 
-use super::{Got, Means};
+use super::{AttackContext, AttackOutcome};
 use crate::nodes::Nodes;
 use crate::zookeeper::session::Session;
 
-/// So many are asked for before their answers are looked at.
-const AT_A_TIME: usize = 1_000;
+/// Requests that are sent before their replies are read.
+const BATCH_SIZE: usize = 1_000;
 
-/// Arms them, and keeps them until the attack is over.
-pub async fn arm(means: &Means) -> anyhow::Result<Got> {
-    let server = means.nodes.iter().find_map(|node| node.zookeeper.clone());
-    let server = server.context("no node serves clients of ZooKeeper")?;
-    let server = Nodes::new(vec![server], means.callers.credentials().clone());
+/// Arms the watches and keeps them until the attack ends.
+pub async fn arm(context: &AttackContext) -> anyhow::Result<AttackOutcome> {
+    let server = context.nodes.iter().find_map(|node| node.zookeeper.clone());
+    let server = server.context("no node has a ZooKeeper port")?;
+    let server = Nodes::new(vec![server], context.callers.credentials().clone());
     let mut session = Session::open(&server, 0).await?;
-    let mut got = Got::default();
+    let mut outcome = AttackOutcome::default();
     let mut number = 0;
-    while number < means.watches && !means.over.is_cancelled() {
-        let last = (number + AT_A_TIME).min(means.watches);
+    while number < context.watches && !context.stop.is_cancelled() {
+        let last = (number + BATCH_SIZE).min(context.watches);
         let some: Vec<Request> = (number..last)
             .map(|number| Request::Exists {
                 path: format!("/attack/{number}"),
@@ -27,16 +27,16 @@ pub async fn arm(means: &Means) -> anyhow::Result<Got> {
             })
             .collect();
         number = last;
-        got.tried += some.len() as u64;
-        for outcome in session.call_all(&some).await? {
-            match outcome {
-                // Not being there is what is watched.
-                Ok(_) | Err(zk_wire::ErrorCode::NO_NODE) => got.let_in += 1,
-                Err(code) => got.answer(code.to_string()),
+        outcome.attempts += some.len() as u64;
+        for reply in session.call_all(&some).await? {
+            match reply {
+                // The znode is absent, and its creation is watched.
+                Ok(_) | Err(zk_wire::ErrorCode::NO_NODE) => outcome.accepted += 1,
+                Err(code) => outcome.answer(code.to_string()),
             }
         }
     }
-    means.over.cancelled().await;
+    context.stop.cancelled().await;
     session.close().await?;
-    Ok(got)
+    Ok(outcome)
 }

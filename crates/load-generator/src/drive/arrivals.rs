@@ -1,8 +1,8 @@
-//! When the operations of an open loop are due, and who takes which. They are due at equal distances, one after the other; whoever is
-//! free takes the next one and waits for its time, or begins at once if that is over.
+//! Schedule of an open loop. Operations are due at equal intervals. The next free client takes the next
+//! operation, waits until it is due, or starts at once if it is overdue.
 //!
-//! The runtime's own timers are a millisecond wide, which is more than most of what is measured takes: a thread that sleeps until
-//! the next one is due is some fifty microseconds late.
+//! The runtime's timers have a resolution of a millisecond, longer than most measured durations. A thread
+//! that sleeps until the next operation is due is about fifty microseconds late.
 
 use std::cell::Cell;
 use std::io;
@@ -15,20 +15,20 @@ use cli_support::ensure_usage;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// More than a program of one thread can send.
+/// Maximum rate: more than a single-threaded program can send.
 const MAX_RATE: f64 = 10_000_000.0;
 
-/// One operation.
+/// Operation of the schedule.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arrival {
-    /// When it is due.
+    /// Time at which it is due.
     pub due: Instant,
-    /// It was due before a client was free to take it.
+    /// True if no client was free when it was due.
     pub waited_for_a_client: bool,
 }
 
 impl Arrival {
-    /// How late this program was, in microseconds, where a client was free.
+    /// Returns the delay caused by this program in microseconds; 0 if the operation had to wait for a client.
     pub fn generator_late(&self, begun: Instant) -> u64 {
         match self.waited_for_a_client {
             true => 0,
@@ -37,24 +37,24 @@ impl Arrival {
     }
 }
 
-/// All operations of a load.
+/// Schedule of a whole load.
 pub(super) struct Arrivals {
     first: Instant,
     end: Instant,
     rate: f64,
     next: Cell<u64>,
-    /// To the thread that wakes clients. Each waits for a later time than the one before it.
+    /// Channel to the thread that wakes the clients. The due times of the entries increase.
     waiting: mpsc::Sender<(Instant, oneshot::Sender<()>)>,
 }
 
 impl Arrivals {
-    /// So many in a second from now until the end.
+    /// Starts a schedule of `rate` operations per second.
     pub fn start(first: Instant, end: Instant, rate: f64) -> anyhow::Result<Rc<Self>> {
         ensure_usage!(
             rate > 0.0 && rate <= MAX_RATE,
-            "a rate is more than 0 and at most {MAX_RATE} in a second"
+            "the rate has to be more than 0 and at most {MAX_RATE} per second"
         );
-        let waiting = pacer().context("starting a thread that waits")?;
+        let waiting = pacer().context("starting the thread of the schedule")?;
         Ok(Rc::new(Self {
             first,
             end,
@@ -68,7 +68,7 @@ impl Arrivals {
         self.first + Duration::from_secs_f64(number as f64 / self.rate)
     }
 
-    /// The next one, when it is due. None: the time is over.
+    /// Waits until the next operation is due and returns it; `None` at the end of the schedule.
     pub async fn next(&self) -> Option<Arrival> {
         let number = self.next.get();
         let due = self.due(number);
@@ -80,7 +80,7 @@ impl Arrivals {
         let waited_for_a_client = due <= now;
         if !waited_for_a_client {
             let (wake, woken) = oneshot::channel();
-            // The thread lives as long as this.
+            // The thread lives as long as `self`.
             self.waiting.send((due, wake)).ok()?;
             woken.await.ok()?;
         }
@@ -90,29 +90,30 @@ impl Arrivals {
         })
     }
 
-    /// Tells of each that was due in that time and was never sent how long it had waited by its end.
-    pub fn count_unsent(&self, from: Instant, to: Instant, mut tell: impl FnMut(Duration)) {
+    /// Calls `record` for each operation that was due within the interval and was never sent, with the time
+    /// that it had waited by the end of the interval.
+    pub fn count_unsent(&self, from: Instant, to: Instant, mut record: impl FnMut(Duration)) {
         for number in self.next.get().. {
             let due = self.due(number);
             if due >= to {
                 return;
             }
             if due >= from {
-                tell(to - due);
+                record(to - due);
             }
         }
     }
 }
 
-/// A thread that wakes each client when its time has come. One serves all, because they wait in the order of their times. It ends
-/// by itself when nobody can ask it any more; there is nothing that anybody would have to wait for.
+/// Starts the thread that wakes each client when its operation is due. One thread suffices for all clients,
+/// because their due times increase. It ends when the sender is dropped; nothing has to wait for it.
 fn pacer() -> io::Result<mpsc::Sender<(Instant, oneshot::Sender<()>)>> {
     let (waiting, clients) = mpsc::channel::<(Instant, oneshot::Sender<()>)>();
     let name = std::thread::Builder::new().name("arrivals".to_owned());
     name.spawn(move || {
         for (due, wake) in clients {
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
-            // A client that has gone needs nothing.
+            // The client may have been cancelled.
             let _ = wake.send(());
         }
     })?;

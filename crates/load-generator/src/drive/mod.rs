@@ -1,10 +1,10 @@
-//! What is common to all loads: clients that do the same again and again, what is counted of that, and when. What they do, and whom
-//! they ask, is the business of whoever gives them.
+//! Execution of loads: drives clients in loops and records their operations. The caller provides the clients
+//! and thereby the operations.
 //!
-//! A load is a *closed loop*: each client begins anew as soon as it is done. Or it is an *open loop*: there is a time at which each
-//! operation is due, whatever became of those before, and that is where its latency begins. So a server that stands still for a
-//! second is seen to have made a second's worth of callers wait, and not only those who happened to be on the way (coordinated
-//! omission).
+//! In a *closed loop* each client starts its next operation as soon as the previous one ends. In an *open
+//! loop* each operation has a due time that does not depend on earlier operations, and its latency is
+//! measured from that time. So when a server stalls for a second, a second's worth of operations is recorded
+//! as delayed, and not only the few that were in flight (coordinated omission).
 
 mod arrivals;
 mod progress;
@@ -24,58 +24,60 @@ use self::arrivals::Arrivals;
 use super::processes;
 use super::report::{Durations, Offered};
 
-/// One client of a load: a connection or a few, and what it does with them.
+/// Client of a load: one or a few connections and an operation.
 pub trait Client: Sized + 'static {
-    /// Does it once. `moments` hears when a lock was granted, and when it begins to be given back.
+    /// Executes the operation once. It reports to `moments` when a lock is granted and when its release
+    /// begins.
     fn once(&mut self, moments: &mut Moments) -> impl Future<Output = anyhow::Result<()>>;
 
-    /// Ends it: sessions are closed, so that nothing waits for them.
+    /// Closes the client and its sessions, so that no session has to expire.
     fn close(self) -> impl Future<Output = anyhow::Result<()>>;
 }
 
-/// How clients are driven.
+/// Parameters of a load.
 #[derive(Debug, Clone)]
 pub struct Drive {
-    /// What it is called in what tells of its progress.
+    /// Label in progress lines.
     pub label: String,
-    /// How long they run before anything counts.
+    /// Duration of the load before the measurement.
     pub warmup: Duration,
-    /// How long what they do counts.
+    /// Duration of the measurement.
     pub measured: Duration,
-    /// Operations in a second that are due; none: closed loops.
+    /// Operations per second of an open loop; `None` for closed loops.
     pub rate: Option<f64>,
-    /// All clients want the same lock, of which one has it at a time: hand-overs are measured.
+    /// True if all clients compete for one exclusive lock: then hand-overs are measured.
     pub one_lock: bool,
-    /// Whether progress is told also to who is no terminal.
+    /// Print progress even if standard error is no terminal.
     pub progress: bool,
-    /// The processes whose time on the processor is told, too.
+    /// Processes whose CPU time is measured, too.
     pub processes: Vec<Pid>,
 }
 
-/// What came of it.
+/// Result of a load.
 #[derive(Debug)]
-pub struct Driven {
-    /// Operations that ended while it counted.
+pub struct DriveResult {
+    /// Operations that ended during the measurement.
     pub ended: u64,
-    /// How long they took. In an open loop: all that were due while it counted, from when they were due.
+    /// Durations of the operations. In an open loop: of all operations that were due during the measurement,
+    /// from their due times.
     pub operations: Durations,
-    /// From the beginning of an operation until its lock was granted.
+    /// Times from the start of an operation until its lock was granted.
     pub grants: Durations,
-    /// From when one client began to give the lock back until the next one knew that it had it.
+    /// Times from the start of a release until the next client received its grant.
     pub hand_overs: Durations,
-    /// What an open loop has offered.
+    /// Load that an open loop has offered.
     pub offered: Option<Offered>,
-    /// Operations that failed. Each ended its client.
+    /// Number of failed operations. Each failure ends its client.
     pub errors: u64,
-    /// What the first of them failed of.
+    /// Text of the first failure.
     pub first_error: Option<String>,
-    /// Time that this program spent on the processor while it counted.
+    /// CPU time of this program during the measurement.
     pub cpu: Duration,
-    /// The same of the processes that were named, all together.
+    /// Total CPU time of the given processes during the measurement.
     pub processes_cpu: Option<Duration>,
 }
 
-/// The moments within one operation that are looked at beside its end.
+/// Times within one operation beside its end.
 #[derive(Debug)]
 pub struct Moments {
     begun: Instant,
@@ -94,23 +96,23 @@ impl Moments {
         }
     }
 
-    /// For who looks at none of them.
+    /// Creates a recorder whose times are ignored.
     pub fn unwatched() -> Self {
         Self::new(Instant::now(), None)
     }
 
-    /// The lock has just been granted.
+    /// Records that the lock was granted.
     pub fn granted(&mut self) {
         let now = Instant::now();
         self.granted = Some(now);
-        // Who asked only after the lock was given back has not waited for that.
+        // An operation that started after the release did not wait for it.
         let released = self.baton.as_ref().and_then(|baton| baton.take());
         self.hand_over = released
             .filter(|released| *released > self.begun)
             .map(|released| now - released);
     }
 
-    /// The lock is about to be given back.
+    /// Records that the release begins.
     pub fn releasing(&self) {
         if let Some(baton) = &self.baton {
             baton.set(Some(Instant::now()));
@@ -118,9 +120,9 @@ impl Moments {
     }
 }
 
-/// What is seen so far. All clients share one thread, and so this.
+/// Observations so far. All clients share one thread and therefore this value.
 #[derive(Default)]
-struct Seen {
+struct Observations {
     ended: u64,
     operations: Durations,
     grants: Durations,
@@ -130,7 +132,7 @@ struct Seen {
     first_error: Option<String>,
 }
 
-/// When it counts.
+/// Interval of the measurement.
 #[derive(Debug, Clone, Copy)]
 struct Window {
     begin: Instant,
@@ -138,8 +140,8 @@ struct Window {
 }
 
 impl Drive {
-    /// Drives the clients, and ends them. All share this thread, which has to be in a `LocalSet`.
-    pub async fn run<C: Client>(&self, clients: Vec<C>) -> anyhow::Result<Driven> {
+    /// Drives the clients and closes them. They all share this thread, which needs a `LocalSet`.
+    pub async fn run<C: Client>(&self, clients: Vec<C>) -> anyhow::Result<DriveResult> {
         ensure_usage!(!clients.is_empty(), "at least one client is needed");
         let start = Instant::now();
         let begin = start + self.warmup;
@@ -151,16 +153,16 @@ impl Drive {
             Some(rate) => Some(Arrivals::start(start, window.end, rate)?),
             None => None,
         };
-        let seen = Rc::new(RefCell::new(Seen::default()));
+        let observed = Rc::new(RefCell::new(Observations::default()));
         let baton = self.one_lock.then(|| Rc::new(Cell::new(None)));
-        let progress = progress::tell(self, window, seen.clone());
+        let progress = progress::start(self, window, observed.clone());
         let spent = tokio::task::spawn_local(cpu_time_in(window, self.processes.clone()).boxed_local());
         let mut loops = Vec::with_capacity(clients.len());
         for client in clients {
-            let one = One {
+            let one = LoopClient {
                 client,
                 window,
-                seen: seen.clone(),
+                observed: observed.clone(),
                 baton: baton.clone(),
             };
             loops.push(match &arrivals {
@@ -173,49 +175,49 @@ impl Drive {
             clients.extend(client.await.context("a client of the load")?);
         }
         drop(progress);
-        let (cpu, processes_cpu) = spent.await.context("looking at the clock")??;
+        let (cpu, processes_cpu) = spent.await.context("measuring CPU times")??;
         for client in clients {
             client.close().await?;
         }
-        let mut seen = seen.take();
+        let mut observed = observed.take();
         if let Some(arrivals) = arrivals {
             arrivals.count_unsent(window.begin, window.end, |waited| {
-                seen.operations.record(waited);
-                seen.offered.not_sent += 1;
+                observed.operations.record(waited);
+                observed.offered.not_sent += 1;
             });
         }
         let offered = self.rate.map(|rate| {
-            let all = seen.operations.count();
+            let all = observed.operations.count();
             Offered {
                 wanted_per_second: rate,
                 due_per_second: all as f64 / self.measured.as_secs_f64(),
-                ..seen.offered
+                ..observed.offered
             }
         });
-        Ok(Driven {
-            ended: seen.ended,
-            operations: seen.operations,
-            grants: seen.grants,
-            hand_overs: seen.hand_overs,
+        Ok(DriveResult {
+            ended: observed.ended,
+            operations: observed.operations,
+            grants: observed.grants,
+            hand_overs: observed.hand_overs,
             offered,
-            errors: seen.errors,
-            first_error: seen.first_error,
+            errors: observed.errors,
+            first_error: observed.first_error,
             cpu,
             processes_cpu: (!self.processes.is_empty()).then_some(processes_cpu),
         })
     }
 }
 
-/// A client with what it tells to.
-struct One<C> {
+/// Client in its loop.
+struct LoopClient<C> {
     client: C,
     window: Window,
-    seen: Rc<RefCell<Seen>>,
+    observed: Rc<RefCell<Observations>>,
     baton: Option<Rc<Cell<Option<Instant>>>>,
 }
 
-impl<C: Client> One<C> {
-    /// Begins anew whenever it is done. None: it has failed.
+impl<C: Client> LoopClient<C> {
+    /// Starts an operation whenever the previous one ends. Returns `None` after a failure.
     async fn closed(mut self) -> Option<C> {
         let mut start = Instant::now();
         while start < self.window.end {
@@ -225,19 +227,21 @@ impl<C: Client> One<C> {
                 return None;
             }
             let now = Instant::now();
-            // Operations count where they end: what began in the warm-up and ended after it had its work measured.
+            // An operation counts if it ends within the interval: one that started during the warm-up was
+            // mostly executed before.
             if self.window.has(now) {
-                let mut seen = self.seen.borrow_mut();
-                seen.ended += 1;
-                seen.operations.record(now - start);
-                seen.count(&moments, start);
+                let mut observed = self.observed.borrow_mut();
+                observed.ended += 1;
+                observed.operations.record(now - start);
+                observed.count(&moments, start);
             }
             start = now;
         }
         Some(self.client)
     }
 
-    /// Begins whenever the next operation is due, or later if it is not done by then. None: it has failed.
+    /// Starts each operation when it is due, or when the previous one has ended. Returns `None` after a
+    /// failure.
     async fn open(mut self, arrivals: Rc<Arrivals>) -> Option<C> {
         while let Some(arrival) = arrivals.next().await {
             let start = Instant::now();
@@ -247,31 +251,32 @@ impl<C: Client> One<C> {
                 return None;
             }
             let now = Instant::now();
-            let mut seen = self.seen.borrow_mut();
-            seen.ended += u64::from(self.window.has(now));
-            // Here they count where they were due: the schedule is what is answered for.
+            let mut observed = self.observed.borrow_mut();
+            observed.ended += u64::from(self.window.has(now));
+            // In an open loop an operation counts if it is due within the interval, because its latency is
+            // measured from the schedule.
             if self.window.has(arrival.due) {
-                seen.operations.record(now - arrival.due);
-                seen.offered.late_for_want_of_clients += u64::from(arrival.waited_for_a_client);
-                seen.offered.generator_late_us_max = seen
+                observed.operations.record(now - arrival.due);
+                observed.offered.late_for_want_of_clients += u64::from(arrival.waited_for_a_client);
+                observed.offered.generator_late_us_max = observed
                     .offered
                     .generator_late_us_max
                     .max(arrival.generator_late(start));
-                seen.count(&moments, arrival.due);
+                observed.count(&moments, arrival.due);
             }
         }
         Some(self.client)
     }
 
     fn failed(&self, error: &anyhow::Error) {
-        tracing::warn!(error = format!("{error:#}"), "an operation of the load failed");
-        let mut seen = self.seen.borrow_mut();
-        seen.errors += 1;
-        seen.first_error.get_or_insert(format!("{error:#}"));
+        tracing::warn!(error = format!("{error:#}"), "bench: an operation failed");
+        let mut observed = self.observed.borrow_mut();
+        observed.errors += 1;
+        observed.first_error.get_or_insert(format!("{error:#}"));
     }
 }
 
-impl Seen {
+impl Observations {
     fn count(&mut self, moments: &Moments, since: Instant) {
         if let Some(granted) = moments.granted {
             self.grants.record(granted - since);
@@ -288,17 +293,17 @@ impl Window {
     }
 }
 
-/// The time that this program, and that other processes spend on the processor within the window.
+/// Measures the CPU time of this program and of other processes within the interval.
 async fn cpu_time_in(window: Window, others: Vec<Pid>) -> anyhow::Result<(Duration, Duration)> {
-    let look = || {
+    let read = || {
         let times = others.iter().map(|pid| processes::cpu_time(*pid));
         let others = times.sum::<anyhow::Result<Duration>>()?;
         anyhow::Ok((processes::cpu_time(Pid::this())?, others))
     };
     sleep_until(window.begin).await;
-    let (own, theirs) = look()?;
+    let (own, theirs) = read()?;
     sleep_until(window.end).await;
-    let (own_then, theirs_then) = look()?;
+    let (own_then, theirs_then) = read()?;
     Ok((own_then.saturating_sub(own), theirs_then.saturating_sub(theirs)))
 }
 
@@ -308,7 +313,7 @@ mod tests {
 
     use super::*;
 
-    /// A client whose operations take so long.
+    /// Client whose operations take this long.
     struct Takes(Duration);
 
     impl Client for Takes {
@@ -336,7 +341,7 @@ mod tests {
         }
     }
 
-    async fn run(rate: Option<f64>, takes: &[Duration]) -> Driven {
+    async fn run(rate: Option<f64>, takes: &[Duration]) -> DriveResult {
         let clients = takes.iter().copied().map(Takes).collect();
         let drive = drive(rate);
         LocalSet::new()
@@ -346,7 +351,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_closed_loop_does_not_see_those_that_it_did_not_send() {
+    async fn closed_loop_misses_operations_that_it_could_not_send() {
         let slow = Duration::from_millis(100);
         let driven = run(None, &[slow]).await;
         assert!((1..=5).contains(&driven.ended), "{driven:?}");
@@ -356,26 +361,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_open_loop_counts_from_when_it_was_due() {
-        // Fifty are due while one client does at most five.
+    async fn open_loop_measures_latency_from_the_due_time() {
+        // Fifty operations are due while one client executes at most five.
         let driven = run(Some(100.0), &[Duration::from_millis(100)]).await;
         let offered = driven.offered.as_ref().unwrap();
         assert_eq!(driven.operations.count(), 50, "{driven:?}");
         assert!(offered.not_sent >= 44, "{offered:?}");
         assert!(offered.late_for_want_of_clients >= 1, "{offered:?}");
-        // The first that was never sent had waited for more than half of the time.
+        // The first operation that was never sent had waited for more than half of the time.
         assert!(driven.operations.percentiles().max_us >= 300_000, "{driven:?}");
     }
 
     #[tokio::test]
-    async fn what_is_due_is_sent_if_somebody_is_free() {
+    async fn due_operations_are_sent_if_a_client_is_free() {
         let driven = run(Some(400.0), &[Duration::from_millis(1); 16]).await;
         assert_eq!(driven.operations.count(), 200, "{driven:?}");
         assert_eq!(driven.errors, 0);
     }
 
     #[test]
-    fn a_hand_over_begins_with_the_release_that_somebody_waited_for() {
+    fn hand_over_is_measured_from_a_release_that_was_waited_for() {
         let baton = Rc::new(Cell::new(None));
         let waiting = Moments::new(Instant::now(), Some(baton.clone()));
         let holder = Moments::new(Instant::now(), Some(baton.clone()));

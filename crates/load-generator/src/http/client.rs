@@ -1,20 +1,20 @@
-//! What one client does over and over by HTTP: its requests, written once, and what has to be answered.
+//! Operation of one HTTP client: request templates that are built once, and the checks of the responses.
 
 use std::fmt::Write as _;
 
 use anyhow::Context;
-use cli_support::api_client::KeptSession;
+use cli_support::api_client::RenewedSession;
 
 use super::{ApiClient, tree};
 use crate::drive::{Client, Moments};
 use crate::wire::{Template, Wire, texts};
 use crate::workload::{Mix, Workload};
 
-/// A client with its connection, and the session that its locks belong to.
+/// Client with its connection, and the session of its locks.
 pub(crate) struct Caller {
     pub wire: Wire,
     pub cycle: Cycle,
-    pub session: Option<(ApiClient, KeptSession)>,
+    pub session: Option<(ApiClient, RenewedSession)>,
 }
 
 impl Client for Caller {
@@ -31,18 +31,18 @@ impl Client for Caller {
     }
 }
 
-/// What one client does over and over.
+/// Operation that a client repeats.
 pub(crate) enum Cycle {
     /// One lock, or several at once.
     Lock {
         acquire: Template,
         release: Template,
-        /// The locks' names, if there are several: a release names them beside their holders.
+        /// Names of the locks, if there are several: a release contains them beside their holders.
         locks: Vec<String>,
-        /// What stands in the place of the release: holders.
-        given_back: String,
+        /// Holders for the body of the next release.
+        holders: String,
     },
-    /// A new name every time.
+    /// Creates a znode with a new name every time.
     Create {
         create: Template,
         name: String,
@@ -50,12 +50,12 @@ pub(crate) enum Cycle {
     },
     /// The same request every time.
     One(Template),
-    /// One of two.
+    /// A read or a write, at random.
     Mixed { get: Template, set: Template, mix: Mix },
 }
 
 impl Cycle {
-    /// What the client with this number does.
+    /// Creates the operation of the client with this number.
     pub fn new(
         wire: &Wire,
         workload: Workload,
@@ -73,7 +73,7 @@ impl Cycle {
                 acquire: Template::new(wire, "POST", &format!("/v1/locks/{lock}/acquire"), &acquire),
                 release: Template::new(wire, "POST", &format!("/v1/locks/{lock}/release"), &release),
                 locks: Vec::new(),
-                given_back: String::new(),
+                holders: String::new(),
             }
         };
         let all = format!("bench/{run}/all");
@@ -101,7 +101,7 @@ impl Cycle {
                     acquire: Template::new(wire, "POST", "/v1/multilock/acquire", &acquire),
                     release: Template::new(wire, "POST", "/v1/multilock/release", &release),
                     locks,
-                    given_back: String::new(),
+                    holders: String::new(),
                 }
             }
             Workload::Create => Cycle::Create {
@@ -116,7 +116,9 @@ impl Cycle {
                 set: Template::new(wire, "PUT", &own, &data),
                 mix: Mix::new(reads, number),
             },
-            Workload::Sequential => unreachable!("the command line has it over ZooKeeper's protocol only"),
+            Workload::Sequential => {
+                unreachable!("the command line offers this workload over ZooKeeper's protocol only")
+            }
         }
     }
 
@@ -126,13 +128,13 @@ impl Cycle {
                 acquire,
                 release,
                 locks,
-                given_back,
+                holders,
             } => {
                 let granted = wire.send(acquire, "", "").await.context("an acquire")?;
                 moments.granted();
-                give_back(granted, locks, given_back)?;
+                write_holders(granted, locks, holders)?;
                 moments.releasing();
-                wire.send(release, "", given_back).await.context("a release")?;
+                wire.send(release, "", holders).await.context("a release")?;
             }
             Cycle::Create { create, name, number } => {
                 name.clear();
@@ -152,12 +154,12 @@ impl Cycle {
     }
 }
 
-/// Writes what a release has to say of what was granted.
-fn give_back(granted: &[u8], locks: &[String], to: &mut String) -> anyhow::Result<()> {
+/// Writes the holders of a grant for the body of the release.
+fn write_holders(granted: &[u8], locks: &[String], to: &mut String) -> anyhow::Result<()> {
     to.clear();
     let mut holders = texts(granted, "holder");
     if locks.is_empty() {
-        to.push_str(holders.next().context("a grant without its holder")?);
+        to.push_str(holders.next().context("a grant without a holder")?);
         return Ok(());
     }
     for lock in locks {
@@ -175,13 +177,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_granted_is_given_back() {
+    fn granted_locks_are_released() {
         let mut to = String::new();
-        give_back(br#"{"lock":"a","holder":"h-1","holds":1}"#, &[], &mut to).unwrap();
+        write_holders(br#"{"lock":"a","holder":"h-1","holds":1}"#, &[], &mut to).unwrap();
         assert_eq!(to, "h-1");
         let grants = br#"{"holders":[{"lock":"a","holder":"1"},{"lock":"b","holder":"2"}]}"#;
-        give_back(grants, &["a".to_owned(), "b".to_owned()], &mut to).unwrap();
+        write_holders(grants, &["a".to_owned(), "b".to_owned()], &mut to).unwrap();
         assert_eq!(to, r#"{"lock":"a","holder":"1"},{"lock":"b","holder":"2"}"#);
-        assert!(give_back(b"{}", &[], &mut to).is_err());
+        assert!(write_holders(b"{}", &[], &mut to).is_err());
     }
 }

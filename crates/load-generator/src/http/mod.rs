@@ -1,11 +1,11 @@
-//! Loads over HTTP: what is made for them, and taken away again.
+//! Loads over HTTP: creates their znodes, runs them, and deletes the znodes.
 
 pub(super) mod client;
 
 use std::time::Duration;
 
 use anyhow::Context;
-use cli_support::api_client::{ApiClient, KeptSession, request_id};
+use cli_support::api_client::{ApiClient, RenewedSession, request_id};
 use cli_support::signals;
 use serde_json::{Value, json};
 use tokio::task::LocalSet;
@@ -18,28 +18,29 @@ use super::wire::{Template, Wire};
 use super::workload::Workload;
 use client::{Caller, Cycle};
 
-/// Long enough that a heartbeat every third of it costs nothing, short enough that an aborted run's locks are soon gone.
+/// TTL of sessions: long enough that the heartbeats cost nothing, and short enough that the locks of an
+/// aborted run are soon released.
 const SESSION_TTL: Duration = Duration::from_secs(30);
 
-/// How long a node may refuse before the run is given up.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Total time of a call before the run is aborted.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long the removal of a tree may take: there may be millions of znodes in it.
-const REMOVED_WITHIN: Duration = Duration::from_secs(60);
+/// Timeout for the deletion of a tree, which may have millions of znodes.
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Measures with each number of clients, and hands out each report as it comes. What was made is taken away also when this is
-/// interrupted.
+/// Measures with each number of clients, and passes each report to `print`. The created znodes are deleted
+/// even after an interrupt.
 pub(super) async fn run_all(
     plan: &Plan,
     workload: Workload,
     clients: &[usize],
-    mut tell: impl FnMut(LoadReport) -> anyhow::Result<()>,
+    mut print: impl FnMut(LoadReport) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    // A name of its own for every run: what an aborted one left behind does not matter.
+    // Every run has a name of its own, so the remains of an aborted one do not matter.
     let name = request_id();
     let all = async {
         for &clients in clients {
-            tell(run(plan, workload, clients, &name).await?)?;
+            print(run(plan, workload, clients, &name).await?)?;
         }
         Ok(())
     };
@@ -48,7 +49,7 @@ pub(super) async fn run_all(
         done = here.run_until(all) => done,
         interrupted = signals::interrupted() => interrupted.and_then(|()| Err(anyhow::anyhow!("interrupted"))),
     };
-    // With the clients that an interruption has left.
+    // This drops the clients that an interrupt has left.
     drop(here);
     if done.is_err() && !workload.takes_locks() {
         remove_tree(&plan.nodes, &name).await?;
@@ -56,7 +57,7 @@ pub(super) async fn run_all(
     done
 }
 
-/// Puts a load on nodes, for who has a `LocalSet` already. `name` is that of all it makes.
+/// Runs a load for a caller that has a `LocalSet`. `name` is part of all created paths.
 pub(super) async fn run(
     plan: &Plan,
     workload: Workload,
@@ -64,10 +65,10 @@ pub(super) async fn run(
     name: &str,
 ) -> anyhow::Result<LoadReport> {
     if workload.takes_locks() {
-        // Locks that nobody holds or wants go by themselves.
+        // The server deletes unused locks.
         return drive(plan, workload, clients, name).await;
     }
-    make_tree(&plan.nodes, name, clients, plan.data_bytes).await?;
+    create_tree(&plan.nodes, name, clients, plan.data_bytes).await?;
     let driven = drive(plan, workload, clients, name).await?;
     remove_tree(&plan.nodes, name).await?;
     Ok(driven)
@@ -78,18 +79,18 @@ async fn drive(plan: &Plan, workload: Workload, clients: usize, run: &str) -> an
     for number in 0..clients {
         let mut session = None;
         if workload.takes_locks() {
-            let mut api = plan.nodes.client(number, PATIENCE);
-            let kept = KeptSession::open(&mut api, SESSION_TTL, "lockgate bench")
+            let mut api = plan.nodes.client(number, CALL_TIMEOUT);
+            let kept = RenewedSession::open(&mut api, SESSION_TTL, "lockgate bench")
                 .await
                 .with_context(|| format!("opening a session at {}", api.node()))?;
             session = Some((api, kept));
         }
         let mut wire = Wire::connect(&plan.nodes, number).await?;
         if !workload.takes_locks() {
-            // Its node may not have heard of what was made at another one.
+            // This node may not have applied the znodes yet that were created at another one.
             let own = format!("/v1/znodes/{}/{number}?linearizable=true", tree(run));
-            let look = Template::new(&wire, "GET", &own, "");
-            let seen = wire.send(&look, "", "").await;
+            let read = Template::new(&wire, "GET", &own, "");
+            let seen = wire.send(&read, "", "").await;
             seen.with_context(|| format!("the node of client {number}"))?;
         }
         let id = session.as_ref().map_or("", |(_, session)| session.id());
@@ -107,7 +108,7 @@ async fn drive(plan: &Plan, workload: Workload, clients: usize, run: &str) -> an
     Ok(LoadReport::new(&subject, &drive, &driven))
 }
 
-/// A client that sets the data of its own znode, at the node with that number.
+/// Creates a client that sets the data of its own znode, at the node with this number.
 pub(super) async fn setter(
     nodes: &Nodes,
     run: &str,
@@ -124,41 +125,41 @@ pub(super) async fn setter(
     })
 }
 
-/// The path below which a run's znodes are, without its slash.
+/// Returns the parent of a run's znodes, without the leading slash.
 fn tree(run: &str) -> String {
     format!("lockgate-bench-{run}")
 }
 
 /// Creates each client's own znode.
-pub(super) async fn make_tree(
+pub(super) async fn create_tree(
     nodes: &Nodes,
     run: &str,
     clients: usize,
     data_bytes: usize,
 ) -> anyhow::Result<()> {
-    let mut api: ApiClient = nodes.client(0, PATIENCE);
+    let mut api: ApiClient = nodes.client(0, CALL_TIMEOUT);
     let data = "x".repeat(data_bytes);
     let mut ops = vec![json!({ "create": { "path": format!("/{}", tree(run)), "data": "" } })];
     ops.extend((0..clients).map(|client| {
         let path = format!("/{}/{client}", tree(run));
         json!({ "create": { "path": path, "data": data } })
     }));
-    // The most that one transaction may have, in pieces that stay far below its bytes.
+    // Maximum number of operations per transaction, in batches that stay far below the size limit.
     let at_once = (256 * 1024 / data_bytes.max(1)).clamp(1, 500);
     for some in ops.chunks(at_once) {
         let body = json!({ "ops": some, "request_id": request_id() });
-        api.call("POST", "/v1/txn", &body, PATIENCE)
+        api.call("POST", "/v1/txn", &body, CALL_TIMEOUT)
             .await
             .with_context(|| format!("creating the znodes below /{}", tree(run)))?;
     }
     Ok(())
 }
 
-/// Deletes all that a run has created, as far as it is there.
+/// Deletes all znodes of a run, if there are any.
 pub(super) async fn remove_tree(nodes: &Nodes, run: &str) -> anyhow::Result<()> {
-    let mut api = nodes.client(0, PATIENCE);
+    let mut api = nodes.client(0, CALL_TIMEOUT);
     let path = format!("/v1/znodes/{}?recursive=true", tree(run));
-    match api.call("DELETE", &path, &Value::Null, REMOVED_WITHIN).await {
+    match api.call("DELETE", &path, &Value::Null, REMOVE_TIMEOUT).await {
         Err(error) if error.code() == "no_node" => Ok(()),
         removed => removed
             .map(drop)

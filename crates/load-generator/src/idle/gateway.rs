@@ -1,4 +1,5 @@
-//! Sessions without connections of their own: opened and kept alive over a few connections, as a gateway does it.
+//! Sessions without connections of their own: a few connections open them and send their heartbeats, as a
+//! gateway does.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,78 +14,79 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::nodes::Nodes;
 use crate::report::{Durations, Percentiles};
 
-/// A heartbeat is sent so often within a session's ttl, as the client library does.
-const BEATS: u32 = 3;
+/// Number of heartbeats within a session's TTL, as in the client library.
+const HEARTBEATS_PER_TTL: u32 = 3;
 
-/// Whoever has opened more than a node lets one address tries again after this.
-const AGAIN: Duration = Duration::from_millis(100);
+/// Pause before a retry when the limit of new sessions per address is reached.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a call is retried on all nodes.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Total time for which a call is retried on all nodes.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Those that one connection keeps.
-type Kept = Rc<RefCell<Vec<String>>>;
+/// Sessions that one connection renews.
+type SessionIds = Rc<RefCell<Vec<String>>>;
 
-/// See the module. It needs a `LocalSet` around it.
+/// Sessions without connections of their own. They need a `LocalSet`.
 pub struct Sessions {
     nodes: Nodes,
     ttl: Duration,
     at_a_time: usize,
     count: usize,
-    kept: Vec<Kept>,
-    beats: Rc<RefCell<Durations>>,
+    groups: Vec<SessionIds>,
+    heartbeats: Rc<RefCell<Durations>>,
     late: Rc<Cell<u64>>,
-    keepers: JoinSet<anyhow::Result<()>>,
+    renewals: JoinSet<anyhow::Result<()>>,
 }
 
 impl Sessions {
-    /// None yet. So many are opened at a time, each over a connection of its own, which keeps them then.
+    /// Creates an empty set of sessions. `at_a_time` connections open sessions in parallel and then renew
+    /// them.
     pub fn new(nodes: Nodes, ttl: Duration, at_a_time: usize) -> Self {
         Self {
             nodes,
             ttl,
             at_a_time,
             count: 0,
-            kept: Vec::new(),
-            beats: Rc::default(),
+            groups: Vec::new(),
+            heartbeats: Rc::default(),
             late: Rc::default(),
-            keepers: JoinSet::new(),
+            renewals: JoinSet::new(),
         }
     }
 
-    /// Opens more, until there are so many. All are kept alive from then on.
+    /// Opens sessions until there are `count`. All are renewed from then on.
     pub async fn grow_to(&mut self, count: usize, progress: &mut impl FnMut(usize)) -> anyhow::Result<()> {
         let wanted = Rc::new(Cell::new(count.saturating_sub(self.count)));
         let opened = Rc::new(Cell::new(self.count));
         let mut openers = JoinSet::new();
         for number in 0..self.at_a_time {
             let (wanted, opened) = (wanted.clone(), opened.clone());
-            let kept = Kept::default();
-            self.kept.push(kept.clone());
-            let keeper = Keeper {
+            let group = SessionIds::default();
+            self.groups.push(group.clone());
+            let renewal = Renewal {
                 nodes: self.nodes.clone(),
                 number,
                 ttl: self.ttl,
-                sessions: kept.clone(),
-                beats: self.beats.clone(),
+                sessions: group.clone(),
+                heartbeats: self.heartbeats.clone(),
                 late: self.late.clone(),
             };
-            // Each begins with its heartbeats at once: the opening of the others takes longer than a session lives.
-            self.keepers.spawn_local(keeper.run().boxed_local());
+            // Heartbeats begin at once, because opening the other sessions takes longer than a TTL.
+            self.renewals.spawn_local(renewal.run().boxed_local());
             let (nodes, ttl) = (self.nodes.clone(), self.ttl);
             openers.spawn_local(
                 async move {
-                    let mut api = nodes.client(number, PATIENCE);
+                    let mut api = nodes.client(number, CALL_TIMEOUT);
                     while let Some(left) = wanted.get().checked_sub(1) {
                         wanted.set(left);
                         let session = loop {
                             match api.open_session(ttl, "lockgate bench").await {
                                 Ok(session) => break session,
-                                Err(CallError::Refused { status: 429, .. }) => sleep(AGAIN).await,
+                                Err(CallError::Rejected { status: 429, .. }) => sleep(RETRY_PAUSE).await,
                                 Err(error) => return Err(error).context("opening a session"),
                             }
                         };
-                        kept.borrow_mut().push(session);
+                        group.borrow_mut().push(session);
                         opened.set(opened.get() + 1);
                     }
                     Ok(())
@@ -95,8 +97,8 @@ impl Sessions {
         while !openers.is_empty() {
             tokio::select! {
                 Some(done) = openers.join_next() => done.context("opening sessions")??,
-                failed = failed(&mut self.keepers) => return Err(failed),
-                () = sleep(AGAIN) => {}
+                failed = failed(&mut self.renewals) => return Err(failed),
+                () = sleep(RETRY_PAUSE) => {}
             }
             progress(opened.get());
         }
@@ -104,15 +106,15 @@ impl Sessions {
         Ok(())
     }
 
-    /// Ends them all.
+    /// Closes all sessions.
     pub async fn close(mut self) -> anyhow::Result<()> {
-        self.keepers.shutdown().await;
+        self.renewals.shutdown().await;
         let mut closers = JoinSet::new();
-        for (number, kept) in self.kept.into_iter().enumerate() {
-            let mut api = self.nodes.client(number, PATIENCE);
+        for (number, group) in self.groups.into_iter().enumerate() {
+            let mut api = self.nodes.client(number, CALL_TIMEOUT);
             closers.spawn_local(
                 async move {
-                    for session in kept.take() {
+                    for session in group.take() {
                         api.close_session(&session).await.context("closing a session")?;
                     }
                     anyhow::Ok(())
@@ -126,39 +128,40 @@ impl Sessions {
         Ok(())
     }
 
-    /// What heartbeats took since the last look, and how many were sent later than they were due by a third of their pause.
-    pub fn look(&mut self) -> anyhow::Result<(Percentiles, u64)> {
-        if let Some(ended) = self.keepers.try_join_next() {
-            ended.context("keeping sessions alive")??;
-            bail!("sessions are not kept alive any more");
+    /// Returns the durations of heartbeats since the last call, and how many were sent too late by more than
+    /// a third of their interval.
+    pub fn take_report(&mut self) -> anyhow::Result<(Percentiles, u64)> {
+        if let Some(ended) = self.renewals.try_join_next() {
+            ended.context("renewing sessions")??;
+            bail!("the renewal of sessions has ended");
         }
-        Ok((self.beats.take().percentiles(), self.late.take()))
+        Ok((self.heartbeats.take().percentiles(), self.late.take()))
     }
 }
 
-async fn failed(keepers: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Error {
-    match keepers.join_next().await {
+async fn failed(renewals: &mut JoinSet<anyhow::Result<()>>) -> anyhow::Error {
+    match renewals.join_next().await {
         Some(Ok(Err(error))) => error,
         Some(Err(panicked)) => panicked.into(),
-        Some(Ok(Ok(()))) => anyhow::anyhow!("sessions are not kept alive any more"),
+        Some(Ok(Ok(()))) => anyhow::anyhow!("the renewal of sessions has ended"),
         None => std::future::pending().await,
     }
 }
 
-/// Heartbeats of some sessions over one connection.
-struct Keeper {
+/// Heartbeats of a group of sessions over one connection.
+struct Renewal {
     nodes: Nodes,
     number: usize,
     ttl: Duration,
-    sessions: Kept,
-    beats: Rc<RefCell<Durations>>,
+    sessions: SessionIds,
+    heartbeats: Rc<RefCell<Durations>>,
     late: Rc<Cell<u64>>,
 }
 
-impl Keeper {
+impl Renewal {
     async fn run(self) -> anyhow::Result<()> {
         let mut connection = self.nodes.connect(self.number).await?;
-        let pause = self.ttl / BEATS;
+        let pause = self.ttl / HEARTBEATS_PER_TTL;
         let mut round = Instant::now();
         loop {
             let sessions = self.sessions.borrow().clone();
@@ -166,18 +169,23 @@ impl Keeper {
                 let due = round + pause * number as u32 / sessions.len() as u32;
                 sleep_until(due).await;
                 let sent = Instant::now();
-                if sent - due > pause / BEATS {
+                if sent - due > pause / HEARTBEATS_PER_TTL {
                     self.late.set(self.late.get() + 1);
                 }
                 let path = format!("/v1/sessions/{session}/heartbeat");
-                let answer = connection.send("POST", &path, "").await.context("a heartbeat")?;
-                if answer.status != 200 {
-                    bail!("a heartbeat was answered {}: {}", answer.status, answer.json());
+                let response = connection.send("POST", &path, "").await.context("a heartbeat")?;
+                if response.status != 200 {
+                    bail!(
+                        "the response to a heartbeat was {}: {}",
+                        response.status,
+                        response.json()
+                    );
                 }
-                self.beats.borrow_mut().record(sent.elapsed());
+                self.heartbeats.borrow_mut().record(sent.elapsed());
             }
-            // New ones have come meanwhile; who opened them waits for their first heartbeat a third of the ttl at most.
-            round = Instant::now().max(round + if sessions.is_empty() { AGAIN } else { pause });
+            // New sessions may have been opened meanwhile; they wait for their first heartbeat a third of the
+            // TTL at most.
+            round = Instant::now().max(round + if sessions.is_empty() { RETRY_PAUSE } else { pause });
             sleep_until(round).await;
         }
     }

@@ -1,6 +1,6 @@
-//! `lockgate bench idle`: many sessions that do nothing but live, by ZooKeeper's protocol at any server that speaks it, with a
-//! connection and pings each, or by HTTP with heartbeats over few connections. How fast they are opened; and then they stay, so that
-//! it can be looked at what they cost.
+//! `lockgate bench idle`: many idle sessions. Over ZooKeeper's protocol, at any server that supports it, each
+//! has a connection and pings; over HTTP, few connections send all heartbeats. It measures how fast sessions
+//! are opened, and then holds them, so that their cost can be observed.
 
 mod gateway;
 
@@ -30,37 +30,39 @@ use super::report::{self, Durations, Percentiles, ms};
 use super::zookeeper::session::Session;
 use super::{Target, processes};
 
-/// Sessions that are opened or closed at a time: enough to keep the servers busy, and less than what they refuse.
+/// Number of sessions that are opened or closed in parallel: enough to keep the servers busy, and fewer than
+/// they reject.
 const AT_A_TIME: usize = 64;
 
-/// Files beside the connections.
+/// Open files beside the connections.
 const OTHER_FILES: u64 = 256;
 
-/// Of sessions without connections; with them it is what the servers grant of as much.
+/// TTL of sessions over HTTP; over ZooKeeper's protocol the servers grant about as much.
 const TTL: Duration = Duration::from_secs(30);
 
-/// How often it is looked how far this has come.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Poll interval for lost sessions.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What `lockgate bench idle` is told.
+/// Options of `lockgate bench idle`.
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(flatten)]
     target: Target,
-    /// How they are kept: zookeeper, each by pings on a connection of its own; http, by heartbeats over few connections
+    /// Protocol of the sessions: zookeeper, with a connection and pings each; http, with heartbeats over few
+    /// connections
     #[arg(long, value_enum, default_value = "zookeeper")]
     over: Over,
-    /// How many
+    /// Number of sessions
     #[arg(long, default_value_t = 10_000)]
     sessions: usize,
-    /// For how long they are kept when all are open; an interruption ends it, too
+    /// Number of seconds to hold them when all are open; an interrupt ends it earlier
     #[arg(long, default_value_t = 30)]
     seconds: u64,
-    /// All at the server with this number, counted from 1, in place of all servers by turns
+    /// Open all at the server with this number, counted from 1, instead of spreading them over all servers
     #[arg(long, value_name = "NUMBER")]
     at: Option<usize>,
-    /// Addresses of this machine that connections come from, by turns: a server lets in only so many from one, and one has only so
-    /// many ports [default: as the system likes]
+    /// Addresses of this machine to connect from, in turn: a server limits the connections per address, and
+    /// an address has a limited number of ports [default: chosen by the system]
     #[arg(long, value_delimiter = ',', value_name = "ADDRESSES")]
     from: Vec<IpAddr>,
     /// Print JSON
@@ -68,34 +70,34 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What it came to.
+/// Result of the measurement.
 #[derive(Debug, Clone, Serialize)]
 pub struct IdleReport {
-    /// How many there were.
+    /// Number of sessions.
     pub sessions: usize,
     /// `zookeeper`: with a connection each; `http`: without.
     pub over: &'static str,
-    /// At how many servers.
+    /// Number of servers.
     pub servers: usize,
-    /// From the first connection until the last one was open, in seconds.
+    /// Time from the first connection until all sessions were open, in seconds.
     pub opening_seconds: f64,
-    /// How many were opened in a second.
+    /// Opened sessions per second.
     pub opened_per_second: f64,
-    /// How long each took, with its connection; `None` without connections.
+    /// Durations of opening a session with its connection; `None` without connections.
     pub opening: Option<Percentiles>,
-    /// For how long they were kept when all were open.
+    /// Time for which all sessions were held, in seconds.
     pub held_seconds: f64,
-    /// How many ended by themselves.
+    /// Number of sessions that were lost.
     pub lost: usize,
-    /// Why the first of them did.
+    /// Reason of the first loss.
     pub first_loss: Option<String>,
-    /// Of each node of a cluster on this machine: its memory before the first, in bytes.
+    /// Memory of each node of a local cluster before the first session, in bytes.
     pub memory_before_bytes: Vec<u64>,
-    /// The same when they had been kept.
+    /// Memory of each node at the end of the hold, in bytes.
     pub memory_bytes: Vec<u64>,
 }
 
-/// Measures, and prints what came out.
+/// Measures and prints the result.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
     ensure_usage!(args.sessions > 0, "at least one session is needed");
     let report = LocalSet::new().run_until(measure(&args)).await?;
@@ -128,7 +130,7 @@ async fn measure(args: &Arguments) -> anyhow::Result<IdleReport> {
             with_connections(args, &nodes, memory).await?
         }
         Over::Http => {
-            ensure_usage!(args.from.is_empty(), "--from is for --over zookeeper");
+            ensure_usage!(args.from.is_empty(), "--from requires --over zookeeper");
             without_connections(args, at(args.target.nodes()?)?, memory).await?
         }
     };
@@ -136,18 +138,18 @@ async fn measure(args: &Arguments) -> anyhow::Result<IdleReport> {
     Ok(report)
 }
 
-/// What all who keep a session share.
-struct Kept {
+/// State shared by the tasks that hold a session each.
+struct HeldSessions {
     wanted: Cell<usize>,
     opened: Cell<usize>,
     opening: RefCell<Durations>,
     lost: Cell<usize>,
     first_loss: RefCell<Option<String>>,
-    /// Whoever has a place closes its session. There are none before the end.
+    /// Permits to close sessions; none before the end.
     closing: Semaphore,
 }
 
-impl Kept {
+impl HeldSessions {
     fn none(of: usize) -> Rc<Self> {
         Rc::new(Self {
             wanted: Cell::new(of),
@@ -165,11 +167,11 @@ impl Kept {
         first.get_or_insert_with(|| format!("{why:#}"));
     }
 
-    /// Pings until it is this one's turn to end, or it has ended by itself.
-    async fn keep(self: Rc<Self>, mut session: Session) -> anyhow::Result<()> {
-        let _place = tokio::select! {
+    /// Sends pings until the session may be closed, or is lost.
+    async fn hold(self: Rc<Self>, mut session: Session) -> anyhow::Result<()> {
+        let _permit = tokio::select! {
             biased;
-            place = self.closing.acquire() => place.context("nobody closes the queue for the end")?,
+            permit = self.closing.acquire() => permit.context("the semaphore is never closed")?,
             why = session.idle() => {
                 self.lose(&why);
                 return Ok(());
@@ -184,54 +186,54 @@ async fn with_connections(
     nodes: &Nodes,
     memory: impl Fn() -> anyhow::Result<Vec<u64>>,
 ) -> anyhow::Result<IdleReport> {
-    let kept = Kept::none(args.sessions);
-    let mut keepers = JoinSet::new();
+    let held_sessions = HeldSessions::none(args.sessions);
+    let mut holders = JoinSet::new();
     let begin = Instant::now();
-    let opened = interruptible(open(args, nodes, &kept, &mut keepers)).await;
+    let opened = interruptible(open(args, nodes, &held_sessions, &mut holders)).await;
     let took = begin.elapsed();
     let held = match opened {
-        Ok(()) => hold(args, || Ok(kept.lost.get())).await,
+        Ok(()) => hold(args, || Ok(held_sessions.lost.get())).await,
         Err(error) => Err(error),
     };
     let memory_bytes = memory()?;
-    // Also those of an opening that has failed: they would live on for a whole timeout.
-    kept.closing.add_permits(AT_A_TIME);
-    while let Some(ended) = keepers.join_next().await {
-        if let Err(error) = ended.context("keeping a session")? {
-            kept.lose(&error.context("at its end"));
+    // Close all sessions even after a failed opening: otherwise they would exist for a whole timeout.
+    held_sessions.closing.add_permits(AT_A_TIME);
+    while let Some(ended) = holders.join_next().await {
+        if let Err(error) = ended.context("holding a session")? {
+            held_sessions.lose(&error.context("at its end"));
         }
     }
     let held = held?;
-    let opening = kept.opening.borrow().percentiles();
+    let opening = held_sessions.opening.borrow().percentiles();
     Ok(IdleReport {
-        lost: kept.lost.get(),
-        first_loss: kept.first_loss.take(),
+        lost: held_sessions.lost.get(),
+        first_loss: held_sessions.first_loss.take(),
         opening: Some(opening),
         memory_bytes,
         ..report_of(args, "zookeeper", nodes, took, held)
     })
 }
 
-/// Opens them all; each is kept from then on.
+/// Opens all sessions; each is held from then on.
 async fn open(
     args: &Arguments,
     nodes: &Nodes,
-    kept: &Rc<Kept>,
-    keepers: &mut JoinSet<anyhow::Result<()>>,
+    held_sessions: &Rc<HeldSessions>,
+    holders: &mut JoinSet<anyhow::Result<()>>,
 ) -> anyhow::Result<()> {
     let (sender, mut arrivals) = tokio::sync::mpsc::channel(AT_A_TIME);
     let mut openers = JoinSet::new();
     for _ in 0..AT_A_TIME.min(args.sessions) {
-        let (nodes, kept, sender) = (nodes.clone(), kept.clone(), sender.clone());
+        let (nodes, held_sessions, sender) = (nodes.clone(), held_sessions.clone(), sender.clone());
         openers.spawn_local(
             async move {
-                while let Some(left) = kept.wanted.get().checked_sub(1) {
-                    kept.wanted.set(left);
+                while let Some(left) = held_sessions.wanted.get().checked_sub(1) {
+                    held_sessions.wanted.set(left);
                     let begin = Instant::now();
                     let session = Session::open(&nodes, left).await?;
-                    kept.opening.borrow_mut().record(begin.elapsed());
-                    kept.opened.set(kept.opened.get() + 1);
-                    // Nobody takes it any more: all this is ending.
+                    held_sessions.opening.borrow_mut().record(begin.elapsed());
+                    held_sessions.opened.set(held_sessions.opened.get() + 1);
+                    // The receiver is gone: the measurement is ending.
                     if sender.send(session).await.is_err() {
                         return Ok(());
                     }
@@ -243,11 +245,11 @@ async fn open(
     }
     drop(sender);
     let mut progress = Progress::counting("opened", "sessions");
-    // Each is kept at once: the opening of the others may take longer than a session lives.
+    // Hold each session at once, because opening the others may take longer than a session's timeout.
     while let Some(session) = arrivals.recv().await {
-        keepers.spawn_local(kept.clone().keep(session).boxed_local());
-        progress.at(kept.opened.get() as u64, args.sessions as u64);
-        // One that is refused has its reason, and the others will have the same.
+        holders.spawn_local(held_sessions.clone().hold(session).boxed_local());
+        progress.at(held_sessions.opened.get() as u64, args.sessions as u64);
+        // Fail early: the other openers would most likely fail for the same reason.
         while let Some(ended) = openers.try_join_next() {
             ended.context("opening sessions")??;
         }
@@ -265,13 +267,13 @@ async fn without_connections(
 ) -> anyhow::Result<IdleReport> {
     let mut sessions = Sessions::new(nodes.clone(), TTL, AT_A_TIME.min(args.sessions));
     let mut progress = Progress::counting("opened", "sessions");
-    let mut told = |so_many: usize| progress.at(so_many as u64, args.sessions as u64);
+    let mut report = |opened: usize| progress.at(opened as u64, args.sessions as u64);
     let begin = Instant::now();
-    let opened = interruptible(sessions.grow_to(args.sessions, &mut told)).await;
+    let opened = interruptible(sessions.grow_to(args.sessions, &mut report)).await;
     let took = begin.elapsed();
     drop(progress);
     let held = match opened {
-        Ok(()) => hold(args, || sessions.look().map(|_| 0)).await,
+        Ok(()) => hold(args, || sessions.take_report().map(|_| 0)).await,
         Err(error) => Err(error),
     };
     let memory_bytes = memory()?;
@@ -314,17 +316,17 @@ async fn interruptible(work: impl Future<Output = anyhow::Result<()>>) -> anyhow
     }
 }
 
-/// Lets them live for so long, or until this is interrupted, or one is lost. Says how long that was.
+/// Holds the sessions for the requested time, or until an interrupt or a loss. Returns the duration.
 async fn hold(args: &Arguments, mut lost: impl FnMut() -> anyhow::Result<usize>) -> anyhow::Result<Duration> {
     let begin = Instant::now();
     let end = begin + Duration::from_secs(args.seconds);
     let watched = async {
         while lost()? == 0 {
-            sleep(LOOK_EVERY).await;
+            sleep(POLL_INTERVAL).await;
         }
         anyhow::Ok(())
     };
-    // Whoever looks at the servers has to know from when on all are there.
+    // Tells the operator when all sessions are open.
     tell(format!("{} sessions are open", args.sessions));
     tokio::select! {
         () = sleep_until(end) => {}
@@ -356,7 +358,7 @@ fn print(report: &IdleReport) -> anyhow::Result<()> {
     let nodes = report.memory_before_bytes.iter().zip(&report.memory_bytes);
     for (number, (before, after)) in nodes.enumerate() {
         say(format!(
-            "node {}: {:.1} MiB before, {:.1} MiB with them: {:.0} bytes for each",
+            "node {}: {:.1} MiB before, {:.1} MiB with the sessions: {:.0} bytes each",
             number + 1,
             *before as f64 / 1_048_576.0,
             *after as f64 / 1_048_576.0,

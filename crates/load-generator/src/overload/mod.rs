@@ -1,5 +1,5 @@
-//! Sustained overload: several times as many requests as the cluster can serve. Whether heartbeats keep their sessions,
-//! whether the leader stays, and how much of its capacity the cluster still turns into locks.
+//! Sustained overload: several times the load that the cluster can serve. Measures lost sessions, elections,
+//! and the share of the capacity that is still served.
 
 mod offered;
 
@@ -15,43 +15,43 @@ use tokio::task::LocalSet;
 
 use self::offered::Offered;
 use super::Target;
-use super::bystanders::{Bystanders, Seen, memory, peak_memory, term};
+use super::bystanders::{BystanderReport, Bystanders, memory, peak_memory, term};
 use super::load::Plan;
 use super::report::{self, Percentiles, ms};
 
-/// What this program opens beside the connections of its clients.
+/// Open files beside the connections of the clients.
 const OTHER_FILES: u64 = 256;
 
-/// What has to be sent at least of what was to be sent: with less there was no such overload.
-const LEAST_OFFERED: f64 = 0.9;
+/// Minimum share of the intended load that has to be sent: with less there was no such overload.
+const MIN_OFFERED: f64 = 0.9;
 
-/// What `lockgate bench overload` is told.
+/// Options of `lockgate bench overload`.
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(flatten)]
     target: Target,
-    /// How many times the capacity is offered
+    /// Offered load as a multiple of the capacity
     #[arg(long, default_value_t = 3.0)]
     factor: f64,
-    /// For how long
+    /// Duration in seconds
     #[arg(long, default_value_t = 600)]
     seconds: u64,
-    /// How long the capacity is measured before that
+    /// Duration of the preceding measurement of the capacity in seconds
     #[arg(long, default_value_t = 10)]
     capacity_seconds: u64,
-    /// How many clients measure it, each in a closed loop
+    /// Number of clients that measure the capacity, each in a closed loop
     #[arg(long, default_value_t = 256)]
     capacity_clients: usize,
-    /// How many connections offer the load, each with a lock of its own
+    /// Number of connections that offer the load, each with a lock of its own
     #[arg(long, default_value_t = 3_000)]
     connections: usize,
-    /// How many sessions only send heartbeats beside it
+    /// Number of sessions that only send heartbeats meanwhile
     #[arg(long, default_value_t = 200)]
     sessions: usize,
-    /// These sessions' ttl in milliseconds
+    /// TTL of these sessions in milliseconds
     #[arg(long, default_value_t = 4_000)]
     ttl_ms: u64,
-    /// What part of the capacity has to be served
+    /// Minimum share of the capacity that has to be served
     #[arg(long, default_value_t = 0.8)]
     least_goodput: f64,
     /// Print JSON
@@ -59,38 +59,38 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What it came to.
+/// Result of the measurement.
 #[derive(Debug, Clone, Serialize)]
 pub struct OverloadReport {
-    /// Cycles of acquire and release in a second that were served before, in closed loops.
+    /// Capacity: cycles of acquire and release per second in closed loops.
     pub capacity_per_second: f64,
-    /// Acquires in a second that were to be sent.
+    /// Intended acquires per second.
     pub wanted_per_second: f64,
-    /// Acquires in a second that were sent.
+    /// Sent acquires per second.
     pub offered_per_second: f64,
-    /// Cycles in a second that were served.
+    /// Served cycles per second.
     pub goodput_per_second: f64,
-    /// The same as a part of the capacity.
+    /// Served cycles as a share of the capacity.
     pub goodput: f64,
-    /// Acquires in a second that were refused.
+    /// Rejected acquires per second.
     pub refused_per_second: f64,
-    /// Cycles that were served.
+    /// Durations of served cycles.
     pub cycle: Percentiles,
-    /// Acquires that were refused.
+    /// Durations of rejected acquires.
     pub refusal: Percentiles,
-    /// Releases that were answered with anything but 200; and acquires with anything but 200 and 503.
+    /// Number of releases with a status other than 200, and of acquires with a status other than 200 and 503.
     pub errors: u64,
-    /// What the first of these was told.
+    /// Text of the first error.
     pub first_error: Option<String>,
-    /// What those saw who only sent heartbeats.
-    pub bystanders: Seen,
-    /// How many elections there were: by how much the term has grown.
+    /// Observations of the sessions that only sent heartbeats.
+    pub bystanders: BystanderReport,
+    /// Number of elections: the increase of the term.
     pub elections: u64,
-    /// Of each node: its memory before, and the most that it had, in bytes.
+    /// For each node: its memory before, and its peak memory, in bytes.
     pub memory_bytes: Vec<(u64, u64)>,
 }
 
-/// Measures, and prints what came out.
+/// Measures and prints the result.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
     ensure_usage!(
         args.seconds > 0 && args.capacity_seconds > 0,
@@ -109,20 +109,20 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
     }
     ensure!(
         report.bystanders.lost_sessions == 0,
-        "sessions with heartbeats were lost"
+        "sessions were lost in spite of their heartbeats"
     );
     ensure!(report.elections == 0, "there were elections");
-    let told = report.first_error.as_deref().unwrap_or_default();
-    ensure!(report.errors == 0, "requests failed that must not: {told}");
+    let first_error = report.first_error.as_deref().unwrap_or_default();
+    ensure!(report.errors == 0, "requests failed unexpectedly: {first_error}");
     ensure!(
-        report.offered_per_second >= LEAST_OFFERED * report.wanted_per_second,
-        "only {:.0} of {:.0} requests in a second could be sent: this program needs more of the machine, or more --connections",
+        report.offered_per_second >= MIN_OFFERED * report.wanted_per_second,
+        "only {:.0} of {:.0} requests per second could be sent: this program needs more CPU time or more --connections",
         report.offered_per_second,
         report.wanted_per_second
     );
     ensure!(
         report.goodput >= args.least_goodput,
-        "only {:.0} % of the capacity were served",
+        "only {:.0} % of the capacity was served",
         report.goodput * 100.0
     );
     Ok(())
@@ -150,7 +150,7 @@ fn print(report: &OverloadReport) -> anyhow::Result<()> {
         ))?;
     }
     say(format!(
-        "{} sessions lost, {} heartbeats tried again, {} elections, {} errors",
+        "{} sessions lost, {} heartbeats retried, {} elections, {} errors",
         report.bystanders.lost_sessions, report.bystanders.heartbeats_again, report.elections, report.errors
     ))?;
     for (node, (before, most)) in report.memory_bytes.iter().enumerate() {
@@ -168,7 +168,7 @@ async fn measure(args: &Arguments) -> anyhow::Result<OverloadReport> {
     let cluster = args
         .target
         .local()?
-        .context("it needs a cluster on this machine, for its memory and its term")?;
+        .context("this measurement needs a local cluster, for its memory and its term")?;
     let (nodes, pids) = (args.target.nodes()?, args.target.processes()?);
     let seconds = Duration::from_secs(args.capacity_seconds);
     let capacity = Plan::new(nodes.clone(), Duration::from_secs(2), seconds);
@@ -182,28 +182,28 @@ async fn measure(args: &Arguments) -> anyhow::Result<OverloadReport> {
     let bystanders = Bystanders::start(&nodes, args.sessions, ttl, None).await?;
     let offered = Offered::connect(&nodes, args.connections).await?;
     let (term_before, memory_before) = (term(&cluster).await?, memory(&pids)?);
-    bystanders.look();
+    bystanders.take_report();
     let wanted = capacity * args.factor;
     let seconds = Duration::from_secs(args.seconds);
-    let seen = offered.run(wanted, seconds).await?;
-    let beside = bystanders.look();
+    let outcome = offered.run(wanted, seconds).await?;
+    let beside = bystanders.take_report();
     let elections = term(&cluster).await?.saturating_sub(term_before);
     let peaks = peak_memory(&pids)?;
     bystanders.stop().await?;
     let per_second = |count: u64| count as f64 / seconds.as_secs_f64();
-    let cycle = seen.cycles.percentiles();
-    let refusal = seen.refusals.percentiles();
+    let cycle = outcome.cycles.percentiles();
+    let refusal = outcome.refusals.percentiles();
     Ok(OverloadReport {
         capacity_per_second: capacity,
         wanted_per_second: wanted,
-        offered_per_second: per_second(seen.sent),
+        offered_per_second: per_second(outcome.sent),
         goodput_per_second: per_second(cycle.count),
         goodput: per_second(cycle.count) / capacity,
         refused_per_second: per_second(refusal.count),
         cycle,
         refusal,
-        errors: seen.errors,
-        first_error: seen.first_error,
+        errors: outcome.errors,
+        first_error: outcome.first_error,
         bystanders: beside,
         elections,
         memory_bytes: memory_before.into_iter().zip(peaks).collect(),

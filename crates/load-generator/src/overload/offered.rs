@@ -1,5 +1,6 @@
-//! A load that does not wait: acquires at a rate of its own, whatever becomes of those before. Each goes out on whichever
-//! connection is free; who is refused is not sent again. While no connection is free nothing is sent, and it is not made up for.
+//! Load at a fixed rate regardless of earlier requests. Each acquire is sent on a free connection, and a
+//! rejected one is not repeated. While no connection is free nothing is sent, and the missed requests are not
+//! made up for.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,37 +16,38 @@ use tokio::time::Instant;
 use crate::nodes::Nodes;
 use crate::report::Durations;
 
-/// How often arrivals are let go: so many at a time that the load generator's own work stays small.
+/// Interval at which arrivals are released: batches keep the load generator's own work small.
 const TICK: Duration = Duration::from_millis(2);
 
-/// Long enough that no session needs a heartbeat while the load runs; its locks are gone when it is closed.
+/// TTL long enough that no session needs a heartbeat during the load. The locks are released when the session
+/// is closed.
 const SESSION_TTL: Duration = Duration::from_secs(300);
 
-/// How long a node may refuse a session at the beginning.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Total time of a call at the start.
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// So many locks share a session.
-const LOCKS_OF_A_SESSION: usize = 100;
+/// Number of locks that share a session.
+const LOCKS_PER_SESSION: usize = 100;
 
-/// How long an answer may take before the connection is given up, as an error.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
+/// Response timeout after which the connection is dropped and an error is counted.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// What became of the load.
+/// Outcome of the load.
 #[derive(Default)]
-pub struct Seen {
-    /// Cycles that were served.
+pub struct OfferedOutcome {
+    /// Durations of served cycles.
     pub cycles: Durations,
-    /// Acquires that were refused.
+    /// Durations of rejected acquires.
     pub refusals: Durations,
-    /// Acquires that were sent.
+    /// Number of sent acquires.
     pub sent: u64,
-    /// What was answered otherwise.
+    /// Number of other responses.
     pub errors: u64,
-    /// How the first of these was.
+    /// Text of the first error.
     pub first_error: Option<String>,
 }
 
-/// Connections that are ready.
+/// Connections that are ready to offer a load.
 pub struct Offered {
     clients: Vec<Client>,
     sessions: Vec<(ApiClient, String)>,
@@ -67,12 +69,12 @@ impl Offered {
         let run = request_id();
         let (mut clients, mut sessions) = (Vec::new(), Vec::new());
         for number in 0..connections {
-            if number % LOCKS_OF_A_SESSION == 0 {
-                let mut api = nodes.client(number / LOCKS_OF_A_SESSION, PATIENCE);
+            if number % LOCKS_PER_SESSION == 0 {
+                let mut api = nodes.client(number / LOCKS_PER_SESSION, CALL_TIMEOUT);
                 let session = api.open_session(SESSION_TTL, "lockgate bench overload").await;
                 sessions.push((api, session.context("opening a session")?));
             }
-            let (_, session) = sessions.last().expect("the first one was opened");
+            let (_, session) = sessions.last().expect("the first session was opened");
             clients.push(Client {
                 connection: nodes.connect(number).await?,
                 nodes: nodes.clone(),
@@ -86,9 +88,9 @@ impl Offered {
         Ok(Self { clients, sessions })
     }
 
-    /// Offers so many acquires in a second for so long, and says what became of them.
-    pub async fn run(self, per_second: f64, lasts: Duration) -> anyhow::Result<Seen> {
-        let seen = Rc::new(RefCell::new(Seen::default()));
+    /// Offers acquires at this rate for this time and returns the outcome.
+    pub async fn run(self, per_second: f64, duration: Duration) -> anyhow::Result<OfferedOutcome> {
+        let outcome = Rc::new(RefCell::new(OfferedOutcome::default()));
         let arrivals = Rc::new(Semaphore::new(0));
         let over = Rc::new(Cell::new(false));
         let mut tasks = Vec::new();
@@ -97,22 +99,24 @@ impl Offered {
         for client in clients {
             let (stop, stopped) = oneshot::channel::<()>();
             stops.push(stop);
-            let (seen, arrivals, over) = (seen.clone(), arrivals.clone(), over.clone());
+            let (outcome, arrivals, over) = (outcome.clone(), arrivals.clone(), over.clone());
             let waiting = waiting.clone();
             tasks.push(tokio::task::spawn_local(
-                client.run(arrivals, waiting, seen, over, stopped).boxed_local(),
+                client
+                    .run(arrivals, waiting, outcome, over, stopped)
+                    .boxed_local(),
             ));
         }
         let begin = Instant::now();
         let mut tick = tokio::time::interval(TICK);
         let mut due = 0.0;
         let mut last = begin;
-        while begin.elapsed() < lasts {
+        while begin.elapsed() < duration {
             tick.tick().await;
             let now = Instant::now();
             due += (now - last).as_secs_f64() * per_second;
             last = now;
-            // Nobody queues on this side: then it would not be known how long the cluster took.
+            // Requests must not queue in this program: the response time of the cluster would be unknown.
             let free = waiting.get().saturating_sub(arrivals.available_permits());
             arrivals.add_permits((due as usize).min(free));
             due -= due.floor();
@@ -125,8 +129,8 @@ impl Offered {
         for (mut api, session) in self.sessions {
             api.close_session(&session).await.context("closing a session")?;
         }
-        let seen = Rc::into_inner(seen).context("a client of the load is still there")?;
-        Ok(seen.into_inner())
+        let outcome = Rc::into_inner(outcome).context("a client of the load is still running")?;
+        Ok(outcome.into_inner())
     }
 }
 
@@ -135,7 +139,7 @@ impl Client {
         mut self,
         arrivals: Rc<Semaphore>,
         waiting: Rc<Cell<usize>>,
-        seen: Rc<RefCell<Seen>>,
+        outcome: Rc<RefCell<OfferedOutcome>>,
         over: Rc<Cell<bool>>,
         mut stopped: oneshot::Receiver<()>,
     ) {
@@ -151,31 +155,31 @@ impl Client {
                 Err(_) => return,
             }
             let begin = Instant::now();
-            seen.borrow_mut().sent += 1;
-            let served = tokio::time::timeout(ANSWER_TIMEOUT, self.cycle()).await;
+            outcome.borrow_mut().sent += 1;
+            let served = tokio::time::timeout(RESPONSE_TIMEOUT, self.cycle()).await;
             let took = begin.elapsed();
             let ended = match served.map_err(anyhow::Error::from).flatten() {
                 Ok(Ended::Served) => {
-                    // What ends after the end is not counted: it had longer than the others.
+                    // Cycles that end after the load are not counted: they had more time than the others.
                     if !over.get() {
-                        seen.borrow_mut().cycles.record(took);
+                        outcome.borrow_mut().cycles.record(took);
                     }
                     continue;
                 }
                 Ok(Ended::Refused) => {
-                    seen.borrow_mut().refusals.record(took);
+                    outcome.borrow_mut().refusals.record(took);
                     continue;
                 }
                 Ok(Ended::Otherwise(what)) => what,
                 Err(error) => error.to_string(),
             };
-            tracing::warn!(ended, "a request of the load failed");
-            seen.borrow_mut().errors += 1;
-            seen.borrow_mut().first_error.get_or_insert(ended);
+            tracing::warn!(ended, "bench: a request failed");
+            outcome.borrow_mut().errors += 1;
+            outcome.borrow_mut().first_error.get_or_insert(ended);
             match self.nodes.connect(self.number).await {
                 Ok(connection) => self.connection = connection,
                 Err(error) => {
-                    tracing::warn!(%error, "a client of the load cannot connect again");
+                    tracing::warn!(%error, "bench: a client cannot reconnect");
                     return;
                 }
             }

@@ -1,7 +1,8 @@
-//! Many sessions that watch one znode, and one that changes it: round after round, each begun when all watches are set again.
+//! Many sessions that watch one znode, and one that changes it: round after round, each begun when all
+//! watches are set again.
 //!
-//! All of them share this thread. So a round's times have in them what it costs this program to read so many notifications; that is
-//! told beside them.
+//! All sessions share this thread. So the times of a round include the cost of reading all notifications
+//! in this program, which is reported beside them.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,75 +19,76 @@ use zk_wire::{Request, event_type};
 use crate::nodes::Nodes;
 use crate::zookeeper::session::{Session, refused};
 
-/// Sessions that are opened at a time: enough to keep the servers busy, and less than what they refuse.
+/// Number of sessions that are opened in parallel: enough to keep the servers busy, and fewer than they
+/// reject.
 const AT_A_TIME: usize = 64;
 
-/// So long a round may take. Whoever was not told by then is not told any more: its watch is lost.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of a round. A watch that has not fired by then counts as lost.
+const ROUND_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Any version will do.
+/// Version that matches any.
 const ANY: i32 = -1;
 
-/// When those who were told read what is new, and so set their watches again.
+/// Time at which notified sessions read the new data and thereby set their watches again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Again {
-    /// When all were told: their reads do not hold up anybody's notification.
+pub enum Rearm {
+    /// After all sessions were notified, so that the reads delay no notification.
     Together,
-    /// Each at once, as programs do.
+    /// Each session at once, as programs do.
     AtOnce,
 }
 
-/// What one change came to. All times begin with the first byte of the write.
+/// Times of one change, all from the first byte of the write.
 #[derive(Debug, Clone)]
-pub struct Told {
-    /// Until the last byte of the write's answer.
-    pub answered: Duration,
-    /// Until each was told, in this order.
-    pub told: Vec<Duration>,
-    /// Until the last one had read what is new and its watch was set again.
+pub struct FanOutTimes {
+    /// Time until the last byte of the write's reply.
+    pub acknowledged: Duration,
+    /// Times until each session was notified, in ascending order.
+    pub notified: Vec<Duration>,
+    /// Time until all sessions had read the new data and set their watches again.
     pub read: Duration,
 }
 
-/// What the watchers and the one who changes the znode know of each other.
+/// State shared by the watchers and the writer.
 struct Round {
     watchers: usize,
-    again: Again,
-    /// When the write was sent.
+    rearm: Rearm,
+    /// Time of the write.
     changed: Cell<Instant>,
-    told: RefCell<Vec<Duration>>,
+    notified: RefCell<Vec<Duration>>,
     armed: Cell<usize>,
-    /// The next who are told end.
+    /// True in the last round: notified sessions end.
     over: Cell<bool>,
-    /// All were told, or all watches are set.
+    /// Signals that all sessions were notified, or that all watches are set.
     all: Notify,
 }
 
-/// See the module. It needs a `LocalSet` around it.
+/// Watching sessions and their writer. They need a `LocalSet`.
 pub struct FanOut {
     writer: Session,
     change: Request,
     round: Rc<Round>,
-    /// Tells the watchers to read, by the number of the round.
+    /// Number of the round in which the watchers may read.
     read: watch::Sender<u64>,
     watchers: JoinSet<anyhow::Result<()>>,
 }
 
 impl FanOut {
-    /// So many sessions at `servers`, spread over them, that watch the znode `path`, which there is; and one at `writers` that
-    /// changes it. Returns when all watches are set.
+    /// Opens `watchers` sessions at `servers`, spread over them, which watch the existing znode `path`, and a
+    /// session at `writers` that changes it. Returns when all watches are set.
     pub async fn start(
         servers: &Nodes,
         writers: &Nodes,
         path: &str,
         watchers: usize,
-        again: Again,
+        rearm: Rearm,
     ) -> anyhow::Result<Self> {
         let writer = Session::open(writers, 0).await?;
         let round = Rc::new(Round {
             watchers,
-            again,
+            rearm,
             changed: Cell::new(Instant::now()),
-            told: RefCell::new(Vec::with_capacity(watchers)),
+            notified: RefCell::new(Vec::with_capacity(watchers)),
             armed: Cell::new(0),
             over: Cell::new(false),
             all: Notify::new(),
@@ -111,9 +113,9 @@ impl FanOut {
                 opening.spawn_local(
                     async move {
                         let mut session = Session::open(&servers, number).await?;
-                        // Its server may not have heard of the znode yet.
-                        let heard = session.call(&Request::Sync { path }).await?;
-                        heard.map(drop).or_else(refused).map(|()| session)
+                        // This session's server may not have applied the znode yet.
+                        let synced = session.call(&Request::Sync { path }).await?;
+                        synced.map(drop).or_else(refused).map(|()| session)
                     }
                     .boxed_local(),
                 );
@@ -135,40 +137,41 @@ impl FanOut {
         }
         let round = fan_out.round.clone();
         fan_out
-            .all(|| round.armed.get(), "have set their watches")
+            .wait_for_all(|| round.armed.get(), "sessions have set their watches")
             .await?;
         Ok(fan_out)
     }
 
-    /// Changes the znode once, and returns when all have been told and have set their watches again.
-    pub async fn change(&mut self) -> anyhow::Result<Told> {
+    /// Changes the znode once, and returns when all sessions were notified and have set their watches again.
+    pub async fn change(&mut self) -> anyhow::Result<FanOutTimes> {
         let round = self.round.clone();
-        round.told.borrow_mut().clear();
+        round.notified.borrow_mut().clear();
         round.armed.set(0);
         let begin = Instant::now();
         round.changed.set(begin);
         let changed = self.writer.call(&self.change).await?;
         changed.map(drop).or_else(refused).context("changing the znode")?;
-        let answered = begin.elapsed();
-        self.all(|| round.told.borrow().len(), "were told").await?;
+        let acknowledged = begin.elapsed();
+        self.wait_for_all(|| round.notified.borrow().len(), "sessions were notified")
+            .await?;
         if round.over.get() {
-            return Ok(self.outcome(answered, begin));
+            return Ok(self.outcome(acknowledged, begin));
         }
         self.read.send_modify(|round| *round += 1);
-        self.all(|| round.armed.get(), "have set their watches again")
+        self.wait_for_all(|| round.armed.get(), "sessions have set their watches again")
             .await?;
-        Ok(self.outcome(answered, begin))
+        Ok(self.outcome(acknowledged, begin))
     }
 
-    fn outcome(&self, answered: Duration, begin: Instant) -> Told {
-        Told {
-            answered,
-            told: self.round.told.borrow().clone(),
+    fn outcome(&self, acknowledged: Duration, begin: Instant) -> FanOutTimes {
+        FanOutTimes {
+            acknowledged,
+            notified: self.round.notified.borrow().clone(),
             read: begin.elapsed(),
         }
     }
 
-    /// Changes the znode a last time and closes all sessions.
+    /// Changes the znode for the last time and closes all sessions.
     pub async fn stop(mut self) -> anyhow::Result<()> {
         self.round.over.set(true);
         self.change().await?;
@@ -178,15 +181,15 @@ impl FanOut {
         self.writer.close().await
     }
 
-    /// Waits until something is so of all watchers.
-    async fn all(&mut self, so_many: impl Fn() -> usize, what: &str) -> anyhow::Result<()> {
+    /// Waits until `count` equals the number of watchers.
+    async fn wait_for_all(&mut self, count: impl Fn() -> usize, what: &str) -> anyhow::Result<()> {
         let (of, all) = (self.round.watchers, self.round.clone());
         let wait = async {
-            while so_many() < of {
+            while count() < of {
                 tokio::select! {
                     () = all.all.notified() => {}
                     Some(ended) = self.watchers.join_next() => {
-                        // At the end those who were told are gone when the last one is.
+                        // In the last round, notified watchers end before the last one is notified.
                         let ended = ended.context("a watcher")?;
                         ensure!(self.round.over.get(), "a watcher has ended: {ended:?}");
                         ended?;
@@ -195,14 +198,20 @@ impl FanOut {
             }
             anyhow::Ok(())
         };
-        let waited = timeout(PATIENCE, wait).await;
+        let waited = timeout(ROUND_TIMEOUT, wait).await;
         waited
-            .map_err(|_| anyhow::anyhow!("after {} s {} of {of} {what}", PATIENCE.as_secs(), so_many()))
+            .map_err(|_| {
+                anyhow::anyhow!(
+                    "after {} s only {} of {of} {what}",
+                    ROUND_TIMEOUT.as_secs(),
+                    count()
+                )
+            })
             .flatten()
     }
 }
 
-/// One session that watches.
+/// Watching session.
 struct Watcher {
     session: Session,
     request: Request,
@@ -224,30 +233,27 @@ impl Watcher {
             let fired = self.session.notified().await?;
             let after = self.round.changed.get().elapsed();
             if fired.kind != event_type::NODE_DATA_CHANGED {
-                bail!("instead of a change, {fired:?} was told");
+                bail!("unexpected notification {fired:?}");
             }
-            let told = {
-                let mut told = self.round.told.borrow_mut();
-                told.push(after);
-                told.len()
+            let count = {
+                let mut notified = self.round.notified.borrow_mut();
+                notified.push(after);
+                notified.len()
             };
-            ensure!(told <= self.round.watchers, "a watch has fired twice");
-            self.wake_if_all(told);
+            ensure!(count <= self.round.watchers, "a watch has fired twice");
+            self.wake_if_all(count);
             if self.round.over.get() {
                 return self.session.close().await;
             }
-            if self.round.again == Again::Together {
-                // Only who was told waits here, and the round's number changes when all were.
-                self.reads
-                    .changed()
-                    .await
-                    .context("nobody changes the znode any more")?;
+            if self.round.rearm == Rearm::Together {
+                // The round's number changes when all sessions were notified; only these wait here.
+                self.reads.changed().await.context("the writer is gone")?;
             }
         }
     }
 
-    fn wake_if_all(&self, so_many: usize) {
-        if so_many == self.round.watchers {
+    fn wake_if_all(&self, count: usize) {
+        if count == self.round.watchers {
             self.round.all.notify_one();
         }
     }

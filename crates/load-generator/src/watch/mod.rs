@@ -1,5 +1,5 @@
-//! `lockgate bench watch`: how long it takes from a change until all who watch it know, over ZooKeeper's own protocol, at Lockgate's
-//! nodes and at any ZooKeeper alike.
+//! `lockgate bench watch`: time from a change until all watching sessions are notified, over ZooKeeper's own
+//! protocol, at Lockgate's nodes and at any ZooKeeper.
 
 pub mod fan_out;
 
@@ -24,27 +24,28 @@ use super::report::{self, Durations, Percentiles, ms};
 use super::workload::Workload;
 use super::zookeeper::servers::Servers;
 use super::zookeeper::tree::Tree;
-use fan_out::{Again, FanOut};
+use fan_out::{FanOut, Rearm};
 
-/// Files beside the watchers' connections.
+/// Open files beside the connections of the watchers.
 const OTHER_FILES: u64 = 256;
 
-/// What `lockgate bench watch` is told.
+/// Options of `lockgate bench watch`.
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(flatten)]
     servers: Servers,
-    /// How many sessions watch the znode, each on its own connection; several numbers are measured one after the other
+    /// Number of sessions that watch the znode, each on a connection of its own; several numbers are measured
+    /// one after the other
     #[arg(long, value_delimiter = ',', default_value = "1000")]
     sessions: Vec<usize>,
-    /// Each reads what is new as soon as it is told, as programs do; otherwise all do when the last one was told, so that reads
-    /// hold up no notification
+    /// Let each session read the new data as soon as it is notified, as programs do; by default they read
+    /// when all are notified, so that the reads delay no notification
     #[arg(long)]
     at_once: bool,
-    /// How long to measure each
+    /// Duration of each measurement in seconds
     #[arg(long, default_value_t = 10)]
     seconds: u64,
-    /// How long to run before that
+    /// Duration of the warm-up in seconds
     #[arg(long, default_value_t = 2)]
     warmup: u64,
     /// Print JSON
@@ -52,42 +53,42 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What so many watchers came to. Times are from the first byte of the write.
+/// Result for one number of sessions. Times begin with the first byte of the write.
 #[derive(Debug, Clone, Serialize)]
 pub struct WatchReport {
-    /// How many sessions watched.
+    /// Number of watching sessions.
     pub sessions: usize,
-    /// At how many servers.
+    /// Number of servers.
     pub servers: usize,
-    /// For how long it was measured.
+    /// Duration of the measurement in seconds.
     pub seconds: f64,
-    /// How often the znode was changed in that time.
+    /// Number of changes of the znode.
     pub changes: u64,
-    /// Until the first one was told, of each change.
+    /// Times until the first session was notified, one per change.
     pub first: Percentiles,
-    /// Until half of them were.
+    /// Times until half of the sessions were notified.
     pub median: Percentiles,
-    /// Until all were.
+    /// Times until all sessions were notified.
     pub last: Percentiles,
-    /// Until anyone was: all notifications of all changes.
+    /// Times of all notifications of all changes.
     pub each: Percentiles,
-    /// Until the write was answered.
+    /// Times until the write was acknowledged.
     pub write: Percentiles,
-    /// Until all had read what is new and watched again.
+    /// Times until all sessions had read the new data and set their watches again.
     pub read: Percentiles,
-    /// Time on the processor that all servers spent on one notification, with the read that sets the watch again, in microseconds; if
-    /// they are a cluster on this machine.
+    /// CPU time of all servers together per notification, including the read that sets the watch again, in
+    /// microseconds; only for a local cluster.
     pub server_cpu_us: Option<f64>,
-    /// The same of this program: what the servers did not have of a machine that they share with it.
+    /// CPU time of this program per notification, which the servers could not use if they share the machine.
     pub client_cpu_us: f64,
 }
 
-/// Measures, and prints what came out.
+/// Measures and prints the result.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
-    ensure_usage!(!args.sessions.contains(&0), "at least one session has to watch");
+    ensure_usage!(!args.sessions.contains(&0), "at least one session is needed");
     ensure_usage!(args.seconds > 0, "at least one second is needed");
-    let most = args.sessions.iter().max().copied().unwrap_or_default();
-    open_files::raise(most as u64 + OTHER_FILES)?;
+    let max_sessions = args.sessions.iter().max().copied().unwrap_or_default();
+    open_files::raise(max_sessions as u64 + OTHER_FILES)?;
     let servers = args.servers.nodes()?;
     let tree = Tree::new(&request_id());
     let clients = LocalSet::new();
@@ -95,13 +96,13 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
         measured = clients.run_until(measure(&args, &servers, &tree)) => measured,
         interrupted = signals::interrupted() => interrupted.and_then(|()| Err(anyhow::anyhow!("interrupted"))),
     };
-    // With the clients that an interruption has left.
+    // This drops the clients that an interrupt has left.
     drop(clients);
     if measured.is_err() {
-        // Nobody else knows what is left, and these servers may have other users.
+        // Only this program knows the created znodes, and the servers may have other users.
         tree.remove(&servers)
             .await
-            .with_context(|| format!("{} could not be removed", tree.paths().join(" and ")))?;
+            .with_context(|| format!("{} cannot be removed", tree.paths().join(" and ")))?;
     }
     let reports = measured?;
     match args.json {
@@ -113,8 +114,9 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
 async fn measure(args: &Arguments, servers: &Nodes, tree: &Tree) -> anyhow::Result<Vec<WatchReport>> {
     let mut reports = Vec::new();
     for &sessions in &args.sessions {
-        tree.make(servers, Workload::Set, 1, &bytes::Bytes::new()).await?;
-        let report = of(args, servers, &tree.znode(0), sessions).await?;
+        tree.create(servers, Workload::Set, 1, &bytes::Bytes::new())
+            .await?;
+        let report = measure_sessions(args, servers, &tree.znode(0), sessions).await?;
         tree.remove(servers).await?;
         if !args.json {
             print(&report, reports.is_empty())?;
@@ -124,13 +126,18 @@ async fn measure(args: &Arguments, servers: &Nodes, tree: &Tree) -> anyhow::Resu
     Ok(reports)
 }
 
-/// So many sessions.
-async fn of(args: &Arguments, servers: &Nodes, znode: &str, sessions: usize) -> anyhow::Result<WatchReport> {
-    let again = match args.at_once {
-        true => Again::AtOnce,
-        false => Again::Together,
+/// Measures with this number of sessions.
+async fn measure_sessions(
+    args: &Arguments,
+    servers: &Nodes,
+    znode: &str,
+    sessions: usize,
+) -> anyhow::Result<WatchReport> {
+    let rearm = match args.at_once {
+        true => Rearm::AtOnce,
+        false => Rearm::Together,
     };
-    let mut fan_out = FanOut::start(servers, servers, znode, sessions, again).await?;
+    let mut fan_out = FanOut::start(servers, servers, znode, sessions, rearm).await?;
     let begin = Instant::now() + Duration::from_secs(args.warmup);
     while Instant::now() < begin {
         fan_out.change().await?;
@@ -144,14 +151,14 @@ async fn of(args: &Arguments, servers: &Nodes, znode: &str, sessions: usize) -> 
     let begin = Instant::now();
     let measured = Duration::from_secs(args.seconds);
     while begin.elapsed() < measured {
-        let told = fan_out.change().await?;
+        let times = fan_out.change().await?;
         changes += 1;
-        first.record(told.told[0]);
-        median.record(told.told[(sessions - 1) / 2]);
-        last.record(told.told[sessions - 1]);
-        told.told.iter().for_each(|after| each.record(*after));
-        write.record(told.answered);
-        read.record(told.read);
+        first.record(times.notified[0]);
+        median.record(times.notified[(sessions - 1) / 2]);
+        last.record(times.notified[sessions - 1]);
+        times.notified.iter().for_each(|after| each.record(*after));
+        write.record(times.acknowledged);
+        read.record(times.read);
         progress.at(begin.elapsed().as_secs(), args.seconds);
     }
     let seconds = begin.elapsed().as_secs_f64();
@@ -187,9 +194,9 @@ fn print(report: &WatchReport, first: bool) -> anyhow::Result<()> {
             "{:>8} {:>8} {:>15} {:>15} {:>15} {:>15} {:>15} {:>9} {:>9}",
             "",
             "",
-            "first told",
-            "half told",
-            "all told",
+            "first notified",
+            "half notified",
+            "all notified",
             "written",
             "all have read",
             "CPU us of",

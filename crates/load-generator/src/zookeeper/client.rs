@@ -1,4 +1,5 @@
-//! What a client does over and over by ZooKeeper's protocol: its requests, written once, and what has to be answered.
+//! Operation of one client over ZooKeeper's protocol: its requests, which are built once, and the checks of
+//! the replies.
 
 use std::fmt::Write;
 
@@ -12,19 +13,19 @@ use super::tree::Tree;
 use crate::drive::{Client, Moments};
 use crate::workload::{Mix, Workload};
 
-/// The flags of ZooKeeper's create.
+/// Flags of ZooKeeper's create.
 mod flags {
     pub const PERSISTENT: i32 = 0;
     pub const EPHEMERAL_SEQUENTIAL: i32 = 3;
 }
 
-/// All rights, as clients of ZooKeeper ask for them unless they are told otherwise.
+/// All permissions, the default of ZooKeeper clients.
 const ALL: i32 = 31;
 
-/// Any version will do.
+/// Version that matches any.
 const ANY: i32 = -1;
 
-/// A client with its session.
+/// Client with its session.
 pub(crate) struct Caller {
     pub session: Session,
     pub cycle: Cycle,
@@ -40,20 +41,20 @@ impl Client for Caller {
     }
 }
 
-/// What one client does over and over. Requests are kept and changed in place: writing them anew for every operation would
+/// Operation that a client repeats. Requests are changed in place: building them for every operation would
 /// cost more than sending them.
 #[allow(
     clippy::large_enum_variant,
     reason = "there is one for each client, made once"
 )]
 pub(crate) enum Cycle {
-    /// `home` is how much of the path stays.
+    /// Creates a child with a new name; `home` is the length of the constant part of the path.
     Create {
         create: Request,
         home: usize,
         number: u64,
     },
-    /// The request is the same every time.
+    /// The same request every time.
     One(Request),
     Mixed {
         get: Request,
@@ -64,13 +65,13 @@ pub(crate) enum Cycle {
         create: Request,
         delete: Request,
     },
-    /// One after the other, and back the other way.
+    /// Acquires the locks one after the other, and releases them in reverse order.
     Locks(Vec<Mutex>),
     Semaphore(Semaphore),
 }
 
 impl Cycle {
-    /// What the client with this number does.
+    /// Creates the operation of the client with this number.
     pub fn new(workload: Workload, tree: &Tree, number: usize, data: Bytes) -> Self {
         let home = tree.home(workload, number);
         let get = |path: String| Request::GetData { path, watch: false };
@@ -144,18 +145,18 @@ impl Cycle {
     }
 }
 
-/// A request for a persistent znode that everybody may do everything with.
+/// Returns a request that creates a persistent znode with an open access control list.
 pub(crate) fn create(path: String, data: Bytes) -> Request {
     create_as(flags::PERSISTENT, path, data)
 }
 
-/// The same for one that goes with its session, and is numbered.
+/// Returns a request that creates an ephemeral sequential znode.
 pub(super) fn create_sequential(path: String, data: Bytes) -> Request {
     create_as(flags::EPHEMERAL_SEQUENTIAL, path, data)
 }
 
 fn create_as(flags: i32, path: String, data: Bytes) -> Request {
-    let everybody = AclEntry {
+    let anyone = AclEntry {
         perms: ALL,
         scheme: "world".to_owned(),
         id: "anyone".to_owned(),
@@ -164,17 +165,17 @@ fn create_as(flags: i32, path: String, data: Bytes) -> Request {
         call: CreateCall::Create,
         path,
         data: Some(data),
-        acl: Some(vec![everybody]),
+        acl: Some(vec![anyone]),
         flags,
     }
 }
 
-/// A request that deletes a znode, whatever its version.
+/// Returns a request that deletes a znode of any version.
 pub(super) fn delete(path: String) -> Request {
     Request::Delete { path, version: ANY }
 }
 
-/// Has the request name the child of this number.
+/// Sets the path of a create to the child with this number.
 fn name_next(request: &mut Request, home: usize, number: u64) {
     if let Request::Create { path, .. } = request {
         path.truncate(home);
@@ -182,31 +183,31 @@ fn name_next(request: &mut Request, home: usize, number: u64) {
     }
 }
 
-/// Has a request to delete name another znode.
+/// Sets the path of a delete.
 pub(super) fn set_path(request: &mut Request, to: String) {
     if let Request::Delete { path, .. } = request {
         *path = to;
     }
 }
 
-/// That it was done.
+/// Fails unless the request succeeded.
 pub(super) fn done(outcome: Outcome) -> anyhow::Result<()> {
     outcome.map(drop).or_else(refused)
 }
 
-/// What a znode is called that was created.
+/// Returns the path of a created znode.
 pub(super) fn created(outcome: Outcome) -> anyhow::Result<String> {
     match outcome.or_else(refused)? {
         Reply::Path(path) => Ok(path),
-        other => bail!("create was answered by {other:?}"),
+        other => bail!("unexpected reply to create: {other:?}"),
     }
 }
 
-/// The names in an answer to getChildren.
+/// Returns the names in a reply to getChildren.
 pub(super) fn names(outcome: Outcome) -> anyhow::Result<Vec<String>> {
     match outcome.or_else(refused)? {
         Reply::Names(names) => Ok(names),
-        other => bail!("getChildren was answered by {other:?}"),
+        other => bail!("unexpected reply to getChildren: {other:?}"),
     }
 }
 

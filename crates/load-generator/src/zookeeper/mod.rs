@@ -1,6 +1,6 @@
-//! Loads in ZooKeeper's own protocol, for Lockgate's front end and for any ZooKeeper alike.
+//! Loads over ZooKeeper's own protocol, for Lockgate's front end and for any ZooKeeper.
 //!
-//! Both are asked by the same program with the same bytes, so what differs is the servers.
+//! The same program sends the same bytes to both, so all differences are those of the servers.
 
 pub(super) mod servers;
 pub(super) mod session;
@@ -24,21 +24,21 @@ use client::{Caller, Cycle};
 use session::{Session, refused};
 use tree::Tree;
 
-/// How many hold a semaphore at a time, where nothing is said of it.
+/// Permits of the semaphore workload.
 const PERMITS: u32 = 4;
 
-/// How many locks are taken at once, where nothing is said of it.
+/// Number of locks of the multi workload.
 const LOCKS: usize = 3;
 
-/// How many of a hundred operations of a mixed load read, where nothing is said of it.
+/// Percentage of reads of the mixed workload.
 const READS: u32 = 90;
 
-/// What `lockgate bench zookeeper` is told.
+/// Options of `lockgate bench zookeeper`.
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(flatten)]
     target: Target,
-    /// What the clients do, one after the other
+    /// Workloads, measured one after the other
     #[arg(
         long,
         value_enum,
@@ -50,26 +50,26 @@ pub struct Arguments {
     pace: Pace,
 }
 
-/// What can be done over ZooKeeper's protocol.
+/// Workload over ZooKeeper's protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Name {
-    /// One more persistent znode below the client's own
+    /// Create a persistent znode below the client's own
     Create,
-    /// New data for the client's own znode (setData)
+    /// Set the data of the client's own znode (setData)
     Set,
-    /// The data of the client's own znode (getData)
+    /// Read the data of the client's own znode (getData)
     Get,
-    /// Nine reads of the client's own znode for one write
+    /// Nine reads of the client's own znode for each write
     Mixed,
-    /// An ephemeral sequential znode, created and deleted: two requests
+    /// Create and delete an ephemeral sequential znode: two requests
     Sequential,
-    /// The lock recipe, with a lock that nobody else wants: create, getChildren, delete
+    /// The lock recipe without contention: create, getChildren, delete
     Lock,
     /// The lock recipe, all clients the same lock
     Contended,
-    /// The recipe of locks that are shared, all clients the same lock
+    /// The shared lock recipe, all clients the same lock
     Shared,
-    /// Curator's recipe of semaphores, all clients the same one with four permits
+    /// Curator's semaphore recipe, all clients the same one with four permits
     Semaphore,
     /// Three locks of the client's own, one after the other
     Multi,
@@ -92,7 +92,7 @@ impl From<Name> for Workload {
     }
 }
 
-/// Measures, and prints what came out.
+/// Measures and prints the result.
 pub async fn run(args: Arguments) -> anyhow::Result<()> {
     args.pace.check()?;
     let workloads: Vec<Workload> = args.workloads.iter().map(|name| (*name).into()).collect();
@@ -100,10 +100,11 @@ pub async fn run(args: Arguments) -> anyhow::Result<()> {
     if args.pace.json {
         report::print_json(&reports)?;
     }
-    report::refuse_errors(&reports)
+    report::require_no_errors(&reports)
 }
 
-/// Measures one workload after the other, and prints each line as it comes unless all is printed in the end.
+/// Measures the workloads one after the other, and prints each line at once unless JSON is printed at the
+/// end.
 pub(super) async fn run_workloads(
     workloads: &[Workload],
     target: &Target,
@@ -116,13 +117,13 @@ pub(super) async fn run_workloads(
         measured = clients.run_until(measure(&plan, workloads, pace, &tree)) => measured,
         interrupted = signals::interrupted() => interrupted.and_then(|()| Err(anyhow::anyhow!("interrupted"))),
     };
-    // With the clients that an interruption has left.
+    // This drops the clients that an interrupt has left.
     drop(clients);
     if measured.is_err() {
-        // Nobody else knows what is left, and these servers may have other users.
+        // Only this program knows the created znodes, and the servers may have other users.
         tree.remove(&plan.nodes)
             .await
-            .with_context(|| format!("{} could not be removed", tree.paths().join(" and ")))?;
+            .with_context(|| format!("{} cannot be removed", tree.paths().join(" and ")))?;
     }
     measured
 }
@@ -136,22 +137,28 @@ async fn measure(
     let mut reports = Vec::new();
     for &workload in workloads {
         for &clients in &pace.clients {
-            let report = one(plan, workload, clients, tree).await?;
-            load::tell(pace, &report, reports.is_empty())?;
+            let report = measure_one(plan, workload, clients, tree).await?;
+            load::print(pace, &report, reports.is_empty())?;
             reports.push(report);
         }
     }
     Ok(reports)
 }
 
-/// One workload with so many clients, between making what it needs and taking that away. All clients share this thread.
-async fn one(plan: &Plan, workload: Workload, clients: usize, tree: &Tree) -> anyhow::Result<LoadReport> {
+/// Measures one workload with this number of clients: creates its znodes, runs it, and deletes the znodes.
+/// All clients share this thread.
+async fn measure_one(
+    plan: &Plan,
+    workload: Workload,
+    clients: usize,
+    tree: &Tree,
+) -> anyhow::Result<LoadReport> {
     let data = Bytes::from(vec![b'x'; plan.data_bytes]);
-    tree.make(&plan.nodes, workload, clients, &data).await?;
+    tree.create(&plan.nodes, workload, clients, &data).await?;
     let mut callers = Vec::with_capacity(clients);
     for number in 0..clients {
         let mut session = Session::open(&plan.nodes, number).await?;
-        // Its server may not have heard of what was made at another one.
+        // This session's server may not have applied the znodes yet that were created at another one.
         let path = tree.home(workload, number);
         session
             .call(&Request::Sync { path })
@@ -178,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workloads_are_called_the_same_everywhere() {
+    fn workload_names_are_the_same_for_both_protocols() {
         for name in Name::value_variants() {
             let given = name.to_possible_value().unwrap();
             assert_eq!(given.get_name(), Workload::from(*name).name());

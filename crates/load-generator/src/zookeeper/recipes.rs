@@ -1,5 +1,5 @@
-//! Locks and semaphores the way clients of ZooKeeper make them out of znodes: request for request what Curator's recipes send
-//! (`InterProcessMutex`, `InterProcessReadWriteLock`, `InterProcessSemaphoreV2`).
+//! Locks and semaphores as ZooKeeper clients implement them with znodes, with the same requests as Curator's
+//! recipes (`InterProcessMutex`, `InterProcessReadWriteLock`, `InterProcessSemaphoreV2`).
 
 use anyhow::Context;
 use bytes::Bytes;
@@ -9,21 +9,21 @@ use zk_wire::{ErrorCode, Request};
 use super::client::{create_sequential, created, delete, done, names, set_path};
 use super::session::{Session, refused};
 
-/// In the name of a contender that wants to share (Curator's).
+/// Marker in the name of a shared contender (Curator's).
 const READER: &str = "__READ__";
 
-/// In the name of one that does not.
+/// Marker in the name of an exclusive contender.
 const WRITER: &str = "__WRIT__";
 
-/// For whom a lock is wanted.
+/// Mode of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Exclusive,
-    /// With others of its kind.
+    /// Shared with other holders of this kind.
     Shared,
 }
 
-/// A lock. Contenders are ephemeral sequential znodes; each watches the one before it.
+/// Lock recipe. Contenders are ephemeral sequential znodes; each watches its predecessor.
 pub(crate) struct Mutex {
     kind: Kind,
     home: String,
@@ -33,13 +33,13 @@ pub(crate) struct Mutex {
 }
 
 impl Mutex {
-    /// The lock whose contenders are below this znode.
+    /// Creates the recipe for a lock whose contenders are below this znode.
     pub fn new(home: &str, kind: Kind, data: Bytes) -> Self {
         let what = match kind {
             Kind::Exclusive => "lock-",
             Kind::Shared => READER,
         };
-        // The name that Curator gives to its contenders.
+        // The naming scheme of Curator's contenders.
         let contender = format!("{home}/_c_{}-{what}", uuid(&request_id()));
         Self {
             kind,
@@ -53,36 +53,37 @@ impl Mutex {
         }
     }
 
-    /// Waits for it as long as it takes.
+    /// Acquires the lock, and waits without a limit.
     pub async fn acquire(&mut self, session: &mut Session) -> anyhow::Result<()> {
         let contender = created(session.call(&self.create).await?)?;
         loop {
             let queue = names(session.call(&self.children).await?)?;
-            let Some(before) = stands_before(&contender, self.kind, &queue) else {
+            let Some(predecessor) = predecessor(&contender, self.kind, &queue) else {
                 set_path(&mut self.delete, contender);
                 return Ok(());
             };
-            let before = format!("{}/{before}", self.home);
+            let predecessor = format!("{}/{predecessor}", self.home);
             let watch = Request::GetData {
-                path: before.clone(),
+                path: predecessor.clone(),
                 watch: true,
             };
             match session.call(&watch).await? {
-                Ok(_) => session.wait_for(&before).await?,
-                // It has gone in the meantime.
+                Ok(_) => session.wait_for(&predecessor).await?,
+                // The predecessor has left in the meantime.
                 Err(ErrorCode::NO_NODE) => {}
-                Err(code) => return refused(code).context("watching the contender before"),
+                Err(code) => return refused(code).context("watching the predecessor"),
             }
         }
     }
 
-    /// Gives back what was acquired.
+    /// Releases the lock.
     pub async fn release(&mut self, session: &mut Session) -> anyhow::Result<()> {
         done(session.call(&self.delete).await?)
     }
 }
 
-/// A semaphore: a lock, and a lease for each who is let in. Only who has the lock looks whether there is room for its lease.
+/// Semaphore recipe: a lock, and a lease for each holder. Only the holder of the lock checks whether there is
+/// a permit for its lease.
 pub(crate) struct Semaphore {
     lock: Mutex,
     permits: usize,
@@ -93,7 +94,8 @@ pub(crate) struct Semaphore {
 }
 
 impl Semaphore {
-    /// Of so many permits. `locks` and `leases` are there below this znode.
+    /// Creates the recipe for a semaphore with this number of permits. `locks` and `leases` exist below this
+    /// znode.
     pub fn new(home: &str, permits: u32, data: Bytes) -> Self {
         let leases = format!("{home}/leases");
         let lease = format!("{leases}/_c_{}-lease-", uuid(&request_id()));
@@ -110,14 +112,14 @@ impl Semaphore {
         }
     }
 
-    /// What lies below a semaphore's znode.
+    /// Returns the znodes below a semaphore's znode.
     pub fn parts(home: &str) -> [String; 2] {
         ["locks", "leases"].map(|part| format!("{home}/{part}"))
     }
 
-    /// Waits for a permit as long as it takes.
+    /// Acquires a permit, and waits without a limit.
     pub async fn acquire(&mut self, session: &mut Session) -> anyhow::Result<()> {
-        // The last look at the leases has left a watch, whether it was waited for or not.
+        // The last read of the leases has left a watch, which may have fired.
         session.forget_fired();
         self.lock.acquire(session).await?;
         set_path(&mut self.delete, created(session.call(&self.create).await?)?);
@@ -127,14 +129,14 @@ impl Semaphore {
         self.lock.release(session).await
     }
 
-    /// Gives it back.
+    /// Releases the permit.
     pub async fn release(&mut self, session: &mut Session) -> anyhow::Result<()> {
         done(session.call(&self.delete).await?)
     }
 }
 
-/// The name of the contender that another one has to wait for; none: it has the lock.
-fn stands_before<'q>(contender: &str, kind: Kind, queue: &'q [String]) -> Option<&'q str> {
+/// Returns the contender that this one has to wait for; `None` if it holds the lock.
+fn predecessor<'q>(contender: &str, kind: Kind, queue: &'q [String]) -> Option<&'q str> {
     let own = number_of(contender);
     queue
         .iter()
@@ -144,13 +146,14 @@ fn stands_before<'q>(contender: &str, kind: Kind, queue: &'q [String]) -> Option
         .max_by_key(|other| number_of(other))
 }
 
-/// The ten digits that ZooKeeper puts behind a sequential znode's name. They are compared as texts, as the recipes do.
+/// Returns the ten digits that ZooKeeper appends to a sequential znode's name. They are compared as text, as
+/// in the recipes.
 fn number_of(name: &str) -> Option<&str> {
     const DIGITS: usize = 10;
     name.get(name.len().checked_sub(DIGITS)?..)
 }
 
-/// 32 hexadecimal digits the way UUIDs are written.
+/// Formats 32 hexadecimal digits as a UUID.
 fn uuid(digits: &str) -> String {
     let (a, rest) = digits.split_at(8);
     let (b, rest) = rest.split_at(4);
@@ -164,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn contenders_are_named_as_curator_names_them() {
+    fn contenders_have_curators_names() {
         let lock = Mutex::new("/locks/mine", Kind::Exclusive, Bytes::new());
         let Request::Create { path, flags, .. } = lock.create else {
             panic!("the recipe begins with a create");
@@ -176,10 +179,10 @@ mod tests {
     }
 
     #[test]
-    fn each_waits_for_the_one_right_before_it_whatever_stands_before_the_number() {
+    fn exclusive_contender_waits_for_its_predecessor_by_number() {
         let queue = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let own = "/locks/mine/_c_b-lock-0000000004";
-        let before = |names: &[&str]| stands_before(own, Kind::Exclusive, &queue(names)).map(str::to_owned);
+        let before = |names: &[&str]| predecessor(own, Kind::Exclusive, &queue(names)).map(str::to_owned);
         assert_eq!(before(&["_c_b-lock-0000000004"]), None);
         assert_eq!(before(&["_c_a-lock-0000000005", "_c_b-lock-0000000004"]), None);
         assert_eq!(
@@ -194,17 +197,17 @@ mod tests {
     }
 
     #[test]
-    fn who_shares_waits_for_who_does_not() {
+    fn shared_contender_waits_for_exclusive_ones_only() {
         let queue = [
             "_c_a-__WRIT__0000000001",
             "_c_b-__READ__0000000002",
             "_c_c-__READ__0000000003",
         ]
         .map(str::to_owned);
-        let before = stands_before("/l/_c_c-__READ__0000000003", Kind::Shared, &queue);
+        let before = predecessor("/l/_c_c-__READ__0000000003", Kind::Shared, &queue);
         assert_eq!(before, Some("_c_a-__WRIT__0000000001"));
         assert_eq!(
-            stands_before("/l/_c_c-__READ__0000000003", Kind::Shared, &queue[1..]),
+            predecessor("/l/_c_c-__READ__0000000003", Kind::Shared, &queue[1..]),
             None
         );
     }

@@ -1,4 +1,4 @@
-//! Which servers a load in ZooKeeper's protocol goes to: a cluster on this machine, or any that are named.
+//! Servers of a load over ZooKeeper's protocol: a local cluster, or any named servers.
 
 use std::path::PathBuf;
 
@@ -10,10 +10,10 @@ use nix::unistd::Pid;
 
 use crate::nodes::Nodes;
 
-/// Whom to put under load.
+/// Servers under load.
 #[derive(Debug, Args)]
 pub struct Servers {
-    /// The cluster on this machine whose nodes are called
+    /// Directory of the local cluster whose nodes are called
     #[arg(long, default_value = "lockgate-data")]
     dir: PathBuf,
     /// Servers to call instead, ZooKeeper's or Lockgate's, as HOST:PORT, separated by commas
@@ -24,7 +24,7 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Where the servers listen for clients of ZooKeeper, and what is shown to them.
+    /// Returns the addresses for ZooKeeper clients with the credentials.
     pub fn nodes(&self) -> anyhow::Result<Nodes> {
         let given = self.secured.credentials()?;
         match self.local()? {
@@ -39,7 +39,7 @@ impl Servers {
         }
     }
 
-    /// Their processes, if it is a cluster on this machine.
+    /// Returns the servers' processes, if it is a local cluster.
     pub fn processes(&self) -> anyhow::Result<Vec<Pid>> {
         let mut pids = Vec::new();
         if let Some(cluster) = self.local()? {
@@ -50,7 +50,7 @@ impl Servers {
         Ok(pids)
     }
 
-    /// The cluster on this machine, unless others are named.
+    /// Opens the local cluster, unless other servers are named.
     fn local(&self) -> anyhow::Result<Option<LocalCluster>> {
         if !self.servers.is_empty() {
             return Ok(None);
@@ -62,7 +62,7 @@ impl Servers {
     }
 }
 
-/// Where a node listens for clients of ZooKeeper.
+/// Returns a node's address for ZooKeeper clients.
 pub fn address(node: &LocalNode) -> anyhow::Result<String> {
     let address = node.zookeeper.clone();
     address.with_context(|| format!("node {} does not serve clients of ZooKeeper", node.id))

@@ -1,7 +1,8 @@
-//! A session with one server over one connection: requests out, their answers in. It knows nothing of what is measured.
+//! Session with one server over one connection: sends requests and receives their replies. The module knows
+//! nothing of measurements.
 //!
-//! It costs as little as it can, because on one machine whatever it takes the servers do not have: one buffer for each
-//! direction, one write for each request, and one read for each answer.
+//! Its costs are minimal, because on a shared machine the servers cannot use its CPU time: one buffer for
+//! each direction, one write for each request, and one read for each reply.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -23,44 +24,46 @@ use zk_wire::{
 
 use crate::nodes::Nodes;
 
-/// Within what ZooKeeper grants by default (4 to 40 s), and long enough that an election does not end a measurement.
+/// Requested session timeout: within ZooKeeper's default limits (4 to 40 s), and long enough that an election
+/// does not end a measurement.
 const SESSION_TIMEOUT_MS: i32 = 30_000;
 
-/// A ping is sent so often within the session's timeout, whatever else is sent.
+/// Number of pings within a session timeout, regardless of other requests.
 const PINGS: u32 = 3;
 
-/// So many pings in a row pass without the answer to a request before it is given up: the session's timeout.
+/// Number of pings without a reply to a pending request after which the connection is dropped: the session
+/// timeout.
 const SILENT_PINGS: u32 = PINGS;
 
-/// How long a server may take to let a client in.
+/// Timeout for opening a session, including retries.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Before it is asked again.
+/// Pause before the next attempt.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// Requests are sent so many at a time where nothing is measured; ZooKeeper stops reading at a thousand.
-const AT_ONCE: usize = 256;
+/// Number of pipelined requests where nothing is measured; ZooKeeper stops reading at a thousand.
+const WINDOW: usize = 256;
 
-/// An answer may be the names of all znodes that a measurement has created.
-const MAX_ANSWER_BYTES: usize = 1 << 30;
+/// Maximum size of a reply: it may contain the names of all znodes that a measurement has created.
+const MAX_REPLY_BYTES: usize = 1 << 30;
 
-/// Most answers are far shorter.
+/// Bytes to reserve for one read; most replies are far shorter.
 const ROOM: usize = 4 * 1024;
 
-/// See the module.
+/// Session with one server. See the module.
 pub(crate) struct Session {
     stream: Stream,
     inbox: BytesMut,
     out: BytesMut,
     next_xid: i32,
     pings: Interval,
-    /// Watches that have fired while an answer was awaited.
+    /// Notifications that arrived while a reply was awaited.
     fired: VecDeque<Notification>,
 }
 
 impl Session {
-    /// Opens a session at the server whose turn it is for the client with this number. A server that has no leader for a moment, or
-    /// too much to do, hangs up: then it is tried again.
+    /// Opens a session at the server for the client with this number. A server without a leader, or an
+    /// overloaded one, closes the connection: then it retries.
     pub async fn open(servers: &Nodes, number: usize) -> anyhow::Result<Self> {
         let deadline = Instant::now() + HANDSHAKE_TIMEOUT;
         loop {
@@ -71,7 +74,7 @@ impl Session {
         }
     }
 
-    /// The same without trying again.
+    /// Opens a session without retries.
     pub async fn open_once(servers: &Nodes, number: usize) -> anyhow::Result<Self> {
         let server = servers.address(number);
         let connecting = Self::connect(server, servers.source(number), servers.credentials());
@@ -92,7 +95,8 @@ impl Session {
             Some(source) => connect_from(source, server).await?,
             None => TcpStream::connect(server).await?,
         };
-        // Requests are single small writes; Nagle's algorithm would hold each back for the last one's ACK.
+        // Requests are single small writes; Nagle's algorithm would delay each until the previous one is
+        // acknowledged.
         socket.set_nodelay(true)?;
         let stream = match &credentials.tls {
             Some(tls) => tls.connect(host_of(server), socket).await?,
@@ -116,20 +120,20 @@ impl Session {
         };
         request.write_frame(&mut session.out);
         session.send().await?;
-        let answer = ConnectResponse::decode(&mut Reader::new(session.receive().await?))?;
+        let response = ConnectResponse::decode(&mut Reader::new(session.receive().await?))?;
         ensure!(
-            answer.session_id != 0 && answer.timeout_ms > 0,
+            response.session_id != 0 && response.timeout_ms > 0,
             "the server grants no session"
         );
-        session.pings = pings(answer.timeout_ms);
+        session.pings = pings(response.timeout_ms);
         if let Some(token) = token {
-            session.show(token).await?;
+            session.authenticate(token).await?;
         }
         Ok(session)
     }
 
-    /// Says who calls, to a cluster that is secured.
-    async fn show(&mut self, token: &Token) -> anyhow::Result<()> {
+    /// Authenticates with a token at a secured cluster.
+    async fn authenticate(&mut self, token: &Token) -> anyhow::Result<()> {
         let request = Request::Auth {
             kind: 0,
             scheme: "token".into(),
@@ -137,31 +141,34 @@ impl Session {
         };
         request.write_frame(xid::AUTH, &mut self.out);
         self.send().await?;
-        let shown = self.answer(xid::AUTH, &request).await?;
-        shown.map(drop).or_else(refused).context("showing the token")
+        let reply = self.reply(xid::AUTH, &request).await?;
+        reply
+            .map(drop)
+            .or_else(refused)
+            .context("authenticating with the token")
     }
 
-    /// Sends one request and waits for its answer.
+    /// Sends one request and waits for its reply.
     pub async fn call(&mut self, request: &Request) -> anyhow::Result<Outcome> {
         let xid = self.write(request);
         self.send().await?;
-        self.answer(xid, request).await
+        self.reply(xid, request).await
     }
 
-    /// Sends many requests without waiting for each, and returns their answers in the same order.
+    /// Pipelines many requests, and returns their outcomes in the same order.
     pub async fn call_all(&mut self, requests: &[Request]) -> anyhow::Result<Vec<Outcome>> {
         let mut outcomes = Vec::with_capacity(requests.len());
-        for some in requests.chunks(AT_ONCE) {
+        for some in requests.chunks(WINDOW) {
             let xids: Vec<i32> = some.iter().map(|request| self.write(request)).collect();
             self.send().await?;
             for (xid, request) in xids.into_iter().zip(some) {
-                outcomes.push(self.answer(xid, request).await?);
+                outcomes.push(self.reply(xid, request).await?);
             }
         }
         Ok(outcomes)
     }
 
-    /// The next watch that fires, or has fired since the last one was taken.
+    /// Returns the next notification, which may have arrived earlier.
     pub async fn notified(&mut self) -> anyhow::Result<Notification> {
         if let Some(notification) = self.fired.pop_front() {
             return Ok(notification);
@@ -171,30 +178,30 @@ impl Session {
             match ReplyHeader::decode(&mut from)?.xid {
                 xid::NOTIFICATION => return Ok(Notification::decode(&mut from)?),
                 xid::PING => {}
-                other => bail!("request {other} was answered, which nobody waits for"),
+                other => bail!("unexpected reply to request {other}"),
             }
         }
     }
 
-    /// Keeps the session alive and asks for nothing. Returns with the reason when it has ended. Whoever stops waiting for that loses
-    /// nothing: pings are so short that they are sent at once.
+    /// Keeps the session alive by pings. Returns the reason when it has ended. Cancel-safe: pings are so
+    /// short that they are sent at once.
     pub async fn idle(&mut self) -> anyhow::Error {
         match self.notified().await {
-            Ok(fired) => anyhow::anyhow!("{fired:?} was told to a session that watches nothing"),
+            Ok(fired) => anyhow::anyhow!("unexpected notification {fired:?} without a watch"),
             Err(error) => error,
         }
     }
 
-    /// Ends the session, and with it all its ephemeral znodes.
+    /// Closes the session, which deletes its ephemeral znodes.
     pub async fn close(mut self) -> anyhow::Result<()> {
         let closed = self.call(&Request::CloseSession).await;
         closed?.map(drop).or_else(refused).context("closing a session")
     }
 
-    /// Puts a request into the buffer, and returns its number.
+    /// Appends a request to the buffer, and returns its xid.
     fn write(&mut self, request: &Request) -> i32 {
         let xid = self.next_xid;
-        // Negative numbers have meanings of their own.
+        // Negative numbers are reserved.
         self.next_xid = xid.checked_add(1).unwrap_or(1);
         request.write_frame(xid, &mut self.out);
         xid
@@ -207,7 +214,7 @@ impl Session {
         Ok(())
     }
 
-    async fn answer(&mut self, xid: i32, request: &Request) -> anyhow::Result<Outcome> {
+    async fn reply(&mut self, xid: i32, request: &Request) -> anyhow::Result<Outcome> {
         loop {
             let mut from = Reader::new(self.receive().await?);
             let header = ReplyHeader::decode(&mut from)?;
@@ -219,14 +226,14 @@ impl Session {
             }
             match header.xid {
                 xid::PING => {}
-                // It was sent before the answer, and is looked at after it.
+                // It was sent before the reply, and is processed after it.
                 xid::NOTIFICATION => self.fired.push_back(Notification::decode(&mut from)?),
-                other => bail!("request {xid} was answered by {other}"),
+                other => bail!("unexpected reply to request {other} instead of {xid}"),
             }
         }
     }
 
-    /// Waits until a watch of this znode has fired. Those of others that have fired meanwhile stay for who asks for them.
+    /// Waits for a notification for this znode. Notifications for other znodes are queued.
     pub async fn wait_for(&mut self, path: &str) -> anyhow::Result<()> {
         let before = self.fired.len();
         self.fired.retain(|fired| fired.path != path);
@@ -241,21 +248,21 @@ impl Session {
                     fired if fired.path == path => return Ok(()),
                     other => self.fired.push_back(other),
                 },
-                other => bail!("request {other} was answered, which nobody waits for"),
+                other => bail!("unexpected reply to request {other}"),
             }
         }
     }
 
-    /// Forgets the watches that have fired up to now.
+    /// Drops the queued notifications.
     pub fn forget_fired(&mut self) {
         self.fired.clear();
     }
 
-    /// The next frame. Pings in the meantime when it is time to.
+    /// Receives the next frame, and sends pings meanwhile.
     async fn receive(&mut self) -> anyhow::Result<Bytes> {
         let mut silent = 0;
         loop {
-            if let Some(body) = frame::take(&mut self.inbox, MAX_ANSWER_BYTES)? {
+            if let Some(body) = frame::take(&mut self.inbox, MAX_REPLY_BYTES)? {
                 return Ok(body);
             }
             self.inbox.reserve(ROOM);
@@ -268,7 +275,7 @@ impl Session {
                 }
                 _ = self.pings.tick() => {
                     silent += 1;
-                    ensure!(silent <= SILENT_PINGS, "no answer for a whole session timeout");
+                    ensure!(silent <= SILENT_PINGS, "no reply for a whole session timeout");
                     Request::Ping.write_frame(xid::PING, &mut self.out);
                     self.send().await?;
                 }
@@ -277,30 +284,31 @@ impl Session {
     }
 }
 
-/// A connection from one of this machine's addresses.
+/// Connects from one of this machine's addresses.
 async fn connect_from(source: IpAddr, server: &str) -> anyhow::Result<TcpStream> {
     let mut found = lookup_host(server).await?;
     let address = found.find(|address| address.is_ipv4() == source.is_ipv4());
-    let address = address.with_context(|| format!("it cannot be called from {source}"))?;
+    let address =
+        address.with_context(|| format!("the server has no address that can be reached from {source}"))?;
     let socket = match source {
         IpAddr::V4(_) => TcpSocket::new_v4()?,
         IpAddr::V6(_) => TcpSocket::new_v6()?,
     };
     socket
         .bind((source, 0).into())
-        .with_context(|| format!("calling from {source}"))?;
+        .with_context(|| format!("connecting from {source}"))?;
     Ok(socket.connect(address).await?)
 }
 
 fn pings(timeout_ms: i32) -> Interval {
     let period = Duration::from_millis(timeout_ms.max(1).unsigned_abs().into()) / PINGS;
     let mut pings = interval_at(Instant::now() + period, period);
-    // One who was held up has to ping once, not once for each that it missed.
+    // After a delay a single ping suffices, instead of one for each missed tick.
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     pings
 }
 
-/// A refusal as an error, for who does not expect any.
+/// Converts an error code to an error.
 pub(crate) fn refused<T>(code: ErrorCode) -> anyhow::Result<T> {
-    bail!("the server refuses: {code}")
+    bail!("the server returned {code}")
 }

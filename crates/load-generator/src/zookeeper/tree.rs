@@ -1,4 +1,4 @@
-//! What a measurement leaves in the tree while it lasts: where, and that it is taken away again.
+//! Znodes of a measurement: their paths, their creation and their deletion.
 
 use std::cell::Cell;
 
@@ -12,40 +12,40 @@ use super::session::{Session, refused};
 use crate::nodes::Nodes;
 use crate::workload::Workload;
 
-/// Where the recipes of Lockgate's other clients have their locks.
+/// Parent of the locks of Lockgate's other clients.
 const LOCKS: &str = "/locks";
 
-/// A request that was on its way when its client was given up may be carried out while the tree is removed.
+/// Number of attempts to delete a tree: a pending request of a dropped client may create a znode meanwhile.
 const ATTEMPTS: usize = 5;
 
-/// All that one run creates. Its name is its own, so that what others have, and what an earlier run left behind, does not
+/// Znodes of one run. Its name is unique, so that other znodes, and those that an earlier run left, do not
 /// matter.
 pub(crate) struct Tree {
     znodes: String,
     locks: String,
-    /// There was no [`LOCKS`] before.
-    made_locks: Cell<bool>,
+    /// True if this run has created [`LOCKS`].
+    created_locks: Cell<bool>,
 }
 
 impl Tree {
-    /// That of the run of this name.
+    /// Returns the paths of the run with this name.
     pub fn new(run: &str) -> Self {
         let znodes = format!("/lockgate-bench-{run}");
         let locks = format!("{LOCKS}{znodes}");
         Self {
             znodes,
             locks,
-            made_locks: Cell::new(false),
+            created_locks: Cell::new(false),
         }
     }
 
-    /// The znodes under which everything is, except for [`LOCKS`] itself.
+    /// Returns the parents of all znodes of the run, except for [`LOCKS`] itself.
     pub fn paths(&self) -> [&str; 2] {
         [&self.znodes, &self.locks]
     }
 
-    /// The znode of a client's own, or the one that all have in common. Locks lie where locks do: Lockgate has its own ways with
-    /// what is there.
+    /// Returns the znode of a client, or the one that all share. Locks are below [`LOCKS`], because Lockgate
+    /// treats contenders there as locks.
     pub fn home(&self, workload: Workload, client: usize) -> String {
         let Self { znodes, locks, .. } = self;
         match workload {
@@ -60,12 +60,12 @@ impl Tree {
         }
     }
 
-    /// The znode of one who has its own.
+    /// Returns the own znode of the client with this number.
     pub fn znode(&self, number: usize) -> String {
         format!("{}/{number}", self.znodes)
     }
 
-    /// All that has to be there for so many clients.
+    /// Returns all znodes that this number of clients needs.
     fn homes(&self, workload: Workload, clients: usize) -> Vec<String> {
         let home = |client| self.home(workload, client);
         match workload {
@@ -83,8 +83,8 @@ impl Tree {
         }
     }
 
-    /// Creates what so many clients of this workload need.
-    pub async fn make(
+    /// Creates the znodes for this number of clients of a workload.
+    pub async fn create(
         &self,
         servers: &Nodes,
         workload: Workload,
@@ -102,16 +102,16 @@ impl Tree {
         for (request, outcome) in requests.iter().zip(session.call_all(&requests).await?) {
             let path = path_of(request);
             if path == LOCKS && outcome.is_ok() {
-                self.made_locks.set(true);
+                self.created_locks.set(true);
             }
-            // Others may have locks, too.
+            // Other users may have locks, too.
             let is_there = |code| code == ErrorCode::NODE_EXISTS && path == LOCKS;
             unless(outcome, is_there).with_context(|| format!("creating {path}"))?;
         }
         session.close().await
     }
 
-    /// Deletes all that the run has created, as far as it is there.
+    /// Deletes all znodes of the run, if there are any.
     pub async fn remove(&self, servers: &Nodes) -> anyhow::Result<()> {
         let mut session = Session::open(servers, 0).await?;
         for path in self.paths() {
@@ -119,18 +119,18 @@ impl Tree {
                 .await
                 .with_context(|| format!("removing {path}"))?;
         }
-        if self.made_locks.take() {
-            // Unless somebody else has begun to use it.
+        if self.created_locks.take() {
+            // Fails if another user has created a lock meanwhile.
             delete_all(&mut session, &[delete(LOCKS.to_owned())]).await?;
         }
         session.close().await
     }
 }
 
-/// Deletes a znode with all that is below it, three levels deep at most.
+/// Deletes a znode with its descendants, at most three levels.
 async fn remove(session: &mut Session, path: &str) -> anyhow::Result<()> {
     for _ in 0..ATTEMPTS {
-        // This server may be behind the ones that the clients were at.
+        // This server may lag behind the clients' servers.
         session
             .call(&Request::Sync {
                 path: path.to_owned(),
@@ -159,10 +159,10 @@ async fn remove(session: &mut Session, path: &str) -> anyhow::Result<()> {
             return Ok(());
         }
     }
-    bail!("there is always something new below it")
+    bail!("new znodes appear below it repeatedly")
 }
 
-/// The paths of a znode's children; none if there is no znode.
+/// Returns the paths of a znode's children; empty if the znode does not exist.
 async fn children(session: &mut Session, path: &str) -> anyhow::Result<Vec<String>> {
     let request = Request::GetChildren {
         path: path.to_owned(),
@@ -177,7 +177,7 @@ async fn children(session: &mut Session, path: &str) -> anyhow::Result<Vec<Strin
     }
 }
 
-/// Says whether all are gone. What still has children is not.
+/// Deletes znodes. Returns whether all are gone; a znode with children is not.
 async fn delete_all(session: &mut Session, requests: &[Request]) -> anyhow::Result<bool> {
     let mut all = true;
     for outcome in session.call_all(requests).await? {
@@ -189,7 +189,7 @@ async fn delete_all(session: &mut Session, requests: &[Request]) -> anyhow::Resu
     Ok(all)
 }
 
-/// An error unless it was done, or refused in a way that is all right.
+/// Fails unless the outcome is a success or an acceptable error code.
 fn unless(outcome: Outcome, is_fine: impl Fn(ErrorCode) -> bool) -> anyhow::Result<()> {
     match outcome {
         Err(code) if !is_fine(code) => refused(code),
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_client_has_its_own_znode_and_locks_lie_where_all_locks_do() {
+    fn clients_have_own_znodes_and_locks_are_below_the_lock_root() {
         let tree = Tree::new("run");
         assert_eq!(tree.home(Workload::Get, 7), "/lockgate-bench-run/7");
         assert_eq!(tree.home(Workload::Lock, 7), "/locks/lockgate-bench-run/7");

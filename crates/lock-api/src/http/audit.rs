@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::http::request::Parts;
-use front_door::{LogLimit, abridged};
+use listener::{LogLimit, abridged};
 
 use super::lock_types::{MAX_REASON_BYTES, within};
 use super::peer::Peer;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use front_door::{Bounds, DoorMeter, LiveBounds};
+use listener::{ConnectionLimits, ConnectionMetrics, LiveConnectionLimits};
 use parking_lot::RwLock;
 use znode_store::PathBounds;
 
@@ -53,14 +53,14 @@ pub struct HttpConfig {
     /// Whether and where requests are traced.
     pub tracing: Option<Tracing>,
     /// Counts the connections.
-    pub meter: DoorMeter,
+    pub meter: ConnectionMetrics,
 }
 
 /// Bounds that can be changed while callers are served. Cheap to clone; all clones are the same.
 #[derive(Debug, Clone)]
 pub struct LiveConfig {
     now: Arc<RwLock<Arc<HttpConfig>>>,
-    connections: LiveBounds,
+    connections: LiveConnectionLimits,
 }
 
 impl LiveConfig {
@@ -70,7 +70,7 @@ impl LiveConfig {
     }
 
     /// How many connections there may be.
-    pub(super) fn connections(&self) -> &LiveBounds {
+    pub(super) fn connections(&self) -> &LiveConnectionLimits {
         &self.connections
     }
 
@@ -111,10 +111,10 @@ pub const MAX_HTTP_PATH_BYTES: usize = 8 * 1024;
 pub const SMALL_BODY_BYTES: usize = 16 * 1024;
 
 impl HttpConfig {
-    fn places(&self) -> Bounds {
-        Bounds {
-            in_all: self.max_connections,
-            of_an_address: self.max_connections_per_address,
+    fn places(&self) -> ConnectionLimits {
+        ConnectionLimits {
+            total: self.max_connections,
+            per_address: self.max_connections_per_address,
         }
     }
 
@@ -169,7 +169,7 @@ impl Default for HttpConfig {
             secured_only: false,
             names: KnownNames::default(),
             tracing: None,
-            meter: DoorMeter::default(),
+            meter: ConnectionMetrics::default(),
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use axum::response::Response;
-use front_door::Waited;
+use listener::ReadDelay;
 use raft_node::Node;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
@@ -49,7 +49,7 @@ pub async fn connection(
         peer,
         front,
         busy: Some(node),
-        waited: Waited::default(),
+        waited: ReadDelay::default(),
         meter: config.meter.clone(),
         header_timeout: config.header_timeout,
         draining: CancellationToken::new(),

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use raft_node::{EventPosition, SessionEvent};
 use serde::Serialize;
 use utoipa::ToSchema;
-use znode_store::{ContenderEnd, Grant, Hold, LockMode, SessionId, Standing, Store, ZPath, Zxid};
+use znode_store::{ContenderEnd, ContenderState, Grant, Hold, LockMode, SessionId, Store, ZPath, Zxid};
 
 use super::exchange::At;
 use super::openapi::words;
@@ -95,9 +95,11 @@ impl StateEvent {
     pub fn new(store: &Store, session: SessionId) -> Self {
         let (mut held, mut awaited) = (Vec::new(), Vec::new());
         for (lock, holder, _) in store.contenders_of(session) {
-            match store.standing(&lock, &holder) {
-                Some(Standing::Holds(grant) | Standing::Upgrades(grant)) => held.push(HeldEntry::new(grant)),
-                Some(Standing::Waits(place)) => awaited.push(AwaitedEntry {
+            match store.contender_state(&lock, &holder) {
+                Some(ContenderState::Holds(grant) | ContenderState::Upgrades(grant)) => {
+                    held.push(HeldEntry::new(grant))
+                }
+                Some(ContenderState::Waits(place)) => awaited.push(AwaitedEntry {
                     lock: place.lock.to_string(),
                     holder: place.holder,
                     position: place.ahead + 1,

@@ -22,7 +22,7 @@ use raft_node::{
 };
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
-use znode_store::{Refusal, SessionId, ZnodeEventKind, Zxid};
+use znode_store::{MAX_LOOKED_AT, Refusal, SessionId, SessionView, ZnodeEventKind, Zxid};
 
 use super::door::Vigil;
 use super::event_types::{
@@ -174,6 +174,11 @@ fn begin(
     look.store().seen_by(&caller).may_use(session)?;
     for (number, wish) in (0..).zip(&asked.watches) {
         watch(look, number, wish, asked.after, peer)?;
+    }
+    // The state of the session is told with the lock of the state held.
+    let has_many = |view: SessionView| view.ephemerals as usize > MAX_LOOKED_AT;
+    if look.begin() != StreamBegin::Resumed && look.store().session(session).is_some_and(has_many) {
+        return Err(Problem::too_large_to_follow(session, MAX_LOOKED_AT));
     }
     let mut text = String::new();
     retry(&mut text, COME_BACK_MS);

@@ -314,7 +314,7 @@ pub struct GraphQuery {
 pub async fn graph(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     let asked: GraphQuery = query(&uri)?;
     fresh(&api, asked.linearizable).await?;
-    let (waits, complete) = locks_of(&api, &peer).graph(&asked.prefix)?;
+    let (waits, complete) = locks_of(&api, &peer).graph(&asked.prefix).await?;
     let names = api.node.read(|store| SessionNames::of_waits(store, &waits));
     Ok(ok(&GraphAnswer {
         waits: waits.iter().map(|wait| WaitAnswer::new(wait, &names)).collect(),

@@ -71,12 +71,13 @@ use crate::locks::Locks;
 pub use config::{HttpConfig, LiveConfig, MAX_HTTP_PATH_BYTES, SMALL_BODY_BYTES};
 pub use door::OperatorToken;
 pub use front::Front;
+pub use listener::ConnectionMetrics;
 pub use load::administration;
 pub use metrics::register_doors;
 pub use openapi::openapi;
 pub use origin::KnownNames;
 pub use peer::Peer;
-pub use serve::serve;
+pub use serve::{serve, serve_in_process};
 pub use trace::Tracing;
 
 /// What every handler gets.

@@ -7,9 +7,12 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::http::Extensions;
 use axum::http::request::Parts;
-use front_door::subscriber;
+use listener::client_network;
 use transport_security::ClientCertificate;
 use znode_store::{Identities, Identity, Principal};
+
+/// Shown in place of an address of the program that the node runs in.
+const IN_PROCESS: &str = "in process";
 
 /// Where a connection comes from: the socket's own address, and the certificate that was shown when it was made. Forwarding
 /// headers are never believed, as every caller can write them.
@@ -33,6 +36,15 @@ impl Peer {
         Self {
             shown: SocketAddr::new(ip, port).to_string().into(),
             identities: Identities::new([Identity::Ip(ip)].into_iter().chain(subject)),
+            expires_at_ms: None,
+        }
+    }
+
+    /// The program that this node runs in. It can read everything that the node keeps, so it is the node's operator.
+    pub fn in_process() -> Self {
+        Self {
+            shown: IN_PROCESS.into(),
+            identities: Identities::new([Identity::Super]),
             expires_at_ms: None,
         }
     }
@@ -78,7 +90,7 @@ impl Peer {
                 .identities
                 .iter()
                 .find_map(|identity| match identity {
-                    Identity::Ip(ip) => Some(subscriber(*ip).to_string()),
+                    Identity::Ip(ip) => Some(client_network(*ip).to_string()),
                     _ => None,
                 })
                 .unwrap_or_default(),

@@ -1,7 +1,7 @@
 //! Connections over HTTP: from a socket to the router, within bounds, and to a graceful end.
 //!
 //! It is written here, on hyper, because `axum::serve` bounds neither the time a caller takes to send a head
-//! nor the number of connections. It knows no route; who is let in is `front_door`'s to say.
+//! nor the number of connections. It knows no route; who is let in is `listener`'s to say.
 
 use std::convert::Infallible;
 use std::future::{poll_fn, ready};
@@ -13,15 +13,15 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
-use front_door::{Door, DoorMeter, Places, Socket, Waited};
 use futures_util::future::{BoxFuture, Either};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use listener::{ConnectionLimiter, ConnectionMetrics, Listener, ReadDelay, Socket};
 use nix::sys::socket::{setsockopt, sockopt};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
@@ -123,19 +123,19 @@ async fn accept(
             Vec::new()
         }
     };
-    let door = Door {
-        what: config.door,
-        places: Places::new(live.connections().clone()),
-        when_full: told(Problem::new(
+    let door = Listener {
+        name: config.door,
+        limiter: ConnectionLimiter::new(live.connections().clone()),
+        total_limit_response: told(Problem::new(
             Code::Unavailable,
             "this node has as many connections as there may be",
         )),
-        when_too_many: told(Problem::new(
+        address_limit_response: told(Problem::new(
             Code::TooManyRequests,
             "this node has as many connections from this address as one may have",
         )),
         drain_timeout: config.drain_timeout,
-        meter: config.meter.clone(),
+        metrics: config.meter.clone(),
     };
     let drain = draining.clone();
     let connect = move |socket, address| {
@@ -146,7 +146,36 @@ async fn accept(
         shutdown.await;
         draining.cancel();
     };
-    front_door::serve(listener, door, connect, shutdown).await;
+    listener::serve(listener, door, connect, shutdown).await;
+}
+
+/// Serves a connection of the program that the node runs in, as `peer`, until the program or `draining` ends it.
+///
+/// It takes no place among the connections of others, and its requests are not refused because others ask for much.
+// Boxed like `serve_here`.
+#[inline(never)]
+pub fn serve_in_process(
+    stream: DuplexStream,
+    peer: Peer,
+    front: Front,
+    config: &LiveConfig,
+    draining: CancellationToken,
+) -> BoxFuture<'static, ()> {
+    let config = config.get();
+    let talk = Talk {
+        peer,
+        front,
+        busy: None,
+        waited: ReadDelay::default(),
+        meter: config.meter.clone(),
+        header_timeout: config.header_timeout,
+        draining,
+    };
+    Box::pin(async move {
+        if let Err(error) = talk.over(stream).await {
+            debug!(%error, "connection within the process ended");
+        }
+    })
 }
 
 /// One connection, from its first byte to its last.
@@ -173,7 +202,7 @@ fn connection(
             debug!(%error, %address, "connection lost");
             return;
         }
-        let waited = socket.waited();
+        let waited = socket.read_delay();
         let (stream, certificate) = match tls {
             None => (Stream::Plain(socket), None),
             Some(tls) => {
@@ -217,8 +246,8 @@ pub(super) struct Talk {
     pub peer: Peer,
     pub front: Front,
     pub busy: Option<Node>,
-    pub waited: Waited,
-    pub meter: DoorMeter,
+    pub waited: ReadDelay,
+    pub meter: ConnectionMetrics,
     pub header_timeout: Duration,
     pub draining: CancellationToken,
 }
@@ -241,7 +270,7 @@ impl Talk {
                 .and_then(|node| refuse_early(node, &request, waited.last()));
             let answer = match refused {
                 Some(refused) => {
-                    meter.refused_unheard();
+                    meter.count_shed_request();
                     Either::Left(ready(Ok(refused)))
                 }
                 None => Either::Right(front.answer(&peer, request)),

@@ -125,13 +125,18 @@ pub struct SessionAnswer {
     held: Vec<StandingAnswer>,
     /// The locks in whose queues it stands.
     awaited: Vec<StandingAnswer>,
+    /// There if `held` and `awaited` do not name all: `false`. They are the first in the order of arrival; the list of the session's
+    /// ephemeral znodes has all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    complete: Option<bool>,
 }
 
 impl SessionAnswer {
-    /// Gathers it from the state; what is known beside the state is added by [`SessionAnswer::heard`].
-    pub fn new(store: &Store, view: SessionView, now_ms: u64) -> (SessionId, Self) {
+    /// Gathers it from the state, with the locks among the first `most` ephemeral znodes; what is known beside the state is added by [`SessionAnswer::heard`].
+    pub fn new(store: &Store, view: SessionView, now_ms: u64, most: usize) -> (SessionId, Self) {
         let (mut held, mut awaited) = (Vec::new(), Vec::new());
-        for (lock, holder, holds) in store.contenders_of(view.session) {
+        let (contenders, is_all) = store.first_contenders_of(view.session, most);
+        for (lock, holder, holds) in contenders {
             let standing = StandingAnswer {
                 lock: lock.to_string(),
                 holder,
@@ -154,6 +159,7 @@ impl SessionAnswer {
             ephemerals: view.ephemerals,
             held,
             awaited,
+            complete: (!is_all).then_some(false),
         };
         (view.session, answer)
     }
@@ -168,10 +174,10 @@ impl SessionAnswer {
 /// The answer of `GET /v1/sessions/{session}/ephemerals`.
 #[derive(Serialize, ToSchema)]
 pub struct EphemeralsAnswer<'a> {
-    /// Paths, in their order.
+    /// Paths, in the order in which the znodes were created.
     pub ephemerals: Vec<&'a str>,
     /// What to give as `after` for the next page; `null` on the last one.
-    #[schema(value_type = Option<words::ZnodePath>, required)]
+    #[schema(required)]
     pub next_after: Option<&'a str>,
 }
 

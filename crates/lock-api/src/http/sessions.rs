@@ -8,12 +8,13 @@ use axum::http::{StatusCode, Uri};
 use serde::Deserialize;
 use utoipa::IntoParams;
 use znode_store::{
-    Command, Principal, Refusal, Request, RequestId, SessionFate, SessionId, SessionView, Store, ZPath,
+    Command, MAX_LOOKED_AT, Principal, Refusal, Request, RequestId, SessionFate, SessionId, SessionView,
+    Store, ZPath, Zxid,
 };
 
 use super::audit;
 use super::exchange::{
-    Answer, ReadQuery, fresh, json, no_content, no_query, ok, page_length, parse, query, read_body,
+    Answer, MAX_PAGE, ReadQuery, fresh, json, no_content, no_query, ok, page_length, parse, query, read_body,
     session_id,
 };
 use super::lock_types::within;
@@ -25,6 +26,9 @@ use super::session_types::{
 };
 use super::url::decode;
 use super::{Api, Peer, Shared};
+
+/// How many ephemeral znodes of each session are looked at for a list of sessions.
+const LISTED_LOCKS: usize = 100;
 
 /// What all addresses of sessions begin with.
 const PREFIX: &str = "/v1/sessions/";
@@ -172,7 +176,7 @@ pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     let (now_ms, caller) = (api.node.now_ms(), peer.identities());
     let found = api.node.read(|store| {
         let view = store.seen_by(&caller).session(session)?;
-        Ok::<_, Refusal>(SessionAnswer::new(store, view, now_ms))
+        Ok::<_, Refusal>(SessionAnswer::new(store, view, now_ms, MAX_PAGE))
     })?;
     Ok(ok(&with_heartbeat(&api, found, now_ms)))
 }
@@ -189,7 +193,7 @@ pub struct EphemeralsQuery {
     /// Only what begins so.
     #[serde(default)]
     prefix: String,
-    /// The last one of the page before.
+    /// What the page before has said: `next_after`.
     after: Option<String>,
     #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,
@@ -198,23 +202,32 @@ pub struct EphemeralsQuery {
     linearizable: bool,
 }
 
+/// The place where a page of ephemeral znodes ended, as a caller gives it back: the position of the last one's creation, and its path.
+fn ephemeral_cursor(text: &str) -> Result<(Zxid, ZPath), Problem> {
+    let wrong = || Problem::bad_request("after is what the page before has said as next_after");
+    let (position, _) = text.split_once('/').ok_or_else(wrong)?;
+    let path = ZPath::parse(&text[position.len()..]).map_err(|_| wrong())?;
+    Ok((Zxid(position.parse().map_err(|_| wrong())?), path))
+}
+
 /// `GET /v1/sessions/{session}/ephemerals`
 pub async fn ephemerals(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     let session = target(&uri)?;
     let asked: EphemeralsQuery = query(&uri)?;
     let count = page_length(asked.count)?;
     fresh(&api, asked.linearizable).await?;
+    let after = asked.after.as_deref().map(ephemeral_cursor).transpose()?;
     let caller = peer.identities();
-    let paths = api
-        .node
-        .read(|store| store.seen_by(&caller).ephemerals(session, &asked.prefix))?;
-    let is_before = |path: &&ZPath| asked.after.as_deref().is_some_and(|after| path.as_str() <= after);
-    let mut rest = paths.iter().skip_while(is_before).map(ZPath::as_str);
-    let ephemerals: Vec<_> = rest.by_ref().take(count).collect();
-    let more = rest.next().is_some();
+    let page = api.node.read(|store| {
+        let view = store.seen_by(&caller);
+        view.ephemerals_page(session, &asked.prefix, after.as_ref(), count)
+    })?;
+    let next_after = page
+        .next_after
+        .map(|(position, path)| format!("{}{path}", position.0));
     Ok(ok(&EphemeralsAnswer {
-        next_after: ephemerals.last().copied().filter(|_| more),
-        ephemerals,
+        ephemerals: page.paths.iter().map(ZPath::as_str).collect(),
+        next_after: next_after.as_deref(),
     }))
 }
 
@@ -246,27 +259,32 @@ pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     let after = asked.after.as_deref().map(session_id).transpose()?;
     fresh(&api, asked.linearizable).await?;
     let (now_ms, caller) = (api.node.now_ms(), peer.identities());
-    let (page, more) = api.node.read(|store| {
-        let mut rest = store
-            .seen_by(&caller)
-            .sessions()?
-            .into_iter()
-            .filter(|view| after.is_none_or(|id| view.session > id))
-            .filter(|view| is_called(view, &asked.prefix));
-        let page: Vec<_> = rest
-            .by_ref()
-            .take(count)
-            .map(|view| SessionAnswer::new(store, view, now_ms))
-            .collect();
-        Ok::<_, Refusal>((page, rest.next().is_some()))
+    let (sessions, next_after) = api.node.read(|store| {
+        let view = store.seen_by(&caller);
+        let page = view.sessions_page(after, count, |view| is_called(view, &asked.prefix))?;
+        let (mut sessions, mut next_after) = (Vec::new(), page.next_after);
+        let (mut looks, all) = (MAX_LOOKED_AT, page.sessions.len());
+        for view in page.sessions {
+            // Each with some of its locks: a page may have a thousand sessions, and a session many locks.
+            let most = looks.min(LISTED_LOCKS);
+            looks -= most.min(view.ephemerals as usize);
+            let session = view.session;
+            sessions.push(SessionAnswer::new(store, view, now_ms, most));
+            if looks == 0 {
+                if sessions.len() < all {
+                    next_after = Some(session);
+                }
+                break;
+            }
+        }
+        Ok::<_, Refusal>((sessions, next_after))
     })?;
-    let next_after = page
-        .last()
-        .filter(|_| more)
-        .map(|(session, _)| session.to_string());
-    let sessions = page
+    let sessions = sessions
         .into_iter()
         .map(|found| with_heartbeat(&api, found, now_ms))
         .collect();
-    Ok(ok(&SessionsAnswer { sessions, next_after }))
+    Ok(ok(&SessionsAnswer {
+        sessions,
+        next_after: next_after.map(|session| session.to_string()),
+    }))
 }

@@ -12,8 +12,8 @@ use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use znode_store::{
-    Applied, AttemptId, ContenderEnd, Grant, HolderId, Identities, LockCommand, LockMode, LockName, Refusal,
-    Reply, Request, Right, SessionFate, SessionId, Standing, Store, WithdrawCause,
+    Applied, AttemptId, ContenderEnd, ContenderState, Grant, HolderId, Identities, LockCommand, LockMode,
+    LockName, Refusal, Reply, Request, Right, SessionFate, SessionId, Store, WithdrawCause,
 };
 
 use super::Shared;
@@ -218,9 +218,12 @@ impl Call {
     /// The caller's time is over. Whether the grant was faster is decided in the log.
     async fn time_out(mut self, places: Places) -> Result<Vec<Grant>, LockError> {
         let waits = |store: &Store| {
-            let mut late = places
-                .iter()
-                .filter(|(lock, holder)| !matches!(store.standing(lock, holder), Some(Standing::Holds(_))));
+            let mut late = places.iter().filter(|(lock, holder)| {
+                !matches!(
+                    store.contender_state(lock, holder),
+                    Some(ContenderState::Holds(_))
+                )
+            });
             late.next().map(|(lock, _)| lock.clone())
         };
         let late = self.shared.node.read(waits);
@@ -309,9 +312,9 @@ impl Lookout {
         let held = |store: &Store| {
             let held = places
                 .iter()
-                .map(|(lock, holder)| match store.standing(lock, holder)? {
-                    Standing::Holds(grant) | Standing::Upgrades(grant) => Some(grant),
-                    Standing::Waits(_) => None,
+                .map(|(lock, holder)| match store.contender_state(lock, holder)? {
+                    ContenderState::Holds(grant) | ContenderState::Upgrades(grant) => Some(grant),
+                    ContenderState::Waits(_) => None,
                 });
             held.collect::<Option<Vec<Grant>>>()
         };
@@ -366,13 +369,17 @@ impl Lookout {
             }
             tokio::time::sleep(BARRIER_PAUSE).await;
         }
-        let (standing, fate) =
-            node.read(|store| (store.standing(lock, holder), store.session_fate(self.session)));
+        let (standing, fate) = node.read(|store| {
+            (
+                store.contender_state(lock, holder),
+                store.session_fate(self.session),
+            )
+        });
         match (standing, self.upgrades) {
             // What became of an upgrade is told by the next wait for it.
-            (Some(Standing::Holds(_) | Standing::Upgrades(_)), true) => Ok(None),
-            (Some(Standing::Holds(grant) | Standing::Upgrades(grant)), false) => Ok(Some(grant)),
-            (Some(Standing::Waits(_)), _) => Ok(None),
+            (Some(ContenderState::Holds(_) | ContenderState::Upgrades(_)), true) => Ok(None),
+            (Some(ContenderState::Holds(grant) | ContenderState::Upgrades(grant)), false) => Ok(Some(grant)),
+            (Some(ContenderState::Waits(_)), _) => Ok(None),
             (None, _) => Err(match fate {
                 SessionFate::Live => self.not_holder(lock, holder),
                 SessionFate::Ended => Refusal::SessionEnded(self.session),

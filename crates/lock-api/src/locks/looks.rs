@@ -1,28 +1,31 @@
 //! Looks at locks, for those who may read their znodes.
 
-use znode_store::{LockName, LockSummary, LockView, Refusal, Store, WaitView, Zxid};
+use znode_store::{LockName, LockSummary, LockView, MAX_GRAPH_WAITS, Refusal, Store, WaitView, Zxid};
+
+pub use znode_store::LockPage;
 
 use super::{LockError, Locks};
 
-/// So many locks are looked at in one go for those who may not see most of them: nothing is applied meanwhile, and with fewer
-/// most of the time would go into beginning again.
-const LOOKED_AT_ONCE: usize = 256;
-
-/// Some of the locks in use.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LockPage {
-    /// By name, without those that the caller may not read.
-    pub locks: Vec<LockSummary>,
-    /// After which name the next page begins; `None` on the last one.
-    pub next_after: Option<LockName>,
-}
-
 impl Locks {
     /// Who waits for whom as this node knows it, over the locks whose names begin with `prefix` and that the caller may
-    /// read; and whether that is all of it.
-    pub fn graph(&self, prefix: &str) -> Result<(Vec<WaitView>, bool), Refusal> {
+    /// read, [`MAX_GRAPH_WAITS`] of the waits at most; and whether that is all of it. It is gathered in parts between which others have their
+    /// turn, so it is not of one moment.
+    pub async fn graph(&self, prefix: &str) -> Result<(Vec<WaitView>, bool), Refusal> {
         let node = &self.shared.node;
-        node.read(|store| store.seen_by(&self.caller).wait_graph(prefix))
+        let (mut waits, mut from) = (Vec::new(), None);
+        loop {
+            let part = node.read(|store| store.seen_by(&self.caller).wait_graph_part(prefix, from.as_ref()));
+            let (more, next) = part?;
+            waits.extend(more);
+            from = next;
+            if from.is_none() || waits.len() >= MAX_GRAPH_WAITS {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        let complete = from.is_none() && waits.len() <= MAX_GRAPH_WAITS;
+        waits.truncate(MAX_GRAPH_WAITS);
+        Ok((waits, complete))
     }
 
     /// A lock with its holders and its queue as this node knows them. Like its check it is for those who may read its
@@ -49,45 +52,10 @@ impl Locks {
     /// The first `count` of the locks in use as this node knows them, of those that the caller may read: by name, beginning
     /// with `prefix`, after `after`. Refused is a caller that is not let in at all.
     ///
-    /// What it may not see is passed over, however much there is of it: a page that ended at such a lock would have to name it,
-    /// for the next one to go on. The state is free between the looks of one call, so who may see little keeps nobody waiting,
-    /// and a list is not of one moment.
+    /// A page is bounded by what is looked at for it: it may have fewer locks, or none, and not be the last one.
     pub fn list(&self, prefix: &str, after: Option<&str>, count: usize) -> Result<LockPage, Refusal> {
-        // One more than is shown tells whether there is a next page.
-        let wanted = count.saturating_add(1);
-        let (mut seen, mut after, mut at_once) = (Vec::new(), after.map(str::to_owned), wanted);
-        loop {
-            let (some, last) = self.look_on(prefix, after.as_deref(), at_once)?;
-            seen.extend(some);
-            match last {
-                Some(last) if seen.len() < wanted => after = Some(last.as_str().to_owned()),
-                _ => break,
-            }
-            at_once = at_once.max(LOOKED_AT_ONCE);
-        }
-        let more = seen.len() > count;
-        seen.truncate(count);
-        let next_after = seen.last().filter(|_| more).map(|last| last.lock.clone());
-        let locks = seen;
-        Ok(LockPage { locks, next_after })
-    }
-
-    /// The next `count` of all locks in use, without those that the caller may not read; and the last one of them all, if
-    /// others may follow it.
-    fn look_on(
-        &self,
-        prefix: &str,
-        after: Option<&str>,
-        count: usize,
-    ) -> Result<(Vec<LockSummary>, Option<LockName>), Refusal> {
-        self.shared.node.read(|store| {
-            store.seen_by(&self.caller).admission()?;
-            let mut locks = store.locks(prefix, after, count);
-            let is_full = locks.len() == count;
-            let last = locks.last().filter(|_| is_full).map(|last| last.lock.clone());
-            locks.retain(|summary| self.may_read(store, &summary.lock).is_ok());
-            Ok((locks, last))
-        })
+        let node = &self.shared.node;
+        node.read(|store| store.seen_by(&self.caller).locks_page(prefix, after, count))
     }
 
     /// Whether a holder of the lock has this token now: linearizable, because whoever asks guards something with the

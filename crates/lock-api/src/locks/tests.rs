@@ -761,8 +761,8 @@ async fn several_locks_and_upgrades_are_kept_likewise() {
     };
     let upgrading = |store: &Store, _: Option<&LockView>| {
         matches!(
-            store.standing(&lock("book"), &upgradeable.holder),
-            Some(znode_store::Standing::Upgrades(_))
+            store.contender_state(&lock("book"), &upgradeable.holder),
+            Some(znode_store::ContenderState::Upgrades(_))
         )
     };
     let first = upgrade(0);
@@ -776,8 +776,8 @@ async fn several_locks_and_upgrades_are_kept_likewise() {
     assert_eq!(alone.mode, LockMode::Exclusive);
     let standing = world
         .node
-        .read(|store| store.standing(&lock("book"), &alone.holder));
-    assert_eq!(standing, Some(znode_store::Standing::Holds(alone)));
+        .read(|store| store.contender_state(&lock("book"), &alone.holder));
+    assert_eq!(standing, Some(znode_store::ContenderState::Holds(alone)));
     world.stop().await;
 }
 

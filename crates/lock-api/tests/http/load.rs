@@ -56,7 +56,7 @@ async fn what_is_new_is_refused_at_once_and_what_is_given_back_is_taken_in() {
     server.get("/v1/znodes").await.problem(503, "unavailable");
     assert!(server.node.admission_counts().refused[0] >= 5);
     assert_eq!(
-        meter.counts().unheard,
+        meter.counts().shed,
         5,
         "they are counted, though no route ever heard of them"
     );
@@ -78,7 +78,7 @@ async fn what_is_new_is_refused_at_once_and_what_is_given_back_is_taken_in() {
     .await;
     // Also what is kept up has its bound. Its route was asked.
     server.delete("/v1/znodes/b").await.problem(503, "unavailable");
-    assert_eq!(meter.counts().unheard, 5);
+    assert_eq!(meter.counts().shed, 5);
     server.stop().await;
 }
 

@@ -256,12 +256,13 @@ async fn the_ephemeral_znodes_of_a_session_are_listed() {
         list("?prefix=/b").await,
         json!({"ephemerals": ["/b", "/bc"], "next_after": null})
     );
+    let first = list("?count=2").await;
+    assert_eq!(first["ephemerals"], json!(["/a", "/b"]));
+    // The position at which the last one was created, and its path.
+    let after = first["next_after"].as_str().unwrap();
+    assert!(after.ends_with("/b") && !after.starts_with('/'), "{after}");
     assert_eq!(
-        list("?count=2").await,
-        json!({"ephemerals": ["/a", "/b"], "next_after": "/b"})
-    );
-    assert_eq!(
-        list("?count=2&after=/b&linearizable=true").await,
+        list(&format!("?count=2&after={after}&linearizable=true")).await,
         json!({"ephemerals": ["/bc", contender], "next_after": null})
     );
     assert_eq!(
@@ -269,6 +270,10 @@ async fn the_ephemeral_znodes_of_a_session_are_listed() {
         json!({"ephemerals": [], "next_after": null})
     );
     let path = format!("/v1/sessions/{session}");
+    for after in ["/b", "x/b", "1", "1//"] {
+        let page = format!("{path}/ephemerals?after={after}");
+        server.get(&page).await.problem(400, "bad_request");
+    }
     server.delete(&path).await.expect(204);
     server
         .get(&format!("{path}/ephemerals"))
@@ -278,5 +283,51 @@ async fn the_ephemeral_znodes_of_a_session_are_listed() {
         .get("/v1/sessions/00000000deadbeef/ephemerals")
         .await
         .problem(404, "no_session");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_session_with_many_locks_is_shown_in_part_and_ends_as_a_whole() {
+    // More than one log entry removes.
+    const CALLS: usize = 10;
+    const EACH: usize = 64;
+    let server = Server::start().await;
+    let session = server.session().await;
+    let mut waiter = None;
+    for call in 0..CALLS {
+        let locks: Vec<_> = (0..EACH)
+            .map(|lock| json!({"name": format!("job/{call}-{lock}")}))
+            .collect();
+        let body = json!({"session": session, "locks": locks});
+        server.post("/v1/multilock/acquire", body).await.expect(200);
+    }
+    let other = server.session().await;
+    let wait = json!({"session": other, "wait_ms": null}).to_string();
+    let last = format!("/v1/locks/job/{}-{}/acquire", CALLS - 1, EACH - 1);
+    waiter.replace(crate::support::Call::send(server.address, "POST", &last, Some(&wait)).await);
+    let path = format!("/v1/sessions/{session}");
+    let seen = server.get(&path).await.expect(200);
+    assert_eq!(seen["held"].as_array().unwrap().len(), CALLS * EACH);
+    assert!(seen.get("complete").is_none(), "all are there");
+    let list = server.get("/v1/sessions").await.expect(200);
+    let sessions = list["sessions"].as_array().unwrap();
+    let listed = sessions.iter().find(|listed| listed["session"] == *session);
+    let listed = listed.expect("it is in the list");
+    assert_eq!(listed["held"].as_array().unwrap().len(), 100);
+    assert_eq!(
+        (&listed["complete"], &listed["ephemerals"]),
+        (&json!(false), &json!(CALLS * EACH))
+    );
+
+    server.delete(&path).await.expect(204);
+    let left = server.get("/v1/locks?count=1000").await.expect(200);
+    let left: Vec<_> = left["locks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|lock| &lock["lock"])
+        .collect();
+    assert!(left.len() <= 1, "only the lock that the other one has: {left:?}");
+    server.get(&path).await.problem(410, "session_expired");
     server.stop().await;
 }

@@ -1,6 +1,6 @@
-//! Which servers the examples ask: those of LOCKGATE_SERVERS, or of `lockgate cluster up`.
+//! Servers of the examples: those of LOCKGATE_SERVERS, or of `lockgate cluster up`.
 
-/// Their addresses.
+/// Returns their addresses.
 pub fn addresses() -> Vec<String> {
     let addresses = std::env::var("LOCKGATE_SERVERS");
     let addresses = addresses

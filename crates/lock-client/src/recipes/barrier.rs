@@ -1,9 +1,9 @@
-//! A barrier: all who come to it wait until somebody opens it.
+//! Barrier: all callers wait until it is opened.
 
 use crate::error::{Code, Error};
 use crate::znodes::{CreateMode, WatchKind, Znodes};
 
-/// A znode that keeps others waiting for as long as it exists.
+/// Barrier, which is closed while a znode exists.
 #[derive(Debug, Clone)]
 pub struct Barrier {
     znodes: Znodes,
@@ -11,13 +11,13 @@ pub struct Barrier {
 }
 
 impl Barrier {
-    /// The barrier at `path`. By itself it is open.
+    /// Returns the barrier at `path`. It is open at first.
     pub fn new(znodes: Znodes, path: &str) -> Self {
         let path = path.to_owned();
         Self { znodes, path }
     }
 
-    /// From now on those who come wait.
+    /// Closes the barrier: later callers of [`Barrier::wait`] wait.
     pub async fn close(&self) -> Result<(), Error> {
         let created = self
             .znodes
@@ -26,18 +26,18 @@ impl Barrier {
         super::done_or(Code::NodeExists, created.map(drop))
     }
 
-    /// Lets all go on, and those who come.
+    /// Opens the barrier.
     pub async fn open(&self) -> Result<(), Error> {
         super::done_or(Code::NoNode, self.znodes.delete(&self.path, None, false).await)
     }
 
-    /// Waits until it is open.
+    /// Waits until the barrier is open. Cancel safe.
     pub async fn wait(&self) -> Result<(), Error> {
         while let Some(znode) = self.znodes.find(&self.path).await? {
             let watched = self
                 .znodes
                 .watch_after(&self.path, WatchKind::Data, znode.stat.mzxid);
-            // That it is gone already is what was waited for.
+            // A znode that is gone means an open barrier.
             super::done_or(Code::NoNode, watched.await.map(drop))?;
         }
         Ok(())

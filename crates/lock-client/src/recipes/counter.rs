@@ -1,10 +1,10 @@
-//! A shared counter, or atomic long: a number that many change, each change made once.
+//! Shared counter, or atomic long, which many clients can change.
 
 use super::{CountError, number};
 use crate::error::Code;
 use crate::znodes::{CreateMode, Znodes};
 
-/// A number in a znode. It is zero until it is changed first.
+/// Number in a znode, initially zero.
 #[derive(Debug, Clone)]
 pub struct Counter {
     znodes: Znodes,
@@ -12,13 +12,13 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// The counter at `path`.
+    /// Returns the counter at `path`.
     pub fn new(znodes: Znodes, path: &str) -> Self {
         let path = path.to_owned();
         Self { znodes, path }
     }
 
-    /// The number.
+    /// Returns the number.
     pub async fn get(&self) -> Result<i64, CountError> {
         match self.znodes.find(&self.path).await? {
             Some(znode) => number(&self.path, &znode),
@@ -26,20 +26,24 @@ impl Counter {
         }
     }
 
-    /// Adds to it, and returns what it is then.
+    /// Adds to the number, and returns the sum.
     pub async fn add(&self, difference: i64) -> Result<i64, CountError> {
         let changed = self.update(|value| value.checked_add(difference)).await?;
         changed.ok_or_else(|| CountError::Overflow(self.path.clone()))
     }
 
-    /// Makes it `new` if it is `expected`. Says whether it was.
+    /// Sets the number to `new` if it is `expected`. Returns whether it was.
     pub async fn compare_and_set(&self, expected: i64, new: i64) -> Result<bool, CountError> {
         let changed = self.update(|value| (value == expected).then_some(new)).await?;
         Ok(changed.is_some())
     }
 
-    /// Makes it what `change` makes of it, and returns that; `None` leaves it. `change` may be called several times, if
-    /// others change the number meanwhile.
+    /// Replaces the number by the result of `change`, and returns that; `None` leaves the number. `change` may be called several times if
+    /// other clients change the number meanwhile.
+    ///
+    /// # Cancel safety
+    ///
+    /// If dropped, the change is made or not.
     pub async fn update(
         &self,
         mut change: impl FnMut(i64) -> Option<i64>,
@@ -67,7 +71,7 @@ impl Counter {
             };
             match changed {
                 Ok(()) => return Ok(Some(new)),
-                // Somebody else was faster. So at every turn somebody gets on.
+                // Another client was faster, so one client makes progress in every round.
                 Err(error)
                     if matches!(
                         error.code(),

@@ -1,17 +1,17 @@
-//! A double barrier: so many begin together, and end together.
+//! Double barrier: a number of members begin together, and end together.
 
 use crate::error::{Code, Error};
 use crate::session::LockSession;
 use crate::znodes::{CreateMode, WatchKind, Znodes};
 
-/// What the names of those within begin with; a number follows.
+/// Prefix of the members' znodes; a number follows.
 const MEMBER: &str = "member-";
 
-/// Exists from when all were there.
+/// Name of the znode that exists once all members have entered.
 const READY: &str = "ready";
 
-/// One round of work that so many begin and end together. For another round another path is taken: who is fast could
-/// otherwise begin again while a slow one still waits for the end of the last round.
+/// Double barrier for one round of work. Use another path for another round: a fast member could otherwise begin again while a slow one
+/// waits for the end of the last round.
 #[derive(Debug, Clone)]
 pub struct DoubleBarrier {
     session: LockSession,
@@ -19,17 +19,19 @@ pub struct DoubleBarrier {
     members: usize,
 }
 
-/// Somebody within a double barrier.
+/// Member that has entered a double barrier.
 #[derive(Debug)]
+#[must_use = "a member that does not leave keeps the others waiting"]
 pub struct Entered {
     znodes: Znodes,
     path: String,
-    /// Its own znode.
+    /// Path of its znode.
     member: String,
 }
 
 impl DoubleBarrier {
-    /// The barrier at `path` for so many `members`, each of which has a session of its own. Who loses its session has left.
+    /// Returns the barrier at `path` for this number of `members`, each with a session of its own. The end of a member's session counts as
+    /// leaving.
     pub fn new(session: LockSession, path: &str, members: usize) -> Self {
         let path = path.to_owned();
         Self {
@@ -39,19 +41,23 @@ impl DoubleBarrier {
         }
     }
 
-    /// Waits until all are there. A member that gives up before that closes its session.
+    /// Waits until all members have entered. To give up, close the session.
+    ///
+    /// # Cancel safety
+    ///
+    /// If dropped, the member counts as entered until its session ends.
     pub async fn enter(&self) -> Result<Entered, Error> {
         let (znodes, ready) = (self.session.znodes(), format!("{}/{READY}", self.path));
         let own = format!("{}/{MEMBER}", self.path);
         let (member, _) = znodes
             .create(&own, "", CreateMode::EphemeralSequential, true)
             .await?;
-        // Each counts after it has come, so the last one counts all.
+        // Each member counts after it has created its znode, so the last one counts all.
         if count_members(&znodes, &self.path).await? >= self.members {
             let created = znodes.create(&ready, "", CreateMode::Persistent, false).await;
             super::done_or(Code::NodeExists, created.map(drop))?;
         } else {
-            // Since the beginning of time: if it exists already, it is told at once.
+            // From the first log position on: a znode that exists already is reported at once.
             znodes.watch_after(&ready, WatchKind::Exists, 0).await?;
         }
         let path = self.path.clone();
@@ -60,11 +66,15 @@ impl DoubleBarrier {
 }
 
 impl Entered {
-    /// Waits until all have left.
+    /// Waits until all members have left.
+    ///
+    /// # Cancel safety
+    ///
+    /// If dropped, the member has left, or leaves when its session ends.
     pub async fn leave(self) -> Result<(), Error> {
         let Self { znodes, path, member } = self;
         super::done_or(Code::NoNode, znodes.delete(&member, None, false).await)?;
-        // It is swept when all is over; then there is nobody left either.
+        // The parent is deleted when all is over; then no member is left either.
         while let Some(barrier) = znodes.find(&path).await? {
             if count_members(&znodes, &path).await? == 0 {
                 let ready = format!("{path}/{READY}");

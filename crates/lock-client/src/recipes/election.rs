@@ -1,30 +1,32 @@
-//! Leader election: whoever holds the lock leads, and those who wait in its queue follow in their turn.
+//! Leader election: the holder of a lock leads, and the waiters in its queue follow in order.
 
 use crate::client::LockClient;
 use crate::error::{Error, Loss};
-use crate::guard::{FencingToken, LockGuard};
+use crate::fencing_token::FencingToken;
+use crate::guard::LockGuard;
 use crate::options::AcquireOptions;
 use crate::session::LockSession;
 
-/// An election among all who name the same lock.
+/// Election among the candidates that name the same lock.
 #[derive(Debug, Clone)]
 pub struct Election {
     session: LockSession,
     lock: String,
 }
 
-/// To lead, for as long as it is not lost. Dropped, it is resigned in the background.
+/// Leadership of a candidate. Dropping it resigns in the background.
 #[derive(Debug)]
+#[must_use = "a leadership that is dropped is resigned"]
 pub struct Leadership(LockGuard);
 
-/// Somebody who leads, or wants to.
+/// Candidate, leading or waiting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// What it says of itself: its address, perhaps.
+    /// Text of the candidate: its address, for example.
     pub name: String,
-    /// Its session.
+    /// Session.
     pub session: String,
-    /// Its term: of two leaders the later one has the larger number.
+    /// Term: of two leaders the later one has the larger number.
     pub term: FencingToken,
 }
 
@@ -35,13 +37,17 @@ impl Election {
         Self { session, lock }
     }
 
-    /// Waits until this candidate leads. `name` is what others see of it. Dropped, it does not want to any more.
+    /// Waits until this candidate leads. Other candidates see `name`.
+    ///
+    /// # Cancel safety
+    ///
+    /// If dropped, the candidate leaves the queue.
     pub async fn campaign(&self, name: &str) -> Result<Leadership, Error> {
         let options = AcquireOptions::exclusive().note(name);
         self.session.acquire(&self.lock, options).await.map(Leadership)
     }
 
-    /// Who leads, and those who follow in their turn: asked by anybody.
+    /// Returns the leader, and the waiting candidates in order. Any client may call it.
     pub async fn candidates(client: &LockClient, lock: &str) -> Result<Vec<Candidate>, Error> {
         let Some(view) = client.lock(lock).await? else {
             return Ok(Vec::new());
@@ -50,34 +56,34 @@ impl Election {
         let candidates = contenders.map(|contender| Candidate {
             name: contender.note,
             session: contender.session,
-            term: FencingToken(contender.fencing_token),
+            term: contender.fencing_token,
         });
         Ok(candidates.collect())
     }
 }
 
 impl Leadership {
-    /// The term of this leader: what it writes should carry it, and what has seen a larger one should refuse it.
+    /// Returns the term of this leader. Its writes should carry it, and a storage that has seen a larger one should refuse them.
     pub fn term(&self) -> FencingToken {
         self.0.fencing_token()
     }
 
-    /// The term, if this candidate surely leads at this moment. To be asked before every step that only a leader makes.
+    /// Returns the term if this candidate surely leads at this moment. Call it before every step of the leader.
     pub fn check(&self) -> Result<FencingToken, Error> {
         self.0.check()
     }
 
-    /// Waits until it does not lead, or not surely, any more: before another can.
+    /// Waits until the candidate does not lead any more, or may not: before another candidate can. Cancel safe.
     pub fn lost(&self) -> impl Future<Output = Loss> + Send + use<> {
         self.0.lost()
     }
 
-    /// The lock that it leads by.
+    /// Returns the guard of the lock.
     pub fn guard(&self) -> &LockGuard {
         &self.0
     }
 
-    /// Lets the next one lead.
+    /// Resigns, so that the next candidate can lead.
     pub async fn resign(self) -> Result<(), Error> {
         self.0.release().await.map(drop)
     }

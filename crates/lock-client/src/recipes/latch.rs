@@ -1,10 +1,10 @@
-//! A countdown latch: some wait until something has happened so many times.
+//! Countdown latch: callers wait until something has happened a number of times.
 
 use super::{CountError, number};
 use crate::error::{Code, Error};
 use crate::znodes::{CreateMode, WatchKind, Znodes};
 
-/// A number in a znode that goes down to zero, once.
+/// Number in a znode that is counted down to zero, once.
 #[derive(Debug, Clone)]
 pub struct CountdownLatch {
     znodes: Znodes,
@@ -12,8 +12,7 @@ pub struct CountdownLatch {
 }
 
 impl CountdownLatch {
-    /// The latch at `path`, which is created with `count` unless it is there already. So all who take part may call this,
-    /// with the same count.
+    /// Returns the latch at `path`, and creates it with `count` unless it exists. So all parties may call this, with the same count.
     pub async fn open(znodes: Znodes, path: &str, count: u64) -> Result<Self, Error> {
         let created = znodes
             .create(path, count.to_string(), CreateMode::Persistent, true)
@@ -23,12 +22,16 @@ impl CountdownLatch {
         Ok(Self { znodes, path })
     }
 
-    /// How many times it still has to happen.
+    /// Returns the remaining count.
     pub async fn count(&self) -> Result<u64, CountError> {
         number(&self.path, &self.znodes.get(&self.path).await?)
     }
 
-    /// It has happened once. Returns how many times are left; at zero it stays.
+    /// Counts down by one, but not below zero. Returns the remaining count.
+    ///
+    /// # Cancel safety
+    ///
+    /// If dropped, the count is reduced or not.
     pub async fn count_down(&self) -> Result<u64, CountError> {
         loop {
             let znode = self.znodes.get(&self.path).await?;
@@ -42,14 +45,14 @@ impl CountdownLatch {
                 .await
             {
                 Ok(_) => return Ok(left),
-                // Somebody else has counted meanwhile.
+                // Another client has counted meanwhile.
                 Err(error) if error.is(Code::BadVersion) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Waits until nothing is left.
+    /// Waits until the count is zero. Cancel safe.
     pub async fn wait(&self) -> Result<(), CountError> {
         loop {
             let znode = self.znodes.get(&self.path).await?;
@@ -62,7 +65,7 @@ impl CountdownLatch {
         }
     }
 
-    /// Deletes it, for all.
+    /// Deletes the latch.
     pub async fn delete(self) -> Result<(), Error> {
         super::done_or(Code::NoNode, self.znodes.delete(&self.path, None, false).await)
     }

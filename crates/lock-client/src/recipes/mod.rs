@@ -1,7 +1,6 @@
-//! Recipes: what people build on locks and znodes, each a few lines over the same API that everybody has. They know
-//! nothing that a program could not know, so a program may take one as a beginning of its own.
+//! Recipes on top of locks and znodes, each a few lines over the public API. A program may copy one and change it.
 //!
-//! Nothing here polls. A wait reads first, and then watches from the position that it has read: no change falls between.
+//! Nothing here polls. A wait reads first, and then watches from the log position of that read, so it misses no change.
 
 mod barrier;
 mod counter;
@@ -18,13 +17,14 @@ pub use double_barrier::{DoubleBarrier, Entered};
 pub use election::{Candidate, Election, Leadership};
 pub use latch::CountdownLatch;
 
-/// Why a recipe that counts has no result.
+/// Error of a recipe that counts.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CountError {
     /// A call failed.
     #[error(transparent)]
     Call(#[from] Error),
-    /// Somebody else has written something into the znode.
+    /// The znode has other data than a number.
     #[error("the znode {0} does not hold a number")]
     NotANumber(String),
     /// The number would not fit into 64 bits.
@@ -32,13 +32,13 @@ pub enum CountError {
     Overflow(String),
 }
 
-/// The number in a znode.
+/// Reads the number in a znode.
 fn number<T: std::str::FromStr>(path: &str, znode: &Znode) -> Result<T, CountError> {
     let text = znode.text().and_then(|text| text.parse().ok());
     text.ok_or_else(|| CountError::NotANumber(path.to_owned()))
 }
 
-/// What somebody else was faster to do is done.
+/// Ignores the error that another client has done the same.
 fn done_or(code: Code, outcome: Result<(), Error>) -> Result<(), Error> {
     match outcome {
         Err(error) if error.is(code) => Ok(()),

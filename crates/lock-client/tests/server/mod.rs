@@ -1,4 +1,4 @@
-//! A server that says what a test has told it to, and remembers what it was asked.
+//! Server whose answers a test chooses, and which records its requests.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,10 +11,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// What a server answers: a status with a document; or nothing, and it hangs up.
+/// Answer: a status with a document; `None` closes the connection.
 pub type Answer = Option<(u16, &'static str)>;
 
-/// A request, as far as it matters here.
+/// Request, as far as the tests need it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Heard {
     /// Method and path, without the query.
@@ -24,12 +24,12 @@ pub struct Heard {
 
 pub struct Server {
     pub address: String,
-    /// All that was asked so far, for who waits until something is.
+    /// Requests so far, for tests that wait for one.
     pub heard: watch::Receiver<Vec<Heard>>,
 }
 
 impl Server {
-    /// Answers each request by what it is.
+    /// Chooses the answer to a request.
     pub async fn start(answer: impl Fn(&str, usize) -> Answer + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
@@ -44,7 +44,7 @@ impl Server {
         Self { address, heard }
     }
 
-    /// All that was asked so far.
+    /// Returns the requests so far.
     pub fn heard(&self) -> Vec<Heard> {
         self.heard.borrow().clone()
     }
@@ -79,7 +79,7 @@ async fn serve(
     }
 }
 
-/// Takes a request that is there as a whole.
+/// Parses a complete request.
 fn take_request(received: &mut Vec<u8>) -> Option<Heard> {
     let text = String::from_utf8_lossy(received).into_owned();
     let (head, rest) = text.split_once("\r\n\r\n")?;

@@ -1,45 +1,45 @@
-//! The ring, its gaps, and what outlives a restart.
+//! Tests of the ring, of gaps, and of their persistence over restarts.
 
 use lock_history::{End, Gap, Index, IndexError, MAX_GAPS};
 use tempfile::TempDir;
 use znode_store::{ContenderEnd, Hold};
 
-use crate::told::{OWNER, at, bounds, hold, lock, open, tell, tokens};
+use crate::support::{OWNER, at, bounds, hold, lock, open, report, tokens};
 
 #[test]
-fn the_oldest_go_when_there_are_too_many_and_stay_gone() {
+fn oldest_records_beyond_the_limit_are_evicted_for_good() {
     let dir = TempDir::new().unwrap();
     let mut index = open(&dir, 3);
     for token in 1..=5 {
-        tell(&mut index, "a", token * 10, token * 10 + 5);
+        report(&mut index, "a", token * 10, token * 10 + 5);
     }
     assert_eq!(tokens(&mut index, "a"), [50, 40, 30]);
     assert_eq!(index.page(&lock("a"), None, 9).unwrap().since, at(25));
     index.shut().unwrap();
     let mut index = open(&dir, 3);
     assert_eq!(tokens(&mut index, "a"), [50, 40, 30]);
-    // A node tells again what it applies again.
+    // A node repeats the events of commands that it applies again.
     for token in 1..=5 {
-        tell(&mut index, "a", token * 10, token * 10 + 5);
+        report(&mut index, "a", token * 10, token * 10 + 5);
     }
     assert_eq!(tokens(&mut index, "a"), [50, 40, 30]);
     assert_eq!(index.reached(), at(55));
 }
 
 #[test]
-fn the_old_go_by_their_age() {
+fn records_beyond_the_maximum_age_are_evicted() {
     let dir = TempDir::new().unwrap();
     let mut bounds = bounds(100);
     bounds.max_age = std::time::Duration::from_secs(10);
     let mut index = Index::open(&dir.path().join("history"), OWNER, bounds).unwrap();
-    tell(&mut index, "a", 1, 5);
-    tell(&mut index, "b", 2, 6);
-    index.let_go(15_000).unwrap();
+    report(&mut index, "a", 1, 5);
+    report(&mut index, "b", 2, 6);
+    index.remove_expired(15_000).unwrap();
     assert_eq!(
         (tokens(&mut index, "a"), tokens(&mut index, "b")),
         (vec![1], vec![2])
     );
-    index.let_go(15_001).unwrap();
+    index.remove_expired(15_001).unwrap();
     assert_eq!(
         (tokens(&mut index, "a"), tokens(&mut index, "b")),
         (vec![], vec![2])
@@ -48,13 +48,13 @@ fn the_old_go_by_their_age() {
 }
 
 #[test]
-fn an_open_hold_is_closed_after_a_restart_by_its_end_or_by_a_gap() {
+fn open_hold_is_closed_after_restart_by_its_end_or_by_a_gap() {
     let dir = TempDir::new().unwrap();
     let mut index = open(&dir, 100);
     for token in [10, 11, 12] {
         index.began(&hold("a", token));
     }
-    index.told_until(at(12));
+    index.advance_to(at(12));
     index.shut().unwrap();
 
     let mut index = open(&dir, 100);
@@ -67,14 +67,14 @@ fn an_open_hold_is_closed_after_a_restart_by_its_end_or_by_a_gap() {
     index
         .ended(&known, at(20), &ContenderEnd::Released, Some("ip:10.0.0.1"))
         .unwrap();
-    assert_eq!(index.missed_until(at(12)), None, "that was told");
+    assert_eq!(index.missed_until(at(12)), None, "this position is recorded");
     let gap = Gap {
         after: at(12),
         until: at(30),
     };
     assert_eq!(index.missed_until(at(30)), Some(gap));
     index.hidden(&ends[1], gap.after, gap.until).unwrap();
-    // What is known is not forgotten for what is not.
+    // A hidden end does not replace a known one.
     index.hidden(&known, gap.after, gap.until).unwrap();
     index.shut().unwrap();
 
@@ -95,13 +95,13 @@ fn an_open_hold_is_closed_after_a_restart_by_its_end_or_by_a_gap() {
     assert_eq!(
         page.records[1].hold.since_ms,
         Some(10_000),
-        "the beginning told it"
+        "known from the beginning of the hold"
     );
     assert!(
         matches!(page.records[1].end, End::Known { at: known, .. } if known == at(20)),
         "a known end stays"
     );
-    // The end was on its way.
+    // The known end of the second hold arrives late.
     let late = Hold {
         since_ms: None,
         ..Hold::clone(&ends[1])
@@ -115,18 +115,18 @@ fn an_open_hold_is_closed_after_a_restart_by_its_end_or_by_a_gap() {
     assert_eq!(page.records[0].hold.since_ms, Some(11_000));
 }
 
-/// A node that has started tells again what it applies again, and misses the rest of it.
+/// A restarted node repeats the events of commands that it applies again, and misses later ones.
 #[test]
-fn an_end_that_is_known_is_not_hidden_in_a_gap_that_begins_after_it() {
+fn known_end_is_not_hidden_by_a_later_gap() {
     let dir = TempDir::new().unwrap();
     let mut index = open(&dir, 100);
-    tell(&mut index, "a", 10, 20);
-    tell(&mut index, "b", 21, 25);
+    report(&mut index, "a", 10, 20);
+    report(&mut index, "b", 21, 25);
     index.shut().unwrap();
     let mut index = open(&dir, 100);
     let again = hold("a", 10);
     index.began(&again);
-    index.told_until(at(10));
+    index.advance_to(at(10));
     let gap = index.missed_until(at(40)).unwrap();
     assert_eq!((gap.after, gap.until), (at(25), at(40)));
     index.hidden(&again, gap.after, gap.until).unwrap();
@@ -137,14 +137,14 @@ fn an_end_that_is_known_is_not_hidden_in_a_gap_that_begins_after_it() {
 }
 
 #[test]
-fn a_hidden_end_does_not_come_back_when_the_known_one_has_gone() {
+fn hidden_end_does_not_reappear_after_eviction_of_the_known_one() {
     let dir = TempDir::new().unwrap();
     let mut index = open(&dir, 100);
     let holds = [hold("a", 10), hold("a", 11)];
     for hold in &holds {
         index.began(hold);
     }
-    index.told_until(at(12));
+    index.advance_to(at(12));
     index.missed_until(at(30)).unwrap();
     for hold in &holds {
         index.hidden(hold, at(12), at(30)).unwrap();
@@ -154,27 +154,27 @@ fn a_hidden_end_does_not_come_back_when_the_known_one_has_gone() {
         .ended(&holds[0], at(29), &ContenderEnd::Released, None)
         .unwrap();
     index.commit(true).unwrap();
-    // A position is a second, and a million seconds is the greatest age. So the end that is known goes, and nothing else:
-    // what was known before is still on the disk, beside the record of the other hold.
-    index.let_go((1_000_000 + 30) * 1_000).unwrap();
+    // A position is a second, and the maximum age is a million seconds. So only the known end is evicted; the
+    // hidden end that it replaced is still on disk, beside the record of the other hold.
+    index.remove_expired((1_000_000 + 30) * 1_000).unwrap();
     assert_eq!(tokens(&mut index, "a"), [11]);
     for _ in 0..2 {
         index.shut().unwrap();
         index = open(&dir, 100);
         assert_eq!(tokens(&mut index, "a"), [11]);
     }
-    index.let_go((1_000_000 + 31) * 1_000).unwrap();
+    index.remove_expired((1_000_000 + 31) * 1_000).unwrap();
     assert!(index.is_empty());
     index.shut().unwrap();
     index = open(&dir, 100);
     assert_eq!(tokens(&mut index, "a"), [0; 0]);
-    tell(&mut index, "a", 40, 41);
+    report(&mut index, "a", 40, 41);
     index.shut().unwrap();
     assert_eq!(tokens(&mut open(&dir, 100), "a"), [40]);
 }
 
 #[test]
-fn what_was_there_before_the_index_is_no_gap_in_it() {
+fn time_before_the_index_is_no_gap() {
     let dir = TempDir::new().unwrap();
     let mut index = open(&dir, 100);
     assert_eq!(index.missed_until(at(1_000)), None);
@@ -183,12 +183,12 @@ fn what_was_there_before_the_index_is_no_gap_in_it() {
 }
 
 #[test]
-fn gaps_are_bounded_and_told_with_the_page_that_they_concern() {
+fn gaps_are_bounded_and_reported_on_their_page() {
     let dir = TempDir::new().unwrap();
     let mut index = open(&dir, 1_000);
     let gaps = MAX_GAPS as u64 + 3;
     for round in 1..=gaps {
-        tell(&mut index, "a", round * 10, round * 10 + 1);
+        report(&mut index, "a", round * 10, round * 10 + 1);
         index.missed_until(at(round * 10 + 5));
     }
     let page = index.page(&lock("a"), None, 2_000).unwrap();
@@ -201,7 +201,7 @@ fn gaps_are_bounded_and_told_with_the_page_that_they_concern() {
 }
 
 #[test]
-fn holds_of_one_token_are_not_parted() {
+fn holds_with_one_token_stay_on_one_page() {
     let dir = TempDir::new().unwrap();
     let mut index = open(&dir, 100);
     for (token, holder) in [(1, "a"), (2, "b"), (2, "c"), (2, "d"), (3, "e")] {
@@ -219,10 +219,10 @@ fn holds_of_one_token_are_not_parted() {
     assert_eq!((page.records.len(), page.next_before), (1, None));
 }
 
-/// A session with many locks ends: half of what was told of that is on the disk when the node is killed, and nothing says
-/// yet that the index has got so far.
+/// A session with many locks ends. Half of the resulting records are on disk when the node is killed, but the
+/// index has not yet recorded that it reached this position.
 #[test]
-fn what_was_written_of_a_command_before_it_was_all_told_is_not_told_twice() {
+fn partially_recorded_command_is_not_recorded_twice() {
     const HOLDS: u64 = 1_200;
     let dir = TempDir::new().unwrap();
     let end_all = |index: &mut Index| {
@@ -242,15 +242,15 @@ fn what_was_written_of_a_command_before_it_was_all_told_is_not_told_twice() {
     );
     assert_eq!(index.reached().zxid, 0);
     end_all(&mut index);
-    index.told_until(at(9_999));
+    index.advance_to(at(9_999));
     assert!(tokens(&mut index, "a").into_iter().eq((1..=HOLDS).rev()));
 }
 
 #[test]
-fn an_index_belongs_to_one_data_directory() {
+fn index_belongs_to_one_data_directory() {
     let dir = TempDir::new().unwrap();
     let mut index = open(&dir, 100);
-    tell(&mut index, "a", 1, 2);
+    report(&mut index, "a", 1, 2);
     index.shut().unwrap();
     let other = Index::open(&dir.path().join("history"), [8; 16], bounds(100));
     assert_eq!(other.map(|_| ()), Err(IndexError::Foreign));

@@ -1,4 +1,5 @@
-//! Spoilt and cut files: what can still be read is true, or the index is refused. Nothing panics, and nothing is invented.
+//! Tests with damaged and truncated files: records that can still be read are true, or the index is refused.
+//! Nothing panics, and no record is invented.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +9,7 @@ use lock_history::{Index, IndexError};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use crate::told::{OWNER, bounds, lock, open, tell, tokens};
+use crate::support::{OWNER, bounds, lock, open, report, tokens};
 
 const RECORDS: u64 = 300;
 
@@ -16,7 +17,7 @@ fn written() -> TempDir {
     let dir = TempDir::new().unwrap();
     let mut index = open(&dir, 1_000);
     for token in 1..=RECORDS {
-        tell(&mut index, "a", token * 2, token * 2 + 1);
+        report(&mut index, "a", token * 2, token * 2 + 1);
         if token % 7 == 0 {
             index.commit(true).unwrap();
         }
@@ -25,14 +26,15 @@ fn written() -> TempDir {
     dir
 }
 
-/// The true records are known by their tokens: even, and ended at the next position.
-fn look(dir: &Path) -> Option<usize> {
+/// Reads all records and checks them, or returns `None` if the index is refused. True records have even
+/// tokens and ended at the next position.
+fn count_true_records(dir: &Path) -> Option<usize> {
     let mut index = Index::open(dir, OWNER, bounds(1_000)).ok()?;
     let page = index.page(&lock("a"), None, usize::MAX).ok()?;
-    let whole = crate::told::hold("a", 2);
+    let whole = crate::support::hold("a", 2);
     for record in &page.records {
         let token = record.hold.fencing_token.0;
-        let expected = crate::told::hold("a", token);
+        let expected = crate::support::hold("a", token);
         assert!(token % 2 == 0 && token <= RECORDS * 2);
         assert_eq!(record.hold, *expected);
         assert_eq!(record.hold.note, whole.note);
@@ -80,9 +82,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn what_can_be_read_of_a_spoilt_index_is_true(
+    fn damaged_index_yields_true_records_or_is_refused(
         harm in any_harm(),
-        // Where the data is, and any of the files.
+        // The used part of the database file, or any byte of any file.
         used in prop_oneof![3 => Just(true), 1 => Just(false)],
         which in any::<prop::sample::Index>(),
     ) {
@@ -100,7 +102,7 @@ proptest! {
         };
         let mut bytes = fs::read(&file).unwrap();
         if used {
-            // Behind the data there are zeros.
+            // The rest of the file is zeros.
             let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |at| at + 1);
             let mut data = bytes[..end].to_vec();
             do_harm(&mut data, &harm);
@@ -109,33 +111,33 @@ proptest! {
             do_harm(&mut bytes, &harm);
         }
         fs::write(&file, bytes).unwrap();
-        if let Some(records) = look(&history) {
+        if let Some(records) = count_true_records(&history) {
             prop_assert!(records <= RECORDS as usize);
         } else {
-            // And then a new one can be made.
+            // A new index can be created in its place.
             lock_history::set_aside(&history).unwrap();
-            prop_assert_eq!(look(&history), Some(0));
+            prop_assert_eq!(count_true_records(&history), Some(0));
         }
     }
 }
 
 #[test]
-fn a_disk_that_takes_nothing_is_an_error_and_no_more() {
+fn full_disk_is_an_error() {
     let dir = TempDir::new().unwrap();
     let history = dir.path().join("history");
     fs::create_dir(&history).unwrap();
-    // The device that is always full.
+    // A device that is always full.
     std::os::unix::fs::symlink("/dev/full", history.join("db")).unwrap();
     let failed = Index::open(&history, OWNER, bounds(100)).and_then(|mut index| {
-        tell(&mut index, "a", 1, 2);
+        report(&mut index, "a", 1, 2);
         index.commit(true)?;
         index.flush()
     });
     assert!(failed.is_err());
 }
 
-/// A copy of an index that was just closed. sled holds its lock on the files a little longer than its handle; the index
-/// waits for that, and nobody has a copy.
+/// Copies an index that was just closed. sled holds its lock on the files a little longer than its handle;
+/// `Index::open` would wait for it, but nobody locks a copy.
 fn copied(history: &Path, copy: &Path) -> PathBuf {
     fs::create_dir(copy).unwrap();
     for file in fs::read_dir(history).unwrap().map(Result::unwrap) {
@@ -146,7 +148,7 @@ fn copied(history: &Path, copy: &Path) -> PathBuf {
     copy.to_owned()
 }
 
-/// What opening says after `harm` was done to the values themselves, with checksums that fit.
+/// Returns the error of opening an index after `harm` changed its values, with checksums that match.
 fn open_harmed(harm: impl FnOnce(&sled::Db)) -> Option<IndexError> {
     let dir = written();
     let copy = copied(&dir.path().join("history"), &dir.path().join("copy"));
@@ -157,11 +159,11 @@ fn open_harmed(harm: impl FnOnce(&sled::Db)) -> Option<IndexError> {
 }
 
 #[test]
-fn unused_index_of_a_killed_node_is_not_taken_for_a_lost_one() {
+fn empty_index_of_a_killed_node_does_not_count_as_lost() {
     let dir = TempDir::new().unwrap();
     let index = open(&dir, 1_000);
     assert!(!index.was_lost(), "it is new");
-    // The files as a process leaves them that is killed.
+    // The files as a killed process leaves them.
     let copy = copied(&dir.path().join("history"), &dir.path().join("copy"));
     let again = Index::open(&copy, OWNER, bounds(1_000)).unwrap();
     assert!(!again.was_lost(), "nothing was in it");
@@ -173,7 +175,7 @@ fn unused_index_of_a_killed_node_is_not_taken_for_a_lost_one() {
     let length = fs::metadata(&file).unwrap().len();
     fs::write(&file, vec![0; usize::try_from(length).unwrap()]).unwrap();
     if let Ok(index) = Index::open(&spoilt.path().join("history"), OWNER, bounds(1_000)) {
-        assert!(index.was_lost(), "the file was spoilt from its beginning");
+        assert!(index.was_lost(), "the file was overwritten from its beginning");
     }
 }
 
@@ -182,7 +184,7 @@ fn chunks(db: &sled::Db) -> Vec<sled::IVec> {
 }
 
 #[test]
-fn chunks_that_are_missing_or_cut_are_noticed() {
+fn missing_and_truncated_chunks_are_detected() {
     assert_eq!(open_harmed(|_| {}), None);
     let is_damage = |error: Option<IndexError>| matches!(error, Some(IndexError::Damaged(_)));
     assert!(is_damage(open_harmed(|db| {
@@ -199,26 +201,26 @@ fn chunks_that_are_missing_or_cut_are_noticed() {
     })));
 }
 
-/// A position, and a gap.
+/// Position and gap as tuples.
 type At = (u64, u64);
 type Between = (At, At);
 
-/// What is kept about the index as a whole, behind its version; `G` is what is kept of the record that was let go last.
+/// Metadata of the index behind its version byte; `G` describes the record that was evicted last.
 type Meta<G> = ([u8; 16], At, At, Vec<Between>, u64, Option<G>);
 
-/// Where it ended, and where it is.
+/// End and location of the record that was evicted last.
 type Gone = (u64, u64, u32);
 
-/// Where it ended, its lock, its token, and its holder.
+/// End, lock, token and holder of the record that was evicted last.
 type NamedGone = (u64, String, u64, String);
 
 #[test]
-fn an_index_of_the_version_before_is_read_and_what_is_gone_stays_gone() {
+fn index_of_the_previous_version_keeps_its_evictions() {
     let dir = TempDir::new().unwrap();
     let mut index = open(&dir, 3);
     let tell_all = |index: &mut Index| {
         for token in 1..=5 {
-            tell(index, "a", token * 10, token * 10 + 5);
+            report(index, "a", token * 10, token * 10 + 5);
         }
     };
     tell_all(&mut index);
@@ -242,14 +244,14 @@ fn an_index_of_the_version_before_is_read_and_what_is_gone_stays_gone() {
     assert_eq!(tokens(&mut index, "a"), [50, 40, 30]);
     tell_all(&mut index);
     assert_eq!(tokens(&mut index, "a"), [50, 40, 30]);
-    tell(&mut index, "a", 60, 65);
+    report(&mut index, "a", 60, 65);
     index.shut().unwrap();
     let mut index = Index::open(&copy, OWNER, bounds(3)).unwrap();
     assert_eq!(tokens(&mut index, "a"), [60, 50, 40]);
 }
 
 #[test]
-fn another_version_is_refused() {
+fn other_versions_are_refused() {
     let refused = open_harmed(|db| {
         let mut bytes = db.get(b"m").unwrap().unwrap().to_vec();
         bytes[0] = 1;
@@ -260,15 +262,15 @@ fn another_version_is_refused() {
 }
 
 #[test]
-fn only_the_owner_may_look_into_its_directory() {
+fn index_directory_is_readable_by_its_owner_alone() {
     let dir = TempDir::new().unwrap();
-    let place = dir.path().join("history");
+    let path = dir.path().join("history");
     for mode in [0o755, 0o700] {
-        fs::create_dir_all(&place).unwrap();
-        fs::set_permissions(&place, Permissions::from_mode(mode)).unwrap();
-        let index = Index::open(&place, OWNER, bounds(10)).unwrap();
+        fs::create_dir_all(&path).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        let index = Index::open(&path, OWNER, bounds(10)).unwrap();
         index.shut().unwrap();
-        let mode = fs::metadata(&place).unwrap().permissions().mode();
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
     }
 }

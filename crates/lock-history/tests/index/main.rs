@@ -1,4 +1,5 @@
-//! The index from outside: against a naive observer of the state machine, over restarts, and when its files are spoilt.
+//! Tests of the index through its public API: against a naive observer of the state machine, over restarts,
+//! and with damaged files.
 #![allow(
     clippy::unwrap_used,
     reason = "in a test a panic is the message that something is wrong"
@@ -8,4 +9,4 @@ mod bounds;
 mod damage;
 mod model;
 mod property;
-mod told;
+mod support;

@@ -1,5 +1,6 @@
-//! The index against a plain model of its rules: many records in one chunk, ends that were hidden and become known, and
-//! restarts. What is gone stays gone, though it is still in a chunk that is needed for something else.
+//! Property test against a plain model of the index's rules: many records per chunk, hidden ends that become
+//! known, and restarts. Evicted records stay evicted, though they may still be in a chunk that is needed for
+//! other records.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +10,19 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 use znode_store::{ContenderEnd, Hold};
 
-use crate::told::{at, hold, lock, open, tell};
+use crate::support::{at, hold, lock, open, report};
 
 const LOCKS: [&str; 3] = ["a", "a/b", "c"];
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// So many holds begin and end, one after the other.
+    /// This many holds begin and end, one after the other.
     Holds(usize),
-    /// So many begin, and their ends are missed.
+    /// This many holds begin, and their ends fall into a gap.
     Hide(usize),
-    /// The end of one that was hidden is told after all, perhaps not for the first time.
+    /// The end of a hidden hold is reported after all, perhaps not for the first time.
     Late(prop::sample::Index),
-    /// What ended so many positions ago, or earlier, is too old.
+    /// Evicts records that ended this many positions ago or earlier.
     Age(u64),
     Commit,
     Restart,
@@ -39,15 +40,15 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The zxid of an end, and whether it was hidden.
+/// Zxid of an end, and whether the end was hidden.
 type Over = (u64, bool);
 
 #[derive(Default)]
 struct Model {
-    /// By lock and token, with their places in the order in which they were told.
+    /// Records by lock and token, each with its number in the order of recording.
     records: BTreeMap<(usize, u64), (Over, usize)>,
-    told: usize,
-    /// Those that were hidden at some time, with the end of their gaps.
+    recorded: usize,
+    /// Holds that were hidden at some time, with the end of their gaps.
     hidden: Vec<(usize, u64, u64)>,
     since: u64,
     bound: usize,
@@ -59,15 +60,17 @@ impl Model {
         if over.0 <= self.since || !self.records.get(&(lock, token)).is_none_or(is_more) {
             return;
         }
-        self.told += 1;
-        self.records.insert((lock, token), (over, self.told));
+        self.recorded += 1;
+        self.records.insert((lock, token), (over, self.recorded));
         self.pop(|len, _, bound| len > bound);
     }
 
     fn pop(&mut self, is_due: impl Fn(usize, u64, usize) -> bool) {
         let oldest = |model: &Self| {
             let records = model.records.iter();
-            records.map(|(id, ((zxid, _), told))| (*zxid, *told, *id)).min()
+            records
+                .map(|(id, ((zxid, _), number))| (*zxid, *number, *id))
+                .min()
         };
         while let Some((zxid, _, id)) = oldest(self)
             && is_due(self.records.len(), zxid, self.bound)
@@ -96,7 +99,7 @@ impl World {
                 for _ in 0..count {
                     self.now += 2;
                     let (token, which) = (self.now - 1, (self.now / 2) as usize % LOCKS.len());
-                    tell(self.index.as_mut().unwrap(), LOCKS[which], token, token + 1);
+                    report(self.index.as_mut().unwrap(), LOCKS[which], token, token + 1);
                     self.model.close(which, token, (token + 1, false));
                 }
             }
@@ -110,7 +113,7 @@ impl World {
                 self.now += count as u64;
                 let (from, until) = (at(self.now), at(self.now + 5));
                 self.now += 5;
-                self.index().told_until(from);
+                self.index().advance_to(from);
                 assert!(self.index().missed_until(until).is_some());
                 for token in tokens {
                     let hold = hold(LOCKS[which], token);
@@ -124,12 +127,12 @@ impl World {
                     return;
                 }
                 let (which, token, until) = *which.get(&self.model.hidden);
-                // Only its record knows since when it was held.
+                // Only its record has the time of its grant.
                 let hold = Hold {
                     since_ms: None,
                     ..Hold::clone(&hold(LOCKS[which], token))
                 };
-                // A hold has one end, however often it is told.
+                // A hold has one end, however often it is reported.
                 let end = until - token % 4;
                 self.index()
                     .ended(&hold, at(end), &ContenderEnd::Released, None)
@@ -139,7 +142,7 @@ impl World {
             Step::Age(ago) => {
                 let before = self.now.saturating_sub(ago);
                 // The tests' records may be a million seconds old, and a position is a second.
-                self.index().let_go((before + 1_000_000) * 1_000).unwrap();
+                self.index().remove_expired((before + 1_000_000) * 1_000).unwrap();
                 self.model.pop(|_, zxid, _| zxid < before);
             }
             Step::Commit => self.index().commit(true).unwrap(),
@@ -157,7 +160,11 @@ impl World {
             assert_eq!(page.since.zxid, self.model.since);
             let found = page.records.iter().map(|record| {
                 let token = record.hold.fencing_token.0;
-                assert_eq!(record.hold, *hold(name, token), "nothing else of it has changed");
+                assert_eq!(
+                    record.hold,
+                    *hold(name, token),
+                    "the rest of the hold is unchanged"
+                );
                 let over = match &record.end {
                     End::Known { at, .. } => (at.zxid, false),
                     End::Hidden { not_after, .. } => (not_after.zxid, true),
@@ -175,7 +182,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn the_index_keeps_its_rules_over_restarts(
+    fn index_agrees_with_its_model_over_restarts(
         steps in vec(any_step(), 1..50),
         bound in prop_oneof![Just(5usize), Just(40), Just(300), Just(10_000)],
     ) {

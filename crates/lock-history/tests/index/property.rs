@@ -1,6 +1,6 @@
-//! Random lock programs on a state machine. The index is told its events; a naive observer compares, before and after each
-//! command, who holds what. Both must know the same, whenever the index is closed and opened, whatever is told again, and
-//! however it is asked for pages.
+//! Property test with random lock programs on a state machine. The index receives its events; a naive
+//! observer compares the holders before and after each command. Both must agree over restarts of the index,
+//! repeated events, and pages of any size.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use znode_store::{
     SessionId, Store, ZPath, Zxid,
 };
 
-use crate::told::{lock, open};
+use crate::support::{lock, open};
 
 const LOCKS: [&str; 3] = ["a", "a/b", "c"];
 const SESSIONS: u64 = 3;
@@ -27,13 +27,13 @@ enum Step {
         mode: u8,
         note: u8,
     },
-    /// Some contender of a session is given back, broken or deleted.
+    /// Some contender of a session is released, broken or deleted.
     End {
         lock: usize,
         which: usize,
         how: u8,
     },
-    /// Some holder wants the lock alone, or goes on with less: with another token, or the same.
+    /// Some holder upgrades or downgrades its lock, which gives it a new token or keeps the old one.
     Change {
         lock: usize,
         which: usize,
@@ -47,9 +47,9 @@ enum Step {
         session: u64,
         expire: bool,
     },
-    /// The index is closed and opened, and told again from some earlier command on.
+    /// The index is closed and opened, and receives the events again from some earlier command on.
     Restart(prop::sample::Index),
-    /// The node is killed: what was not committed is lost, and told again.
+    /// The index commits its batch.
     Commit,
 }
 
@@ -73,19 +73,19 @@ fn key_of(hold: &Hold) -> Key {
     (hold.lock.clone(), hold.holder.to_string(), hold.fencing_token)
 }
 
-/// Looks who holds what, and notes who began and who ended.
+/// Observer that compares the holders after each command with those before it.
 #[derive(Default)]
 struct Naive {
-    /// With the time since which each holds.
+    /// Current holds, each with the time of its grant.
     holding: BTreeMap<Key, u64>,
-    /// From, until, and the zxid of the end.
+    /// Ended holds: beginning and end in milliseconds, and the zxid of the end.
     over: Vec<(Key, u64, u64, u64)>,
-    /// So many were held at once at most.
-    most: usize,
+    /// Maximum number of holds at one time.
+    max_at_once: usize,
 }
 
 impl Naive {
-    fn look(&mut self, store: &Store) {
+    fn observe(&mut self, store: &Store) {
         let mut now = BTreeMap::new();
         for name in LOCKS {
             for holder in store.lock(&lock(name)).into_iter().flat_map(|view| view.holders) {
@@ -94,7 +94,7 @@ impl Naive {
                 now.insert(key, since);
             }
         }
-        self.most = self.most.max(now.len());
+        self.max_at_once = self.max_at_once.max(now.len());
         for (key, since) in std::mem::replace(&mut self.holding, now) {
             if !self.holding.contains_key(&key) {
                 self.over.push((key, since, store.time_ms(), store.zxid().0));
@@ -103,10 +103,10 @@ impl Naive {
     }
 }
 
-/// What was told of one command.
-type Told = (Position, Vec<Event>);
+/// Position and events of one command.
+type CommandEvents = (Position, Vec<Event>);
 
-fn tell(index: &mut Index, (position, events): &Told) {
+fn report(index: &mut Index, (position, events): &CommandEvents) {
     for event in events {
         match event {
             Event::HoldBegan(hold) => index.began(hold),
@@ -116,13 +116,13 @@ fn tell(index: &mut Index, (position, events): &Told) {
             _ => {}
         }
     }
-    index.told_until(*position);
+    index.advance_to(*position);
 }
 
 struct World {
     store: Store,
     naive: Naive,
-    told: Vec<Told>,
+    reported: Vec<CommandEvents>,
     index: Option<Index>,
     dir: TempDir,
     records: usize,
@@ -145,7 +145,7 @@ impl World {
         };
         let mut events = Vec::new();
         self.store.apply(&entry, request, &mut events);
-        self.naive.look(&self.store);
+        self.naive.observe(&self.store);
         for event in &events {
             if let Event::HoldEnded { hold, how, .. } = event {
                 self.ended.insert(key_of(hold), how.clone());
@@ -155,9 +155,9 @@ impl World {
             zxid: self.store.zxid().0,
             time_ms: self.store.time_ms(),
         };
-        self.told.push((position, events));
+        self.reported.push((position, events));
         let index = self.index.as_mut().unwrap();
-        tell(index, self.told.last().unwrap());
+        report(index, self.reported.last().unwrap());
     }
 
     fn live(&mut self, session: u64) -> bool {
@@ -292,8 +292,8 @@ impl World {
             Step::Restart(from) => {
                 self.index.take().unwrap().shut().unwrap();
                 let mut index = open(&self.dir, self.records);
-                for told in &self.told[from.index(self.told.len() + 1)..] {
-                    tell(&mut index, told);
+                for reported in &self.reported[from.index(self.reported.len() + 1)..] {
+                    report(&mut index, reported);
                 }
                 self.index = Some(index);
             }
@@ -303,9 +303,9 @@ impl World {
 
     fn check(&mut self, page_length: usize) {
         let index = self.index.as_mut().unwrap();
-        // The ring keeps those that ended last, and of those that ended together the last that were told.
+        // The index keeps the holds that ended last; of holds that ended together, those reported last.
         let mut expected = self.naive.over.clone();
-        let events = self.told.iter().flat_map(|(_, events)| events);
+        let events = self.reported.iter().flat_map(|(_, events)| events);
         let ends = events.filter_map(|event| match event {
             Event::HoldEnded { hold, .. } => Some(key_of(hold)),
             _ => None,
@@ -333,12 +333,15 @@ impl World {
                 .map(|Record { hold, end }| {
                     let key = key_of(hold);
                     let End::Known { at, how, .. } = end else {
-                        panic!("nothing was hidden: {end:?}")
+                        panic!("no snapshot hid an end, but the record says {end:?}")
                     };
                     assert_eq!(Some(how), self.ended.get(&key));
-                    // Of what began while it was full only the end is known.
+                    // Of a hold that began while the index was full, only the end is known.
                     let since_ms = hold.since_ms.unwrap_or_else(|| {
-                        assert!(self.naive.most > self.records, "the beginning was told");
+                        assert!(
+                            self.naive.max_at_once > self.records,
+                            "the beginning was recorded"
+                        );
                         let (_, since_ms, ..) =
                             self.naive.over.iter().find(|(over, ..)| *over == key).unwrap();
                         *since_ms
@@ -351,10 +354,10 @@ impl World {
         let mut open: Vec<Key> = index.open_holds().iter().map(|hold| key_of(hold)).collect();
         open.sort();
         let holding: Vec<Key> = self.naive.holding.keys().cloned().collect();
-        if self.records > self.naive.most {
+        if self.records > self.naive.max_at_once {
             assert_eq!(open, holding);
         } else {
-            // What began while it was full is not among them.
+            // Holds that began while the index was full are not among them.
             assert!(open.len() <= self.records);
             assert!(open.iter().all(|hold| holding.contains(hold)), "{open:#?}");
         }
@@ -365,7 +368,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() })]
 
     #[test]
-    fn the_index_knows_what_a_naive_observer_knows(
+    fn index_agrees_with_a_naive_observer(
         steps in vec(any_step(), 1..80),
         records in prop_oneof![Just(6usize), Just(1_000)],
         page_length in 1usize..5,
@@ -375,7 +378,7 @@ proptest! {
         let mut world = World {
             store: Store::new(),
             naive: Naive::default(),
-            told: Vec::new(),
+            reported: Vec::new(),
             index,
             dir,
             records,

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use cli_support::api_client::{ApiClient, CallError, KeptSession};
+use cli_support::api_client::{ApiClient, CallError, RenewedSession};
 use local_cluster::{LocalCluster, START_TIMEOUT};
 use tokio::io::AsyncWriteExt;
 use tokio::task::JoinSet;
@@ -166,7 +166,7 @@ async fn wait_for_sales(
 /// One buyer: buys ticket after ticket until there are no more.
 async fn buy(nodes: Vec<String>, buyer: usize, ledger: PathBuf, tickets: usize) -> Result<u64, Error> {
     let mut client = ApiClient::new(&nodes, buyer, PATIENCE);
-    let session = KeptSession::open(&mut client, SESSION_TTL, &format!("buyer {buyer}")).await?;
+    let session = RenewedSession::open(&mut client, SESSION_TTL, &format!("buyer {buyer}")).await?;
     loop {
         let held = client.acquire(session.id(), LOCK).await?;
         let bought = buy_next(&ledger, buyer, tickets, held.fencing_token).await?;

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use cli_support::output::{say, shown};
-use lock_client::{Caller, Grant};
+use lock_client::{AccessGrant, Caller};
 
 use super::exit::Failure;
 use super::locks::say_json;
@@ -27,7 +27,7 @@ pub struct Secure {
     description: String,
     /// What everybody may, whether they show something or not: RIGHTS:PLACE, again for more. With all:/ nobody is stopped yet
     #[arg(long = "anonymous", value_name = "GRANT")]
-    anonymous: Vec<Grant>,
+    anonymous: Vec<AccessGrant>,
     #[command(flatten)]
     out: Out,
     #[command(flatten)]
@@ -54,7 +54,7 @@ pub async fn run(command: Command) -> Result<(), Failure> {
             arguments.out.hand_over(made).await
         }
         Command::Show(arguments) => {
-            let view = arguments.servers.client()?.access().look().await?;
+            let view = arguments.servers.client()?.access().status().await?;
             if arguments.json {
                 return Ok(say_json(&view)?);
             }

@@ -9,7 +9,7 @@ use cli_support::certificates::{CA_CERTIFICATE, days, make_authority, put, read_
 use cli_support::output::say;
 use raft_node::NodeId;
 use transport_security::PeerName;
-use transport_security::issue::Wanted;
+use transport_security::issue::CertificateRequest;
 
 /// Where files are put.
 #[derive(Debug, Args)]
@@ -100,7 +100,7 @@ fn ca(dir: &Path, name: &str, count: u32) -> anyhow::Result<String> {
 
 fn of_node(dir: &Path, name: PeerName, hosts: &[String], count: u32) -> anyhow::Result<String> {
     let authority = read_authority(dir)?;
-    let issued = authority.issue(&Wanted::node(&name, hosts, days(count)))?;
+    let issued = authority.issue(&CertificateRequest::node(&name, hosts, days(count)))?;
     let file = |ending| dir.join(format!("node-{}.{ending}", name.node));
     let [certificate, key] = put(&issued, file("pem"), file("key"))?;
     Ok(format!(
@@ -125,7 +125,7 @@ fn of_client(dir: &Path, name: &str, count: u32) -> anyhow::Result<String> {
         .chars()
         .map(|character| if plain(character) { character } else { '_' })
         .collect();
-    let issued = authority.issue(&Wanted::client(name, days(count)))?;
+    let issued = authority.issue(&CertificateRequest::client(name, days(count)))?;
     let file = |ending| dir.join(format!("client-{file_name}.{ending}"));
     let [certificate, key] = put(&issued, file("pem"), file("key"))?;
     let (ca, certificate, key) = (dir.join(CA_CERTIFICATE), certificate.display(), key.display());

@@ -47,7 +47,8 @@ impl From<Error> for Failure {
             Error::Refused(_) if error.is_not_free() || error.is(Code::Draining) => NOT_FREE,
             Error::Refused(_) if error.is(Code::Unauthenticated) || error.is(Code::Forbidden) => NOT_ALLOWED,
             Error::Refused(_) if error.is(Code::BadPath) || error.is(Code::BadLockName) => USAGE,
-            Error::Refused(_) => 1,
+            // A command shuts no client down.
+            _ => 1,
         };
         // Names, notes and reasons in it are other people's text.
         Self::new(code, anyhow!("{}", shown(&error.to_string())))

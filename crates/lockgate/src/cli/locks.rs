@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use clap::Args;
 use cli_support::output::{say, shown};
-use lock_client::{Contender, LockView};
+use lock_client::{Contender, LockView, Mode};
 use serde::Serialize;
 
 use super::exit::Failure;
@@ -119,7 +119,7 @@ pub async fn list(arguments: List) -> Result<(), Failure> {
         return Ok(say_json(&locks)?);
     }
     let row = |lock: &lock_client::LockSummary| {
-        let mode = lock.mode.clone().unwrap_or_else(|| "free".to_owned());
+        let mode = lock.mode.map_or("free", Mode::word).to_owned();
         [
             lock.lock.clone(),
             mode,
@@ -149,7 +149,7 @@ pub async fn show(arguments: Show) -> Result<(), Failure> {
     }
     let used = match (&view.mode, view.limit) {
         (None, _) => "free".to_owned(),
-        (Some(mode), None) => mode.clone(),
+        (Some(mode), None) => mode.to_string(),
         (Some(mode), Some(limit)) => format!("{mode} of {limit}"),
     };
     let closed = view.more.get("closed").filter(|closed| closed.is_object());
@@ -165,7 +165,7 @@ pub async fn show(arguments: Show) -> Result<(), Failure> {
     let row = |contender: &Contender, place: String| {
         [
             place,
-            contender.mode.clone(),
+            contender.mode.to_string(),
             contender.permits.to_string(),
             contender.fencing_token.to_string(),
             contender.since_at.clone(),
@@ -245,7 +245,7 @@ pub async fn revoke(arguments: Revoke) -> Result<(), Failure> {
     } = arguments;
     let asked = servers
         .client()?
-        .revoke(&name, holder.as_deref(), &reason)
+        .request_release(&name, holder.as_deref(), &reason)
         .await?;
     Ok(say(match asked {
         1 => "1 holder was asked".to_owned(),

@@ -8,6 +8,8 @@ mod cert;
 mod client;
 mod cluster;
 mod config;
+#[cfg(test)]
+mod documentation;
 mod exit;
 mod history;
 mod locks;
@@ -27,7 +29,7 @@ use anyhow::Context;
 use clap::builder::Resettable;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use cli_support::block_on;
-use cli_support::output::{say, say_bytes, shown_lines, tell};
+use cli_support::output::{say, say_bytes, shown_lines, tell, with_causes};
 
 use crate::snapshot;
 
@@ -107,7 +109,7 @@ pub fn main() -> ExitCode {
     };
     done.unwrap_or_else(|failure| {
         // One line: causes are joined by colons. (Of a configuration all errors are told, each on a line of its own.)
-        tell(shown_lines(&format!("lockgate: {:#}", failure.error)));
+        tell(shown_lines(&format!("lockgate: {}", with_causes(&failure.error))));
         failure.code
     })
 }

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use cli_support::output::{say, shown};
-use lock_client::{CertificateView, Grant, RoleView};
+use lock_client::{AccessGrant, CertificateView, RoleView};
 use znode_store::{BadRoleName, RoleName};
 
 use super::exit::Failure;
@@ -42,7 +42,7 @@ pub struct Set {
     /// RIGHTS:PLACE, such as read,lock:orders (locks), read:/config (znodes) or all:/. Rights: read, lock, write, break,
     /// administer
     #[arg(required = true)]
-    grants: Vec<Grant>,
+    grants: Vec<AccessGrant>,
     #[command(flatten)]
     servers: Servers,
 }
@@ -174,7 +174,7 @@ async fn certificate(command: Certificate) -> Result<(), Failure> {
 }
 
 /// As they are given, one after the other.
-fn in_words(grants: &[Grant]) -> String {
-    let words: Vec<String> = grants.iter().map(Grant::to_string).collect();
+fn in_words(grants: &[AccessGrant]) -> String {
+    let words: Vec<String> = grants.iter().map(AccessGrant::to_string).collect();
     words.join(" ")
 }

@@ -1,35 +1,35 @@
-//! What has changed between two readings of a configuration, and what of it a node that runs can take up.
+//! Changes between two readings of a configuration, and the part of them that a running node applies.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use super::settings::{self, Kind, Reload, Usual};
 
-/// What is set, as it would be written, by the names of the settings.
+/// Settings by name, in the form of the file.
 pub type Set = BTreeMap<&'static str, String>;
 
-/// A setting that is not what it was.
+/// Changed setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// Its name.
+    /// Name.
     pub setting: &'static str,
-    /// What it was; none: nothing was said.
+    /// Old value; `None` if it was not set.
     pub from: Option<String>,
-    /// What it is; none: nothing is said any more.
+    /// New value; `None` if it is not set.
     pub to: Option<String>,
 }
 
-/// All of them.
+/// Changed settings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// Those that a running node takes up.
+    /// Returns the changes that a running node applies.
     pub live: Vec<Change>,
-    /// Those that hold from the next start on.
+    /// Returns the changes that need a restart.
     pub restart: Vec<Change>,
 }
 
 impl Changes {
-    /// What is different in `new`. Saying the default is not different from saying nothing.
+    /// Returns the differences of `new`. A default that is set equals a setting that is not set.
     pub fn between(running: &Set, new: &Set) -> Self {
         let mut changes = Self::default();
         let mut names: Vec<&'static str> = running.keys().chain(new.keys()).copied().collect();
@@ -59,7 +59,7 @@ impl Changes {
         changes
     }
 
-    /// What a node runs with that has taken up of `new` what it can.
+    /// Returns the configuration of a running node after it has applied `new`.
     pub fn taken_up(&self, running: &Set) -> Set {
         let mut now = running.clone();
         for change in &self.live {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_is_told_with_when_it_holds() {
+    fn change_is_reported_with_the_time_at_which_it_applies() {
         let running = set(&[
             ("http.max_connections", "10"),
             ("raft.heartbeat_ms", "60"),
@@ -123,7 +123,7 @@ mod tests {
                 "zookeeper.super_digest: another one",
             ]
         );
-        // The heartbeat is the default, said or not.
+        // The heartbeat is the default, set or not.
         assert_eq!(told(&changes.restart), ["workers: default -> 2"]);
 
         let now = changes.taken_up(&running);

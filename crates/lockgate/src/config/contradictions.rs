@@ -1,12 +1,11 @@
-//! What each setting allows by itself, and what all of them together do not: timings that do not fit, addresses that collide,
-//! bounds within which nothing fits.
+//! Contradictions between settings: timings that do not fit, addresses that collide, bounds that allow nothing.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::ServeConfig;
 use super::given::Settings;
 
-/// An address to listen at, and what says so.
+/// Address to listen at, with its setting.
 struct Listener {
     setting: String,
     what: &'static str,
@@ -14,11 +13,11 @@ struct Listener {
 }
 
 impl Settings<'_> {
-    /// To be asked when everything is read. What is wrong by itself already is not looked at again.
+    /// Checks the configuration after everything is read. Settings with an error of their own are skipped.
     pub(super) fn refuse_contradictions(&mut self, config: &ServeConfig) {
-        // Without id and members it would only be said again that they are missing.
+        // Without id and members the checks would only repeat that they are missing.
         let is_known = !self.is_wrong("node_id") && !self.is_wrong("members");
-        for found in config.node.nonsense() {
+        for found in config.node.invalid_settings() {
             let about_members = matches!(found.setting, "node_id" | "members");
             if !self.is_wrong(found.setting) && (is_known || !about_members) {
                 self.wrong::<()>(found.setting, &found.fact);
@@ -33,7 +32,7 @@ impl Settings<'_> {
         self.warn_of_what_has_no_effect(config);
     }
 
-    /// Two ports of this node, or one of its and another member's, at the same address.
+    /// Two ports of this node, or one of its ports and one of another member, at the same address.
     fn refuse_collisions(&mut self, config: &ServeConfig) {
         let listeners = listeners(config);
         for (place, later) in listeners.iter().enumerate() {
@@ -178,7 +177,7 @@ fn listeners(config: &ServeConfig) -> Vec<Listener> {
     .collect()
 }
 
-/// Whether two addresses cannot both be listened at. Names are not resolved for that: who has one machine writes it in one way.
+/// Returns whether two addresses collide. Names are not resolved: a machine has one name in a configuration.
 fn collide(one: &str, other: &str) -> bool {
     let parts = |address: &str| {
         let (host, port) = address.rsplit_once(':')?;

@@ -1,4 +1,4 @@
-//! What the machine tells a node beside its file: the variables that override settings, and the machine's name.
+//! Environment of a node: the variables that override settings, and the name of the machine.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -6,14 +6,14 @@ use std::fs;
 
 use super::settings::{self, ENVIRONMENT_PREFIX, variable};
 
-/// Where Linux tells the name of the machine, or of the container.
+/// File with the name of the machine or the container.
 const HOST_NAME_FILE: &str = "/proc/sys/kernel/hostname";
 
-/// So much alike two names have to be for one to be taken for a slip in the other. What Kubernetes gives every container for
-/// each service (`LOCKGATE_SERVICE_HOST`) is not, and neither are the variables of the command line.
+/// Minimum similarity of a variable to a setting to be reported as a typing error. Variables that Kubernetes sets for each service
+/// (`LOCKGATE_SERVICE_HOST`) are less similar, and so are those of the command line.
 const ALIKE: f64 = 0.85;
 
-/// See the module.
+/// Variables and name of the machine.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
     variables: BTreeMap<String, OsString>,
@@ -21,7 +21,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// What this process is told.
+    /// Environment of this process.
     pub fn of_this_process() -> Self {
         let ours = |(name, value): (OsString, OsString)| {
             let name = name.into_string().ok()?;
@@ -29,14 +29,14 @@ impl Environment {
         };
         Self {
             variables: std::env::vars_os().filter_map(ours).collect(),
-            // Who asks for it and finds none is told so.
+            // A setting that needs the name reports that it is missing.
             host_name: fs::read_to_string(HOST_NAME_FILE)
                 .ok()
                 .map(|name| name.trim().to_owned()),
         }
     }
 
-    /// These variables, on a machine of this name.
+    /// Environment with these variables, on a machine of this name.
     pub fn new<'a>(variables: impl IntoIterator<Item = (&'a str, &'a str)>, host_name: Option<&str>) -> Self {
         let owned = |(name, value): (&str, &str)| (name.to_owned(), value.into());
         Self {
@@ -45,12 +45,12 @@ impl Environment {
         }
     }
 
-    /// Says nothing.
+    /// Empty environment.
     pub fn silent() -> Self {
         Self::default()
     }
 
-    /// A variable's value; an error if it is no text.
+    /// Returns the value of a variable; an error if it is no text.
     pub(super) fn get(&self, variable: &str) -> Option<Result<String, String>> {
         let value = self.variables.get(variable)?;
         Some(match value.to_str() {
@@ -63,7 +63,7 @@ impl Environment {
         self.host_name.as_deref()
     }
 
-    /// The variables that are no settings and look as if they were meant to be, each with the one that may be meant.
+    /// Returns variables that are probably typing errors of a setting, each with that setting.
     pub(super) fn slips(&self) -> Vec<(String, String)> {
         let known: Vec<String> = settings::all()
             .map(|setting| setting.name)
@@ -77,7 +77,7 @@ impl Environment {
     }
 }
 
-/// What may have been meant by `name`, if anything is much like it.
+/// Returns the most similar name, if any is similar enough.
 pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     let likeness = |other: &'a str| (strsim::normalized_damerau_levenshtein(name, other), other);
     let best = known.map(likeness).max_by(|one, other| one.0.total_cmp(&other.0));

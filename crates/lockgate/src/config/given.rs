@@ -1,5 +1,5 @@
-//! The settings as they are read: each is looked up in the environment and in the file, held against its row of the table, and
-//! noted. What nobody asks for is a typing error. Knows the form of what is given, and nothing of what it means.
+//! Reader of settings: looks each one up in the environment and in the file, checks it against its row of the table, and records it.
+//! Settings that are never read are typing errors. This file knows the form of settings, not their meaning.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,35 +10,35 @@ use super::environment::{Environment, nearest};
 use super::problem::{ConfigProblem, Source};
 use super::settings::{self, Kind, Setting, variable};
 
-/// A value as it was written.
+/// Value as written.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     Text(String),
     Number(i128),
     Fraction(f64),
     Flag(bool),
-    /// Something else, and what.
+    /// Another type, with its name.
     Other(&'static str),
-    /// From the environment, where everything is text.
+    /// Text from the environment.
     Variable(String),
 }
 
-/// The settings as they are being read.
+/// Settings during reading.
 pub(super) struct Settings<'a> {
-    /// Everything in the file, by its full name, with the line.
+    /// Everything in the file, by full name, with its line.
     file: BTreeMap<String, (Value, usize)>,
-    /// The sections of the file, with their lines.
+    /// Sections of the file, with their lines.
     sections: BTreeMap<String, usize>,
     pub(super) environment: &'a Environment,
     pub(super) asked: BTreeSet<&'static str>,
-    /// What is set, as it would be written.
+    /// Settings that are set, in the form of the file.
     pub(super) set: BTreeMap<&'static str, String>,
     pub(super) errors: Vec<ConfigProblem>,
     pub(super) warnings: Vec<ConfigProblem>,
 }
 
 impl<'a> Settings<'a> {
-    /// Of a file's text. What is no TOML is noted, every place of it.
+    /// Parses the text of a file. Records every place that is no TOML.
     pub(super) fn new(text: &str, environment: &'a Environment) -> Self {
         let mut settings = Self {
             file: BTreeMap::new(),
@@ -88,7 +88,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// Where a setting was said.
+    /// Returns the place of a setting.
     pub(super) fn source(&self, key: &str) -> Source {
         let variable = variable(key);
         if self.environment.get(&variable).is_some() {
@@ -101,20 +101,20 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// Notes what is wrong with a setting and goes on with something harmless.
+    /// Records an error of a setting, and returns a harmless value.
     pub(super) fn wrong<T: Default>(&mut self, key: &str, fact: &str) -> T {
         let problem = ConfigProblem::new(key, fact).at(self.source(key));
         self.errors.push(problem);
         T::default()
     }
 
-    /// Notes what deserves a look.
+    /// Records a warning.
     pub(super) fn warn(&mut self, key: &str, fact: &str) {
         let problem = ConfigProblem::new(key, fact).at(self.source(key));
         self.warnings.push(problem);
     }
 
-    /// Whether anything is wrong with this setting, or with what is below it.
+    /// Returns whether this setting, or one below it, has an error.
     pub(super) fn is_wrong(&self, key: &str) -> bool {
         let below = |name: &str| name.strip_prefix(key).is_some_and(|rest| rest.starts_with('.'));
         self.errors
@@ -122,7 +122,7 @@ impl<'a> Settings<'a> {
             .any(|error| error.setting == key || below(&error.setting))
     }
 
-    /// The environment goes before the file, so that one image serves many nodes.
+    /// The environment overrides the file, so that one image serves many nodes.
     fn value(&mut self, key: &'static str) -> Option<(&'static Setting, Value)> {
         let setting =
             settings::find(key).unwrap_or_else(|| panic!("{key} has no row in the table of settings"));
@@ -168,7 +168,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// Several texts, with commas between.
+    /// Reads several texts, separated by commas.
     pub(super) fn list(&mut self, key: &'static str, setting: &mut Vec<String>) {
         if let Some(text) = self.text(key) {
             let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
@@ -179,7 +179,7 @@ impl<'a> Settings<'a> {
     pub(super) fn integer(&mut self, key: &'static str) -> Option<u64> {
         let (setting, value) = self.value(key)?;
         let (least, most) = setting.kind.bounds().expect("it is a number");
-        // A new segment every moment is what fail points need.
+        // Fail points need many small segments.
         #[cfg(feature = "failpoints")]
         let least = match raft_node::fail_points::rare_steps_are_frequent() {
             true => 1,
@@ -196,7 +196,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// The node's id; `hostname`: from the number at the end of the machine's name, which counts from 0.
+    /// Reads the id of the node; `hostname` takes it from the number at the end of the machine's name, which counts from 0.
     pub(super) fn node_id(&mut self, key: &'static str) -> Option<u64> {
         let by_name = match self.environment.get(&variable(key)) {
             Some(Ok(text)) => text.trim() == "hostname",
@@ -220,7 +220,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// A part of all.
+    /// Reads a share.
     pub(super) fn ratio(&mut self, key: &'static str, ratio: &mut f64) {
         let Some((setting, value)) = self.value(key) else {
             return;
@@ -273,7 +273,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// What the file has below a section that is read as a whole: name, value and line of each.
+    /// Returns the entries below a section that is read as a whole: name, value and line of each.
     pub(super) fn below(&self, section: &str) -> Vec<(String, Value, usize)> {
         let prefix = format!("{section}.");
         let all = self.file.iter().filter(|(name, _)| name.starts_with(&prefix));
@@ -281,19 +281,19 @@ impl<'a> Settings<'a> {
             .collect()
     }
 
-    /// The names of sections within a section.
+    /// Returns the names of sections within a section.
     pub(super) fn sections_below(&self, section: &str) -> impl Iterator<Item = &str> {
         let prefix = format!("{section}.");
         let names = self.sections.keys();
         names.filter_map(move |name| name.strip_prefix(&prefix).filter(|rest| !rest.contains('.')))
     }
 
-    /// Whether the file says anything by this name, as a value or as a section.
+    /// Returns whether the file has this name, as a value or as a section.
     pub(super) fn says(&self, name: &str) -> bool {
         self.file.contains_key(name) || self.sections.contains_key(name)
     }
 
-    /// What nobody has asked for.
+    /// Reports names that no setting has read.
     pub(super) fn refuse_unknown(&mut self) {
         let is_section = |name: &str| settings::SECTIONS.iter().any(|section| section.name == name);
         let is_members = |name: &str| name == "members" || name.starts_with("members.");

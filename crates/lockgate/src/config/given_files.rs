@@ -1,10 +1,10 @@
-//! The files of TLS as a configuration names them: all of them, or none.
+//! TLS files of a configuration: all of them, or none.
 
 use std::path::PathBuf;
 
 use transport_security::TlsFiles;
 
-/// Paths of a configuration, as far as they are given.
+/// Paths in a configuration.
 #[derive(Debug, Default)]
 pub(crate) struct GivenFiles {
     pub certificate: Option<PathBuf>,
@@ -13,7 +13,7 @@ pub(crate) struct GivenFiles {
 }
 
 impl GivenFiles {
-    /// All three, or none; else what is missing.
+    /// Returns all three, or `None`; an error names the missing ones.
     pub fn complete(self) -> Result<Option<TlsFiles>, &'static str> {
         match (self.certificate, self.key, self.ca) {
             (None, None, None) => Ok(None),

@@ -1,5 +1,5 @@
-//! Holds docs/limits.md against the code: the default of every setting that it names, the value of every constant, and that no
-//! setting of the sections about limits is missing.
+//! Checks docs/limits.md against the code: the default of every setting, the value of every constant, and that no setting of the sections
+//! about limits is missing.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ const SECTIONS: [&str; 7] = [
     "events",
 ];
 
-/// Settings in them that bound nothing that a caller does.
+/// Settings in these sections that do not bound callers.
 const OTHERS: [&str; 2] = ["http.drain_timeout_ms", "zookeeper.drain_timeout_ms"];
 
 fn root() -> PathBuf {
@@ -27,7 +27,7 @@ fn text(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// What a cell or an expression of the code comes to: milliseconds or a number. `5 s`, `64 KiB`, `10,000`, `16 * 1024 - 1`,
+/// Evaluates a cell, or an expression of the code, to milliseconds or a number: `5 s`, `64 KiB`, `10,000`, `16 * 1024 - 1`,
 /// `Duration::from_secs(5)`.
 fn value(text: &str) -> Option<u64> {
     let text = text.trim();
@@ -51,7 +51,7 @@ fn value(text: &str) -> Option<u64> {
     text.replace([',', '_'], "").parse().ok()
 }
 
-/// The constant's value in a source file.
+/// Returns the value of a constant in a source file.
 fn constant(name: &str, file: &str) -> u64 {
     let source = text(&format!("crates/{file}"));
     let declared = source.lines().map(str::trim).find_map(|line| {
@@ -66,7 +66,7 @@ fn constant(name: &str, file: &str) -> u64 {
     value(&declared).unwrap_or_else(|| panic!("{name} in {file} is {declared}"))
 }
 
-/// The defaults as the sample file tells them, which is held against the code by another test.
+/// Returns the defaults of the sample file, which another test compares with the code.
 fn defaults() -> BTreeMap<String, u64> {
     let mut section = String::new();
     let mut defaults = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! The members as they are given: tables of the file, or one variable; there several of a kind can be told at once, so that all
-//! nodes of a set have the same environment.
+//! Member list: tables of the file, or one variable. The variable can name several members by a range, so that all nodes of a set have the
+//! same environment.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use raft_node::{MemberAddress, NodeId};
 use super::given::{Settings, Value};
 use super::settings::variable;
 
-/// More members make no sense: every write waits for a majority of the voters, and all get everything.
+/// Maximum number of members. Every write waits for a majority of the voters, and all members replicate everything.
 const MOST_AT_ONCE: u64 = 64;
 
 impl Settings<'_> {
-    /// `[members.1]` with `peer` and `http` in the file; `1=PEER/HTTP,2=…` or `1..3=PEER/HTTP` in the environment.
+    /// Reads `[members.1]` with `peer` and `http` in the file; `1=PEER/HTTP,2=…` or `1..3=PEER/HTTP` in the environment.
     pub(super) fn members(&mut self) -> BTreeMap<NodeId, MemberAddress> {
         self.asked.insert("members");
         let mut members = BTreeMap::new();
@@ -121,7 +121,7 @@ impl Settings<'_> {
         }
     }
 
-    /// `host:port`; the host is resolved later, when it is needed.
+    /// Checks a `host:port`. The host is resolved when it is used.
     pub(super) fn address(&mut self, name: &str, address: String) -> String {
         match address.rsplit_once(':') {
             Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {}
@@ -131,7 +131,7 @@ impl Settings<'_> {
     }
 }
 
-/// One part of the variable: whose, and the two addresses.
+/// One part of the variable: ids, and the two addresses.
 fn parse_part(part: &str) -> Option<(std::ops::RangeInclusive<NodeId>, &str, &str)> {
     let (ids, addresses) = part.split_once('=')?;
     let (peer, http) = addresses.split_once('/')?;

@@ -1,8 +1,8 @@
-//! What `lockgate serve` is told: a TOML file, and environment variables that override it.
+//! Configuration of `lockgate serve`: a TOML file, and environment variables that override it.
 //!
-//! The settings of the node itself and their defaults are `raft_node`'s; here they get their names in the file, and `settings.rs`
-//! tells what each of them takes. Every problem is reported at once, with the name of the setting and the place, so that a file
-//! is mended in one round. Whether what the file names is there, and good, `check.rs` looks at.
+//! The settings of the node and their defaults belong to `raft_node`. This module names them in the file, and `settings.rs` has the table
+//! of all settings. Every problem is reported at once, with the name of the setting and the place, so that one round corrects a file.
+//! `check.rs` checks the files, directories and ports that the configuration names.
 
 pub mod settings;
 pub mod reference;
@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use lock_api::http::HttpConfig;
 use raft_node::{AdmissionConfig, NodeConfig};
+use zk_front::FourLetterWord;
 use zk_front::ZkConfig;
-use zk_front::words::FourLetterWord;
 
 pub use self::environment::Environment;
 pub use self::problem::{ConfigErrors, ConfigProblem, Source};
@@ -32,98 +32,98 @@ use crate::traces::TracesConfig;
 use self::given::Settings;
 use crate::transport::TlsConfig;
 
-/// openraft tells at info what it does at every election in words that only its authors read.
+/// openraft logs each election at level info, in terms of its own.
 const DEFAULT_LOG_LEVEL: &str = "info";
 
-/// More worker threads than this bring contention and no throughput: one thread carries Raft anyway.
+/// Default maximum of worker threads. More cause contention and no throughput, because Raft runs on one thread.
 const MAX_DEFAULT_WORKERS: usize = 4;
 
-/// An entry of the log is at most about 2 MiB. One that does not fit into a segment would need space that a full disk
-/// does not have.
+/// Minimum size of a log segment. A log entry has at most about 2 MiB, and an entry that does not fit into a segment needs space that a
+/// full disk does not have.
 const MIN_SEGMENT_BYTES: u64 = 4 * 1024 * 1024;
 
-/// A start reads the segment that was written to last as a whole.
+/// Maximum size of a log segment: a start reads the last one as a whole.
 const MAX_SEGMENT_BYTES: u64 = 256 * 1024 * 1024;
 
-/// Enough to see a pattern, and little enough to cost nothing.
+/// Default share of traced requests: enough for a pattern, at hardly any cost.
 const DEFAULT_TRACES_RATIO: f64 = 0.01;
 
-/// Where clients of ZooKeeper look for a server.
+/// Default address for clients of ZooKeeper, at which they expect a server.
 const ZOOKEEPER_PORT: u16 = 2181;
 
-/// In the place of an address: not at all.
+/// Value of an address that is not listened at.
 pub const NOT_SERVED: &str = "off";
 
-/// The largest number of worker threads that makes any sense to ask for.
+/// Largest useful number of worker threads.
 const MAX_WORKERS: u64 = 1024;
 
-/// What `lockgate serve` is told.
+/// Configuration of `lockgate serve`.
 #[derive(Debug, Clone)]
 pub struct ServeConfig {
-    /// The node itself.
+    /// Configuration of the node.
     pub node: NodeConfig,
-    /// Where to listen for HTTP: `host:port`.
+    /// Address to listen at for HTTP: `host:port`.
     pub http_listen: String,
-    /// Where to listen for clients of ZooKeeper: `host:port`; none: nowhere.
+    /// Address to listen at for clients of ZooKeeper: `host:port`; `None` if none are served.
     pub zookeeper_listen: Option<String>,
-    /// Where to listen for clients of ZooKeeper without TLS, beside `zookeeper_listen` with TLS: `host:port`; none: nowhere.
+    /// Address without TLS for clients of ZooKeeper, beside `zookeeper_listen` with TLS: `host:port`.
     pub zookeeper_plain_listen: Option<String>,
-    /// Where to listen for the people who look after the cluster: `host:port`; none: nowhere but at the other ports.
+    /// Address of the administration port: `host:port`; `None` without one.
     pub admin_listen: Option<String>,
-    /// Worker threads of the runtime; 1 is a runtime on the main thread alone.
+    /// Number of worker threads of the runtime; 1 is a runtime on the main thread alone.
     pub workers: usize,
-    /// Locked for as long as the process lives, with its process id in it.
+    /// File that is locked while the process lives, and has its process id.
     pub pid_file: Option<PathBuf>,
-    /// What one HTTP caller can cost.
+    /// Bounds of HTTP callers.
     pub http: HttpConfig,
-    /// The same for a client of ZooKeeper.
+    /// Bounds of clients of ZooKeeper.
     pub zookeeper: ZkConfig,
-    /// The same for callers of the port for administration.
+    /// Bounds of callers of the administration port.
     pub admin: HttpConfig,
-    /// How connections are protected; none: not at all.
+    /// Certificates; `None` without TLS.
     pub tls: Option<TlsConfig>,
-    /// Whether to start without protection where others than this machine can call.
+    /// Whether to start without TLS at addresses that other machines can reach.
     pub insecure: bool,
-    /// Whether nobody but the operator is served before the cluster is secured; none: where others than this machine can
-    /// call, unless that is insecure.
+    /// Whether only the operator is served before the cluster is secured. `None`: if other machines can reach the node, unless that is
+    /// insecure.
     pub access_required: Option<bool>,
-    /// What to log, and how.
+    /// Configuration of the log.
     pub log: LogConfig,
-    /// Which requests are traced; none: none is.
+    /// Configuration of traces; `None` without traces.
     pub traces: Option<TracesConfig>,
 }
 
-/// What to log, and how.
+/// Configuration of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogConfig {
-    /// A level, or directives as `RUST_LOG` takes them (which goes before this).
+    /// Level, or directives in the form of `RUST_LOG`, which overrides this.
     pub level: String,
-    /// How a line looks.
+    /// Format of a line.
     pub format: LogFormat,
 }
 
-/// How a line of the log looks.
+/// Format of a log line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Text.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// A configuration, and how it came about.
+/// Configuration with its origin.
 #[derive(Debug, Clone)]
 pub struct Loaded {
-    /// What was read.
+    /// Configuration.
     pub config: ServeConfig,
-    /// What the file and the environment set, as it would be written in the file: by the names of the settings.
+    /// Settings of the file and the environment, in the form of the file, by name.
     pub set: BTreeMap<&'static str, String>,
-    /// What is not wrong, and deserves a look.
+    /// Warnings.
     pub warnings: Vec<ConfigProblem>,
 }
 
-/// The number of worker threads unless it is configured: measured on small machines, one thread that does
-/// everything beats several that hand things over, by a fifth to a half.
+/// Returns the default number of worker threads. On small machines one thread for everything is faster by a fifth to a half than several
+/// that exchange work.
 pub fn default_workers() -> usize {
     match std::thread::available_parallelism().map_or(1, |cores| cores.get()) {
         0..=2 => 1,
@@ -132,8 +132,7 @@ pub fn default_workers() -> usize {
 }
 
 impl ServeConfig {
-    /// Reads `file` (none: everything comes from the environment) and overrides it by the environment of this
-    /// process.
+    /// Reads `file`, or only the environment if it is `None`, and overrides it by the environment of this process.
     pub fn load(file: Option<&Path>) -> Result<Loaded, ConfigErrors> {
         let environment = Environment::of_this_process();
         let Some(file) = file else {
@@ -151,10 +150,10 @@ impl ServeConfig {
         }
     }
 
-    /// Reads a configuration from `text`. Relative paths in it are meant relative to `base`.
+    /// Reads a configuration from `text`. Relative paths are relative to `base`.
     pub fn parse(text: &str, base: &Path, environment: &Environment) -> Result<Loaded, ConfigErrors> {
         let mut settings = Settings::new(text, environment);
-        // Where a line is no TOML, what it was about is missing for that reason only.
+        // A setting on a line that is no TOML is missing for that reason only.
         if !settings.errors.is_empty() {
             return Err(ConfigErrors(settings.errors));
         }
@@ -167,7 +166,7 @@ impl ServeConfig {
             set,
             ..
         } = settings;
-        // As in the file, then what is in no line of it.
+        // In the order of the file, then settings that no line has.
         let place = |problem: &ConfigProblem| match problem.source {
             Source::Line(line) => line,
             Source::Variable(_) | Source::Nowhere => usize::MAX,
@@ -186,7 +185,7 @@ impl ServeConfig {
 }
 
 impl Settings<'_> {
-    /// All settings, in the order of the sample files.
+    /// Reads all settings, in the order of the sample files.
     fn read(&mut self, base: &Path) -> ServeConfig {
         let node_id = match self.node_id("node_id") {
             Some(id) => id,
@@ -382,7 +381,7 @@ impl Settings<'_> {
         }
     }
 
-    /// An address that is "off" unless it is given.
+    /// Reads an address that is "off" by default.
     fn optional_address(&mut self, key: &'static str) -> Option<String> {
         match self.text(key) {
             Some(address) if address != NOT_SERVED => Some(self.address(key, address)),
@@ -390,7 +389,7 @@ impl Settings<'_> {
         }
     }
 
-    /// How much is taken in.
+    /// Reads the admission control.
     fn load(&mut self, load: &mut AdmissionConfig) {
         self.duration("load.target_ms", &mut load.target);
         self.size("load.max_outstanding", &mut load.max_outstanding);
@@ -401,7 +400,7 @@ impl Settings<'_> {
         self.count("load.session_openings_share", &mut openings.share);
     }
 
-    /// Where spans go, and of how many requests.
+    /// Reads the collector of spans, and the share of traced requests.
     fn traces(&mut self) -> Option<TracesConfig> {
         let endpoint = self.text("traces.endpoint").unwrap_or_default();
         let mut ratio = DEFAULT_TRACES_RATIO;
@@ -419,7 +418,7 @@ impl Settings<'_> {
         }
     }
 
-    /// Four-letter words with commas between; `*` for all.
+    /// Reads four-letter words, separated by commas; `*` for all.
     fn words(&mut self, text: &str) -> Vec<FourLetterWord> {
         let mut words = Vec::new();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {

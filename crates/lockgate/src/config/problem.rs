@@ -1,34 +1,34 @@
-//! What is wrong with a configuration, and where it was said.
+//! Problems of a configuration, with their places.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Where something was said.
+/// Place of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// In the file, in this line.
+    /// Line of the file.
     Line(usize),
-    /// In this environment variable.
+    /// Environment variable.
     Variable(String),
-    /// Nowhere: it is missing, or follows from a default.
+    /// Neither: it is missing, or a default.
     Nowhere,
 }
 
-/// One thing that is wrong, or deserves a look.
+/// Error or warning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigProblem {
-    /// The setting, or the section; empty if it is the whole file.
+    /// Setting or section; empty for the whole file.
     pub setting: String,
-    /// Where it was said.
+    /// Place.
     pub source: Source,
-    /// Which file was read.
+    /// File.
     pub file: Option<PathBuf>,
-    /// What is wrong, and what is allowed.
+    /// Description, with the allowed values.
     pub fact: String,
 }
 
 impl ConfigProblem {
-    /// Of a setting that nobody set.
+    /// Problem of a setting that is not set.
     pub fn new(setting: impl Into<String>, fact: impl Into<String>) -> Self {
         Self {
             setting: setting.into(),
@@ -38,20 +38,20 @@ impl ConfigProblem {
         }
     }
 
-    /// The same, said here.
+    /// Returns the problem with this place.
     pub fn at(mut self, source: Source) -> Self {
         self.source = source;
         self
     }
 
-    /// The same, of this file.
+    /// Returns the problem with this file.
     pub fn in_file(mut self, file: &Path) -> Self {
         self.file = Some(file.to_owned());
         self
     }
 }
 
-/// `node-1.toml:12: raft.heartbeat_ms: must be …`, as compilers say it, so that editors find the place.
+/// Writes `node-1.toml:12: raft.heartbeat_ms: must be …`, in the format of compilers, so that editors find the place.
 impl fmt::Display for ConfigProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.file, &self.source) {
@@ -68,11 +68,11 @@ impl fmt::Display for ConfigProblem {
     }
 }
 
-/// Everything that is wrong with a configuration.
+/// Errors of a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigErrors(pub Vec<ConfigProblem>);
 
-/// One error is a line; of more, each has a line of its own below the first.
+/// Writes one error in a line; several in lines of their own below the first.
 impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let [only] = &self.0[..] {

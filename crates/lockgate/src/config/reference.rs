@@ -1,4 +1,4 @@
-//! The table of settings, printed: docs/configuration.md, the sample files in `cluster/`, and JSON for programs.
+//! Prints the table of settings: docs/configuration.md, the sample files in `cluster/`, and JSON for programs.
 
 use std::fmt::Write as _;
 
@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 
 use super::settings::{Kind, MEMBERS, Reload, SECTIONS, Section, Setting, Shown, Usual, variable};
 
-/// How wide the lines of the sample files are.
+/// Line width of the sample files.
 const WIDTH: usize = 120;
 
-/// How many members the samples have, on one machine.
+/// Number of members of the samples, on one machine.
 const SAMPLE_MEMBERS: u64 = 3;
 
-/// The reference as a page of Markdown.
+/// Returns the reference as a page of Markdown.
 pub fn markdown() -> String {
     let mut page = "\
 <!-- Printed by `lockgate config reference`; a test holds it against the code. -->
@@ -109,12 +109,12 @@ fn row(setting: &Setting) -> String {
     )
 }
 
-/// Text in a cell: names of hosts and files in it are no markup, and neither are bars.
+/// Escapes text in a cell, so that names of hosts and files, and bars, are no markup.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('*', "\\*")
 }
 
-/// The sample file of a node: every setting with its meaning, commented out where it is the default.
+/// Returns the sample file of a node: every setting with its meaning, commented out where it is the default.
 pub fn sample(node: u64) -> String {
     let mut file = format!(
         "\
@@ -175,7 +175,7 @@ fn sample_section(file: &mut String, section: &Section, node: u64) {
     }
 }
 
-/// Text as a comment, in lines that are not too long.
+/// Wraps text as a comment.
 fn comment(file: &mut String, text: &str) {
     let mut line = String::new();
     for word in text.split_whitespace() {
@@ -191,7 +191,7 @@ fn comment(file: &mut String, text: &str) {
     }
 }
 
-/// The table for programs: editors, forms, checks of other tools.
+/// Returns the table for programs: editors, forms, and checks of other tools.
 pub fn document() -> Value {
     let settings = SECTIONS.into_iter().flat_map(|section| section.settings);
     let settings: Vec<Value> = settings.map(one_document).collect();

@@ -1,4 +1,4 @@
-//! What a file and the environment may say, and that the samples tell the truth.
+//! Tests of the file and the environment, and of the sample files.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn parse(text: &str, environment: &[(&str, &str)]) -> Result<ServeConfig, Vec<St
     }
 }
 
-/// A member's tables, for files whose own lines come before.
+/// Table of the members, for files with other lines before it.
 const MEMBER: &str = "[members.1]\npeer = \"127.0.0.1:7500\"\nhttp = \"127.0.0.1:7400\"\n";
 
 #[test]
@@ -150,7 +150,7 @@ fn the_launcher_and_the_node_read_the_same_addresses() {
     let own = without_zookeeper.zookeeper.take().unwrap();
     std::fs::write(&file, text.replace(&own, NOT_SERVED)).unwrap();
     nodes[0] = without_zookeeper;
-    // The default of a configuration that does not name the address.
+    // The default of a configuration without the address.
     let file = nodes[1].config_file();
     let text = std::fs::read_to_string(&file).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with("zookeeper_listen"));
@@ -253,7 +253,7 @@ fn all_problems_are_named_at_once() {
 }
 
 #[test]
-fn what_contradicts_each_other_is_named_with_both() {
+fn contradiction_names_both_settings() {
     for (lines, errors) in [
         (
             "[raft]\nheartbeat_ms = 500",
@@ -309,7 +309,7 @@ fn what_contradicts_each_other_is_named_with_both() {
 }
 
 #[test]
-fn what_has_no_effect_is_a_warning() {
+fn setting_without_effect_is_a_warning() {
     let warnings = |text: &str, environment: &[(&str, &str)]| {
         let environment = Environment::new(environment.iter().copied(), None);
         let loaded = ServeConfig::parse(text, Path::new(""), &environment).unwrap();
@@ -443,7 +443,7 @@ fn plain_port_for_zookeeper_is_only_beside_tls() {
         let told = with(&format!("zookeeper_plain_listen = \"{plain}\""), tls).unwrap_err();
         assert_eq!(told, [format!("line 3: zookeeper_plain_listen: {wrong}")]);
     }
-    // Broken certificates are what has to be mended, not the port.
+    // Broken certificates have to be corrected, not the port.
     let told = with(
         "zookeeper_plain_listen = \"10.0.0.1:2182\"",
         "[tls]\nkey = \"k\"\n",
@@ -456,9 +456,9 @@ fn root(path: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
-/// What is printed from the table stands in the tree; `UPDATE_GOLDENFILES=1` writes it there.
+/// Files that are printed from the table are current; `UPDATE_GOLDENFILES=1` writes them.
 #[test]
-fn what_is_printed_of_the_table_is_what_stands_in_the_tree() {
+fn printed_files_are_current() {
     let mut files = vec![("docs/configuration.md".to_owned(), reference::markdown())];
     files.extend((1..=3).map(|id| (format!("cluster/node-{id}.toml"), reference::sample(id))));
     for (path, printed) in files {
@@ -473,7 +473,7 @@ fn what_is_printed_of_the_table_is_what_stands_in_the_tree() {
     }
 }
 
-/// What is read is in the table, and what is in the table is read.
+/// The reader and the table have the same settings.
 #[test]
 fn the_table_has_a_row_for_each_setting() {
     let environment = Environment::silent();
@@ -511,8 +511,7 @@ fn the_table_has_a_row_for_each_setting() {
     }
 }
 
-/// The samples in `cluster/`: as they stand they work, every setting there is stands in them, and what
-/// they give as the default in a line that is commented out is the default.
+/// The samples in `cluster/` can be used as they are, have every setting, and show defaults in lines that are commented out.
 #[test]
 fn the_sample_files_tell_the_truth() {
     let load = |text: &str| ServeConfig::parse(text, Path::new(""), &Environment::silent()).unwrap();

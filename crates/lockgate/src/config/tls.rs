@@ -1,15 +1,15 @@
-//! What protects connections, as a configuration says it.
+//! TLS settings of a configuration.
 
 use std::path::Path;
 
-use transport_security::{ClientCertificates, HandshakeBounds, OldestVersion};
+use transport_security::{ClientCertificates, HandshakeLimits, OldestVersion};
 
 use super::given::Settings;
 use super::given_files::GivenFiles;
 use crate::transport::TlsConfig;
 
 impl Settings<'_> {
-    /// What protects connections: none without a certificate.
+    /// Reads the TLS settings; `None` without a certificate.
     pub(super) fn tls(&mut self, base: &Path) -> Option<TlsConfig> {
         let mut path = |key| {
             let path = self.text(key).filter(|path| !path.is_empty());
@@ -26,7 +26,7 @@ impl Settings<'_> {
             ca: path("tls.peer_ca"),
         };
         let client_ca = path("tls.client_ca");
-        let mut handshakes = HandshakeBounds::default();
+        let mut handshakes = HandshakeLimits::default();
         self.duration("tls.handshake_timeout_ms", &mut handshakes.timeout);
         self.size("tls.handshakes_at_once", &mut handshakes.at_once);
         let asked = self.text("tls.client_certificates");

@@ -27,6 +27,7 @@ use self::supervisor::Supervisor;
 use self::turns::{Turns, Work};
 use crate::config::{Loaded, ServeConfig};
 use crate::server::Lockgate;
+use crate::start_error::StartError;
 use crate::traces;
 
 /// The node is no member of its cluster any more.
@@ -193,7 +194,11 @@ async fn run(config: ServeConfig, mut reloader: Reloader, turns: &Turns) -> anyh
         });
         exporter = Some(tokio::spawn(sends.run(exporting.clone())));
     }
-    let server = server.insecure(config.insecure).start().await?;
+    let server = server
+        .insecure(config.insecure)
+        .start()
+        .await
+        .map_err(in_words_of_the_command)?;
     let node = server.node().clone();
     turns.follow(move || Work {
         reads: node.reads(),
@@ -283,5 +288,17 @@ async fn run(config: ServeConfig, mut reloader: Reloader, turns: &Turns) -> anyh
             }
             bail!("node {node_id} cannot go on: {failure}")
         }
+    }
+}
+
+/// A refusal to start as it is said to whoever has written a configuration, and not a program.
+fn in_words_of_the_command(error: StartError) -> anyhow::Error {
+    match error {
+        StartError::Exposed { what, address } => anyhow::anyhow!(
+            "this node would listen for {what} at {address}, where others than this machine can call it, and nothing is protected: \
+             give it certificates ([tls] in its configuration; `lockgate cert` makes some), or have it listen on 127.0.0.1, or say \
+             that all who can call it are trusted (`insecure = true`, or `--insecure`)"
+        ),
+        other => other.into(),
     }
 }

@@ -1,7 +1,7 @@
 //! When the one thread of a node gets the processor. A thread that wakes usually interrupts whoever runs. A node that shares its cores
 //! with the programs that read from it so interrupts each of them after its first request, answers that one, and sleeps again. While it
 //! answers many reads, it lets whoever runs go on until the kernel gives it its turn (`SCHED_BATCH`), and finds more of them
-//! then: see docs/performance.md. Commits gain nothing, because each waits for other nodes, and beside programs that keep the cores
+//! then: see docs/internals/benchmarks/lab-notes.md. Commits gain nothing, because each waits for other nodes, and beside programs that keep the cores
 //! busy turns come late; so it is not done for commits, and it ends when turns come late.
 
 use std::sync::{Arc, OnceLock};

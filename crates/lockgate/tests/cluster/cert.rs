@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
-use lockgate::transport_security::{ClientTls, HandshakeBounds, PeerTls, TlsFiles};
+use lockgate::transport_security::{ClientTls, HandshakeLimits, PeerTls, TlsFiles};
 use tempfile::TempDir;
 
 use crate::command_line::{fails, succeeds};
@@ -41,7 +41,11 @@ async fn an_authority_a_node_and_a_client() {
         "--host",
         "lock-3,192.0.2.3",
     ];
-    assert!(fails(&node).await.contains("`lockgate cert ca` makes one"));
+    assert!(
+        fails(&node)
+            .await
+            .contains("`lockgate cert ca` creates an authority")
+    );
 
     let said = succeeds(&["cert", "ca", "--dir", dir]).await;
     assert!(said.contains("lockgate cert node --dir"), "{said}");
@@ -67,7 +71,7 @@ async fn an_authority_a_node_and_a_client() {
         key: place.file("node-3.key"),
         ca: place.file("ca.pem"),
     };
-    let peer = PeerTls::new(&files, "c 1", 3, HandshakeBounds::default()).unwrap();
+    let peer = PeerTls::new(&files, "c 1", 3, HandshakeLimits::default()).unwrap();
     assert_eq!(peer.own_name().to_string(), "lockgate://c%201/node/3");
     let (certificate, key) = (
         place.file("client-Smith__Jane.pem"),
@@ -84,7 +88,7 @@ async fn nothing_is_ever_replaced() {
     let made = fs::read(place.file("ca.key")).unwrap();
     let refused = fails(&["cert", "ca", "--dir", dir]).await;
     assert!(
-        refused.contains("ca.pem is there already, and is not replaced"),
+        refused.contains("ca.pem already exists and is not replaced"),
         "{refused}"
     );
     assert_eq!(fs::read(place.file("ca.key")).unwrap(), made);
@@ -92,7 +96,7 @@ async fn nothing_is_ever_replaced() {
     // Half of it is enough to stop, and nothing is begun.
     fs::write(place.file("client-a.key"), "mine").unwrap();
     let refused = fails(&["cert", "client", "--dir", dir, "--name", "a"]).await;
-    assert!(refused.contains("client-a.key is there already"), "{refused}");
+    assert!(refused.contains("client-a.key already exists"), "{refused}");
     assert_eq!(fs::read_to_string(place.file("client-a.key")).unwrap(), "mine");
     assert!(!place.file("client-a.pem").exists());
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cli_support::api_client::KeptSession;
+use cli_support::api_client::RenewedSession;
 use serde_json::{Value, json};
 
 use crate::harness::{PATIENCE, TestCluster, assert_refused, eventually, held};
@@ -250,7 +250,7 @@ async fn a_node_without_quorum_says_so_and_the_same_request_is_done_once_later()
 async fn a_closed_session_gives_everything_back_at_once() {
     let cluster = TestCluster::start().await;
     let mut client = cluster.client(1);
-    let session = KeptSession::open(&mut client, Duration::from_secs(60), "short")
+    let session = RenewedSession::open(&mut client, Duration::from_secs(60), "short")
         .await
         .unwrap();
     client.acquire(session.id(), "one").await.unwrap();

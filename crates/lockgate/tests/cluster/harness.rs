@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::time::Duration;
 
-pub use cli_support::api_client::KeptSession;
+pub use cli_support::api_client::RenewedSession;
 use cli_support::api_client::{ApiClient, HeldLock};
 use cli_support::http_client::{self, Response};
 use local_cluster::{LocalCluster, Ports, START_TIMEOUT};
@@ -160,9 +160,9 @@ impl TestCluster {
     }
 
     /// A long session and a client for it that begins with this node.
-    pub async fn session(&self, first: NodeId, name: &str) -> (ApiClient, KeptSession) {
+    pub async fn session(&self, first: NodeId, name: &str) -> (ApiClient, RenewedSession) {
         let mut client = self.client(first);
-        let session = KeptSession::open(&mut client, LONG_TTL, name)
+        let session = RenewedSession::open(&mut client, LONG_TTL, name)
             .await
             .expect("a session");
         (client, session)

@@ -1,4 +1,4 @@
-//! The last resort, as docs/operations.md tells it: a majority is lost for ever, and one node is left. What it has becomes a new
+//! The last resort, as docs/operate/backup-restore.md describes it: a majority is lost, and one node is left. Its state becomes a new
 //! cluster.
 
 use local_cluster::START_TIMEOUT;

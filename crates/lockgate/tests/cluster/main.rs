@@ -15,7 +15,6 @@ mod command_line;
 mod configuration;
 mod curator;
 mod cut_off;
-mod embedded;
 mod errors;
 mod events;
 mod graceful;

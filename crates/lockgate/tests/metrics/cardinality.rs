@@ -14,7 +14,7 @@ async fn series(cluster: &TestCluster) -> usize {
 async fn callers_cannot_make_series() {
     let cluster = TestCluster::start_with("[metrics]\nlock_prefixes = \"orders/, bills/\"\n").await;
     let mut client = cluster.client_of(1);
-    let session = cli_support::api_client::KeptSession::open(&mut client, LONG_TTL, "many")
+    let session = cli_support::api_client::RenewedSession::open(&mut client, LONG_TTL, "many")
         .await
         .unwrap();
     let round = async |round: usize| {

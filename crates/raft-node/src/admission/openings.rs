@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::error::Unavailable;
+use crate::request_error::OpenSessionError;
+
 /// For so many addresses at a time it is known how fast they open sessions. Whoever has not opened any for a while is not
 /// remembered; with more than this only the bound of all holds.
 const MAX_ADDRESSES: usize = 4_096;
@@ -40,6 +43,19 @@ pub enum TooFast {
     OfAddress(Duration),
     /// All together have used up what there is.
     OfAll(Duration),
+}
+
+impl From<TooFast> for OpenSessionError {
+    fn from(too_fast: TooFast) -> Self {
+        match too_fast {
+            TooFast::OfAddress(retry_after) => Self::TooMany { retry_after },
+            TooFast::OfAll(retry_after) => Unavailable {
+                retry_after,
+                ..Unavailable::new("too many sessions are opened at this node")
+            }
+            .into(),
+        }
+    }
 }
 
 /// See the module.

@@ -1,7 +1,7 @@
 //! The running check that all replicas are the same, and the news of how far each member has come.
 //!
 //! Every few seconds the leader sends each member the digests of its own state at some positions
-//! ([`crate::replica::Replica::states`]), what it knows of all members' directories ([`crate::witness`]), and what it has
+//! ([`ReplicatedState::digests`]), what it knows of all members' directories ([`crate::witness`]), and what it has
 //! found before. A member that has another digest at the same position stops to serve at once, and answers with its own
 //! digests. The leader judges all answers ([`verdict`]): the state that more than half of the members compared have is the
 //! right one, also if it is not the leader's. Without such a majority nobody can tell, and none of those that differ
@@ -15,31 +15,33 @@
 
 #[cfg(test)]
 mod tests;
-mod verdict;
+pub(crate) mod messages;
+pub(crate) mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use fault_injection::planted::{self, Bug};
 use futures_util::future::join_all;
 use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
-use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use znode_store::planted::{self, Bug};
 
+use self::messages::{AuditAnswer, AuditQuestion};
 pub use self::verdict::{Finding, StateDigest};
 use self::verdict::{compare, judge};
 use crate::blocking;
-use crate::config::NodeId;
+use crate::cluster_clock::ClusterClock;
 use crate::disks::{Alarm, AlarmKind};
+use crate::ids::NodeId;
 use crate::peers::wire::{Answer, Ask};
 use crate::peers::{Gate, Peers, Purpose};
-use crate::replica::Replica;
+use crate::replicated_state::ReplicatedState;
+use crate::state_machine::Raft;
 use crate::sync::Mutex;
-use crate::types::Raft;
 use crate::wall_clock;
 use crate::witness::{Loss, Record, Witness};
 
@@ -48,34 +50,6 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How many rounds may follow one another without a pause, when what was found is news for the members.
 const ROUNDS_IN_A_ROW: u32 = 3;
-
-/// What the leader tells and asks.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AuditQuestion {
-    /// Digests of one version of the state machine compare, see [`znode_store::DIGEST_VERSION`].
-    pub digest_version: u32,
-    /// The leader's own.
-    pub states: Vec<StateDigest>,
-    /// What it knows of all members' directories.
-    pub members: BTreeMap<NodeId, Record>,
-    /// What it has found.
-    pub finding: Option<Finding>,
-    /// How many milliseconds the members' wall clocks are ahead of the leader's, its own among them.
-    pub clocks_ahead_ms: BTreeMap<NodeId, i64>,
-}
-
-/// What a member answers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AuditAnswer {
-    /// As in the question.
-    pub digest_version: u32,
-    /// The member's own.
-    pub states: Vec<StateDigest>,
-    /// A majority has found the member's state wrong before.
-    pub is_wrong: bool,
-    /// What its wall clock shows, in milliseconds since 1970.
-    pub clock_ms: u64,
-}
 
 /// Why this node does not serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,7 +64,8 @@ enum Distrust {
 pub struct Audit {
     node: NodeId,
     gate: Arc<Gate>,
-    replica: Arc<Replica>,
+    state: Arc<dyn ReplicatedState>,
+    clock: Arc<ClusterClock>,
     raft: Raft,
     /// Why this node does not serve, for people.
     distrust: watch::Sender<Option<String>>,
@@ -109,11 +84,17 @@ struct Known {
 
 impl Audit {
     /// Nothing is known yet, but for what the node noted before it was started.
-    pub fn new(gate: Arc<Gate>, replica: Arc<Replica>, raft: Raft) -> Self {
+    pub fn new(
+        gate: Arc<Gate>,
+        state: Arc<dyn ReplicatedState>,
+        clock: Arc<ClusterClock>,
+        raft: Raft,
+    ) -> Self {
         let audit = Self {
             node: gate.node(),
             gate,
-            replica,
+            state,
+            clock,
             raft,
             distrust: watch::Sender::new(None),
             known: Mutex::default(),
@@ -140,7 +121,7 @@ impl Audit {
 
     /// What people should look at.
     pub fn alarms(&self) -> Vec<Alarm> {
-        let wrong_clocks = self.replica.clock.wrong(self.node);
+        let wrong_clocks = self.clock.wrong(self.node);
         let mut alarms = Vec::new();
         let mut known = self.known.lock();
         if let Some(finding) = &known.finding {
@@ -187,11 +168,11 @@ impl Audit {
             finding,
             clocks_ahead_ms,
         } = question;
-        self.replica.clock.take_over(self.node, &clocks_ahead_ms);
+        self.clock.take_over(self.node, &clocks_ahead_ms);
         self.learn(members).await;
-        let ours = self.replica.states();
+        let ours = self.state.digests();
         let compared =
-            match digest_version == znode_store::DIGEST_VERSION && !planted::is(Bug::UncomparedState) {
+            match digest_version == self.state.digest_version() && !planted::is(Bug::UncomparedState) {
                 true => compare(&ours, &theirs),
                 false => None,
             };
@@ -212,10 +193,10 @@ impl Audit {
         self.known.lock().finding = finding;
         self.note().await;
         AuditAnswer {
-            digest_version: znode_store::DIGEST_VERSION,
+            digest_version: self.state.digest_version(),
             states: ours,
             is_wrong: self.has_wrong_state(),
-            clock_ms: self.replica.clock.own_ms(),
+            clock_ms: self.clock.own_ms(),
         }
     }
 
@@ -225,7 +206,7 @@ impl Audit {
         let learnt = blocking::run(move || {
             let about_me = gate.witness().learn(&members, &gate.member_disks())?;
             gate.witness().save()?;
-            Ok::<_, crate::storage::StorageError>(about_me)
+            Ok::<_, raft_log::StorageError>(about_me)
         });
         match learnt.await {
             Ok(Ok(Some(loss))) => self.retire(loss).await,
@@ -270,8 +251,7 @@ impl Audit {
         if ends {
             // Whoever waits here goes to another node. Neither begins again in this process.
             self.known.lock().ended = true;
-            self.replica.calls.stop();
-            self.replica.hub.stop();
+            self.state.end_waits();
         }
     }
 
@@ -329,18 +309,18 @@ impl Audit {
             return false;
         };
         let question = AuditQuestion {
-            digest_version: znode_store::DIGEST_VERSION,
-            states: self.replica.states(),
+            digest_version: self.state.digest_version(),
+            states: self.state.digests(),
             members: self
                 .witness()
                 .records(seen.term, seen.own_matched, seen.committed),
             finding: self.known.lock().finding.clone(),
-            clocks_ahead_ms: self.replica.clock.ahead_of(self.node),
+            clocks_ahead_ms: self.clock.ahead_of(self.node),
         };
         let ours = question.states.clone();
         // What this node knows itself is on its disk before others count on it.
         self.learn(BTreeMap::new()).await;
-        let clock = &self.replica.clock;
+        let clock = &self.clock;
         let asked = seen.others.iter().map(|id| {
             let (link, question) = (peers.link(*id, Purpose::Control), question.clone());
             async move {
@@ -357,7 +337,7 @@ impl Audit {
         });
         let answers = join_all(asked).await.into_iter().flatten();
         let answers: Vec<(NodeId, AuditAnswer)> = answers
-            .filter(|(_, answer)| answer.digest_version == znode_store::DIGEST_VERSION)
+            .filter(|(_, answer)| answer.digest_version == self.state.digest_version())
             .collect();
         let wrong = answers
             .iter()

@@ -5,8 +5,9 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use znode_store::{Acl, Command, CreateMode, CreatePath, EntryContext, Op, Request, Store};
 
-use crate::config::{MemberAddress, NodeConfig, NodeId};
+use crate::config::NodeConfig;
 use crate::disks::AlarmKind;
+use crate::ids::{MemberAddress, NodeId};
 use crate::node::Node;
 
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,11 +1,11 @@
-//! The bytes of a backup: head, framed parts, end. `docs/format.md` shows them as tables. Nothing here touches a
+//! The bytes of a backup: head, framed parts, end. `docs/internals/format.md` shows them as tables. Nothing here touches a
 //! file, and nothing here knows what the parts mean.
 
 use serde::{Deserialize, Serialize};
 
 use super::BackupError;
 use crate::codec;
-use crate::config::NodeId;
+use crate::ids::NodeId;
 
 pub(super) const MAGIC: [u8; 8] = *b"LOCKBACK";
 pub(super) const END_MAGIC: [u8; 8] = *b"BACKDONE";

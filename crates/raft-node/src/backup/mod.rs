@@ -11,7 +11,7 @@
 //!
 //! A backup is made of a snapshot on the node's disk, so a slow receiver costs the state nothing. Its head says what
 //! it is; checksums chain all of it, and its end says how much there was, so that a file that was cut off or changed
-//! is never taken for a whole one. `docs/format.md` shows the bytes.
+//! is never taken for a whole one. `docs/internals/format.md` shows the bytes.
 //!
 //! What is not here: HTTP, and how a cluster forms (`crate::formation`). Nothing here knows what a znode is: how a
 //! state moves forward and what becomes of its sessions is the store's.

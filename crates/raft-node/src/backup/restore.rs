@@ -20,10 +20,10 @@ use super::{BackupError, BackupHead, BackupReader};
 use crate::config::NodeConfig;
 use crate::error::StartError;
 use crate::formation;
-use crate::storage::{DataDir, Disk, Identity, RealDisk, StorageError};
+use raft_log::{DataDir, Disk, Identity, RealDisk, StorageError};
 
 /// No cluster carries out more commands in a second, for however short a time. The state machine alone, without
-/// network and disk, does 2.6 million of the cheapest (docs/performance.md); a cluster commits a tenth of that.
+/// network and disk, does 2.6 million of the cheapest (docs/internals/benchmarks/results.md); a cluster commits a tenth of that.
 pub const COMMANDS_PER_SECOND_AT_MOST: u64 = 4_000_000;
 
 /// A restore moves the position forward at least so far, beside what the time since the backup asks for: three days of

@@ -10,12 +10,13 @@ use znode_store::Store;
 use super::format::{BackupHead, Tally, frame};
 use super::{BackupError, BackupReader};
 use crate::codec;
+use crate::formation::InitialState;
 use crate::membership::RetiredIds;
 use crate::snapshot_file::{self, SnapshotHandle};
-use crate::storage::disk::DiskFile;
-use crate::storage::identity::RESTORED_NAME;
-use crate::storage::{Disk, SnapshotStore, StorageError};
 use crate::types::SnapshotMeta;
+use raft_log::disk::DiskFile;
+use raft_log::identity::RESTORED_NAME;
+use raft_log::{Disk, SnapshotStore, StorageError};
 
 /// Under this name it is written.
 const TEMPORARY_NAME: &str = "restored.tmp";
@@ -115,9 +116,10 @@ impl Seed {
         }
         Ok(Some(seed))
     }
+}
 
-    /// Makes it the snapshot that `meta` describes, durably. Blocks.
-    pub fn become_snapshot(&self, store: &SnapshotStore, meta: &SnapshotMeta) -> io::Result<SnapshotHandle> {
+impl InitialState for Seed {
+    fn write_snapshot(&self, store: &SnapshotStore, meta: &SnapshotMeta) -> io::Result<SnapshotHandle> {
         let mut parts = read(self.disk.as_ref(), &self.dir.join(RESTORED_NAME))?;
         // The new cluster has given no id before.
         snapshot_file::write(store, meta, RetiredIds::default(), || {
@@ -126,8 +128,7 @@ impl Seed {
         })
     }
 
-    /// Removes the file: it is the first snapshot now. Blocks.
-    pub fn discard(&self) -> Result<(), StorageError> {
+    fn discard(&self) -> Result<(), StorageError> {
         remove(self.disk.as_ref(), &self.dir.join(RESTORED_NAME))?;
         self.disk
             .sync_dir(&self.dir)

@@ -8,7 +8,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use super::format::{BackupHead, BackupMember, END_BYTES, FRAME_BYTES, Tally, frame};
 use crate::snapshot_file::blocking;
 use crate::storage::log_entry::decode_membership;
-use crate::storage::{SnapshotFile, SnapshotReader};
+use raft_log::{SnapshotFile, SnapshotReader};
 
 /// A backup that is being read from a node. One part of the snapshot at a time is in memory, whatever the state's
 /// size and however slow its reader is.

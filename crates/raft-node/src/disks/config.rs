@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::Nonsense;
+use crate::invalid_setting::InvalidSetting;
 
 /// Room for eight segments of the usual length: releases until the next snapshot, whatever makes the log longer
 /// meanwhile, and what others write to the disk while somebody reads the alarm.
@@ -50,10 +50,10 @@ impl Default for DiskConfig {
 
 impl DiskConfig {
     /// What makes no sense.
-    pub(crate) fn nonsense(&self) -> Vec<Nonsense> {
+    pub(crate) fn invalid_settings(&self) -> Vec<InvalidSetting> {
         let mut found = Vec::new();
         if self.resume_bytes < self.low_water_bytes {
-            found.push(Nonsense {
+            found.push(InvalidSetting {
                 setting: "disk.resume_bytes",
                 fact: format!(
                     "must be at least disk.low_water_bytes ({}), and is {}",
@@ -67,7 +67,7 @@ impl DiskConfig {
         ] {
             if nothing {
                 let fact = "must not be 0".to_owned();
-                found.push(Nonsense { setting, fact });
+                found.push(InvalidSetting { setting, fact });
             }
         }
         found

@@ -13,10 +13,10 @@
 //! concerns is for the state to say ([`znode_store::Store::may_grow`]). A node whose log has no room takes no entries
 //! from its peers (`peers/server.rs`), and goes on when it has. Nothing here touches a file.
 
-mod config;
+pub(crate) mod config;
 mod gauge;
 mod judge;
-mod report;
+pub(crate) mod report;
 mod watch;
 
 use std::collections::BTreeMap;
@@ -31,10 +31,10 @@ pub use self::report::{Alarm, AlarmKind, DiskReport, DiskView, MemberNews};
 pub(crate) use self::watch::{judge, look};
 
 use self::gauge::Gauge;
-use crate::config::NodeId;
-use crate::peers::wire::NotLeader;
+use crate::ids::NodeId;
+use crate::messages::NotLeader;
+use crate::state_machine::Raft;
 use crate::sync::{Mutex, RwLock};
-use crate::types::Raft;
 
 /// What the leader has found counts for so long. A leader that is gone has a successor by then.
 const VIEW_AGE: Duration = Duration::from_secs(5);

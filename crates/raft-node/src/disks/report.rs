@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::NodeId;
+use crate::ids::NodeId;
 
 /// What a node says of its own disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

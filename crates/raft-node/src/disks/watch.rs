@@ -18,11 +18,11 @@ use super::judge::{Motive, Scene};
 use super::report::{DiskReport, DiskView};
 use crate::blocking;
 use crate::compaction::Orders;
-use crate::config::NodeId;
+use crate::ids::NodeId;
 use crate::peers::wire::{Answer, Ask};
 use crate::peers::{Peers, Purpose};
+use crate::state_machine::Raft;
 use crate::storage::Storage;
-use crate::types::Raft;
 use crate::wall_clock;
 
 /// A node whose disk is nearly full shortens its log at most so often: each time it writes its whole state.

@@ -5,8 +5,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::config::NodeId;
 use crate::disks::Alarm;
+use crate::ids::NodeId;
 use crate::sync::Mutex;
 
 /// How much is kept: years of a cluster that is well, and hours of one that is not.

@@ -21,7 +21,7 @@ use std::task::{Context, Poll};
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::sync::watch;
 use znode_store::{
-    ContenderEnd, Event, HolderId, Identities, LockName, SessionId, Sight, Store, ZPath, Zxid,
+    ContenderEnd, Event, HolderId, Identities, LockName, SessionId, Store, Visibility, ZPath, Zxid,
 };
 use znode_watch::{
     NoWatch, Notice, TooManyWatches, WatchCounts, WatchKind, WatchLists, WatcherId, WatcherType, Watches,
@@ -254,9 +254,9 @@ impl Hub {
         self.tables.lock().watches.counts()
     }
 
-    /// Tells those whom the events of one command concern, and who may see them by what `sight` says. The state is locked meanwhile, so the work is
+    /// Tells those whom the events of one command concern, and who may see them by what `visibility` says. The state is locked meanwhile, so the work is
     /// proportional to the waiters concerned and the depth of the paths.
-    pub fn dispatch(&self, zxid: Zxid, events: &[Event], sight: Sight<'_>) {
+    pub fn dispatch(&self, zxid: Zxid, events: &[Event], visibility: Visibility<'_>) {
         if events.is_empty() {
             return;
         }
@@ -266,7 +266,7 @@ impl Hub {
             match event {
                 Event::Znode(event) => {
                     let (outlets, over) = (&mut tables.outlets, &mut tables.over);
-                    tables.watches.fire(zxid, event, sight, |watcher, notice| {
+                    tables.watches.fire(zxid, event, visibility, |watcher, notice| {
                         deliver(outlets, over, self.backlog, watcher, notice);
                     });
                     tables.end_those_that_are_over();

@@ -2,7 +2,7 @@
 
 use futures_util::FutureExt;
 use znode_store::{
-    Acl, AclEntry, Command, EntryContext, Grant, LockMode, Password, Perms, Request, Sight, ZnodeEvent,
+    Acl, AclEntry, Command, EntryContext, Grant, LockMode, Password, Perms, Request, Visibility, ZnodeEvent,
     ZnodeEventKind,
 };
 use znode_watch::WatchLimits;
@@ -36,7 +36,7 @@ fn set(hub: &Hub, at: &str, zxid: u64) {
     hub.dispatch(
         Zxid(zxid),
         &[change(ZnodeEventKind::DataChanged, at)],
-        Sight::open(),
+        Visibility::open(),
     );
 }
 
@@ -61,7 +61,7 @@ async fn a_watch_fires_once_and_only_for_its_path() {
         change(ZnodeEventKind::DataChanged, "/b"),
         change(ZnodeEventKind::ChildrenChanged, "/a"),
     ];
-    hub.dispatch(Zxid(1), &others, Sight::open());
+    hub.dispatch(Zxid(1), &others, Visibility::open());
     set(&hub, "/a", 2);
     set(&hub, "/a", 3);
     assert_eq!(told(watcher).await.unwrap(), "data of /a changed at 2");
@@ -71,13 +71,21 @@ async fn a_watch_fires_once_and_only_for_its_path() {
 async fn a_persistent_watch_for_one_notice_has_ended_with_it() {
     let hub = hub();
     let watcher = watch(&hub, "/a", WatchKind::PersistentRecursive);
-    hub.dispatch(Zxid(1), &[change(ZnodeEventKind::Created, "/ab")], Sight::open());
+    hub.dispatch(
+        Zxid(1),
+        &[change(ZnodeEventKind::Created, "/ab")],
+        Visibility::open(),
+    );
     hub.dispatch(
         Zxid(2),
         &[change(ZnodeEventKind::Created, "/a/b/c")],
-        Sight::open(),
+        Visibility::open(),
     );
-    hub.dispatch(Zxid(3), &[change(ZnodeEventKind::Created, "/a/d")], Sight::open());
+    hub.dispatch(
+        Zxid(3),
+        &[change(ZnodeEventKind::Created, "/a/d")],
+        Visibility::open(),
+    );
     assert_eq!(hub.watch_counts(), WatchCounts::default());
     assert_eq!(told(watcher).await.unwrap(), "created /a/b/c at 2");
 }
@@ -91,7 +99,7 @@ async fn who_may_not_read_is_not_told() {
         path: path("/a"),
         acl: Acl::new(vec![AclEntry::world(Perms::WRITE)]),
     });
-    hub.dispatch(Zxid(1), &[secret], Sight::open());
+    hub.dispatch(Zxid(1), &[secret], Visibility::open());
     set(&hub, "/a", 2);
     assert_eq!(told(watcher).await.unwrap(), "data of /a changed at 2");
 }
@@ -131,7 +139,7 @@ fn a_connection_is_told_in_order() {
         change(ZnodeEventKind::Created, "/a/b"),
         change(ZnodeEventKind::ChildrenChanged, "/a"),
     ];
-    hub.dispatch(Zxid(1), &creation, Sight::open());
+    hub.dispatch(Zxid(1), &creation, Visibility::open());
     set(&hub, "/a/b", 2);
     set(&hub, "/a", 3);
     let expected = [
@@ -280,7 +288,7 @@ fn a_connection_ends_with_its_session_after_what_it_was_told() {
     connection.arm(WatchKind::Persistent, &path("/a")).unwrap();
     set(&hub, "/a", 2);
     let events = apply(&mut store, None, Command::CloseSession { session: SESSION });
-    hub.dispatch(Zxid(3), &events, Sight::open());
+    hub.dispatch(Zxid(3), &events, Visibility::open());
     set(&hub, "/a", 4);
     assert_eq!(
         connection.backlog.try_next().unwrap().unwrap().to_string(),
@@ -298,17 +306,17 @@ fn a_connection_ends_when_its_session_moves() {
     let mut store = store_with_session();
     let first = of_session(&hub, &store, 1).unwrap();
     let events = reconnect(&mut store);
-    hub.dispatch(Zxid(2), &events, Sight::open());
+    hub.dispatch(Zxid(2), &events, Visibility::open());
     assert_eq!(first.backlog.try_next(), Err(WatchesLost::SessionMoved));
     assert_eq!(of_session(&hub, &store, 1).err(), Some(WatchesLost::SessionMoved));
     // Its own coming does not end the second.
     let second = of_session(&hub, &store, 2).unwrap();
-    hub.dispatch(Zxid(2), &events, Sight::open());
+    hub.dispatch(Zxid(2), &events, Visibility::open());
     assert_eq!(second.backlog.try_next(), Ok(None));
     // That the first one is dropped late takes nothing from the second.
     drop(first);
     let events = apply(&mut store, None, Command::CloseSession { session: SESSION });
-    hub.dispatch(Zxid(3), &events, Sight::open());
+    hub.dispatch(Zxid(3), &events, Visibility::open());
     assert_eq!(second.backlog.try_next(), Err(WatchesLost::SessionEnded));
 }
 
@@ -383,7 +391,7 @@ async fn a_grant_is_not_the_end_of_a_contender() {
             holder: holder.clone(),
         },
     ];
-    hub.dispatch(Zxid(1), &events, Sight::open());
+    hub.dispatch(Zxid(1), &events, Visibility::open());
     assert_eq!(granted.verdict().await, Verdict::Granted(grant));
     assert!(ended.verdict().now_or_never().is_none(), "it holds");
     let how = ContenderEnd::Released;
@@ -393,7 +401,7 @@ async fn a_grant_is_not_the_end_of_a_contender() {
         holder,
         how: how.clone(),
     };
-    hub.dispatch(Zxid(2), &[end], Sight::open());
+    hub.dispatch(Zxid(2), &[end], Visibility::open());
     assert_eq!(ended.verdict().await, Verdict::Ended(how));
     assert!(!hub.is_awaited());
 }

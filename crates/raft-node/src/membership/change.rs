@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::errors::{ChangeMembershipError, ClientWriteError, Fatal, RaftError};
 use openraft::raft::Precondition;
@@ -14,19 +15,21 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::plan::{Next, Standing, Step, warnings};
 use super::{MembershipChange, MembershipChanged, MembershipOutcome, MembershipRefusal};
-use crate::config::{MemberAddress, NodeId};
-use crate::leader::{LeaderView, Recorder};
+use crate::ids::DiskId;
+use crate::ids::{MemberAddress, NodeId};
+use crate::leader_view::LeaderView;
+use crate::messages::NotLeader;
 use crate::peers::link::connect_at;
-use crate::peers::wire::NotLeader;
 use crate::peers::{Gate, Purpose};
-use crate::replica::Replica;
-use crate::types::{CommittedLeaderId, DiskId, LogId, Membership, Payload, Raft, TypeConfig};
+use crate::replicated_state::AppliedPosition;
+use crate::state_machine::Raft;
+use crate::types::{CommittedLeaderId, LogId, Membership, Payload, TypeConfig};
 
 /// How long another node may take to take leadership over. A transfer takes milliseconds.
 pub const HAND_OVER_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How long it may take to put on record for how long sessions have been silent: an entry of the log.
-const RECORD_PATIENCE: Duration = Duration::from_millis(500);
+/// Maximum time of the preparation of a hand-over: it takes an entry of the log.
+const PREPARE_PATIENCE: Duration = Duration::from_millis(500);
 
 /// For how many of the longest election timeouts the leader listens for those whom it has not heard before it refuses a
 /// change for their sake. They answer heartbeats at once, unless their machines have too much to do.
@@ -35,17 +38,20 @@ const HEAR_FOR: u32 = 5;
 /// How often the leader looks again whether what it has not heard yet has come.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// Preparation of the state for another leader, in the given time at most. A hand-over that is not prepared is safe, too.
+pub type PrepareHandOver = Box<dyn Fn(Duration) -> BoxFuture<'static, ()> + Send + Sync>;
+
 /// This node as the leader that changes the membership.
 pub struct MembershipLeader {
     raft: Raft,
-    replica: Arc<Replica>,
+    applied: AppliedPosition,
     gate: Arc<Gate>,
     view: watch::Receiver<LeaderView>,
     /// Who does not answer for so long is not counted upon.
     silence: Duration,
     /// So long a change may wait to be committed before its outcome is given as unknown.
     patience: Duration,
-    recorder: Recorder,
+    prepare_hand_over: PrepareHandOver,
     one_at_a_time: tokio::sync::Mutex<()>,
 }
 
@@ -53,21 +59,21 @@ impl MembershipLeader {
     /// `silence` is the longest election timeout, `patience` how long an entry may take to be committed.
     pub fn new(
         raft: Raft,
-        replica: Arc<Replica>,
+        applied: AppliedPosition,
         gate: Arc<Gate>,
         view: watch::Receiver<LeaderView>,
         silence: Duration,
         patience: Duration,
-        recorder: Recorder,
+        prepare_hand_over: PrepareHandOver,
     ) -> Self {
         Self {
             raft,
-            replica,
+            applied,
             gate,
             view,
             silence,
             patience,
-            recorder,
+            prepare_hand_over,
             one_at_a_time: tokio::sync::Mutex::new(()),
         }
     }
@@ -173,11 +179,11 @@ impl MembershipLeader {
         }
         // What earlier leaders changed is known here when an entry of this one's own is applied.
         let unknown = NotLeader { leader: None };
-        let began = timeout(self.silence, self.replica.wait_term(metrics.current_term)).await;
+        let began = timeout(self.silence, self.applied.wait_for_term(metrics.current_term)).await;
         began.map_err(|_| unknown.clone())?;
         let stored = metrics.membership_config;
         let since = (*stored.log_id()).ok_or(unknown)?;
-        if timeout(self.silence, self.replica.wait_applied(since.index))
+        if timeout(self.silence, self.applied.wait_for_index(since.index))
             .await
             .is_err()
         {
@@ -231,7 +237,7 @@ impl MembershipLeader {
             let others = voters.into_iter().filter(|id| ![to, metrics.id].contains(id));
             (metrics.current_term, others.collect::<Vec<_>>())
         };
-        self.recorder.record_all(RECORD_PATIENCE).await;
+        (self.prepare_hand_over)(PREPARE_PATIENCE).await;
         let mut view = self.view.clone();
         let moved = view.wait_for(|view| view.term > term && view.leader.is_some());
         let asked = async {

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::change::MembershipLeader;
 use super::{MembershipChange, MembershipOutcome};
-use crate::config::{MemberAddress, NodeId};
+use crate::ids::{MemberAddress, NodeId};
 use crate::peers::link::connect;
 use crate::peers::wire::{Answer, Ask};
 use crate::peers::{Peers, Purpose};

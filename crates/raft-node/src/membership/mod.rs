@@ -23,8 +23,8 @@ use serde::{Deserialize, Serialize};
 
 pub use retired::RetiredIds;
 
-use crate::config::{MemberAddress, NodeId};
 use crate::error::Unavailable;
+use crate::ids::{MemberAddress, NodeId};
 
 /// How many entries a learner may lack when it is promoted: from then on a write may have to wait until it has them.
 /// So many are there within a fraction of a second.

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{MAX_MEMBERS, MAX_PROMOTE_LAG, MembershipChange, MembershipRefusal, RetiredIds};
-use crate::config::{MemberAddress, NodeId};
-use crate::types::{DiskId, Member};
+use crate::ids::{DiskId, Member};
+use crate::ids::{MemberAddress, NodeId};
 
 /// What the leader knows when it decides.
 #[derive(Debug, Clone)]

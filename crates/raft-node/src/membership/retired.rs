@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use crate::config::NodeId;
+use crate::ids::NodeId;
 
 /// The most ranges of ids that are kept apart. Ids that are given one after the other make one range, so more come
 /// from nobody but a program that draws them at random; beyond it the two nearest ranges become one.

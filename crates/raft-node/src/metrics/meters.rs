@@ -1,54 +1,18 @@
 //! What a node counts while it works, beside locks: how it proposes and applies, elections, sessions, snapshots.
 
 use std::fmt;
-use std::time::Duration;
+use std::sync::Arc;
 
+use tokio::time::Instant;
 use znode_store::Event;
 
-use super::locks::{LockMeters, MAX_LOCK_PREFIXES};
-use super::numbers::{Classes, Counter, Histogram};
+use super::config::MetricsConfig;
+use super::locks::LockMeters;
 use super::sheet::Sheet;
 use crate::calls::Times;
-use crate::config::Nonsense;
+use crate::compaction::SnapshotCounters;
+use crate::counters::{Classes, Counter, Histogram, Longest};
 use crate::slow::SlowLog;
-
-/// What a node is told about what it tells.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MetricsConfig {
-    /// Locks whose names begin so are also counted on their own.
-    pub lock_prefixes: Vec<String>,
-    /// Requests that take longer from their proposal to their answer are logged, with where the time went. `None`: none is.
-    pub slow: Option<Duration>,
-}
-
-impl Default for MetricsConfig {
-    fn default() -> Self {
-        Self {
-            lock_prefixes: Vec::new(),
-            // Several times what a commit may take while admission is content with it.
-            slow: Some(Duration::from_secs(1)),
-        }
-    }
-}
-
-impl MetricsConfig {
-    /// What makes no sense in it.
-    pub(crate) fn nonsense(&self) -> Vec<Nonsense> {
-        let mut facts = Vec::new();
-        if self.lock_prefixes.len() > MAX_LOCK_PREFIXES {
-            facts.push(format!("must have at most {MAX_LOCK_PREFIXES} prefixes"));
-        }
-        for (at, prefix) in self.lock_prefixes.iter().enumerate() {
-            if prefix.is_empty() || self.lock_prefixes[..at].contains(prefix) {
-                facts.push(format!(
-                    "has the prefix {prefix:?}, which is empty or given twice"
-                ));
-            }
-        }
-        let setting = "metrics.lock_prefixes";
-        facts.into_iter().map(|fact| Nonsense { setting, fact }).collect()
-    }
-}
 
 /// How a proposal ended for whoever waited for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,9 +65,12 @@ pub struct Meters {
     pub applied: Counter,
     /// How long one entry took that was applied here.
     pub applying: Histogram,
+    /// The longest of them lately.
+    pub applied_longest: Longest,
+    /// The longest time lately that somebody who read the state kept it from being changed.
+    pub read_longest: Longest,
     /// Snapshots that were made here, and those that could not be.
-    pub snapshots_made: Counter,
-    pub snapshots_failed: Counter,
+    pub snapshots: Arc<SnapshotCounters>,
     /// What becomes of locks.
     pub locks: LockMeters,
     /// Tells of what took long.
@@ -135,8 +102,9 @@ impl Meters {
             proposed_bytes: Counter::default(),
             applied: Counter::default(),
             applying: latency(),
-            snapshots_made: Counter::default(),
-            snapshots_failed: Counter::default(),
+            applied_longest: Longest::default(),
+            read_longest: Longest::default(),
+            snapshots: Arc::default(),
             locks: LockMeters::new(&config.lock_prefixes),
             slow: SlowLog::new(config.slow),
             ended: Default::default(),
@@ -187,8 +155,14 @@ impl Meters {
         sheet.counter("raft_applied_commands", help, self.applied.get())?;
         let help = "How long it takes to apply an entry";
         sheet.histogram("raft_apply_duration_seconds", help, &self.applying.measured())?;
+        let help = "Longest time in the last one to two minutes that one read of the state, or the commands of one entry, took: \
+                    the node does nothing else meanwhile";
+        let longest = [("read", &self.read_longest), ("apply", &self.applied_longest)];
+        let longest =
+            longest.map(|(word, longest)| ([("by", word)], longest.get(Instant::now()).as_secs_f64()));
+        sheet.gauges("longest_hold_seconds", help, longest)?;
         let help = "Snapshots that this node has made, or could not make";
-        let made = [("made", &self.snapshots_made), ("failed", &self.snapshots_failed)];
+        let made = [("made", &self.snapshots.made), ("failed", &self.snapshots.failed)];
         let made = made.map(|(word, counter)| ([("outcome", word)], counter.get()));
         sheet.counters("snapshots", help, made)?;
 

@@ -1,13 +1,13 @@
 //! What a node tells whoever watches over it, as Prometheus reads it; docs/metrics.md has every name. What can be looked up is
-//! looked up when it is asked for; what happens is counted where it happens, in numbers that cost no lock ([`numbers`]).
+//! looked up when it is asked for; what happens is counted where it happens, in [counters](crate::counters) that cost no lock.
 //! Serving it is for front ends, which have instruments of their own, and write them on the same [`sheet`].
 
-pub mod numbers;
 pub mod sheet;
 
 mod clock;
-mod locks;
-mod meters;
+pub(crate) mod config;
+pub(crate) mod locks;
+pub(crate) mod meters;
 mod raft;
 mod state;
 mod storage;
@@ -16,11 +16,7 @@ use std::fmt;
 
 use prometheus_client::registry::Registry;
 
-pub use self::locks::MAX_LOCK_PREFIXES;
-pub use self::meters::MetricsConfig;
-
-pub(crate) use self::locks::times_out;
-pub(crate) use self::meters::{Ended, Meters};
+pub use self::config::{MAX_LOCK_PREFIXES, MetricsConfig};
 
 use self::sheet::{Instruments, Sheet};
 use crate::node::Node;

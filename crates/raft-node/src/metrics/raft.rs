@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::UNIX_EPOCH;
 
 use super::sheet::Sheet;
-use crate::config::NodeId;
+use crate::ids::NodeId;
 use crate::node::Node;
 use crate::status::{ClusterStatus, Role};
 

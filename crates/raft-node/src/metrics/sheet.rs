@@ -9,7 +9,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, NoLabelSe
 use prometheus_client::metrics::MetricType;
 pub use prometheus_client::registry::Registry;
 
-use super::numbers::Measured;
+use crate::counters::Measured;
 
 /// Begins every name of ours.
 const PREFIX: &str = "lockgate";

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use super::numbers::Measured;
 use super::sheet::Sheet;
+use crate::counters::Measured;
 use crate::node::Node;
 use crate::status::ClusterStatus;
-use crate::storage::wal::SYNC_CLASSES_US;
+use raft_log::wal::SYNC_CLASSES_US;
 
 pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) -> fmt::Result {
     let report = node.disk_report();

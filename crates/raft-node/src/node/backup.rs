@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::Node;
 use crate::backup::{Backup, BackupHead};
 use crate::error::Unavailable;
-use crate::storage::{SnapshotFile, Storage};
+use crate::storage::Storage;
+use raft_log::SnapshotFile;
 
 /// Backups that are read from one node at a time. Each costs a snapshot, a part of it in memory, and reads of the disk
 /// that the log writes to.
@@ -83,7 +84,7 @@ impl Node {
 
     /// A snapshot on the disk that covers all that is applied now.
     async fn snapshot_to(&self, storage: &Arc<Storage>) -> Result<SnapshotFile, Unavailable> {
-        let wanted = self.inner.replica.applied();
+        let wanted = self.inner.replica.applied().get();
         loop {
             if let Some(file) = storage.snapshots.latest()
                 && file.meta().last.is_some_and(|last| last.index >= wanted.index)

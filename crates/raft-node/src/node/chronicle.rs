@@ -8,10 +8,10 @@ use std::time::Duration;
 use openraft::async_runtime::watch::WatchReceiver;
 
 use super::Node;
-use crate::config::{MemberAddress, NodeId};
 use crate::disks::{Alarm, AlarmKind};
 use crate::hub::chronicle::{ClusterHappened, ClusterHappening};
-use crate::leader::LeaderView;
+use crate::ids::{MemberAddress, NodeId};
+use crate::leader_view::LeaderView;
 
 /// How often it is looked who is a member, and what there is to look at. Who leads is told at once.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

@@ -8,12 +8,13 @@ use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{Instant as _, ServerState};
 
 use super::Node;
-use crate::config::{MemberAddress, NodeId};
-use crate::disks::{Alarm, DiskReport};
+use crate::disks::Alarm;
+use crate::disks::report::DiskReport;
+use crate::ids::{MemberAddress, NodeId};
 use crate::membership::MAX_PROMOTE_LAG;
 use crate::membership::plan::next_free;
 use crate::status::{ClusterStatus, Followers, MemberStatus, Role};
-use crate::storage::FileSizes;
+use raft_log::FileSizes;
 
 /// A node that has not confirmed for so long that it is up to date is not ready.
 const READINESS_AGE: Duration = Duration::from_secs(3);
@@ -73,7 +74,7 @@ impl Node {
             leader: view.leader,
             term: view.term,
             committed_index: index(metrics.local_committed),
-            applied_index: inner.replica.applied().index,
+            applied_index: inner.replica.applied().get().index,
             applied_zxid: self.read(|store| store.zxid().0),
             snapshot_index: index(metrics.snapshot),
             snapshot_bytes: snapshot.as_ref().map_or(0, |snapshot| snapshot.bytes()),

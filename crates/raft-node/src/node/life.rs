@@ -9,8 +9,8 @@ use openraft::{Instant as _, ServerState};
 use tokio::time::Instant;
 
 use super::Node;
-use crate::config::NodeId;
-use crate::storage::Wal;
+use crate::ids::NodeId;
+use raft_log::Wal;
 
 /// How often a node looks whether it can still serve, so that `readyz` need not ask for every caller.
 const READINESS_INTERVAL: Duration = Duration::from_millis(500);
@@ -177,7 +177,8 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::config::{MemberAddress, NodeConfig};
+    use crate::config::NodeConfig;
+    use crate::ids::MemberAddress;
 
     #[tokio::test]
     async fn a_node_whose_raft_has_ended_has_failed() {

@@ -4,9 +4,9 @@ use futures_util::future::BoxFuture;
 use openraft::async_runtime::watch::WatchReceiver;
 
 use super::Node;
-use crate::config::{MemberAddress, NodeId};
-use crate::disks::MemberNews;
+use crate::disks::report::MemberNews;
 use crate::error::Unavailable;
+use crate::ids::{MemberAddress, NodeId};
 use crate::membership::{MembershipChange, MembershipChanged, MembershipError};
 
 impl Node {

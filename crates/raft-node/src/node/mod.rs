@@ -7,6 +7,7 @@ mod condition;
 mod follow;
 mod life;
 mod members;
+mod peer_requests;
 mod proposal;
 mod start;
 
@@ -30,26 +31,29 @@ pub use self::proposal::Proposal;
 use crate::admission::{Admission, AdmissionConfig, AdmissionCounts, Busy, Place, Work};
 use crate::asker::{Asker, Questions};
 use crate::audit::Audit;
+use crate::command_versions::LONG_PATHS;
 use crate::compaction;
-use crate::config::{NodeConfig, NodeId};
+use crate::compaction::SnapshotMade;
+use crate::config::NodeConfig;
 use crate::disks::Disks;
-use crate::error::{HeartbeatError, OpenSessionError, ProposeError, StartError, Unavailable};
+use crate::error::{StartError, Unavailable};
 use crate::history::{History, HistoryError, LockHistory};
 use crate::hub::{ArmedWatches, GrantWait, Watcher, WatchesLost};
-use crate::leader::LeaderView;
+use crate::ids::NodeId;
+use crate::leader_view::LeaderView;
 use crate::membership::change::MembershipLeader;
-use crate::metrics::Meters;
-use crate::peers::wire::Touched;
+use crate::messages::Touched;
+use crate::metrics::meters::Meters;
 use crate::peers::{Gate, SnapshotTraffic};
 use crate::replica::Replica;
-use crate::status::SnapshotMade;
-use crate::storage::{Storage, Wal};
+use crate::request_error::{HeartbeatError, OpenSessionError, ProposeError};
+use crate::state_machine::Raft;
+use crate::storage::Storage;
 use crate::succession::Succession;
 use crate::sync::Mutex;
 use crate::tuning::{Tuned, Tuning};
-use crate::types::Raft;
-use crate::versions::LONG_PATHS;
 use crate::watch_connection::WatchConnection;
+use raft_log::Wal;
 
 #[cfg(feature = "failpoints")]
 mod provoke;
@@ -145,7 +149,23 @@ impl Node {
     /// Has `request` carried out by the cluster, at this node or any other, and waits until this node has
     /// applied it: what is read here afterwards shows it.
     pub async fn propose(&self, request: Request) -> Result<Applied, ProposeError> {
-        self.submit(request)?.await
+        let closed = match &request.command {
+            Command::CloseSession { session } => Some(*session),
+            _ => None,
+        };
+        let applied = self.submit(request)?.await?;
+        if let (Some(session), Ok(_)) = (closed, &applied.outcome) {
+            self.wait_for_session_end(session).await;
+        }
+        Ok(applied)
+    }
+
+    /// Waits until the ephemeral znodes of a session that has ended are gone. The end of a large session takes several entries. Without a
+    /// leader this gives up after the time of a proposal: the session has ended all the same, and the next leader goes on.
+    async fn wait_for_session_end(&self, session: SessionId) {
+        let replica = &self.inner.replica;
+        let gone = replica.wait_until(|store| !store.is_ending(session));
+        let _ = tokio::time::timeout(self.inner.config.propose_timeout, gone).await;
     }
 
     /// The same, without waiting: the request is on its way when this returns, behind all that were submitted before. If the
@@ -357,7 +377,12 @@ impl Node {
     /// Reads this node's state: never older than what an earlier call here showed. Keep it short: nothing is
     /// applied meanwhile.
     pub fn read<T>(&self, look: impl FnOnce(&Store) -> T) -> T {
-        look(&self.inner.replica.look())
+        let store = self.inner.replica.look();
+        let began = Instant::now();
+        let found = look(&store);
+        drop(store);
+        self.inner.replica.meters.read_longest.note(began, Instant::now());
+        found
     }
 
     /// How often this node's state was read since it was started, by whoever calls it: each [`Node::read`] is one.
@@ -376,7 +401,7 @@ impl Node {
         self.accepting()?;
         let index = self.inner.questions.read_index().await?;
         let patience = self.inner.config.propose_timeout;
-        match tokio::time::timeout(patience, self.inner.replica.wait_applied(index)).await {
+        match tokio::time::timeout(patience, self.inner.replica.applied().wait_for_index(index)).await {
             Ok(()) => Ok(()),
             Err(_) => Err(Unavailable::new("this node is too far behind")),
         }

@@ -12,12 +12,14 @@ use znode_store::{Applied, Request};
 use super::Node;
 use crate::admission::Place;
 use crate::calls::{Answered, CallResult, Times};
-use crate::codec::{self, Envelope};
-use crate::error::{ProposeError, Unavailable};
-use crate::metrics::Ended;
+use crate::codec::{self};
+use crate::command_versions;
+use crate::envelope::Envelope;
+use crate::error::Unavailable;
+use crate::metrics::meters::Ended;
+use crate::request_error::ProposeError;
 use crate::subject::Subject;
 use crate::traces::Scope;
-use crate::versions;
 
 /// A proposal that is on its way. Ready when this node has applied it, or has given it up; see [`Node::propose`]. A caller
 /// that drops it takes its call along: it is then carried out or not, and nobody is told.
@@ -43,11 +45,12 @@ impl Proposal {
         let inner = &node.inner;
         let asked = Instant::now();
         let subject = Subject::of(&request.command);
-        versions::restrain(&mut request, || inner.gate.commands_of_all());
+        command_versions::restrain(&mut request, || inner.gate.commands_of_all());
         #[cfg(feature = "planted")]
         let request = at_the_door(node, request);
         let (number, envelope, answer) = inner.replica.calls.enter(place, |call| {
-            codec::encode(&Envelope::new(inner.replica.origin, call, request)).into()
+            let known = || inner.gate.commands_of_all();
+            codec::encode(&Envelope::by_rules(inner.replica.origin, call, request, known)).into()
         })?;
         let patience = inner.config.propose_timeout;
         let proposal = Self {

@@ -22,7 +22,7 @@ impl Node {
         let replica = &self.inner.replica;
         let store = replica.store.read();
         StatePosition {
-            index: replica.applied().index,
+            index: replica.applied().get().index,
             zxid: store.zxid().0,
             digest: store.digest(),
         }

@@ -4,46 +4,51 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use fault_injection::planted::{self, Bug};
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use openraft::SnapshotPolicy;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use znode_store::Applied;
-use znode_store::planted::{self, Bug};
 
+use super::peer_requests::PeerRequests;
 use super::{Inner, Node, backup, random_bytes, random_u64};
 use crate::admission::Admission;
 use crate::asker::{self, Asker};
 use crate::audit::Audit;
 use crate::backup::Seed;
 use crate::cluster_clock::ClusterClock;
-use crate::codec::Origin;
 use crate::compaction::{self, Compaction};
 use crate::config::NodeConfig;
 use crate::disks::{self, Disks};
+use crate::envelope::Origin;
 use crate::error::StartError;
-use crate::formation;
+use crate::formation::{self, InitialState};
 use crate::history;
 use crate::hub::Hub;
-use crate::leader::{self, LeaderView};
-use crate::machine::StateMachine;
+use crate::ids::{ClusterId, DiskId};
+use crate::leader;
+use crate::leader_view::LeaderView;
 use crate::membership::change::MembershipLeader;
 use crate::membership::knock::Knocker;
-use crate::metrics::Meters;
-use crate::panics::{Alarm, Tasks};
+use crate::metrics::meters::Meters;
+use crate::panics::{PanicGuard, Tasks};
 use crate::peers::network::Network;
 use crate::peers::server::{self, Services};
 use crate::peers::stream::PeerListener;
 use crate::peers::{Gate, Peers, SnapshotTraffic};
 use crate::proposer::{self, Proposer};
 use crate::replica::Replica;
-use crate::storage::{Disk, RealDisk, Storage};
+use crate::state_machine::Raft;
+use crate::state_machine::StateMachine;
+use crate::storage::Storage;
 use crate::submitter::Submitter;
 use crate::succession::Succession;
 use crate::sync::Mutex;
 use crate::tuning::{Tuned, Tuning};
-use crate::types::{ClusterId, DiskId, Raft};
+use raft_log::{Disk, RealDisk};
 
 /// Log entries in one frame to a follower. Entries are batches of about a megabyte at most (a single large
 /// transaction may be some more), and all frames must stay well below [`codec::MAX_ENCODED_BYTES`].
@@ -73,7 +78,7 @@ impl Node {
     /// As [`Node::start`], with the socket at which peers call already open: so a port can be chosen by the
     /// operating system before the members are configured.
     pub async fn start_on(config: NodeConfig, listener: tokio::net::TcpListener) -> Result<Node, StartError> {
-        let keeps_history = config.history.enabled;
+        let keeps_history = config.history.enabled && cfg!(feature = "history");
         Self::start_keeping(config, listener.into(), Arc::new(RealDisk), keeps_history).await
     }
 
@@ -125,7 +130,8 @@ impl Node {
             .await
             .map_err(|error| StartError::Raft(error.to_string()))??;
         let storage = Arc::new(storage);
-        let seed = seed.map(|seed| (seed, storage.snapshots.clone()));
+        let seed =
+            seed.map(|seed| -> (Arc<dyn InitialState>, _) { (Arc::new(seed), storage.snapshots.clone()) });
         let identity = storage.dir.identity();
         let own_disk = DiskId(identity.disk_id);
         let log = storage.wal.clone();
@@ -165,7 +171,12 @@ impl Node {
             false => (Arc::new(replica), None),
         };
 
-        let machine = StateMachine::new(replica.clone(), storage.snapshots.clone(), gate.clone());
+        let machine = {
+            let failure = gate.failure().clone();
+            let gate = gate.clone();
+            let on_retired = Box::new(move |ids| gate.set_retired(ids));
+            StateMachine::new(replica.clone(), storage.snapshots.clone(), failure, on_retired)
+        };
         let traffic = Arc::new(SnapshotTraffic::new(config.snapshots.send_bytes_per_second));
         let log_store = storage.log_store();
         let own_syncs = log_store.own_syncs();
@@ -193,20 +204,24 @@ impl Node {
         let compaction = Compaction {
             gate: gate.clone(),
             raft: raft.clone(),
-            replica: replica.clone(),
+            applied: replica.applied().clone(),
             snapshots: storage.snapshots.clone(),
             log: log.clone(),
             traffic: traffic.clone(),
-            tuned: tuned.clone(),
+            settings: {
+                let tuned = tuned.clone();
+                Box::new(move || tuned.get().snapshots.clone())
+            },
+            counters: replica.meters.snapshots.clone(),
         };
         let membership = Arc::new(MembershipLeader::new(
             raft.clone(),
-            replica.clone(),
+            replica.applied().clone(),
             gate.clone(),
             view.clone(),
             config.timing.election_max,
             config.propose_timeout / 2,
-            recorder,
+            Box::new(move |patience| recorder.clone().record_all(patience).boxed()),
         ));
         let asker = Arc::new(Asker {
             node: config.node_id,
@@ -218,7 +233,12 @@ impl Node {
             change_patience: config.propose_timeout,
             distance: Mutex::default(),
         });
-        let audit = Arc::new(Audit::new(gate.clone(), replica.clone(), raft.clone()));
+        let audit = Arc::new(Audit::new(
+            gate.clone(),
+            replica.clone(),
+            replica.clock.clone(),
+            raft.clone(),
+        ));
         let succession = Arc::new(Succession::new(
             config.node_id,
             config.timing.clone(),
@@ -259,16 +279,18 @@ impl Node {
             }),
         };
 
-        let tasks = Tasks::new(gate.clone(), tasks);
+        let tasks = Tasks::new(gate.failure().clone(), tasks);
         let services = Services {
             raft: raft.clone(),
-            submissions: submissions.clone(),
-            leadership,
+            application: Arc::new(PeerRequests {
+                submissions: submissions.clone(),
+                leadership,
+                replica: replica.clone(),
+            }),
             membership: membership.clone(),
             storage: storage.clone(),
             disks: disks.clone(),
             traffic,
-            replica: replica.clone(),
             succession: succession.clone(),
             audit: audit.clone(),
         };
@@ -318,7 +340,7 @@ impl Node {
             let node = proposing.clone();
             async move {
                 // The task that this is called in is nobody's.
-                let _alarm = Alarm::new(&node.inner.gate, "a proposal of the leader's own");
+                let _guard = PanicGuard::new(node.inner.gate.failure(), "a proposal of the leader's own");
                 matches!(node.propose(request).await, Ok(Applied { outcome: Ok(_), .. }))
             }
         };

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use front_door::{LogLimit, subscriber};
+use listener::{LogLimit, client_network};
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use transport_security::PeerTls;
@@ -26,10 +26,11 @@ use super::wire::{
     CLOCK_EXTENSION, Hello, HelloReply, HelloStart, MAGIC, Purpose, RefusalCause, WITNESS_EXTENSION,
 };
 use crate::cluster_clock::ClusterClock;
-use crate::config::{MemberAddress, NodeId};
+use crate::ids::{ClusterId, DiskId, Member};
+use crate::ids::{MemberAddress, NodeId};
 use crate::membership::RetiredIds;
+use crate::panics::Failure;
 use crate::sync::Mutex;
-use crate::types::{ClusterId, DiskId, Member};
 use crate::versions::{
     OLDEST_COMMANDS_VERSION, ProgramVersions, WireRange, commands_of_all, nothing_in_common,
 };
@@ -76,7 +77,7 @@ pub struct Gate {
     known: Mutex<Known>,
     /// Counts changes of who may talk to whom.
     changes: watch::Sender<u64>,
-    failure: watch::Sender<Option<String>>,
+    failure: Failure,
     /// What peers have to prove before they say anything; none: nothing.
     tls: Option<PeerTls>,
     /// Which start of which directory each member was last seen with.
@@ -116,7 +117,7 @@ impl Gate {
             configured,
             known,
             changes: watch::Sender::new(0),
-            failure,
+            failure: Failure::new(failure),
             tls: None,
             witness: Arc::new(Witness::in_memory(node, disk, Shown::default())),
             clock: Arc::default(),
@@ -309,7 +310,7 @@ impl Gate {
         // The machines of a simulation have no such addresses, and share the lines of one caller.
         let address = from.parse::<SocketAddr>().ok();
         self.strangers
-            .admit(address.map(|address| subscriber(address.ip())))
+            .admit(address.map(|address| client_network(address.ip())))
     }
 
     /// Whether a refusal of this caller is news, for the log.
@@ -621,13 +622,12 @@ impl Gate {
 
     /// This node must not go on.
     pub fn fail(&self, reason: String) {
-        self.failure.send_if_modified(|failure| match failure {
-            Some(_) => false,
-            None => {
-                *failure = Some(reason);
-                true
-            }
-        });
+        self.failure.report(reason);
+    }
+
+    /// Returns the handle by which parts of the node report that it has failed.
+    pub fn failure(&self) -> &Failure {
+        &self.failure
     }
 }
 
@@ -683,7 +683,8 @@ mod tests {
     use znode_store::{Command, Data, Op, Request, SHORT_PATH_BYTES, ZPath};
 
     use super::*;
-    use crate::versions::{COMMANDS_VERSION, restrain, since};
+    use crate::command_versions::{restrain, since};
+    use crate::versions::COMMANDS_VERSION;
 
     const X: ClusterId = ClusterId([1; 16]);
     const Y: ClusterId = ClusterId([2; 16]);
@@ -722,7 +723,7 @@ mod tests {
     }
 
     fn failed(gate: &Gate) -> bool {
-        gate.failure.borrow().is_some()
+        gate.failure.is_reported()
     }
 
     fn talk(from: &Gate, to: &Gate) -> Result<DiskId, HandshakeError> {

@@ -14,14 +14,14 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::gate::{Gate, clock_in};
 use super::stream::{PeerStream, ReadHalf, WriteHalf, protect_called};
 use super::wire::{
-    Answer, Ask, FrameReader, HelloReply, OLDEST_WIRE_VERSION, Purpose, RefusalCause, decode_frame,
-    put_frame, send_frames,
+    Answer, Ask, FrameReader, HelloReply, Purpose, RefusalCause, decode_frame, put_frame, send_frames,
 };
-use crate::config::NodeId;
-use crate::fail_step;
-use crate::panics::Alarm;
+use crate::ids::DiskId;
+use crate::ids::NodeId;
+use crate::panics::PanicGuard;
 use crate::sync::Mutex;
-use crate::types::DiskId;
+use crate::versions::OLDEST_WIRE_VERSION;
+use fault_injection::fail_step;
 
 /// How long a connection may take to be made, handshake included. Peers are a fraction of a millisecond
 /// away, or a few hundred over continents.
@@ -182,7 +182,7 @@ async fn run(
     mut queue: mpsc::Receiver<Question>,
     life: Arc<Life>,
 ) {
-    let _alarm = Alarm::new(&gate, "a line to a peer");
+    let _guard = PanicGuard::new(gate.failure(), "a line to a peer");
     let mut is_lost = false;
     // One line for a peer, not one for each of its connections.
     let tells = purpose == Purpose::Control;
@@ -264,7 +264,7 @@ async fn converse(
             }
             put_frame(&mut out, &(next_id, &question.ask));
             #[cfg(feature = "failpoints")]
-            let asked = crate::fail_points::asking(&question.ask).await;
+            let asked = crate::peers::fail_points::asking(&question.ask).await;
             waiting.insert(next_id, question.answer);
             #[cfg(feature = "failpoints")]
             asked?;
@@ -315,9 +315,9 @@ mod tests {
     use tokio::sync::watch;
 
     use super::*;
-    use crate::config::MemberAddress;
+    use crate::ids::MemberAddress;
+    use crate::ids::{ClusterId, DiskId};
     use crate::peers::wire::Hello;
-    use crate::types::{ClusterId, DiskId};
 
     const PATIENCE: Duration = Duration::from_secs(30);
 

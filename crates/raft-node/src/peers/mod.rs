@@ -4,7 +4,10 @@
 //! `wire` says what is said, `gate` who may say it, `link` asks, `server` answers, `network` is openraft's
 //! view of it, `entries` carries entries, `snapshots` snapshots.
 
+pub mod application;
 pub mod entries;
+#[cfg(feature = "failpoints")]
+mod fail_points;
 pub mod gate;
 pub mod link;
 pub mod network;
@@ -22,7 +25,7 @@ pub use link::{Link, LinkError};
 pub use snapshots::SnapshotTraffic;
 pub use wire::Purpose;
 
-use crate::config::NodeId;
+use crate::ids::NodeId;
 use crate::sync::Mutex;
 
 /// The lines to all peers, made when they are first needed.

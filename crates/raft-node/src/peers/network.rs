@@ -17,18 +17,19 @@ use openraft::raft::{
     TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 
-use znode_store::planted::{self, Bug};
+use fault_injection::planted::{self, Bug};
 
 use super::Peers;
 use super::entries::Appends;
 use super::link::{LinkError, connect};
 use super::snapshots::{self, SnapshotTraffic};
 use super::wire::{Answer, Ask, Purpose, WireAppendResult};
-use crate::config::NodeId;
-use crate::panics::Alarm;
+use crate::ids::Member;
+use crate::ids::NodeId;
+use crate::panics::PanicGuard;
 use crate::snapshot_file::SnapshotHandle;
 use crate::storage::OwnSyncs;
-use crate::types::{Member, TypeConfig, Vote};
+use crate::types::{TypeConfig, Vote};
 use crate::witness::Loss;
 
 type Rpc<T> = Result<T, RPCError<TypeConfig>>;
@@ -97,7 +98,7 @@ pub struct Client {
 impl Client {
     async fn ask(&self, ask: Ask, rpc: RPCTypes, option: RPCOption) -> Rpc<Answer> {
         // Its caller is a task of openraft's that nobody misses.
-        let _alarm = Alarm::new(self.peers.gate(), "a question to a peer");
+        let _guard = PanicGuard::new(self.peers.gate().failure(), "a question to a peer");
         let patience = option.hard_ttl();
         match self
             .peers
@@ -166,7 +167,7 @@ impl RaftNetworkV2<TypeConfig> for Client {
         }
         Box::pin(async move {
             // The task that draws the answers is one of openraft's that nobody misses.
-            let alarm = Alarm::new(self.peers.gate(), "the stream of entries to a peer");
+            let guard = PanicGuard::new(self.peers.gate().failure(), "the stream of entries to a peer");
             let mut input = input;
             // The pause after a failure is in the input: whoever connects before asking it never pauses.
             let Some(first) = input.next().await else {
@@ -190,8 +191,8 @@ impl RaftNetworkV2<TypeConfig> for Client {
             let patience = self.append_patience;
             let own_syncs = self.own_syncs.clone();
             let appends = Appends::new(floor, acknowledged, own_syncs, reader, writer, input, patience);
-            let answers = stream::unfold(Some((appends, alarm, gate)), move |stream| async move {
-                let (mut appends, alarm, gate) = stream?;
+            let answers = stream::unfold(Some((appends, guard, gate)), move |stream| async move {
+                let (mut appends, guard, gate) = stream?;
                 match appends.next_answer().await {
                     Ok(Some(Err(StreamAppendError::Conflict(at))))
                         if gate.witness().denied(to, term, at.index) =>
@@ -212,7 +213,7 @@ impl RaftNetworkV2<TypeConfig> for Client {
                         }
                         // After a refusal the follower has closed the stream: what is still on the way
                         // would not be answered.
-                        let next = answer.is_ok().then_some((appends, alarm, gate));
+                        let next = answer.is_ok().then_some((appends, guard, gate));
                         Some((Ok(answer), next))
                     }
                     Ok(None) => None,

@@ -21,12 +21,13 @@ use super::link::connect;
 use super::server::Services;
 use super::stream::{ReadHalf, WriteHalf};
 use super::wire::{FrameReader, Purpose, SnapshotHead, SnapshotResume, SnapshotTail, put_frame, send_frames};
-use crate::config::NodeId;
-use crate::fail_step;
-use crate::panics::Alarm;
+use crate::ids::NodeId;
+use crate::panics::PanicGuard;
+use crate::snapshot_file::Snapshot;
 use crate::snapshot_file::{Incoming, SnapshotHandle};
 use crate::sync::Mutex;
-use crate::types::{Snapshot, TypeConfig, Vote};
+use crate::types::{TypeConfig, Vote};
+use fault_injection::fail_step;
 
 /// How much of a snapshot is sent in one frame: a few milliseconds at the usual rate.
 const CHUNK_BYTES: usize = 256 * 1024;
@@ -192,7 +193,7 @@ pub async fn send(
         .acquire()
         .await
         .expect("the semaphore is never closed");
-    let _alarm = Alarm::new(peers.gate(), "the sending of a snapshot");
+    let _guard = PanicGuard::new(peers.gate().failure(), "the sending of a snapshot");
     let (mut reader, mut writer, _) = connect(peers.gate(), to, Purpose::Snapshot).await?;
     fail_step!(async "install::before_send", |error| error);
     let mut out = BytesMut::new();

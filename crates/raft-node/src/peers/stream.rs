@@ -8,7 +8,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::TcpStream;
 use transport_security::{HandshakeError, PeerName, PeerTls, Stream};
 
-use crate::config::NodeId;
+use crate::ids::NodeId;
 
 #[cfg(feature = "simulation")]
 pub(crate) use crate::simulation::{PeerListener, PeerStream, Protected, ReadHalf, WriteHalf};

@@ -17,15 +17,17 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use self::pack::{Pack, tell};
-use crate::codec::{CommandBatch, Envelope};
 use crate::disks::Disks;
-use crate::fail_step;
+use crate::envelope::{CommandBatch, Envelope};
+use crate::messages::{Declined, NotLeader};
 use crate::peers::Gate;
-use crate::peers::wire::{Declined, NotLeader};
 use crate::replica::Replica;
-use crate::storage::{OwnSyncs, Wal};
-use crate::types::{CommittedLeaderId, Membership, Proposal, Raft, TypeConfig};
+use crate::state_machine::Raft;
+use crate::storage::OwnSyncs;
+use crate::types::{CommittedLeaderId, Membership, Proposal, TypeConfig};
 use crate::versions::OLDEST_COMMANDS_VERSION;
+use fault_injection::fail_step;
+use raft_log::Wal;
 
 mod pack;
 
@@ -235,7 +237,7 @@ impl Proposer {
         }
         if let Some(reason) = read_only {
             // All of earlier terms must be in the state: see the other half of this in `run`.
-            let known = self.replica.wait_term(pack.term);
+            let known = self.replica.applied().wait_for_term(pack.term);
             if tokio::time::timeout(self.patience, known).await.is_err() {
                 return Err(NotLeader { leader: None });
             }
@@ -280,7 +282,7 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
-    use crate::types::Member;
+    use crate::ids::Member;
 
     #[test]
     fn a_lone_voter_has_no_others_to_wait_for_whoever_learns() {

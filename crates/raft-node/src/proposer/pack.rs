@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::{MAX_ENTRY_BYTES, MAX_ENTRY_COMMANDS, Run, Submitted};
-use crate::peers::wire::{Declined, NotLeader};
+use crate::messages::{Declined, NotLeader};
 use crate::versions::OLDEST_COMMANDS_VERSION;
 
 /// So long at most those who want a lock that others hold are kept for the next entry, which most likely is the one that lets somebody

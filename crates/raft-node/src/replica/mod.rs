@@ -1,56 +1,44 @@
 //! This node's copy of the state and everything that feeds on it: waiting callers, watches, deadlines.
 //! Entries come in at one end, in order; replies, events and heard sessions go out at the others.
 //!
-//! It does not know where entries come from: openraft's side is in `machine.rs`.
+//! It does not know where entries come from: openraft's side is in `state_machine.rs`.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, watch};
+use fault_injection::planted::{self, Bug};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
-use znode_store::planted::{self, Bug};
 use znode_store::{
-    Applied, Command, ContenderEnd, EntryContext, Event, HolderId, LockMode, LockName, Reply, SessionId,
-    Standing, Store, Zxid,
+    Applied, Command, ContenderEnd, ContenderState, EntryContext, EntryWork, Event, HolderId, LockMode,
+    LockName, Reply, SessionId, Store, Zxid,
 };
 
+use crate::audit::verdict::StateDigest;
 use crate::calls::{Applying, Calls};
 use crate::cluster_clock::ClusterClock;
-use crate::codec::{BadBytes, CommandBatch, Envelope, Origin};
-use crate::fail_step;
+use crate::codec::{self, BadBytes};
+use crate::command_versions;
+use crate::envelope::{CommandBatch, Envelope, Origin};
 use crate::hub::{GrantWait, Hub, Verdict};
-use crate::metrics::{Meters, times_out};
+use crate::metrics::locks::times_out;
+use crate::metrics::meters::Meters;
+use crate::replicated_state::{AppliedPosition, LogPosition, ReplicatedState, SnapshotPart, SnapshotParts};
 use crate::sessions::SessionTracker;
 use crate::sync::{RwLock, RwLockReadGuard};
 use crate::tap::Tap;
 use crate::types::Proposal;
+use fault_injection::fail_step;
 
 mod looks;
+pub(crate) mod restore;
 mod states;
 
 use looks::Looks;
 use states::States;
-
-/// A position in the log.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LogPosition {
-    /// The index.
-    pub index: u64,
-    /// The term of the entry there.
-    pub term: u64,
-}
-
-#[cfg(feature = "simulation")]
-impl From<LogPosition> for crate::simulation::Place {
-    fn from(at: LogPosition) -> Self {
-        Self {
-            term: at.term,
-            index: at.index,
-        }
-    }
-}
 
 /// The state of this node, and those who wait for it.
 pub struct Replica {
@@ -74,8 +62,8 @@ pub struct Replica {
     looks: Looks,
     /// Digests of some earlier states.
     states: States,
-    applied: watch::Sender<LogPosition>,
-    /// How often the state was replaced as a whole.
+    applied: AppliedPosition,
+    /// Number of times that the state was replaced as a whole. Read it while the state is locked.
     generation: AtomicU64,
     /// Proposals that were lost with their leader go back to the queue from which they came.
     resubmit: mpsc::UnboundedSender<(u64, Bytes)>,
@@ -95,7 +83,7 @@ impl Replica {
             tap: Tap::default(),
             looks: Looks::default(),
             states: States::default(),
-            applied: watch::Sender::new(LogPosition::default()),
+            applied: AppliedPosition::default(),
             generation: AtomicU64::new(0),
             resubmit,
         }
@@ -121,27 +109,14 @@ impl Replica {
         self.tap.stop();
     }
 
-    /// The last position that was applied.
-    pub fn applied(&self) -> LogPosition {
-        *self.applied.borrow()
+    /// Returns the position of the last applied entry.
+    pub fn applied(&self) -> &AppliedPosition {
+        &self.applied
     }
 
-    /// Waits until the entry at `index` is applied.
-    pub async fn wait_applied(&self, index: u64) {
-        let mut applied = self.applied.subscribe();
-        applied
-            .wait_for(|position| position.index >= index)
-            .await
-            .expect("the sender lives as long as the replica");
-    }
-
-    /// Waits until an entry of `term` or a later one is applied.
-    pub async fn wait_term(&self, term: u64) {
-        let mut applied = self.applied.subscribe();
-        applied
-            .wait_for(|position| position.term >= term)
-            .await
-            .expect("the sender lives as long as the replica");
+    /// Waits until the state fulfils `is_so`.
+    pub async fn wait_until(&self, is_so: impl Fn(&Store) -> bool) {
+        self.applied.wait_for(|_| is_so(&self.store.read())).await;
     }
 
     /// The state, locked for somebody outside who reads it.
@@ -158,153 +133,26 @@ impl Replica {
     /// Whether somebody waits for what is applied next: a caller for an answer or for what was committed elsewhere, who wants a lock, who
     /// is connected or follows a session, and whoever has looked lately and may look again.
     pub fn is_awaited(&self) -> bool {
-        self.applied.receiver_count() > 0
+        self.applied.is_awaited()
             || !self.calls.is_empty()
             || self.hub.is_awaited()
             || self.looks.were_lately(Instant::now())
-    }
-
-    /// Applies an entry that carries no commands.
-    pub fn apply_blank(&self, at: LogPosition) {
-        self.advance(at);
-    }
-
-    /// Applies the commands of an entry: answers this node's callers, after everybody who watches was told.
-    pub fn apply_commands(&self, at: LogPosition, proposal: &Proposal) -> Result<(), BadBytes> {
-        // The proposer lost the term before the entry was appended, and the entry was meant for that term
-        // only: whoever proposed it tries again. The same on every replica, so no one applies it.
-        if proposal.term != at.term {
-            tracing::info!(
-                proposed = proposal.term,
-                term = at.term,
-                at.index,
-                "a proposal came too late"
-            );
-            self.advance(at);
-            return Ok(());
-        }
-        let batch = CommandBatch::decode(proposal.commands.clone())?;
-        let entry = EntryContext {
-            time_ms: match planted::is(Bug::OwnClock) {
-                true => crate::wall_clock::now_ms(),
-                false => batch.time_ms,
-            },
-            term: at.term,
-        };
-        let now = Instant::now();
-        // What happens in the whole cluster is counted once, by whoever leads.
-        let counts = self.sessions.leading_term().is_some();
-        let mut answers: Vec<(u64, Applied)> = Vec::new();
-        let mut events = Vec::new();
-        {
-            let mut store = self.store.write();
-            let mut holds = self.tap.collect(&store);
-            for bytes in &batch.envelopes {
-                let envelope = Envelope::decode(bytes)?;
-                // Nobody keeps somebody else's session alive.
-                let asking = envelope.request.session;
-                let asking = asking
-                    .filter(|session| store.seen_by(&envelope.request.caller).may_use(*session).is_ok());
-                let on_record = asking.filter(|session| self.sessions.heard(*session, now));
-                let noted = noted_heartbeats(&envelope.request.command);
-                let opening = opened_timeout(&envelope.request.command);
-                let timed_out = counts && times_out(&envelope.request.command);
-                #[cfg(feature = "failpoints")]
-                crate::fail_points::applying(&envelope.request.command);
-                let applied = store.apply(&entry, envelope.request, &mut events);
-                fail_step!("apply::after_command");
-                if let Some(session) = on_record {
-                    self.off_record(&store, session, applied.zxid);
-                }
-                match &applied.outcome {
-                    Ok(Reply::SilenceRecorded(_)) => self.sessions.recorded(applied.zxid, now),
-                    Ok(Reply::HeartbeatsNoted(_)) => {
-                        let sessions = noted.into_iter().flatten();
-                        sessions.for_each(|session| self.off_record(&store, session, applied.zxid));
-                    }
-                    _ => {}
-                }
-                self.follow_events(&applied, &events, opening, now, &store);
-                fail_step!("watch::before_dispatch");
-                self.hub.dispatch(applied.zxid, &events, store.sight());
-                self.hub.sessions.happened(applied.zxid, store.time_ms(), &events);
-                self.hub.recent.happened(applied.zxid, store.time_ms(), &events);
-                fail_step!("watch::after_dispatch");
-                if counts && !events.is_empty() {
-                    self.meters.locks.follow(&store, timed_out, &events);
-                    self.meters.follow_sessions(&events);
-                }
-                if let Some(holds) = &mut holds {
-                    holds.follow(applied.zxid.0, store.time_ms(), &events);
-                }
-                #[cfg(feature = "simulation")]
-                if let Some(session) = asking.or(opened_session(&applied)) {
-                    crate::simulation::ask(|host| host.heard(applied.zxid, session));
-                }
-                #[cfg(feature = "simulation")]
-                crate::simulation::ask(|host| host.carried_out(at.into(), applied.zxid, &events, &store));
-                events.clear();
-                if envelope.origin == self.origin {
-                    answers.push((envelope.call, applied));
-                }
-            }
-            self.tap.applied(holds, &store);
-            self.states.applied(at.index, &store);
-        }
-        self.advance(at);
-        let applying = Applying {
-            began: now,
-            ended: Instant::now(),
-        };
-        self.meters.applied.add(batch.envelopes.len() as u64);
-        self.meters.applying.took(applying.ended - applying.began);
-        fail_step!("apply::before_answers");
-        for (call, applied) in answers {
-            self.calls.complete(call, applied, applying);
-        }
-        fail_step!("apply::after_answers");
-        Ok(())
-    }
-
-    /// Replaces the state by a snapshot's, which ends at `at`. Answers with the state before, unless the lock history takes
-    /// it: to give a large one back takes a while, and should be done where it holds nobody up.
-    #[must_use = "the state before should be dropped on a thread of its own"]
-    pub fn replace(&self, at: LogPosition, restored: Store) -> Option<Store> {
-        let (before, zxid, time_ms) = {
-            let mut store = self.store.write();
-            let before = std::mem::replace(&mut *store, restored);
-            self.generation.fetch_add(1, Ordering::Relaxed);
-            self.states.replaced();
-            self.hub.state_replaced(&before, &store);
-            #[cfg(feature = "simulation")]
-            crate::simulation::ask(|host| host.replaced(at.into(), &store));
-            self.sessions.replaced();
-            (before, store.zxid().0, store.time_ms())
-        };
-        self.calls.lose_sent();
-        self.advance(at);
-        self.tap.replaced(before, zxid, time_ms)
-    }
-
-    /// How often the state was replaced by a snapshot's. Ask while the state is locked.
-    pub fn generation(&self) -> u64 {
-        self.generation.load(Ordering::Relaxed)
     }
 
     /// Waits for a contender, or says at once what became of it. With `alone` it waits until a holder's upgrade is
     /// granted.
     pub fn wait_for_grant(&self, lock: &LockName, holder: &HolderId, alone: bool) -> GrantWait {
         let store = self.store.read();
-        match store.standing(lock, holder) {
-            Some(Standing::Upgrades(_)) if alone => self.hub.wait_for_grant(lock, holder),
+        match store.contender_state(lock, holder) {
+            Some(ContenderState::Upgrades(_)) if alone => self.hub.wait_for_grant(lock, holder),
             // An upgrade that was given up, elsewhere and under the same request.
-            Some(Standing::Holds(grant)) if alone && grant.mode != LockMode::Exclusive => {
+            Some(ContenderState::Holds(grant)) if alone && grant.mode != LockMode::Exclusive => {
                 GrantWait::decided(Verdict::Ended(ContenderEnd::Withdrawn))
             }
-            Some(Standing::Holds(grant) | Standing::Upgrades(grant)) => {
+            Some(ContenderState::Holds(grant) | ContenderState::Upgrades(grant)) => {
                 GrantWait::decided(Verdict::Granted(grant))
             }
-            Some(Standing::Waits(_)) => self.hub.wait_for_grant(lock, holder),
+            Some(ContenderState::Waits(_)) => self.hub.wait_for_grant(lock, holder),
             None => GrantWait::decided(Verdict::Lost),
         }
     }
@@ -312,7 +160,7 @@ impl Replica {
     /// Waits for the end of a contender, or says at once that it is gone.
     pub fn wait_for_end(&self, lock: &LockName, holder: &HolderId) -> GrantWait {
         let store = self.store.read();
-        match store.standing(lock, holder) {
+        match store.contender_state(lock, holder) {
             Some(_) => self.hub.wait_for_end(lock, holder),
             None => GrantWait::decided(Verdict::Lost),
         }
@@ -328,12 +176,11 @@ impl Replica {
 
     /// Sends again what was sent in terms before the one applied last, and not carried out there.
     pub fn resubmit_lost(&self) {
-        self.resubmit(self.calls.term_began(self.applied().term));
+        self.resubmit(self.calls.term_began(self.applied.get().term));
     }
 
     fn advance(&self, at: LogPosition) {
-        let before = self.applied.send_replace(at);
-        assert!(at >= before, "applied {before:?} after {at:?}");
+        let before = self.applied.advance(at);
         if before.term < at.term {
             self.resubmit_lost();
         }
@@ -391,6 +238,182 @@ impl Replica {
                 _ => {}
             }
         }
+    }
+
+    /// Replaces the state by one that ends at `at`. Returns the former state, unless the lock history took it.
+    fn replace(&self, at: LogPosition, restored: Store) -> Option<Store> {
+        let (before, zxid, time_ms) = {
+            let mut store = self.store.write();
+            let before = std::mem::replace(&mut *store, restored);
+            self.generation.fetch_add(1, Ordering::Relaxed);
+            self.states.replaced();
+            self.hub.state_replaced(&before, &store);
+            #[cfg(feature = "simulation")]
+            crate::simulation::ask(|host| host.replaced(at.into(), &store));
+            self.sessions.replaced();
+            (before, store.zxid().0, store.time_ms())
+        };
+        self.calls.lose_sent();
+        self.advance(at);
+        self.tap.replaced(before, zxid, time_ms)
+    }
+}
+
+impl ReplicatedState for Replica {
+    fn apply_blank(&self, at: LogPosition) {
+        self.advance(at);
+    }
+
+    // Callers are answered after every watch has been notified.
+    fn apply_commands(&self, at: LogPosition, proposal: &Proposal) -> Result<(), BadBytes> {
+        // The proposer lost the term before the entry was appended, and the entry was meant for that term
+        // only: whoever proposed it tries again. The same on every replica, so no one applies it.
+        if proposal.term != at.term {
+            tracing::info!(
+                proposed = proposal.term,
+                term = at.term,
+                at.index,
+                "a proposal came too late"
+            );
+            self.advance(at);
+            return Ok(());
+        }
+        let batch = CommandBatch::decode(proposal.commands.clone())?;
+        let entry = EntryContext {
+            time_ms: match planted::is(Bug::OwnClock) {
+                true => crate::wall_clock::now_ms(),
+                false => batch.time_ms,
+            },
+            term: at.term,
+        };
+        let now = Instant::now();
+        // What happens in the whole cluster is counted once, by whoever leads.
+        let counts = self.sessions.leading_term().is_some();
+        let mut answers: Vec<(u64, Applied)> = Vec::new();
+        let (mut events, mut work) = (Vec::new(), EntryWork::default());
+        {
+            let mut store = self.store.write();
+            let mut holds = self.tap.collect(&store);
+            for bytes in &batch.envelopes {
+                let envelope = Envelope::decode(bytes)?;
+                // Nobody keeps somebody else's session alive.
+                let asking = envelope.request.session;
+                let is_its_connection = matches!(envelope.request.command, Command::InTurn { .. });
+                let asking = asking.filter(|session| {
+                    let view = store.seen_by(&envelope.request.caller);
+                    let may = match is_its_connection {
+                        true => view.may_go_on(*session),
+                        false => view.may_use(*session),
+                    };
+                    may.is_ok()
+                });
+                let on_record = asking.filter(|session| self.sessions.heard(*session, now));
+                let noted = noted_heartbeats(&envelope.request.command);
+                let opening = opened_timeout(&envelope.request.command);
+                let timed_out = counts && times_out(&envelope.request.command);
+                #[cfg(feature = "failpoints")]
+                crate::command_fail_points::applying(&envelope.request.command);
+                let rules = command_versions::rules(envelope.version);
+                let applied = store.apply_by(rules, &entry, &mut work, envelope.request, &mut events);
+                fail_step!("apply::after_command");
+                if let Some(session) = on_record {
+                    self.off_record(&store, session, applied.zxid);
+                }
+                match &applied.outcome {
+                    Ok(Reply::SilenceRecorded(_)) => self.sessions.recorded(applied.zxid, now),
+                    Ok(Reply::HeartbeatsNoted(_)) => {
+                        let sessions = noted.into_iter().flatten();
+                        sessions.for_each(|session| self.off_record(&store, session, applied.zxid));
+                    }
+                    _ => {}
+                }
+                self.follow_events(&applied, &events, opening, now, &store);
+                fail_step!("watch::before_dispatch");
+                self.hub.dispatch(applied.zxid, &events, store.visibility());
+                self.hub.sessions.happened(applied.zxid, store.time_ms(), &events);
+                self.hub.recent.happened(applied.zxid, store.time_ms(), &events);
+                fail_step!("watch::after_dispatch");
+                if counts && !events.is_empty() {
+                    self.meters.locks.follow(&store, timed_out, &events);
+                    self.meters.follow_sessions(&events);
+                }
+                if let Some(holds) = &mut holds {
+                    holds.follow(applied.zxid.0, store.time_ms(), &events);
+                }
+                #[cfg(feature = "simulation")]
+                if let Some(session) = asking.or(opened_session(&applied)) {
+                    crate::simulation::ask(|host| host.heard(applied.zxid, session));
+                }
+                #[cfg(feature = "simulation")]
+                crate::simulation::ask(|host| host.carried_out(at.into(), applied.zxid, &events, &store));
+                events.clear();
+                if envelope.origin == self.origin {
+                    answers.push((envelope.call, applied));
+                }
+            }
+            self.tap.applied(holds, &store);
+            self.states.applied(at.index, &store);
+        }
+        self.advance(at);
+        let applying = Applying {
+            began: now,
+            ended: Instant::now(),
+        };
+        self.meters.applied.add(batch.envelopes.len() as u64);
+        self.meters.applying.took(applying.ended - applying.began);
+        self.meters.applied_longest.note(applying.began, applying.ended);
+        fail_step!("apply::before_answers");
+        for (call, applied) in answers {
+            self.calls.complete(call, applied, applying);
+        }
+        fail_step!("apply::after_answers");
+        Ok(())
+    }
+
+    fn begin_snapshot(&self) -> u64 {
+        let mut store = self.store.write();
+        store.begin_snapshot();
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    fn next_snapshot_part(&self, generation: u64, items: usize) -> Option<Option<SnapshotPart>> {
+        let mut store = self.store.write();
+        if self.generation.load(Ordering::Relaxed) != generation {
+            return None;
+        }
+        let part = store.next_snapshot_part(items);
+        Some(part.map(|part| -> SnapshotPart { Box::new(move || codec::encode(&part)) }))
+    }
+
+    fn abandon_snapshot(&self, generation: u64) {
+        let mut store = self.store.write();
+        if self.generation.load(Ordering::Relaxed) == generation {
+            store.abandon_snapshot();
+        }
+    }
+
+    fn install(&self, at: LogPosition, parts: SnapshotParts) -> io::Result<()> {
+        let restored = restore::restore(parts)?;
+        let znodes = restored.node_count();
+        tracing::info!(at.index, at.term, znodes, "the state comes from a snapshot");
+        fail_step!("install::before_replace", |error| error);
+        let before = self.replace(at, restored);
+        fail_step!("install::after_replace", |error| error);
+        drop(before);
+        Ok(())
+    }
+
+    fn digest_version(&self) -> u32 {
+        znode_store::DIGEST_VERSION
+    }
+
+    fn digests(&self) -> Vec<StateDigest> {
+        self.states.with_present(&self.store.read())
+    }
+
+    fn end_waits(&self) {
+        self.calls.stop();
+        self.hub.stop();
     }
 }
 
@@ -577,7 +600,10 @@ mod tests {
         drop(caller.replica.replace(at(1, 10), Store::new()));
         let unknown = answer.await.unwrap().result;
         assert!(
-            matches!(unknown, Err(crate::error::ProposeError::OutcomeUnknown(_))),
+            matches!(
+                unknown,
+                Err(crate::request_error::ProposeError::OutcomeUnknown(_))
+            ),
             "{unknown:?}"
         );
         assert!(waiting.try_recv().is_err(), "what was not sent can still be done");

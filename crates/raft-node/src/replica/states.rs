@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 
 use znode_store::Store;
 
-use super::Replica;
-use crate::audit::StateDigest;
+use crate::audit::verdict::StateDigest;
 use crate::sync::Mutex;
 
 /// Every entry whose index is a multiple of this leaves a digest: under load no two nodes are at one position when they
@@ -33,21 +32,19 @@ impl States {
         }
     }
 
+    /// Returns the digests, and that of the `present` state behind them.
+    pub fn with_present(&self, present: &Store) -> Vec<StateDigest> {
+        let present = digest_of(present);
+        let mut states: Vec<StateDigest> = self.kept.lock().iter().copied().collect();
+        if states.last().is_none_or(|last| last.zxid != present.zxid) {
+            states.push(present);
+        }
+        states
+    }
+
     /// Another state has taken the place of this one.
     pub fn replaced(&self) {
         self.kept.lock().clear();
-    }
-}
-
-impl Replica {
-    /// Digests of some earlier states and of the one now.
-    pub fn states(&self) -> Vec<StateDigest> {
-        let now = digest_of(&self.store.read());
-        let mut states: Vec<StateDigest> = self.states.kept.lock().iter().copied().collect();
-        if states.last().is_none_or(|last| last.zxid != now.zxid) {
-            states.push(now);
-        }
-        states
     }
 }
 

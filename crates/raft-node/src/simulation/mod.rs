@@ -11,9 +11,10 @@ use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::rc::Rc;
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+pub(crate) use raft_log::simulation::wait_for_disk;
+pub use raft_log::simulation::{DiskTiming, DiskWork, is_on};
 use znode_store::{Event, SessionId, Store, Zxid};
 
 pub use self::stream::{Line, Listening, ReadHalf, WriteHalf};
@@ -28,23 +29,12 @@ pub struct Place {
     pub index: u64,
 }
 
-/// What a node needs the disk for, when it is about to wait for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DiskWork {
-    /// What is queued for the log: one write and one sync.
-    Log,
-    /// Anything else: reads, snapshots, the identity.
-    Other,
-}
-
 /// The machine that a simulated node runs on.
-pub trait Host {
+pub trait Host: DiskTiming {
     /// Its wall clock, in milliseconds since 1970.
     fn wall_clock_ms(&self) -> u64;
     /// Calls an address. Ready when the other side is reached, or known not to be.
     fn connect(&self, address: &str) -> BoxFuture<'static, io::Result<Line>>;
-    /// How long the disk takes for what comes next.
-    fn disk_takes(&self, work: DiskWork) -> Duration;
     /// A vote is on the disk: in this term, for this node, which leads if it is `committed`.
     fn voted(&self, term: u64, candidate: u64, committed: bool);
     /// An entry stands in the log from now on, with its bytes, behind another one.
@@ -65,25 +55,14 @@ thread_local! {
 
 /// Says on whose behalf this thread works from now on. Answers with who it was before.
 pub fn enter(host: Option<Rc<dyn Host>>) -> Option<Rc<dyn Host>> {
+    raft_log::simulation::enter(host.clone().map(|host| host as Rc<dyn DiskTiming>));
     HOST.with(|current| current.replace(host))
-}
-
-/// Whether this thread works for a simulated machine.
-pub fn is_on() -> bool {
-    HOST.with(|current| current.borrow().is_some())
 }
 
 /// Asks the host, if there is one.
 pub(crate) fn ask<T>(question: impl FnOnce(&dyn Host) -> T) -> Option<T> {
     let host = HOST.with(|current| current.borrow().clone());
     host.map(|host| question(&*host))
-}
-
-/// Waits as long as the disk takes for `work`.
-pub(crate) async fn wait_for_disk(work: DiskWork) {
-    if let Some(takes) = ask(|host| host.disk_takes(work)) {
-        tokio::time::sleep(takes).await;
-    }
 }
 
 impl fmt::Display for Place {

@@ -12,14 +12,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::{Deserialize, Serialize};
 
-use super::error::StorageError;
-use super::wal::{LogPos, WalEntry};
 use crate::codec;
-use crate::config::MemberAddress;
+use crate::ids::MemberAddress;
+use crate::ids::{DiskId, Member};
 use crate::membership::RetiredIds;
-use crate::types::{
-    DiskId, Entry, LogId, Member, Membership, Payload, Proposal, StoredMembership, log_id, term_of,
-};
+use crate::types::{Entry, LogId, Membership, Payload, Proposal, StoredMembership, log_id, term_of};
+use raft_log::StorageError;
+use raft_log::wal::{LogPos, WalEntry};
 
 const VERSION: u8 = 7;
 /// Of the membership in a snapshot's header, which changes at other times.

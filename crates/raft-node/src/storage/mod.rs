@@ -1,52 +1,22 @@
-//! What a node keeps on its disk: who it is, the log with the vote, and snapshots.
+//! Storage of this node: its data directory with the log, snapshots and the witness (`witness.rs`), and the log as openraft wants it.
 //!
-//! ```text
-//! DATA_DIR/
-//!   lock                     held while a process runs on the directory
-//!   identity                 cluster, node and directory           identity.rs
-//!   witness                  starts, and what members acknowledged  two_slots.rs, ../witness.rs
-//!   log/                     segments of the write-ahead log       wal/
-//!   snapshots/               the newest two                        snapshots/
-//! ```
-//!
-//! `docs/format.md` describes every byte. All access goes through [`disk::Disk`], so that the whole of it runs on
-//! a simulated disk, too, which loses power where a test wants it to. [`log_store`] is the only file here that
-//! knows openraft. Nothing here knows what a command is.
+//! The crate `raft-log` has the files; [`log_store`] and [`log_entry`] put openraft's traits and types on top of it.
 
-pub mod disk;
-pub mod error;
-pub mod identity;
 pub mod log_entry;
 pub mod log_store;
-pub mod sim_disk;
-
-pub mod snapshots;
-pub mod two_slots;
-pub mod wal;
-
-mod sizes;
 
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::fail_step;
-use crate::types::DiskId;
+use fault_injection::fail_step;
+use raft_log::{
+    DataDir, Disk, Identity, LOG_DIR, SNAPSHOT_DIR, SnapshotStore, StorageError, Wal, WalIdentity, WalOptions,
+};
+
+use crate::ids::DiskId;
 use crate::witness::Witness;
 
-pub use self::disk::{Disk, RealDisk};
-pub use self::error::StorageError;
-pub use self::identity::{DataDir, Identity};
 pub use self::log_store::{LogStore, OwnSyncs};
-pub use self::sizes::FileSizes;
-pub use self::snapshots::{
-    SnapshotFile, SnapshotKey, SnapshotMeta, SnapshotReader, SnapshotReceiver, SnapshotStore, SnapshotWriter,
-};
-pub use self::wal::{LogPos, VoteRecord, Wal, WalEntry, WalIdentity, WalOptions};
-
-/// The directory of the log within the data directory.
-const LOG_DIR: &str = "log";
-/// The directory of snapshots within the data directory.
-const SNAPSHOT_DIR: &str = "snapshots";
 
 /// All of a node's storage, opened and locked. Dropping it closes the log.
 pub struct Storage {

@@ -36,14 +36,16 @@ use tokio_util::sync::CancellationToken;
 use self::quorum::Quorum;
 use self::signs::Signs;
 use self::verdict::{Verdict, Voter};
-use crate::config::{NodeId, RaftTiming};
-use crate::leader::LeaderView;
+use crate::ids::NodeId;
+use crate::leader_view::LeaderView;
 use crate::peers::stream::PeerStream;
 use crate::peers::wire::{Answer, Ask, LeaderLoss, WireLogId, WireVote, WireVoteResponse};
 use crate::peers::{Peers, Purpose};
-use crate::storage::Wal;
+use crate::raft_config::RaftTiming;
+use crate::state_machine::Raft;
 use crate::sync::Mutex;
-use crate::types::{Raft, Vote};
+use crate::types::Vote;
+use raft_log::Wal;
 
 /// In such pieces the last part of a silence is waited for. A node that stood still itself finds, when it goes on, that it
 /// has heard nothing for long; in the next piece it hears what waits in its sockets.

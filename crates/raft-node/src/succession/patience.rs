@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use fault_injection::planted::{self, Bug};
 use tokio::time::Instant;
-use znode_store::planted::{self, Bug};
 
-use crate::config::RaftTiming;
+use crate::raft_config::RaftTiming;
 
 /// The wait, in widest pauses of late: a pause of a busy machine is often followed by a longer one.
 const WIDEST_PAUSES: u32 = 3;

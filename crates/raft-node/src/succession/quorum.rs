@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::patience::LONGEST_WAIT;
-use crate::config::{NodeId, RaftTiming};
+use crate::ids::NodeId;
+use crate::raft_config::RaftTiming;
 
 /// A leader that reached no quorum for so many longest election timeouts, while it ran itself, sends no heartbeats for a while. It
 /// is longer than a follower waits on a quiet machine; and answers to heartbeats wait for the follower's disk.

@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::patience::Patience;
-use crate::config::RaftTiming;
+use crate::raft_config::RaftTiming;
 use crate::sync::Mutex;
 
 /// The time of the leader's last message, and whether something speaks against its life.

@@ -7,10 +7,11 @@ use futures_util::FutureExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::*;
-use crate::config::{MemberAddress, NodeConfig};
+use crate::config::NodeConfig;
+use crate::ids::DiskId;
+use crate::ids::MemberAddress;
 use crate::node::Node;
 use crate::peers::Gate;
-use crate::types::DiskId;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Who is suspected.

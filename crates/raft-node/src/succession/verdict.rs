@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use crate::config::NodeId;
+use crate::ids::NodeId;
 use crate::peers::wire::WireLogId;
 
 /// A voter that has lost the leader.

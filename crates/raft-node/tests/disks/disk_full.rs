@@ -156,9 +156,9 @@ async fn a_cluster_without_space_takes_what_gives_some_back_and_goes_on_by_itsel
         assert_taken(&node, of(session, Command::Lock(release))).await;
     }
     // The lock has gone to the next in the queue.
-    let held = node.read(|store| store.standing(&LockName::parse("l").unwrap(), &place.holder));
+    let held = node.read(|store| store.contender_state(&LockName::parse("l").unwrap(), &place.holder));
     assert!(
-        matches!(held, Some(raft_node::znode_store::Standing::Holds(_))),
+        matches!(held, Some(raft_node::znode_store::ContenderState::Holds(_))),
         "{held:?}"
     );
     assert_taken(&node, request(Command::CloseSession { session })).await;

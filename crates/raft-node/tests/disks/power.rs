@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use raft_node::storage::sim_disk::{Fault, Lie, Random, SimDisk};
+use raft_log::sim_disk::{Fault, Lie, Random, SimDisk};
 use raft_node::znode_store::{CreateMode, Reply, ZPath};
 use raft_node::{NodeConfig, ProposeError, SnapshotConfig};
 
@@ -218,7 +218,7 @@ async fn lost_with(lie: Lie) -> Result<usize, String> {
     let (left, promised) = loaded.cut(0, true).await;
     // They may well refuse to start on what is left.
     for (id, disk) in &left {
-        let options = raft_node::storage::WalOptions::default();
+        let options = raft_log::WalOptions::default();
         let dir = format!("/node-{id}");
         let disk = Arc::new(disk.clone());
         raft_node::storage::Storage::open(disk, dir.as_ref(), "test", *id, options)

@@ -10,15 +10,17 @@ use znode_store::{Identities, LockMode, LockName, Principal, Request, Right, Sto
 use super::material::{CLUSTER, CLUSTER_ID, DISK_ID, TIME_MS, alone, batches, member};
 use super::{golden, place};
 use crate::backup::{BackupHead, BackupMember, BackupReader, inspect, write_backup};
-use crate::codec::{self, CommandBatch, Envelope};
+use crate::codec::{self};
 use crate::config::NodeConfig;
+use crate::envelope::{CommandBatch, Envelope};
 use crate::membership::RetiredIds;
 use crate::node::Node;
-use crate::storage::disk::read_all;
+use crate::storage::Storage;
 use crate::storage::log_entry::{SnapshotMembers, encode_entry, encode_membership};
-use crate::storage::sim_disk::SimDisk;
-use crate::storage::{DataDir, Disk, Identity, LogPos, SnapshotMeta, Storage, VoteRecord, WalOptions};
 use crate::types::{Entry, Payload, Proposal, StoredMembership, log_id};
+use raft_log::disk::read_all;
+use raft_log::sim_disk::SimDisk;
+use raft_log::{DataDir, Disk, Identity, LogPos, SnapshotMeta, VoteRecord, WalOptions};
 
 /// The newest entry that the snapshot covers: the rest is in the log only.
 const SNAPSHOT_AT: u64 = 4;

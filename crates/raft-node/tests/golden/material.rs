@@ -10,9 +10,11 @@ use znode_store::{
     TokenHash, TokenId, Turn, WithdrawCause, ZPath, Zxid,
 };
 
-use crate::codec::{self, CommandBatch, Envelope, Origin};
-use crate::config::MemberAddress;
-use crate::types::{DiskId, Member, Membership};
+use crate::codec::{self};
+use crate::envelope::{CommandBatch, Envelope, Origin};
+use crate::ids::MemberAddress;
+use crate::ids::{DiskId, Member};
+use crate::types::Membership;
 
 pub const TIME_MS: u64 = 1_700_000_000_000;
 pub const CLUSTER: &str = "golden";

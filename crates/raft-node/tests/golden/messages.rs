@@ -6,24 +6,26 @@ use std::fmt::Debug;
 use bytes::{Bytes, BytesMut};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use znode_store::SessionId;
 
 use super::golden;
 use super::material::{
     CLUSTER, CLUSTER_ID, DISK_ID, batches, changing, envelope, later_requests, member, requests,
 };
-use crate::audit::{AuditAnswer, AuditQuestion, Finding, StateDigest};
-use crate::codec::Envelope;
+use crate::audit::messages::{AuditAnswer, AuditQuestion};
+use crate::audit::{Finding, StateDigest};
 use crate::disks::{Alarm, AlarmKind, DiskReport, DiskView, MemberNews};
+use crate::envelope::Envelope;
+use crate::ids::{ClusterId, DiskId};
 use crate::membership::{MembershipChange, MembershipChanged, MembershipOutcome, MembershipRefusal};
+use crate::messages::{Declined, HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched};
 use crate::peers::wire::{
-    Answer, Ask, Declined, HeartbeatsTaken, Hello, HelloReply, HelloStart, LeaderLoss, MAGIC, Moment,
-    NotLeader, OLDEST_WIRE_VERSION, Purpose, RefusalCause, SeenMoment, SnapshotHead, SnapshotResume,
-    SnapshotTail, Touched, WIRE_VERSION, WireAppend, WireAppendResult, WireEntry, WireLogId, WirePayload,
+    Answer, Ask, Hello, HelloReply, HelloStart, LeaderLoss, MAGIC, Purpose, RefusalCause, SnapshotHead,
+    SnapshotResume, SnapshotTail, WireAppend, WireAppendResult, WireEntry, WireLogId, WirePayload,
     WireSnapshotKey, WireSnapshotMeta, WireVote, WireVoteRequest, WireVoteResponse, decode_frame, put_frame,
 };
 use crate::storage::log_entry::{decode_entry, encode_entry};
-use crate::types::{ClusterId, DiskId, Entry, Payload, Proposal, log_id};
+use crate::types::{Entry, Payload, Proposal, log_id};
+use crate::versions::{OLDEST_WIRE_VERSION, WIRE_VERSION};
 use crate::versions::{ProgramVersions, WireRange};
 use crate::witness::{Acknowledged, Record, Shown};
 
@@ -236,7 +238,7 @@ fn golden_questions_and_answers() {
         (
             "ask_touch",
             Ask::Touch {
-                sessions: vec![SessionId(1), SessionId(u64::MAX >> 1)],
+                sessions: vec![1, u64::MAX >> 1],
             },
         ),
         (
@@ -247,7 +249,7 @@ fn golden_questions_and_answers() {
                     known_for_us: 70_000,
                 }),
                 within_ms: 50,
-                sessions: vec![(SessionId(1), 0), (SessionId(u64::MAX >> 1), 300)],
+                sessions: vec![(1, 0), (u64::MAX >> 1, 300)],
             },
         ),
         ("ask_read_index", Ask::ReadIndex),

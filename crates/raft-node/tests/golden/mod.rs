@@ -2,7 +2,7 @@
 //! reaches a disk or a wire: each must still be read as what it was, and today's program must write the same bytes for
 //! the same version.
 //!
-//! A test that fails here means that a layout has changed. If that is meant, count up its version (docs/format.md,
+//! A test that fails here means that a layout has changed. If that is meant, count up its version (docs/internals/format.md,
 //! "Upgrading"), keep reading the former one, keep its files, and write new ones beside them:
 //!
 //! ```sh

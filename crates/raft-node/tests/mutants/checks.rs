@@ -8,17 +8,13 @@ use raft_node::znode_store::{Acl, Command, CreateMode, Identities, Op, Reply, Re
 use raft_node::{NodeConfig, ProposeError, WatchKind};
 
 use crate::cluster::{Cluster, create, eventually, path, put, request};
-use crate::crash::crash_everywhere;
 use crate::rolled_back::copy;
 
 /// Says whether the bug is there.
 type Check = fn() -> Pin<Box<dyn Future<Output = bool>>>;
 
 /// All that a node without network faults can show.
-pub const ALL: [(Bug, Check); 12] = [
-    (Bug::UnsyncedLog, || Box::pin(async { crash_suite_fails() })),
-    (Bug::UnsyncedVote, || Box::pin(async { crash_suite_fails() })),
-    (Bug::UnsyncedName, || Box::pin(async { crash_suite_fails() })),
+pub const ALL: [(Bug, Check); 9] = [
     (Bug::StaleRead, || Box::pin(reads_alone())),
     (Bug::UnprovenLeader, || Box::pin(confirms_alone())),
     (Bug::LostWatches, || Box::pin(forgets_watches())),
@@ -31,13 +27,6 @@ pub const ALL: [(Bug, Check); 12] = [
     }),
     (Bug::UncomparedState, || Box::pin(serves_a_state_that_differs())),
 ];
-
-/// So many programs may be needed.
-const PROGRAMS: u64 = 5;
-
-fn crash_suite_fails() -> bool {
-    (1..=PROGRAMS).any(|seed| crash_everywhere(seed, None).is_err())
-}
 
 /// Nobody waits long for what cannot come.
 fn impatient(config: &mut NodeConfig) {

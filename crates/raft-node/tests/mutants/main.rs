@@ -1,5 +1,5 @@
-//! Planted bugs of a node change what they say they change, and the crash suite finds those of the storage. A program of its
-//! own, as a process has one bug at a time: each check runs without its bug and with it. Only with the feature `planted`.
+//! Planted bugs of a node change what they say they change. A program of its own, as a process has one bug at a time: each check runs
+//! without its bug and with it. Only with the feature `planted`.
 //! Arguments name the bugs that are wanted; `--list` lists all.
 
 #![allow(
@@ -11,14 +11,8 @@
 
 #[path = "../node/cluster.rs"]
 mod cluster;
-#[path = "../storage/crash.rs"]
-mod crash;
-#[path = "../storage/node.rs"]
-mod node;
 #[path = "../node/rolled_back.rs"]
 mod rolled_back;
-#[path = "../storage/state.rs"]
-mod state;
 #[path = "../node/troubled_disk.rs"]
 mod troubled_disk;
 

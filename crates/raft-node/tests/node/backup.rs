@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use raft_log::sim_disk::{Fault, SimDisk};
+use raft_log::{Disk as _, StorageError, WalOptions};
 use raft_node::backup::{
     BackupError, BackupReader, MOVED_AT_LEAST, RestoreError, RestoreOptions, Restored, inspect, restore,
     restore_on_disk,
 };
-use raft_node::storage::sim_disk::{Fault, SimDisk};
-use raft_node::storage::{Disk as _, Storage, StorageError, WalOptions};
+use raft_node::storage::Storage;
 use raft_node::znode_store::{CreateMode, Identities, Reply, Request, SessionFate, SessionId, Zxid};
 use raft_node::{BackupRefused, MemberAddress, Node, NodeConfig, StartError};
 use tokio::net::TcpListener;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use raft_node::storage::Disk;
-use raft_node::storage::sim_disk::SimDisk;
+use raft_log::Disk;
+use raft_log::sim_disk::SimDisk;
 use raft_node::znode_store::{
     Acl, Applied, Command, CreateMode, CreatePath, Data, Identities, Op, Refusal, Reply, Request, RequestId,
     ZPath,

@@ -15,8 +15,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
-use transport_security::issue::{Authority, Wanted};
-use transport_security::{ClientTls, HandshakeBounds, PeerName, PeerTls, TlsFiles};
+use transport_security::issue::{Authority, CertificateRequest};
+use transport_security::{ClientTls, HandshakeLimits, PeerName, PeerTls, TlsFiles};
 
 use crate::cluster::{Cluster, create, eventually, request};
 use raft_node::znode_store::CreateMode;
@@ -44,7 +44,7 @@ impl Ca {
         self.dir.path().join("ca")
     }
 
-    fn files(&self, name: &str, wanted: &Wanted) -> TlsFiles {
+    fn files(&self, name: &str, wanted: &CertificateRequest) -> TlsFiles {
         let issued = self.authority.issue(wanted).unwrap();
         let files = TlsFiles {
             certificate: self.dir.path().join(format!("{name}.pem")),
@@ -58,11 +58,11 @@ impl Ca {
 
     fn peer(&self, cluster: &str, node: NodeId) -> PeerTls {
         let files = self.files(&format!("{cluster}-{node}"), &wanted(cluster, node));
-        PeerTls::new(&files, cluster, node, HandshakeBounds::default()).unwrap()
+        PeerTls::new(&files, cluster, node, HandshakeLimits::default()).unwrap()
     }
 
     /// A program that shows a certificate and believes the node.
-    fn stranger(&self, name: &str, wanted: &Wanted) -> ClientTls {
+    fn stranger(&self, name: &str, wanted: &CertificateRequest) -> ClientTls {
         let files = self.files(name, wanted);
         ClientTls::new(&self.ca(), Some((&files.certificate, &files.key))).unwrap()
     }
@@ -73,12 +73,12 @@ fn write(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-fn wanted(cluster: &str, node: NodeId) -> Wanted {
+fn wanted(cluster: &str, node: NodeId) -> CertificateRequest {
     let name = PeerName {
         cluster: cluster.to_owned(),
         node,
     };
-    Wanted::node(&name, &["localhost".to_owned()], DAY)
+    CertificateRequest::node(&name, &["localhost".to_owned()], DAY)
 }
 
 /// What is logged by what runs on this thread, which is all of a test's nodes but their logs' threads.
@@ -196,7 +196,10 @@ async fn whoever_is_no_peer_is_refused_and_nothing_else_happens() {
         let now = SystemTime::now();
         let expired = wanted("test", 2).valid(now - 2 * DAY, now - DAY);
         let strangers = [
-            ("client", ca.stranger("client", &Wanted::client("orders", DAY))),
+            (
+                "client",
+                ca.stranger("client", &CertificateRequest::client("orders", DAY)),
+            ),
             ("other cluster", ca.stranger("cluster", &wanted("prod", 2))),
             ("expired", ca.stranger("expired", &expired)),
         ];
@@ -238,10 +241,10 @@ async fn whoever_is_no_peer_is_refused_and_nothing_else_happens() {
 
     // The nodes look at what was said in tasks of their own.
     for said in [
-        "it has shown \\\"CN=orders\\\": its certificate names no node",
+        "it presented \\\"CN=orders\\\": its certificate names no node",
         "it is of cluster \\\"prod\\\"",
         "its certificate has expired",
-        "node 2 of cluster \\\"test\\\" was expected, and it has shown lockgate://test/node/9: it is node 9",
+        "node 2 of cluster \\\"test\\\" was expected, but it presented lockgate://test/node/9: it is node 9",
         "node 9 is no member of the cluster",
     ] {
         let quoted = said;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use raft_node::storage::disk::DiskLock;
-use raft_node::storage::disk::{Disk, DiskFile, RealDisk};
+use raft_log::disk::DiskLock;
+use raft_log::disk::{Disk, DiskFile, RealDisk};
 
 #[derive(Default)]
 struct Troubles {

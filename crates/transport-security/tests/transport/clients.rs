@@ -1,12 +1,12 @@
-//! Clients and nodes: whom a client believes, what a node learns of a client, and which version is spoken.
+//! Connections between clients and nodes: host verification, client identity, and the negotiated version.
 
 use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_rustls::TlsConnector;
-use transport_security::issue::Wanted;
+use transport_security::issue::CertificateRequest;
 use transport_security::{
-    ClientCertificates, ClientTls, HandshakeBounds, HandshakeError, OldestVersion, ServerTls, TlsFiles,
+    ClientCertificates, ClientTls, HandshakeError, HandshakeLimits, OldestVersion, ServerTls, TlsFiles,
 };
 
 use crate::support::{Ca, DAY, duplex, node};
@@ -17,7 +17,7 @@ fn server(ca: &Ca, clients: ClientCertificates) -> ServerTls {
 
 fn server_from(ca: &Ca, clients: ClientCertificates, oldest: OldestVersion) -> ServerTls {
     let files = ca.issue("server", &node("c", 1));
-    let bounds = HandshakeBounds::default();
+    let bounds = HandshakeLimits::default();
     ServerTls::new(
         "HTTP",
         &files.certificate,
@@ -30,7 +30,7 @@ fn server_from(ca: &Ca, clients: ClientCertificates, oldest: OldestVersion) -> S
     .unwrap()
 }
 
-/// What the client makes of it, and whom the server takes it for.
+/// Connects the client to the server. Returns the client's result, and the identity that the server found.
 async fn meet(
     client: &ClientTls,
     host: &str,
@@ -53,7 +53,7 @@ async fn meet(
 }
 
 #[tokio::test]
-async fn a_client_believes_the_host_that_it_called_and_no_other() {
+async fn client_accepts_only_certificates_for_the_host_it_called() {
     let ca = Ca::new();
     let server = server(&ca, ClientCertificates::Ignored);
     let client = ClientTls::new(&ca.ca(), None).unwrap();
@@ -84,7 +84,7 @@ async fn a_client_believes_the_host_that_it_called_and_no_other() {
 }
 
 #[tokio::test]
-async fn a_client_does_not_believe_another_authority() {
+async fn client_rejects_a_certificate_of_another_authority() {
     let (ours, theirs) = (Ca::new(), Ca::new());
     let server = server(&theirs, ClientCertificates::Ignored);
     let client = ClientTls::new(&ours.ca(), None).unwrap();
@@ -94,7 +94,10 @@ async fn a_client_does_not_believe_another_authority() {
         refused.to_string(),
         "its certificate is not signed by the authority that is trusted here"
     );
-    assert!(matches!(taken, Err(HandshakeError::Refused(_))), "{taken:?}");
+    assert!(
+        matches!(taken, Err(HandshakeError::RejectedByPeer(_))),
+        "{taken:?}"
+    );
 }
 
 fn showing(ca: &Ca, files: &transport_security::TlsFiles) -> ClientTls {
@@ -102,12 +105,15 @@ fn showing(ca: &Ca, files: &transport_security::TlsFiles) -> ClientTls {
 }
 
 #[tokio::test]
-async fn a_client_is_known_by_its_certificate() {
+async fn server_identifies_a_client_by_its_certificate() {
     let ca = Ca::new();
-    let known = showing(&ca, &ca.issue("client", &Wanted::client("Smith, Jane", DAY)));
+    let known = showing(
+        &ca,
+        &ca.issue("client", &CertificateRequest::client("Smith, Jane", DAY)),
+    );
     let nameless = showing(
         &ca,
-        &ca.issue("nameless", &Wanted::client("", DAY).uri("urn:orders")),
+        &ca.issue("nameless", &CertificateRequest::client("", DAY).uri("urn:orders")),
     );
     let nobody = ClientTls::new(&ca.ca(), None).unwrap();
 
@@ -124,35 +130,44 @@ async fn a_client_is_known_by_its_certificate() {
     assert!(taken.unwrap().is_some());
     let (called, taken) = meet(&nobody, "localhost", &requires).await;
     assert!(matches!(taken, Err(HandshakeError::NoCertificate)), "{taken:?}");
-    let Err(HandshakeError::Refused(alert)) = called else {
+    let Err(HandshakeError::RejectedByPeer(alert)) = called else {
         panic!("{called:?}")
     };
     assert_eq!(alert, rustls::AlertDescription::CertificateRequired);
 
     let ignores = server(&ca, ClientCertificates::Ignored);
     let (_, taken) = meet(&known, "localhost", &ignores).await;
-    assert_eq!(taken.unwrap(), None, "it was not asked");
+    assert_eq!(taken.unwrap(), None, "the server requested no certificate");
 }
 
 #[tokio::test]
-async fn a_bad_certificate_is_worse_than_none() {
+async fn bad_client_certificate_fails_where_none_is_required() {
     let (ours, theirs) = (Ca::new(), Ca::new());
     let asks = server(&ours, ClientCertificates::Optional(ours.ca()));
     let now = std::time::SystemTime::now();
     for (ca, wanted) in [
-        (&theirs, Wanted::client("mallory", DAY)),
-        (&ours, Wanted::client("late", DAY).valid(now - 2 * DAY, now - DAY)),
-        (&ours, Wanted::client("server", DAY).purposes(true, false)),
+        (&theirs, CertificateRequest::client("mallory", DAY)),
+        (
+            &ours,
+            CertificateRequest::client("late", DAY).valid(now - 2 * DAY, now - DAY),
+        ),
+        (
+            &ours,
+            CertificateRequest::client("server", DAY).purposes(true, false),
+        ),
     ] {
         let files = ca.issue("bad", &wanted);
         let client = ClientTls::new(&ours.ca(), Some((&files.certificate, &files.key))).unwrap();
         let (called, taken) = meet(&client, "localhost", &asks).await;
         assert!(matches!(taken, Err(HandshakeError::Certificate(_))), "{taken:?}");
-        assert!(matches!(called, Err(HandshakeError::Refused(_))), "{called:?}");
+        assert!(
+            matches!(called, Err(HandshakeError::RejectedByPeer(_))),
+            "{called:?}"
+        );
     }
 }
 
-/// The two versions of TLS that there are to offer.
+/// TLS versions that a client can offer.
 const NEWEST: &rustls::SupportedProtocolVersion = &rustls::version::TLS13;
 const OLDER: &rustls::SupportedProtocolVersion = &rustls::version::TLS12;
 
@@ -179,7 +194,7 @@ async fn tls_1_2_is_accepted_only_where_it_is_the_oldest_version() {
                     "{case}"
                 );
             }
-            // What a node logs: whoever runs an old client looks for the reason there.
+            // The node logs this error; operators of an old client look for the reason there.
             (Err(_), refused) => {
                 let refused = refused.unwrap_err();
                 assert!(
@@ -206,10 +221,10 @@ async fn newest_common_version_is_chosen() {
 }
 
 #[tokio::test]
-async fn client_over_tls_1_2_is_known_by_its_certificate() {
+async fn server_identifies_a_tls_1_2_client_by_its_certificate() {
     let (ca, other) = (Ca::new(), Ca::new());
-    let known = ca.issue("client", &Wanted::client("orders", DAY));
-    let stranger = other.issue("client", &Wanted::client("orders", DAY));
+    let known = ca.issue("client", &CertificateRequest::client("orders", DAY));
+    let stranger = other.issue("client", &CertificateRequest::client("orders", DAY));
     let requires = server_from(&ca, ClientCertificates::Required(ca.ca()), OldestVersion::Tls12);
     for (shown, expected) in [
         (Some(&known), Some("CN=orders")),
@@ -234,13 +249,13 @@ async fn no_session_is_resumed_in_either_version() {
     let ca = Ca::new();
     let server = server_from(&ca, ClientCertificates::Ignored, OldestVersion::Tls12);
     for version in [OLDER, NEWEST] {
-        // It keeps tickets and sessions, and offers them the next time.
+        // The connector stores tickets and sessions, and offers them with the next connection.
         let connector = TlsConnector::from(Arc::new(offering(&ca, version, None)));
         for _ in 0..2 {
             let (here, there) = duplex();
             let call = async {
                 let mut stream = connector.connect(localhost(), here).await.unwrap();
-                // Tickets of 1.3 come behind the handshake.
+                // Tickets of TLS 1.3 follow the handshake.
                 stream.read_exact(&mut [0; 1]).await.unwrap();
                 stream
             };
@@ -260,7 +275,7 @@ fn localhost() -> rustls::pki_types::ServerName<'static> {
     rustls::pki_types::ServerName::try_from("localhost").unwrap()
 }
 
-/// A client of this version alone, with or without a certificate.
+/// Client that offers only this version, with or without a certificate.
 fn offering(
     ca: &Ca,
     version: &'static rustls::SupportedProtocolVersion,
@@ -296,7 +311,7 @@ fn config(
 }
 
 #[tokio::test]
-async fn who_speaks_no_tls_is_told_from_who_speaks_it_badly() {
+async fn plain_text_and_a_closed_connection_give_distinct_errors() {
     let ca = Ca::new();
     let server = server(&ca, ClientCertificates::Ignored);
     let (mut here, there) = duplex();

@@ -1,19 +1,19 @@
-//! What is wrong with files, and that the message names the file.
+//! Errors of certificate and key files, which name the file.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use transport_security::issue::Wanted;
-use transport_security::{HandshakeBounds, PeerTls, TlsError, TlsFiles};
+use transport_security::issue::CertificateRequest;
+use transport_security::{HandshakeLimits, PeerTls, TlsError, TlsFiles};
 
 use crate::support::{Ca, DAY, node};
 
 fn open(files: &TlsFiles) -> Result<PeerTls, TlsError> {
-    PeerTls::new(files, "c", 1, HandshakeBounds::default())
+    PeerTls::new(files, "c", 1, HandshakeLimits::default())
 }
 
 #[test]
-fn a_key_that_others_can_read_is_not_used() {
+fn exposed_private_key_is_rejected() {
     let ca = Ca::new();
     let files = ca.issue("1", &node("c", 1));
     for (mode, used) in [
@@ -38,7 +38,7 @@ fn a_key_that_others_can_read_is_not_used() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said_with_its_name() {
+fn file_errors_name_the_file() {
     let ca = Ca::new();
     let good = ca.issue("1", &node("c", 1));
     let other = ca.issue("other", &node("c", 1));
@@ -105,7 +105,7 @@ fn what_is_wrong_with_a_file_is_said_with_its_name() {
                 ca: file("large.pem", &"x".repeat(1024 * 1024 + 1)),
                 ..good.clone()
             },
-            "large.pem: it has more than 1048576 bytes",
+            "large.pem: it is larger than 1048576 bytes",
         ),
         (
             TlsFiles {
@@ -122,18 +122,18 @@ fn what_is_wrong_with_a_file_is_said_with_its_name() {
 }
 
 #[test]
-fn expiry_is_known() {
+fn expiry_of_the_own_certificate_is_reported() {
     let ca = Ca::new();
     let now = std::time::SystemTime::now();
     let wanted = node("c", 1).valid(now - DAY, now + 7 * DAY);
     let tls = open(&ca.issue("1", &wanted)).unwrap();
     let left = tls.reloadable().not_after().unwrap().duration_since(now).unwrap();
-    // Certificates count in seconds.
+    // Certificates store times in whole seconds.
     assert!(
         left > 7 * DAY - std::time::Duration::from_secs(2) && left <= 7 * DAY,
         "{left:?}"
     );
-    let files = ca.issue("client", &Wanted::client("a", DAY));
+    let files = ca.issue("client", &CertificateRequest::client("a", DAY));
     let client = transport_security::ClientTls::new(&files.ca, None).unwrap();
     assert_eq!(client.reloadable().not_after(), None);
 }

@@ -1,7 +1,7 @@
-//! What is promised of connections, seen from both ends: who is refused and in which words, what a change of files does, and
-//! what one slow client costs the others.
+//! Tests of TLS connections from both ends: rejections and their messages, reload of changed files, and
+//! isolation from slow clients.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
+#![allow(clippy::unwrap_used)] // test helpers
 
 mod support;
 mod peers;

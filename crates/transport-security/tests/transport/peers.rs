@@ -1,16 +1,17 @@
-//! Bad peers, in both directions: each is refused, with words that say what was expected and what was shown.
+//! Rejection of bad peers in both directions, with messages that state the expected and the presented
+//! identity.
 
 use std::time::SystemTime;
 
-use transport_security::issue::Wanted;
+use transport_security::issue::CertificateRequest;
 use transport_security::{
-    HandshakeBounds, HandshakeError, PeerFault, PeerRefused, PeerTls, TlsError, TlsFiles,
+    HandshakeError, HandshakeLimits, PeerFault, PeerMismatch, PeerTls, TlsError, TlsFiles,
 };
 
 use crate::support::{Ca, DAY, duplex, meet, node, peer, talk};
 
 #[tokio::test]
-async fn two_nodes_of_a_cluster_know_each_other() {
+async fn nodes_of_a_cluster_authenticate_each_other() {
     let ca = Ca::new();
     let (one, two) = (
         peer(&ca.issue("1", &node("c", 1)), 1),
@@ -26,17 +27,18 @@ async fn two_nodes_of_a_cluster_know_each_other() {
     let refused = two.check(&name, 3).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "node 3 of cluster \"c\" was expected, and it has shown lockgate://c/node/1: it is node 1"
+        "node 3 of cluster \"c\" was expected, but it presented lockgate://c/node/1: it is node 1"
     );
 }
 
-/// A certificate that is not good, and what is said of it. A node would not start with it, so a stranger's program does.
+/// Bad certificate and the messages it causes. A node would not start with it, so the test presents it with a
+/// program of its own.
 struct Bad {
     what: &'static str,
-    wanted: Wanted,
-    /// To who is called by it.
+    wanted: CertificateRequest,
+    /// Message at the node that is called with it; empty if the node accepts it.
     as_caller: &'static str,
-    /// To who calls it.
+    /// Message at the node that calls its owner; empty if the node accepts it.
     as_called: &'static str,
 }
 
@@ -51,13 +53,13 @@ fn bad() -> Vec<Bad> {
     vec![
         same(
             "a client's certificate",
-            Wanted::client("orders", DAY).purposes(true, true),
-            "it has shown \"CN=orders\": its certificate names no node (lockgate://CLUSTER/node/ID)",
+            CertificateRequest::client("orders", DAY).purposes(true, true),
+            "it presented \"CN=orders\": its certificate names no node (lockgate://CLUSTER/node/ID)",
         ),
         same(
             "a common name that looks like a node's",
-            Wanted::client("lockgate://c/node/2", DAY).purposes(true, true),
-            "it has shown \"CN=lockgate://c/node/2\": its certificate names no node (lockgate://CLUSTER/node/ID)",
+            CertificateRequest::client("lockgate://c/node/2", DAY).purposes(true, true),
+            "it presented \"CN=lockgate://c/node/2\": its certificate names no node (lockgate://CLUSTER/node/ID)",
         ),
         same(
             "a node of another cluster",
@@ -76,10 +78,10 @@ fn bad() -> Vec<Bad> {
         ),
         same(
             "a name that is no name",
-            Wanted::client("", DAY)
+            CertificateRequest::client("", DAY)
                 .purposes(true, true)
                 .uri("lockgate://c/node/02"),
-            "it has shown \"URI:lockgate://c/node/02\": it is not of the form lockgate://CLUSTER/node/ID",
+            "it presented \"URI:lockgate://c/node/02\": it is not of the form lockgate://CLUSTER/node/ID",
         ),
         same(
             "an expired certificate",
@@ -107,14 +109,14 @@ fn bad() -> Vec<Bad> {
             what: "another node's certificate",
             wanted: node("c", 3),
             as_caller: "",
-            as_called: "node 2 of cluster \"c\" was expected, and it has shown \"URI:lockgate://c/node/3, DNS:localhost, \
+            as_called: "node 2 of cluster \"c\" was expected, but it presented \"URI:lockgate://c/node/3, DNS:localhost, \
                         IP:127.0.0.1\": it is node 3",
         },
     ]
 }
 
 #[tokio::test]
-async fn a_bad_peer_is_refused_in_either_direction() {
+async fn bad_peer_certificate_is_rejected_in_both_directions() {
     let ca = Ca::new();
     let good = ca.issue("good", &node("c", 1));
     let one = peer(&good, 1);
@@ -140,7 +142,8 @@ async fn a_bad_peer_is_refused_in_either_direction() {
     assert_eq!(refusals, 19);
 }
 
-/// Checks what was said; empty: nothing was wrong.
+/// Checks the result of a handshake and returns the number of rejections; empty `says`: the handshake
+/// succeeds.
 #[track_caller]
 fn expect(what: &str, done: Result<(), HandshakeError>, says: &str) -> usize {
     match done {
@@ -157,7 +160,7 @@ fn expect(what: &str, done: Result<(), HandshakeError>, says: &str) -> usize {
 }
 
 #[tokio::test]
-async fn a_node_of_another_authority_is_refused_by_both() {
+async fn nodes_of_different_authorities_reject_each_other() {
     let (ours, theirs) = (Ca::new(), Ca::new());
     let (one, two) = (
         peer(&ours.issue("1", &node("c", 1)), 1),
@@ -169,10 +172,10 @@ async fn a_node_of_another_authority_is_refused_by_both() {
     };
     assert_eq!(
         refused.to_string(),
-        "node 2 of cluster \"c\" was expected, and it has shown \"URI:lockgate://c/node/2, DNS:localhost, IP:127.0.0.1\": \
+        "node 2 of cluster \"c\" was expected, but it presented \"URI:lockgate://c/node/2, DNS:localhost, IP:127.0.0.1\": \
          its certificate is not signed by the authority that is trusted here"
     );
-    // One that does not look at whom it calls gets no further.
+    // A caller that does not verify the called node is rejected as well.
     let files = theirs.files("2");
     let (here, there) = duplex();
     let (_, taken) = tokio::join!(
@@ -180,14 +183,14 @@ async fn a_node_of_another_authority_is_refused_by_both() {
         one.accept(there)
     );
     let Err(HandshakeError::Peer(refused)) = taken else {
-        panic!("it was let in")
+        panic!("the handshake succeeded")
     };
     assert!(matches!(refused.fault, PeerFault::Certificate(_)), "{refused}");
 }
 
-/// Whatever listeners for clients accept.
+/// The versions that listeners for clients accept do not matter here.
 #[tokio::test]
-async fn nodes_speak_tls_1_3_alone_with_each_other() {
+async fn nodes_use_only_tls_1_3_with_each_other() {
     let ca = Ca::new();
     let (one, two) = (ca.issue("1", &node("c", 1)), ca.issue("2", &node("c", 2)));
     for (version, spoken) in [(&rustls::version::TLS13, true), (&rustls::version::TLS12, false)] {
@@ -210,45 +213,45 @@ async fn nodes_speak_tls_1_3_alone_with_each_other() {
 }
 
 #[tokio::test]
-async fn a_caller_without_a_certificate_is_refused() {
+async fn caller_without_a_certificate_is_rejected() {
     let ca = Ca::new();
     let one = peer(&ca.issue("1", &node("c", 1)), 1);
     let client = transport_security::ClientTls::new(&ca.ca(), None).unwrap();
     let (here, there) = duplex();
     let (_, taken) = tokio::join!(client.connect("localhost", here), one.accept(there));
     let Err(HandshakeError::Peer(refused)) = taken else {
-        panic!("it was let in")
+        panic!("the handshake succeeded")
     };
     assert_eq!(
         *refused,
-        PeerRefused {
+        PeerMismatch {
             cluster: "c".to_owned(),
             node: None,
-            shown: String::new(),
+            presented: String::new(),
             fault: PeerFault::NoCertificate,
         }
     );
     assert_eq!(
         refused.to_string(),
-        "a node of cluster \"c\" was expected, and it has shown no certificate"
+        "a node of cluster \"c\" was expected, but it presented no certificate"
     );
 }
 
 #[test]
-fn a_node_does_not_start_with_a_certificate_of_another() {
+fn certificate_of_another_node_fails_to_load() {
     let ca = Ca::new();
     let files = ca.issue("2", &node("c", 2));
     for (cluster, id, says) in [
         ("c", 1, "node 1 of cluster \"c\" was expected"),
         ("d", 2, "node 2 of cluster \"d\" was expected"),
     ] {
-        let refused = PeerTls::new(&files, cluster, id, HandshakeBounds::default()).unwrap_err();
-        assert!(matches!(refused, TlsError::NotOurs { .. }), "{refused}");
+        let refused = PeerTls::new(&files, cluster, id, HandshakeLimits::default()).unwrap_err();
+        assert!(matches!(refused, TlsError::WrongIdentity { .. }), "{refused}");
         assert!(refused.to_string().contains(says), "{refused}");
     }
 }
 
-/// A program that shows whatever certificate it has, and believes everything.
+/// TLS program that presents any certificate and accepts every certificate.
 mod stranger {
     use std::fs;
     use std::sync::Arc;

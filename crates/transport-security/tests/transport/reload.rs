@@ -1,4 +1,4 @@
-//! What changed files do to new connections and to those that are there.
+//! Effects of changed files on new and established connections.
 
 use std::fs;
 use std::sync::Arc;
@@ -10,18 +10,21 @@ use transport_security::{HandshakeError, PeerFault, keep_fresh};
 use crate::support::{Ca, meet, node, peer, put, replace, talk};
 
 #[tokio::test]
-async fn a_new_authority_is_for_new_connections_and_the_old_ones_stay() {
+async fn new_authority_applies_to_new_connections_only() {
     let (before, after) = (Ca::new(), Ca::new());
     let (files_1, files_2) = (before.issue("1", &node("c", 1)), before.issue("2", &node("c", 2)));
     let (one, two) = (peer(&files_1, 1), peer(&files_2, 2));
     let (called, taken) = meet(&one, &two).await;
     let (mut here, (mut there, _)) = (called.unwrap(), taken.unwrap());
 
-    // Node 2 moves to another authority, with all of its files at once.
+    // Node 2 moves to another authority; all of its files change at once.
     put(&files_2, &after.authority.issue(&node("c", 2)).unwrap());
     replace(&files_2.ca, &fs::read_to_string(after.ca()).unwrap());
     assert!(two.reloadable().refresh().unwrap());
-    assert!(!two.reloadable().refresh().unwrap(), "nothing has changed since");
+    assert!(
+        !two.reloadable().refresh().unwrap(),
+        "the files have not changed since"
+    );
 
     talk(&mut here, &mut there).await.unwrap();
     talk(&mut there, &mut here).await.unwrap();
@@ -31,7 +34,7 @@ async fn a_new_authority_is_for_new_connections_and_the_old_ones_stay() {
     };
     assert!(matches!(refused.fault, PeerFault::Certificate(_)), "{refused}");
 
-    // Node 1 follows. (They share the file of the authority.)
+    // Node 1 follows. (The nodes share the authority's file.)
     put(&files_1, &after.authority.issue(&node("c", 1)).unwrap());
     assert!(one.reloadable().refresh().unwrap());
     let (called, taken) = meet(&one, &two).await;
@@ -40,13 +43,14 @@ async fn a_new_authority_is_for_new_connections_and_the_old_ones_stay() {
 }
 
 #[tokio::test]
-async fn files_that_make_no_sense_change_nothing() {
+async fn invalid_files_leave_the_old_certificate_in_use() {
     let ca = Ca::new();
     let (files_1, files_2) = (ca.issue("1", &node("c", 1)), ca.issue("2", &node("c", 2)));
     let (one, two) = (peer(&files_1, 1), peer(&files_2, 2));
     let good = fs::read_to_string(&files_2.certificate).unwrap();
     let renewed = ca.authority.issue(&node("c", 2)).unwrap();
-    // Garbage; gone; another node's; and half of a renewal: the certificate is there, and its key not yet.
+    // Garbage; a missing file; another node's certificate; half of a renewal: the new certificate with the
+    // old key.
     let of_another = ca.authority.issue(&node("c", 3)).unwrap().certificate;
     for text in [
         Some("garbage"),
@@ -64,16 +68,16 @@ async fn files_that_make_no_sense_change_nothing() {
         let (called, taken) = meet(&one, &two).await;
         assert!(called.is_ok() && taken.is_ok(), "{text:?}");
     }
-    // The other half.
+    // The key of the renewal follows.
     replace(&files_2.key, &renewed.key);
     assert!(two.reloadable().refresh().unwrap());
-    // And back.
+    // The old certificate returns, with the new key.
     replace(&files_2.certificate, &good);
     assert!(two.reloadable().refresh().is_err());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_follows_the_files() {
+async fn keep_fresh_reloads_changed_files() {
     let ca = Ca::new();
     let files = ca.issue("1", &node("c", 1));
     let one = peer(&files, 1);
@@ -84,13 +88,13 @@ async fn a_task_follows_the_files() {
     let wanted = node("c", 1).valid(std::time::SystemTime::now(), later);
     put(&files, &ca.authority.issue(&wanted).unwrap());
     now.notify_one();
-    // Time is stopped, and goes on by itself while nothing else happens: the limit only ends a test that hangs.
+    // Time is paused and advances while nothing else is ready; the timeout only ends a test that hangs.
     let followed = async {
         while one.reloadable().not_after() == before {
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(20 * transport_security::LOOK_EVERY, followed)
+    tokio::time::timeout(20 * transport_security::CHECK_INTERVAL, followed)
         .await
         .unwrap();
     stop.cancel();

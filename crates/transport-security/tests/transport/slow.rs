@@ -1,20 +1,20 @@
-//! Handshakes that do not get on, beside some that do.
+//! Slow handshakes beside fast ones.
 
 use std::time::Duration;
 
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use transport_security::{
-    ClientCertificates, ClientTls, HandshakeBounds, HandshakeError, OldestVersion, ServerTls,
+    ClientCertificates, ClientTls, HandshakeError, HandshakeLimits, OldestVersion, ServerTls,
 };
 
 use crate::support::{Ca, node};
 
 #[tokio::test]
-async fn slow_handshakes_are_cut_off_while_others_are_served() {
+async fn slow_handshakes_end_while_others_succeed() {
     let ca = Ca::new();
     let files = ca.issue("server", &node("c", 1));
-    let bounds = HandshakeBounds {
+    let bounds = HandshakeLimits {
         timeout: Duration::from_secs(1),
         at_once: 8,
     };
@@ -31,12 +31,12 @@ async fn slow_handshakes_are_cut_off_while_others_are_served() {
             let (socket, _) = listener.accept().await.unwrap();
             let (server, results) = (server.clone(), results.clone());
             tokio::spawn(async move {
-                // The test may be over.
+                // The receiver is gone if the test has ended.
                 let _ = results.send(server.accept(socket).await.map(drop));
             });
         }
     });
-    // More than there are places, each with the beginning of a hello.
+    // More connections than the limit, each with the first bytes of a ClientHello.
     let mut slow = Vec::new();
     for _ in 0..12 {
         let mut socket = TcpStream::connect(address).await.unwrap();
@@ -57,6 +57,6 @@ async fn slow_handshakes_are_cut_off_while_others_are_served() {
         }
     }
     assert_eq!((served, crowded + timed_out), (30, 12));
-    assert!(crowded >= 4, "{crowded} gave way");
+    assert!(crowded >= 4, "{crowded} were cancelled");
     accepting.abort();
 }

@@ -1,4 +1,4 @@
-//! A stream is a stream, with TLS and without.
+//! Streams transfer data in the same way with and without TLS.
 
 use std::io::IoSlice;
 
@@ -7,7 +7,7 @@ use transport_security::Stream;
 
 use crate::support::{Ca, End, duplex, meet, node, peer};
 
-/// More than any buffer on the way has.
+/// Larger than any buffer on the way.
 const MANY: usize = 300_000;
 
 async fn carries(mut from: End, mut to: End) {
@@ -28,11 +28,11 @@ async fn carries(mut from: End, mut to: End) {
         received
     };
     let (_from, received) = tokio::join!(write, read);
-    assert!(received == bytes, "{} bytes came", received.len());
+    assert!(received == bytes, "{} bytes arrived", received.len());
 }
 
 #[tokio::test]
-async fn all_that_is_written_comes_out() {
+async fn written_bytes_arrive_unchanged() {
     let (here, there) = duplex();
     let (here, there): (End, End) = (here.into(), there.into());
     assert!(!here.is_tls());
@@ -50,7 +50,7 @@ async fn all_that_is_written_comes_out() {
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_off_is_told_from_one_that_ends() {
+async fn broken_tls_connection_is_an_unexpected_eof() {
     let ca = Ca::new();
     let (one, two) = (
         peer(&ca.issue("1", &node("c", 1)), 1),
@@ -58,7 +58,7 @@ async fn a_connection_that_breaks_off_is_told_from_one_that_ends() {
     );
     let (called, taken) = meet(&one, &two).await;
     let (here, (mut there, _)) = (called.unwrap(), taken.unwrap());
-    // Without the farewell that TLS has, what came may be the half of what was said.
+    // Without the close_notify alert of TLS, the received data may be truncated.
     drop(here);
     let error = there.read(&mut [0; 1]).await.unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);

@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
-use transport_security::issue::{Authority, Issued, Wanted};
-use transport_security::{HandshakeBounds, HandshakeError, PeerName, PeerTls, Stream, TlsFiles};
+use transport_security::issue::{Authority, CertificateRequest, Issued};
+use transport_security::{HandshakeError, HandshakeLimits, PeerName, PeerTls, Stream, TlsFiles};
 
 pub const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// So much is on its way at once.
+/// Buffer size of the in-memory connections in bytes.
 const BUFFER: usize = 64 * 1024;
 
-/// An authority with a directory for what it signs.
+/// Authority with a directory for the certificates that it signs.
 pub struct Ca {
     pub authority: Authority,
     pub dir: TempDir,
@@ -34,8 +34,8 @@ impl Ca {
         self.dir.path().join("ca.pem")
     }
 
-    /// Signs a certificate and puts it into files that are called so.
-    pub fn issue(&self, called: &str, wanted: &Wanted) -> TlsFiles {
+    /// Issues a certificate and writes it to files named `called`.
+    pub fn issue(&self, called: &str, wanted: &CertificateRequest) -> TlsFiles {
         let files = self.files(called);
         put(&files, &self.authority.issue(wanted).unwrap());
         files
@@ -50,7 +50,7 @@ impl Ca {
     }
 }
 
-/// Writes both files, each renamed into place, as whoever renews certificates does it.
+/// Writes both files and renames each into place, as tools for renewal do.
 pub fn put(files: &TlsFiles, issued: &Issued) {
     replace(&files.certificate, &issued.certificate);
     replace(&files.key, &issued.key);
@@ -63,23 +63,24 @@ pub fn replace(path: &Path, text: &str) {
     fs::rename(&new, path).unwrap();
 }
 
-pub fn node(cluster: &str, node: u64) -> Wanted {
+pub fn node(cluster: &str, node: u64) -> CertificateRequest {
     let name = PeerName {
         cluster: cluster.to_owned(),
         node,
     };
-    Wanted::node(&name, &["localhost".to_owned(), "127.0.0.1".to_owned()], DAY)
+    CertificateRequest::node(&name, &["localhost".to_owned(), "127.0.0.1".to_owned()], DAY)
 }
 
-/// Node `id` of the cluster `c`.
+/// `PeerTls` of the node `id` in the cluster `c`.
 pub fn peer(files: &TlsFiles, id: u64) -> PeerTls {
-    PeerTls::new(files, "c", id, HandshakeBounds::default()).unwrap()
+    PeerTls::new(files, "c", id, HandshakeLimits::default()).unwrap()
 }
 
 pub type End = Stream<DuplexStream>;
 
-/// Node 1 calls somebody, whom it takes for node 2. What both make of it; the caller's is what it learns from its first read, as
-/// with TLS 1.3 it is done before the other side has looked at its certificate.
+/// Connects node 1 to `called`, which it expects to be node 2, and returns the results of both sides. The
+/// caller's result includes its first read: with TLS 1.3 its handshake completes before the other side has
+/// verified its certificate.
 pub async fn meet(
     caller: &PeerTls,
     called: &PeerTls,
@@ -103,7 +104,7 @@ pub async fn meet(
     tokio::join!(call, take)
 }
 
-/// What is written at one end comes out at the other.
+/// Checks that bytes written at `a` arrive at `b`.
 pub async fn talk(a: &mut End, b: &mut End) -> io::Result<()> {
     a.write_all(b"ping").await?;
     a.flush().await?;

@@ -1,4 +1,4 @@
-//! Certificates for a front end and its clients.
+//! Certificates of a front end and its clients.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -6,14 +6,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use transport_security::issue::{Authority, Issued, Wanted};
+use transport_security::issue::{Authority, CertificateRequest, Issued};
 use transport_security::{
-    ClientCertificates, ClientTls, HandshakeBounds, OldestVersion, PeerName, ServerTls,
+    ClientCertificates, ClientTls, HandshakeLimits, OldestVersion, PeerName, ServerTls,
 };
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// An authority with the files that it has made.
+/// Authority with the files that it has issued.
 pub struct Certificates {
     dir: TempDir,
     authority: Authority,
@@ -40,13 +40,13 @@ impl Certificates {
         files
     }
 
-    /// For node 1.
+    /// Returns the server configuration of node 1.
     pub fn server(&self) -> ServerTls {
         let name = PeerName {
             cluster: "test".to_owned(),
             node: 1,
         };
-        let wanted = Wanted::node(&name, &["127.0.0.1".to_owned()], DAY);
+        let wanted = CertificateRequest::node(&name, &["127.0.0.1".to_owned()], DAY);
         let [certificate, key] = self.put("server", self.authority.issue(&wanted).unwrap());
         let clients = ClientCertificates::Optional(self.ca());
         ServerTls::new(
@@ -56,15 +56,18 @@ impl Certificates {
             clients,
             &[],
             OldestVersion::default(),
-            HandshakeBounds::default(),
+            HandshakeLimits::default(),
         )
         .unwrap()
     }
 
-    /// A client with a certificate of this name, or without one.
+    /// Returns the configuration of a client with a certificate of this name, or without one.
     pub fn client(&self, name: Option<&str>) -> ClientTls {
         let files = name.map(|name| {
-            let issued = self.authority.issue(&Wanted::client(name, DAY)).unwrap();
+            let issued = self
+                .authority
+                .issue(&CertificateRequest::client(name, DAY))
+                .unwrap();
             self.put(name, issued)
         });
         let own = files

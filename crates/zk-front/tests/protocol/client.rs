@@ -1,4 +1,5 @@
-//! A client that says what it is told to, and shows what it is answered. It keeps no session alive by itself.
+//! Raw test client that sends arbitrary requests and returns all replies. It does not renew its session by
+//! itself.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,27 +15,27 @@ use zk_wire::{
 
 use crate::cluster::in_time;
 
-/// Longer than any test.
+/// Session timeout longer than any test.
 pub const LONG: Duration = Duration::from_secs(40);
 
-/// A connection of which nothing is known yet.
+/// Connection before its session is established.
 pub struct Stream {
     stream: transport_security::Stream,
     inbox: BytesMut,
 }
 
-/// A connection with a session.
+/// Connection with a session.
 pub struct Client {
     pub stream: Stream,
     pub session: ConnectResponse,
     next_xid: i32,
-    /// The largest zxid that was answered.
+    /// Greatest zxid of a reply.
     pub seen: i64,
 }
 
-/// What came.
+/// Frame from the server.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Came {
+pub enum Received {
     Reply {
         xid: i32,
         zxid: i64,
@@ -69,9 +70,9 @@ impl Stream {
         self.stream.flush().await.unwrap();
     }
 
-    /// The next frame; none if the server has closed the connection.
+    /// Returns the next frame; `None` if the server has closed the connection.
     pub async fn frame(&mut self) -> Option<Bytes> {
-        in_time("the server says something", async {
+        in_time("the server sends a frame", async {
             loop {
                 if let Some(body) = frame::take(&mut self.inbox, 2 * frame::DEFAULT_MAX_LENGTH).unwrap() {
                     return Some(body);
@@ -85,9 +86,9 @@ impl Stream {
         .await
     }
 
-    /// All that comes until the server closes the connection.
+    /// Returns all bytes until the server closes the connection.
     pub async fn rest(&mut self) -> Vec<u8> {
-        in_time("the server hangs up", async {
+        in_time("the server closes the connection", async {
             while self
                 .stream
                 .read_buf(&mut self.inbox)
@@ -99,7 +100,7 @@ impl Stream {
         self.inbox.to_vec()
     }
 
-    /// The same where the server may hang up at any time.
+    /// Sends a connect request to a server that may close the connection at any time.
     pub async fn try_connect(&mut self, request: &ConnectRequest) -> Option<ConnectResponse> {
         let mut out = BytesMut::new();
         request.write_frame(&mut out);
@@ -118,7 +119,7 @@ impl Stream {
     }
 }
 
-/// What a client asks for that has no session.
+/// Returns the connect request of a client without a session.
 pub fn new_session(timeout: Duration) -> ConnectRequest {
     ConnectRequest {
         protocol_version: 0,
@@ -131,7 +132,7 @@ pub fn new_session(timeout: Duration) -> ConnectRequest {
 }
 
 impl Client {
-    /// With a session of its own that outlives the test.
+    /// Connects with a new session that outlives the test.
     pub async fn connect(address: SocketAddr) -> Self {
         Self::connect_for(address, LONG).await
     }
@@ -159,8 +160,8 @@ impl Client {
         }
     }
 
-    /// What it takes to go on with the session elsewhere.
-    pub fn ticket(&self) -> ConnectRequest {
+    /// Returns the connect request that resumes the session at another node.
+    pub fn resume_request(&self) -> ConnectRequest {
         ConnectRequest {
             protocol_version: 0,
             last_zxid_seen: self.seen,
@@ -171,23 +172,23 @@ impl Client {
         }
     }
 
-    /// Goes on with a session; none if the server says that there is none any more.
-    pub async fn resume(address: SocketAddr, ticket: &ConnectRequest) -> Option<Self> {
-        Self::resume_on(Stream::open(address).await, ticket).await
+    /// Resumes a session; `None` if the server reports that it has expired.
+    pub async fn resume(address: SocketAddr, request: &ConnectRequest) -> Option<Self> {
+        Self::resume_on(Stream::open(address).await, request).await
     }
 
-    /// The same on a connection of its own making.
-    pub async fn resume_on(mut stream: Stream, ticket: &ConnectRequest) -> Option<Self> {
-        let session = stream.connect(ticket).await.expect("the server answers");
+    /// Resumes a session on an open connection.
+    pub async fn resume_on(mut stream: Stream, request: &ConnectRequest) -> Option<Self> {
+        let session = stream.connect(request).await.expect("the server responds");
         if session.session_id == 0 {
             assert_eq!(session.timeout_ms, 0);
-            assert_eq!(stream.frame().await, None, "the server hangs up");
+            assert_eq!(stream.frame().await, None, "the server closes the connection");
             return None;
         }
-        Some(Self::of(stream, session, ticket.last_zxid_seen))
+        Some(Self::of(stream, session, request.last_zxid_seen))
     }
 
-    /// Sends without waiting; gives the number.
+    /// Sends a request without waiting; returns its xid.
     pub async fn send(&mut self, request: &Request) -> i32 {
         let mut out = BytesMut::new();
         let xid = self.add(request, &mut out);
@@ -195,7 +196,7 @@ impl Client {
         xid
     }
 
-    /// Sends all in one packet; gives the numbers.
+    /// Sends all requests in one packet; returns their xids.
     pub async fn send_all(&mut self, requests: &[Request]) -> Vec<i32> {
         let mut out = BytesMut::new();
         let xids = requests
@@ -215,17 +216,17 @@ impl Client {
         xid
     }
 
-    /// The next thing that comes, where `request` is the one that a reply would be to.
-    pub async fn receive(&mut self, request: &Request) -> Came {
+    /// Receives the next frame. A reply is decoded as one to `request`.
+    pub async fn receive(&mut self, request: &Request) -> Received {
         let Some(body) = self.stream.frame().await else {
-            return Came::End;
+            return Received::End;
         };
         let mut from = Reader::new(body);
         let header = ReplyHeader::decode(&mut from).unwrap();
         let ReplyHeader { xid, zxid, err } = header;
         if xid == xid::NOTIFICATION {
             let event = Notification::decode(&mut from).unwrap();
-            return Came::Notification { zxid, event };
+            return Received::Notification { zxid, event };
         }
         let outcome = match err {
             ErrorCode::OK => Ok(Reply::decode(request, &mut from).unwrap()),
@@ -233,36 +234,36 @@ impl Client {
         };
         from.end().unwrap();
         self.seen = self.seen.max(zxid);
-        Came::Reply { xid, zxid, outcome }
+        Received::Reply { xid, zxid, outcome }
     }
 
-    /// Asks, and gives the outcome, with the notifications before it.
-    pub async fn call_and_hear(&mut self, request: &Request) -> (Outcome, Vec<Notification>) {
+    /// Sends a request; returns its outcome and the notifications before the reply.
+    pub async fn call_with_notifications(&mut self, request: &Request) -> (Outcome, Vec<Notification>) {
         let sent = self.send(request).await;
-        let mut heard = Vec::new();
+        let mut notifications = Vec::new();
         loop {
             match self.receive(request).await {
-                Came::Reply { xid, outcome, .. } => {
+                Received::Reply { xid, outcome, .. } => {
                     assert_eq!(xid, sent);
-                    return (outcome, heard);
+                    return (outcome, notifications);
                 }
-                Came::Notification { event, .. } => heard.push(event),
-                Came::End => panic!("the connection ended"),
+                Received::Notification { event, .. } => notifications.push(event),
+                Received::End => panic!("the connection ended"),
             }
         }
     }
 
-    /// Asks, where nothing is to be heard.
+    /// Sends a request and expects no notifications before the reply.
     pub async fn call(&mut self, request: &Request) -> Outcome {
-        let (outcome, heard) = self.call_and_hear(request).await;
-        assert_eq!(heard, []);
+        let (outcome, notifications) = self.call_with_notifications(request).await;
+        assert_eq!(notifications, []);
         outcome
     }
 
-    /// The next notification.
-    pub async fn hear(&mut self) -> Notification {
+    /// Receives the next frame, which has to be a notification.
+    pub async fn notification(&mut self) -> Notification {
         match self.receive(&Request::Ping).await {
-            Came::Notification { event, .. } => event,
+            Received::Notification { event, .. } => event,
             other => panic!("{other:?}"),
         }
     }
@@ -282,7 +283,7 @@ impl Client {
     }
 }
 
-/// Of ZooKeeper's flags.
+/// ZooKeeper's flags of create requests.
 pub const PERSISTENT: i32 = 0;
 pub const EPHEMERAL: i32 = 1;
 pub const SEQUENTIAL: i32 = 2;

@@ -1,4 +1,4 @@
-//! Nodes with their front ends, in one process.
+//! Cluster of nodes with their front ends in one process.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,25 +12,25 @@ use tokio_util::sync::CancellationToken;
 use transport_security::ServerTls;
 use zk_front::{Front, Ports, Protection, ZkConfig, serve};
 
-/// No step of a test takes longer, unless something is broken.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// Timeout of every step; an intact step takes less even on a busy machine.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Between two looks at a condition.
-const GLANCE: Duration = Duration::from_millis(5);
+/// Poll interval of conditions.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The shortest session that the nodes grant.
-pub const SHORTEST: Duration = Duration::from_millis(600);
+/// Minimum session timeout of the nodes.
+pub const MIN_SESSION_TIMEOUT: Duration = Duration::from_millis(600);
 
 pub struct Cluster {
     pub served: BTreeMap<NodeId, Served>,
     _dir: TempDir,
 }
 
-/// A node with its front end.
+/// Node with its front end.
 pub struct Served {
     pub node: Node,
     pub address: SocketAddr,
-    /// Of a second port without TLS.
+    /// Address of a second port without TLS.
     pub plain: Option<SocketAddr>,
     pub front: Front,
     stop: CancellationToken,
@@ -50,7 +50,7 @@ impl Cluster {
         Self::begin(size, zookeeper, protection(tls), None, |_| ()).await
     }
 
-    /// With a port that has TLS and one that has this protection.
+    /// Starts a node with a TLS port and a second port with this protection.
     pub async fn start_at_two_ports(zookeeper: ZkConfig, tls: ServerTls, plain: Protection) -> Self {
         Self::begin(1, zookeeper, Protection::Tls(tls), Some(plain), |_| ()).await
     }
@@ -72,7 +72,7 @@ impl Cluster {
         for id in 1..=size {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let peer = listener.local_addr().unwrap().to_string();
-            // Nobody serves HTTP here; but no two members have the same address.
+            // No node serves HTTP, but the addresses of members have to be distinct.
             let http = peer.clone();
             members.insert(id, MemberAddress { peer, http });
             listeners.insert(id, listener);
@@ -83,7 +83,7 @@ impl Cluster {
             config.timing.heartbeat = Duration::from_millis(30);
             config.timing.election_min = Duration::from_millis(150);
             config.timing.election_max = Duration::from_millis(300);
-            config.sessions.min = SHORTEST;
+            config.sessions.min = MIN_SESSION_TIMEOUT;
             adjust(&mut config);
             let node = Node::start_on(config, listener).await.unwrap();
             let (protection, plain) = (protection.clone(), plain.clone());
@@ -107,7 +107,7 @@ impl Cluster {
         self.served[&id].address
     }
 
-    /// Where node 1 is served without TLS beside.
+    /// Returns the address of node 1 without TLS.
     pub fn plain(&self) -> SocketAddr {
         self.served[&1].plain.unwrap()
     }
@@ -124,7 +124,7 @@ impl Cluster {
         found.unwrap()
     }
 
-    /// Ends a node without a word to its clients.
+    /// Stops a node and aborts its connections.
     pub async fn lose(&mut self, id: NodeId) {
         let Served {
             node, mut serving, ..
@@ -133,7 +133,7 @@ impl Cluster {
         in_time("the node stops", node.stop()).await;
     }
 
-    /// Every test ends so: what hangs here is a bug of the front end.
+    /// Stops all nodes. Every test ends with this: a hang here is a bug of the front end.
     pub async fn stop(self) {
         for (_, served) in self.served {
             served.stop.cancel();
@@ -181,16 +181,16 @@ fn protection(tls: Option<ServerTls>) -> Protection {
 }
 
 pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, future).await {
+    match tokio::time::timeout(TIMEOUT, future).await {
         Ok(done) => done,
-        Err(_) => panic!("{what}: not within {PATIENCE:?}"),
+        Err(_) => panic!("{what}: not within {TIMEOUT:?}"),
     }
 }
 
 pub async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     in_time(what, async {
         while !condition() {
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     })
     .await;

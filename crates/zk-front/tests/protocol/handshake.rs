@@ -1,4 +1,4 @@
-//! How a connection begins.
+//! Tests of the beginning of a connection.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use zk_front::ZkConfig;
 use zk_wire::{ConnectRequest, ErrorCode, Reply, Request};
 
 use crate::client::{Client, LONG, PERSISTENT, Stream, create, get, new_session};
-use crate::cluster::{Cluster, SHORTEST};
+use crate::cluster::{Cluster, MIN_SESSION_TIMEOUT};
 
 #[tokio::test]
-async fn the_timeout_that_is_granted_lies_within_the_bounds() {
+async fn granted_session_timeout_is_within_the_limits() {
     let cluster = Cluster::start(1).await;
     let bounds = cluster.node(1).config().sessions.clone();
     for (asked, granted) in [
-        (Duration::ZERO, SHORTEST),
+        (Duration::ZERO, MIN_SESSION_TIMEOUT),
         (Duration::from_secs(4), Duration::from_secs(4)),
         (Duration::from_secs(100_000), bounds.max),
     ] {
@@ -32,13 +32,13 @@ async fn the_timeout_that_is_granted_lies_within_the_bounds() {
         .connect(&negative)
         .await
         .unwrap();
-    assert_eq!(granted.timeout_ms as u128, SHORTEST.as_millis());
+    assert_eq!(granted.timeout_ms as u128, MIN_SESSION_TIMEOUT.as_millis());
     cluster.stop().await;
 }
 
-/// Clients before 3.4 do not say what they think of servers that only read, and do not expect to be told.
+/// Clients before 3.4 do not send the read-only flag, and do not expect it in the response.
 #[tokio::test]
-async fn an_old_client_is_answered_in_its_own_words() {
+async fn old_client_gets_a_response_without_the_read_only_flag() {
     let cluster = Cluster::start(1).await;
     let old = ConnectRequest {
         read_only: None,
@@ -53,9 +53,9 @@ async fn an_old_client_is_answered_in_its_own_words() {
     cluster.stop().await;
 }
 
-/// Java's client sends auth and setWatches, and what it was asked meanwhile, before it is answered.
+/// Java's client sends auth, setWatches and queued requests before it receives the response.
 #[tokio::test]
-async fn what_comes_right_behind_the_handshake_waits_for_the_session() {
+async fn requests_right_behind_the_connect_request_wait_for_the_session() {
     let cluster = Cluster::start(1).await;
     let mut out = BytesMut::new();
     new_session(LONG).write_frame(&mut out);
@@ -68,7 +68,7 @@ async fn what_comes_right_behind_the_handshake_waits_for_the_session() {
     create("/first", PERSISTENT).write_frame(1, &mut out);
     get("/first", false).write_frame(2, &mut out);
     let mut stream = Stream::open(cluster.address(1)).await;
-    // In pieces, wherever they are cut.
+    // In small pieces that split the frames at arbitrary bytes.
     for piece in out.chunks(7) {
         stream.write(piece).await;
     }
@@ -83,7 +83,7 @@ async fn what_comes_right_behind_the_handshake_waits_for_the_session() {
 }
 
 #[tokio::test]
-async fn a_client_that_has_seen_more_than_the_node_is_sent_away() {
+async fn client_ahead_of_the_node_is_rejected() {
     let cluster = Cluster::start(1).await;
     let mut stream = Stream::open(cluster.address(1)).await;
     let ahead = ConnectRequest {
@@ -94,13 +94,13 @@ async fn a_client_that_has_seen_more_than_the_node_is_sent_away() {
     assert_eq!(
         cluster.node(1).read(|store| store.sessions()),
         [],
-        "no session was left behind"
+        "no session was created"
     );
     cluster.stop().await;
 }
 
 #[tokio::test]
-async fn what_is_no_client_is_hung_up_on() {
+async fn connection_of_a_foreign_program_is_closed() {
     let config = ZkConfig {
         handshake_timeout: Duration::from_millis(300),
         ..ZkConfig::default()
@@ -129,14 +129,14 @@ async fn what_is_no_client_is_hung_up_on() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_too_long_ends_the_connection() {
+async fn oversized_request_ends_the_connection() {
     let cluster = Cluster::start(1).await;
     let mut client = Client::connect(cluster.address(1)).await;
     let mut header = BytesMut::new();
     header.put_i32(0x10_0000);
     client.stream.write(&header).await;
     assert_eq!(client.stream.frame().await, None);
-    // The longest that is allowed is not.
+    // A request of the maximum size is served.
     let mut client = Client::connect(cluster.address(1)).await;
     client.create("/large", PERSISTENT).await;
     let overhead = "/large".len() + 4 + 4 + 4 + 8;

@@ -1,4 +1,4 @@
-//! Clients that ask for more than there is room for: they wait, in their order, and none is refused.
+//! Clients that send more requests than the node admits: the requests wait in order, and none is rejected.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use bytes::{BufMut, BytesMut};
 use zk_front::ZkConfig;
 use zk_wire::Request;
 
-use crate::client::{Came, Client, PERSISTENT, Stream, create, delete, get, new_session, set};
-use crate::cluster::{Cluster, SHORTEST, in_time};
+use crate::client::{Client, PERSISTENT, Received, Stream, create, delete, get, new_session, set};
+use crate::cluster::{Cluster, MIN_SESSION_TIMEOUT, in_time};
 
-/// How many requests each client sends without waiting.
+/// Number of requests that each client sends without waiting.
 const SENT: usize = 400;
 
-/// A create, a look at what it made, a change, and its end.
+/// Returns creates, reads, writes and deletes.
 fn requests(client: usize) -> Vec<Request> {
     (0..SENT / 4)
         .flat_map(|number| {
@@ -28,8 +28,8 @@ fn requests(client: usize) -> Vec<Request> {
 }
 
 #[tokio::test]
-async fn while_a_node_has_enough_to_do_its_clients_wait() {
-    // Two changes at a time, for all clients together.
+async fn requests_wait_for_admission_in_order() {
+    // Two writes at a time for all clients together.
     let cluster = Cluster::start_adjusted(1, ZkConfig::default(), |node| {
         node.admission.max_outstanding = 2;
     })
@@ -37,14 +37,14 @@ async fn while_a_node_has_enough_to_do_its_clients_wait() {
     let address = cluster.address(1);
     let mut clients = Vec::new();
     for client in 0..4 {
-        // One after the other: a session that finds no place is refused.
+        // One after the other: opening a session is rejected while the node is overloaded.
         let mut connected = Client::connect(address).await;
         clients.push(async move {
             let requests = requests(client);
             let sent = connected.send_all(&requests).await;
             for (xid, request) in sent.into_iter().zip(&requests) {
                 match connected.receive(request).await {
-                    Came::Reply {
+                    Received::Reply {
                         xid: answered,
                         outcome,
                         ..
@@ -70,7 +70,7 @@ async fn while_a_node_has_enough_to_do_its_clients_wait() {
 }
 
 #[tokio::test]
-async fn an_address_has_as_many_connections_as_it_may() {
+async fn connections_per_address_are_limited() {
     let config = ZkConfig {
         max_connections_per_address: 2,
         ..ZkConfig::default()
@@ -79,13 +79,17 @@ async fn an_address_has_as_many_connections_as_it_may() {
     let first = Client::connect(cluster.address(1)).await;
     let mut second = Client::connect(cluster.address(1)).await;
     let mut third = Stream::open(cluster.address(1)).await;
-    assert_eq!(third.frame().await, None, "it is hung up on");
+    assert_eq!(third.frame().await, None, "the server closes the connection");
     second.create("/a", PERSISTENT).await;
     drop(first);
-    in_time("there is a place again", async {
+    in_time("a connection is admitted again", async {
         loop {
             let mut again = Stream::open(cluster.address(1)).await;
-            if again.try_connect(&new_session(SHORTEST)).await.is_some() {
+            if again
+                .try_connect(&new_session(MIN_SESSION_TIMEOUT))
+                .await
+                .is_some()
+            {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -96,7 +100,7 @@ async fn an_address_has_as_many_connections_as_it_may() {
 }
 
 #[tokio::test]
-async fn large_requests_have_their_room_and_small_ones_need_none() {
+async fn large_requests_are_bounded_in_memory_and_small_ones_are_not() {
     let config = ZkConfig {
         max_large_requests_bytes: 50_000,
         ..ZkConfig::default()
@@ -104,16 +108,16 @@ async fn large_requests_have_their_room_and_small_ones_need_none() {
     let cluster = Cluster::start_with(1, config).await;
     let mut other = Client::connect(cluster.address(1)).await;
     other.create("/a", PERSISTENT).await;
-    // It announces a large request and sends the beginning of it.
+    // This client announces a large request and sends only its beginning.
     let mut slow = Client::connect(cluster.address(1)).await;
     let mut beginning = BytesMut::new();
     beginning.put_i32(40_000);
     slow.stream.write(&beginning).await;
-    // An answer shows that the beginning before it was seen: so another client asks until there is no room.
-    in_time("there is no room for another", async {
+    // The server may not have processed that beginning yet, so further clients try until one is rejected.
+    in_time("a second large request is rejected", async {
         loop {
             let mut client = Client::connect(cluster.address(1)).await;
-            // Half of it first, so that it has to wait for the rest.
+            // Half of the request, so that the server has to wait for the rest.
             let mut half = BytesMut::new();
             half.put_i32(40_000);
             half.put_bytes(0, 20_000);
@@ -127,11 +131,11 @@ async fn large_requests_have_their_room_and_small_ones_need_none() {
     .await;
     assert!(other.call(&set("/a", "small")).await.is_ok());
     drop(slow);
-    in_time("there is room again", async {
+    in_time("a large request is accepted again", async {
         loop {
             let mut client = Client::connect(cluster.address(1)).await;
             client.send(&set("/a", &"x".repeat(40_000))).await;
-            if let Came::Reply { outcome, .. } = client.receive(&set("/a", "")).await {
+            if let Received::Reply { outcome, .. } = client.receive(&set("/a", "")).await {
                 assert!(outcome.is_ok(), "{outcome:?}");
                 break;
             }

@@ -1,4 +1,4 @@
-//! Paths as long and as deep as a packet allows, and the bounds that an operator sets.
+//! Paths as long and as deep as a packet allows, and the limits that an operator sets.
 
 use zk_front::ZkConfig;
 use zk_wire::{ErrorCode, Reply, Request, event_type};
@@ -10,11 +10,11 @@ use crate::cluster::Cluster;
 const PERSISTENT_RECURSIVE: i32 = 1;
 
 #[tokio::test]
-async fn a_path_of_a_hundred_thousand_bytes_is_a_path_like_any_other() {
+async fn paths_of_a_hundred_thousand_bytes_work() {
     let cluster = Cluster::start(3).await;
     let mut client = Client::connect(cluster.address(1)).await;
     let mut other = Client::connect(cluster.address(2)).await;
-    // Four hundred levels, and below them one more.
+    // Four hundred levels, and one more below them.
     let name = "n".repeat(249);
     let mut path = String::new();
     for _ in 0..400 {
@@ -29,9 +29,9 @@ async fn a_path_of_a_hundred_thousand_bytes_is_a_path_like_any_other() {
     client.call(&watch).await.unwrap();
     let first = other.create(&format!("{path}/q-"), EPHEMERAL | SEQUENTIAL).await;
     assert!(first == format!("{path}/q-0000000000"));
-    assert!(client.hear().await == event(event_type::NODE_CREATED, &first));
+    assert!(client.notification().await == event(event_type::NODE_CREATED, &first));
     other.call(&set(&first, "changed")).await.unwrap();
-    assert!(client.hear().await == event(event_type::NODE_DATA_CHANGED, &first));
+    assert!(client.notification().await == event(event_type::NODE_DATA_CHANGED, &first));
     assert_eq!(client.data(&first).await.unwrap(), "changed");
     let multi = Request::Multi(vec![
         create(&format!("{path}/q-"), EPHEMERAL | SEQUENTIAL),
@@ -45,21 +45,21 @@ async fn a_path_of_a_hundred_thousand_bytes_is_a_path_like_any_other() {
         event(event_type::NODE_DELETED, &second),
         event(event_type::NODE_DELETED, &first),
     ] {
-        assert!(client.hear().await == expected);
+        assert!(client.notification().await == expected);
     }
-    // Those of a session go with it.
+    // Ephemeral znodes are deleted with their session.
     let last = other.create(&format!("{path}/last"), EPHEMERAL).await;
-    assert!(client.hear().await == event(event_type::NODE_CREATED, &last));
+    assert!(client.notification().await == event(event_type::NODE_CREATED, &last));
     other.call(&Request::CloseSession).await.unwrap();
-    assert!(client.hear().await == event(event_type::NODE_DELETED, &last));
+    assert!(client.notification().await == event(event_type::NODE_DELETED, &last));
     assert_eq!(client.call(&get(&last, false)).await, Err(ErrorCode::NO_NODE));
-    let (deleted, heard) = client.call_and_hear(&delete(&path)).await;
+    let (deleted, heard) = client.call_with_notifications(&delete(&path)).await;
     assert!(deleted.is_ok() && heard == [event(event_type::NODE_DELETED, &path)]);
     cluster.stop().await;
 }
 
 #[tokio::test]
-async fn a_path_may_have_hundreds_of_components_or_one_that_fills_a_packet() {
+async fn paths_may_have_hundreds_of_components_or_one_large_one() {
     let cluster = Cluster::start(1).await;
     let mut client = Client::connect(cluster.address(1)).await;
     let mut path = String::new();
@@ -68,7 +68,7 @@ async fn a_path_may_have_hundreds_of_components_or_one_that_fills_a_packet() {
         client.create(&path, PERSISTENT).await;
     }
     client.call(&exists(&path, true)).await.unwrap();
-    let (deleted, heard) = client.call_and_hear(&delete(&path)).await;
+    let (deleted, heard) = client.call_with_notifications(&delete(&path)).await;
     assert!(deleted.is_ok() && heard == [event(event_type::NODE_DELETED, &path)]);
     let long = format!("/{}", "l".repeat(1_048_000));
     let created = client.create(&long, PERSISTENT | SEQUENTIAL).await;
@@ -77,7 +77,7 @@ async fn a_path_may_have_hundreds_of_components_or_one_that_fills_a_packet() {
 }
 
 #[tokio::test]
-async fn an_operator_may_set_bounds_for_what_is_created() {
+async fn configured_path_limits_apply_to_creates() {
     let config = ZkConfig {
         paths: PathBounds { bytes: 20, depth: 2 },
         ..ZkConfig::default()
@@ -103,7 +103,7 @@ async fn an_operator_may_set_bounds_for_what_is_created() {
         matches!(results[1], zk_wire::MultiResult::Error(ErrorCode::BAD_ARGUMENTS)),
         "{results:?}"
     );
-    // What is not there is not found, whatever its path.
+    // Reads of missing znodes are not limited.
     assert_eq!(client.call(&get("/a/b/c", false)).await, Err(ErrorCode::NO_NODE));
     cluster.stop().await;
 }

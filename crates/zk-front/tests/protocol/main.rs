@@ -1,16 +1,17 @@
-//! The protocol, held against real nodes over real connections, by a client that can misbehave.
+//! Tests of the protocol against real nodes over real connections, with a client that can send anything.
 
 #![allow(
     clippy::unwrap_used,
-    reason = "a test that cannot go on may say so shortly, also in its helpers"
+    reason = "a panic is how a test fails, also in its helpers"
 )]
 
 mod certificates;
 mod client;
 mod cluster;
 
+mod four_letter_words;
 mod handshake;
-mod letter;
+mod compatibility;
 mod load;
 mod long_paths;
 mod order;
@@ -22,4 +23,3 @@ mod tls;
 mod two_ports;
 mod unsecured;
 mod watches;
-mod words;

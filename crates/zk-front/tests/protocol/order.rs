@@ -1,14 +1,14 @@
-//! Requests of one connection: carried out and answered in their order.
+//! Requests of one connection are applied and answered in order.
 
 use zk_wire::{ErrorCode, Reply, Request, event_type};
 
 use crate::client::{
-    Came, Client, EPHEMERAL, PERSISTENT, SEQUENTIAL, create, delete, event, exists, get, set, sync,
+    Client, EPHEMERAL, PERSISTENT, Received, SEQUENTIAL, create, delete, event, exists, get, set, sync,
 };
 use crate::cluster::Cluster;
 
 #[tokio::test]
-async fn requests_that_do_not_wait_for_each_other_are_carried_out_in_their_order() {
+async fn pipelined_requests_are_applied_in_order() {
     const ROUNDS: usize = 500;
     let cluster = Cluster::start(3).await;
     let follower = cluster
@@ -29,11 +29,11 @@ async fn requests_that_do_not_wait_for_each_other_are_carried_out_in_their_order
     let mut last = 0;
     let mut round = 0;
     for (request, sent) in requests.iter().zip(xids) {
-        let Came::Reply { xid, zxid, outcome } = client.receive(request).await else {
-            panic!("nothing else comes");
+        let Received::Reply { xid, zxid, outcome } = client.receive(request).await else {
+            panic!("only replies are expected");
         };
         assert_eq!(xid, sent);
-        assert!(zxid >= last, "a position goes back");
+        assert!(zxid >= last, "the zxid goes back");
         last = zxid;
         if let Reply::Data(data, stat) = outcome.unwrap() {
             assert_eq!(data.unwrap(), format!("{round}"));
@@ -49,7 +49,7 @@ async fn requests_that_do_not_wait_for_each_other_are_carried_out_in_their_order
 }
 
 #[tokio::test]
-async fn what_is_refused_keeps_its_place_among_what_is_not() {
+async fn rejected_requests_are_answered_in_order() {
     let cluster = Cluster::start(1).await;
     let mut client = Client::connect(cluster.address(1)).await;
     let bad_path = set("no/path", "x");
@@ -65,8 +65,8 @@ async fn what_is_refused_keeps_its_place_among_what_is_not() {
     let xids = client.send_all(&requests).await;
     let mut outcomes = Vec::new();
     for (request, sent) in requests.iter().zip(xids) {
-        let Came::Reply { xid, outcome, .. } = client.receive(request).await else {
-            panic!("nothing else comes");
+        let Received::Reply { xid, outcome, .. } = client.receive(request).await else {
+            panic!("only replies are expected");
         };
         assert_eq!(xid, sent);
         outcomes.push(outcome.err());
@@ -81,7 +81,7 @@ async fn what_is_refused_keeps_its_place_among_what_is_not() {
 }
 
 #[tokio::test]
-async fn whoever_sends_more_than_may_wait_is_served_all_the_same() {
+async fn requests_beyond_the_outstanding_limit_are_served() {
     const REQUESTS: usize = 2_000;
     let config = zk_front::ZkConfig {
         max_outstanding: 5,
@@ -94,7 +94,7 @@ async fn whoever_sends_more_than_may_wait_is_served_all_the_same() {
     client.send_all(&vec![request.clone(); REQUESTS]).await;
     for number in 0..REQUESTS {
         let came = client.receive(&request).await;
-        let Came::Reply { outcome, .. } = came else {
+        let Received::Reply { outcome, .. } = came else {
             panic!("{came:?}")
         };
         assert_eq!(outcome, Ok(Reply::Path(format!("/q/n{number:010}"))));
@@ -103,7 +103,7 @@ async fn whoever_sends_more_than_may_wait_is_served_all_the_same() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_session_comes_after_all_that_was_asked_before_and_tells_of_its_own_znodes_first() {
+async fn close_session_follows_earlier_requests_and_its_own_notifications() {
     let cluster = Cluster::start(1).await;
     let mut client = Client::connect(cluster.address(1)).await;
     client.create("/gone", EPHEMERAL).await;
@@ -115,21 +115,21 @@ async fn the_end_of_a_session_comes_after_all_that_was_asked_before_and_tells_of
         get("/gone", false),
     ];
     client.send_all(&requests).await;
-    let mut came: Vec<Came> = Vec::new();
-    while came.last() != Some(&Came::End) {
-        let answered = came.iter().filter(|came| matches!(came, Came::Reply { .. }));
+    let mut came: Vec<Received> = Vec::new();
+    while came.last() != Some(&Received::End) {
+        let answered = came.iter().filter(|came| matches!(came, Received::Reply { .. }));
         let next = &requests[answered.count().min(requests.len() - 1)];
         came.push(client.receive(next).await);
     }
-    let told: Vec<_> = came
+    let notifications: Vec<_> = came
         .iter()
         .filter_map(|came| match came {
-            Came::Notification { event, .. } => Some(event.clone()),
+            Received::Notification { event, .. } => Some(event.clone()),
             _ => None,
         })
         .collect();
     assert_eq!(
-        told,
+        notifications,
         [
             event(event_type::NODE_DATA_CHANGED, "/gone"),
             event(event_type::NODE_DELETED, "/gone")
@@ -137,14 +137,14 @@ async fn the_end_of_a_session_comes_after_all_that_was_asked_before_and_tells_of
     );
     let answered = came
         .iter()
-        .filter(|came| matches!(came, Came::Reply { .. }))
+        .filter(|came| matches!(came, Received::Reply { .. }))
         .count();
-    assert_eq!(answered, 4, "what comes behind the end is not answered");
-    // The last word before the end is the answer to it, with its position.
+    assert_eq!(answered, 4, "requests after the close are not answered");
+    // The last frame is the reply to the close, with its zxid.
     assert!(
         matches!(
             came[came.len() - 2],
-            Came::Reply {
+            Received::Reply {
                 xid: 5,
                 outcome: Ok(Reply::Done),
                 ..

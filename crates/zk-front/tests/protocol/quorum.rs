@@ -1,10 +1,10 @@
-//! A node that has lost the others tells its clients nothing that it cannot know.
+//! A node without a quorum sends its clients nothing that it cannot confirm.
 
 use std::time::Duration;
 
 use zk_wire::Request;
 
-use crate::client::{Came, Client, PERSISTENT};
+use crate::client::{Client, PERSISTENT, Received};
 use crate::cluster::Cluster;
 
 #[tokio::test]
@@ -15,28 +15,28 @@ async fn node_without_a_quorum_ends_its_connections() {
     let alone = *cluster.served.keys().find(|id| **id != leader).unwrap();
     let mut client = Client::connect_for(cluster.address(alone), timeout).await;
     client.create("/a", PERSISTENT).await;
-    let ticket = client.ticket();
+    let resume_request = client.resume_request();
     for id in 1..=3 {
         if id != alone {
             cluster.lose(id).await;
         }
     }
-    // A client that is alive, as far as it can tell.
-    let mut beats = tokio::time::interval(timeout / 6);
-    // When, to the millisecond, is tested with a clock that stands still (`pulse.rs`).
+    // The client is alive and pings.
+    let mut pings = tokio::time::interval(timeout / 6);
+    // `session_keepalive.rs` tests the exact time with a paused clock.
     loop {
         tokio::select! {
             came = client.receive(&Request::Ping) => match came {
-                Came::End => break,
-                came => panic!("it was told {came:?}"),
+                Received::End => break,
+                came => panic!("unexpected frame: {came:?}"),
             },
-            _ = beats.tick() => {
+            _ = pings.tick() => {
                 client.send(&Request::Ping).await;
             }
         }
     }
-    // Nor does it take anybody in.
+    // The node accepts no clients either.
     let mut stream = crate::client::Stream::open(cluster.address(alone)).await;
-    assert_eq!(stream.connect(&ticket).await, None);
+    assert_eq!(stream.connect(&resume_request).await, None);
     cluster.stop().await;
 }

@@ -1,14 +1,14 @@
-//! What is refused, and how.
+//! Tests of error replies.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use zk_front::ZkConfig;
 use zk_wire::{AclEntry, CreateCall, ErrorCode, MultiResult, Reply, Request};
 
-use crate::client::{Came, Client, PERSISTENT, create, delete, get, set};
+use crate::client::{Client, PERSISTENT, Received, create, delete, get, set};
 use crate::cluster::Cluster;
 
 #[tokio::test]
-async fn an_operation_that_there_is_not_ends_the_connection() {
+async fn unknown_operation_ends_the_connection() {
     let cluster = Cluster::start(1).await;
     let lone_check = Request::Check {
         path: "/".to_owned(),
@@ -24,17 +24,17 @@ async fn an_operation_that_there_is_not_ends_the_connection() {
             to.int(-1);
         });
         client.stream.write(&out).await;
-        let Came::Reply { xid, outcome, .. } = client.receive(&Request::Ping).await else {
-            panic!("it is answered");
+        let Received::Reply { xid, outcome, .. } = client.receive(&Request::Ping).await else {
+            panic!("a reply is expected");
         };
         assert_eq!((xid, outcome), (77, Err(ErrorCode::UNIMPLEMENTED)));
-        assert_eq!(client.receive(&Request::Ping).await, Came::End);
+        assert_eq!(client.receive(&Request::Ping).await, Received::End);
     }
     cluster.stop().await;
 }
 
 #[tokio::test]
-async fn a_request_that_cannot_be_read_is_refused_and_the_next_one_is_served() {
+async fn malformed_request_is_rejected_and_the_next_one_is_served() {
     let cluster = Cluster::start(1).await;
     let mut client = Client::connect(cluster.address(1)).await;
     let mut out = BytesMut::new();
@@ -43,8 +43,8 @@ async fn a_request_that_cannot_be_read_is_refused_and_the_next_one_is_served() {
     out.put_i32(get("/", false).op_code());
     out.put_slice(b"ab");
     client.stream.write(&out).await;
-    let Came::Reply { xid, outcome, .. } = client.receive(&Request::Ping).await else {
-        panic!("it is answered");
+    let Received::Reply { xid, outcome, .. } = client.receive(&Request::Ping).await else {
+        panic!("a reply is expected");
     };
     assert_eq!((xid, outcome), (5, Err(ErrorCode::MARSHALLING_ERROR)));
     assert!(client.call(&get("/", false)).await.is_ok());
@@ -52,7 +52,7 @@ async fn a_request_that_cannot_be_read_is_refused_and_the_next_one_is_served() {
 }
 
 #[tokio::test]
-async fn a_multi_that_fails_tells_of_each_of_its_items() {
+async fn failed_multi_has_a_result_for_each_item() {
     let cluster = Cluster::start(1).await;
     let mut client = Client::connect(cluster.address(1)).await;
     let multi = Request::Multi(vec![
@@ -70,7 +70,7 @@ async fn a_multi_that_fails_tells_of_each_of_its_items() {
     let results = results.map(MultiResult::Error).to_vec();
     assert_eq!(client.call(&multi).await, Ok(Reply::Results(results)));
     assert_eq!(client.data("/a").await, Err(ErrorCode::NO_NODE));
-    // An item that is refused before the state machine sees it fails in its place, too.
+    // An item that is rejected before it reaches the state machine fails in its order, too.
     let multi = Request::Multi(vec![delete("/missing"), set("no/path", "x")]);
     let results = [ErrorCode::NO_NODE, ErrorCode::RUNTIME_INCONSISTENCY];
     let results = results.map(MultiResult::Error).to_vec();
@@ -83,7 +83,7 @@ async fn a_multi_that_fails_tells_of_each_of_its_items() {
 }
 
 #[tokio::test]
-async fn rights_are_those_that_the_client_has_proven() {
+async fn permissions_follow_the_authenticated_identities() {
     let config = ZkConfig {
         super_digest: Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=".to_owned()),
         ..ZkConfig::default()
@@ -109,12 +109,12 @@ async fn rights_are_those_that_the_client_has_proven() {
     assert_eq!(
         alice.call(&private).await,
         Err(ErrorCode::INVALID_ACL),
-        "she is nobody yet"
+        "not authenticated yet"
     );
     assert_eq!(alice.call(&auth("alice:secret")).await, Ok(Reply::Done));
     assert!(alice.call(&private).await.is_ok());
     let Ok(Reply::Identities(who)) = alice.call(&Request::WhoAmI).await else {
-        panic!("she is told who she is");
+        panic!("whoAmI returns identities");
     };
     let pair = |scheme: &str, name: &str| (scheme.to_owned(), name.to_owned());
     // In the order of ZooKeeper's hash table.
@@ -125,7 +125,7 @@ async fn rights_are_those_that_the_client_has_proven() {
     assert_eq!(bob.call(&auth("super:test")).await, Ok(Reply::Done));
     assert!(
         bob.call(&get("/private", false)).await.is_ok(),
-        "whom no list stops"
+        "the superuser bypasses the access control list"
     );
 
     let mut eve = Client::connect(cluster.address(1)).await;
@@ -135,12 +135,12 @@ async fn rights_are_those_that_the_client_has_proven() {
         auth: None,
     };
     assert_eq!(eve.call(&unknown).await, Err(ErrorCode::AUTH_FAILED));
-    assert_eq!(eve.receive(&unknown).await, Came::End);
+    assert_eq!(eve.receive(&unknown).await, Received::End);
     cluster.stop().await;
 }
 
 #[tokio::test]
-async fn what_is_not_configured_is_refused_as_zookeeper_does() {
+async fn unconfigured_features_are_rejected_as_in_zookeeper() {
     let cluster = Cluster::start(1).await;
     let mut client = Client::connect(cluster.address(1)).await;
     let reconfig = Request::Reconfig {

@@ -1,5 +1,5 @@
-//! Who may do what, at the door of ZooKeeper's clients: every operation of the protocol, asked for by everybody, at places of
-//! all kinds. Each cell is compared with a table for people that shares nothing with the code.
+//! Authorization of ZooKeeper clients: every operation of the protocol, sent by every kind of caller, at
+//! every kind of path. Each outcome is compared with a plain table that shares nothing with the code.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,42 +17,44 @@ use znode_store::{
 };
 
 use crate::certificates::Certificates;
-use crate::client::{Came, Client, EPHEMERAL, LONG, PERSISTENT, SEQUENTIAL, Stream, event, new_session, set};
-use crate::cluster::{Cluster, SHORTEST};
+use crate::client::{
+    Client, EPHEMERAL, LONG, PERSISTENT, Received, SEQUENTIAL, Stream, event, new_session, set,
+};
+use crate::cluster::{Cluster, MIN_SESSION_TIMEOUT};
 
-/// Who asks, by a certificate.
+/// Caller, identified by a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Who {
-    /// Without one.
-    Nobody,
-    /// One that has no role.
+enum Caller {
+    /// Client without a certificate.
+    Anonymous,
+    /// Certificate without a role.
     Unknown,
-    /// One whose role grants nothing.
+    /// Certificate whose role grants nothing.
     Nothing,
-    /// One with one right at [`Place::Own`], and at the lock of that name.
+    /// Certificate with one permission at [`Target::Own`], and at the lock of that name.
     One(Right),
-    /// The role `admin`.
+    /// Certificate with the role `admin`.
     Admin,
 }
 
-const EVERYBODY: [Who; 9] = [
-    Who::Nobody,
-    Who::Unknown,
-    Who::Nothing,
-    Who::One(Right::Read),
-    Who::One(Right::Lock),
-    Who::One(Right::Write),
-    Who::One(Right::Break),
-    Who::One(Right::Administer),
-    Who::Admin,
+const ALL_CALLERS: [Caller; 9] = [
+    Caller::Anonymous,
+    Caller::Unknown,
+    Caller::Nothing,
+    Caller::One(Right::Read),
+    Caller::One(Right::Lock),
+    Caller::One(Right::Write),
+    Caller::One(Right::Break),
+    Caller::One(Right::Administer),
+    Caller::Admin,
 ];
 
-impl Who {
-    /// What its certificate calls it.
+impl Caller {
+    /// Returns the name in the certificate.
     fn name(self) -> Option<String> {
         match self {
-            Self::Nobody => None,
-            Self::Unknown => Some("stranger".to_owned()),
+            Self::Anonymous => None,
+            Self::Unknown => Some("unmapped".to_owned()),
             Self::Nothing => Some("nothing".to_owned()),
             Self::One(right) => Some(right.to_string()),
             Self::Admin => Some("root".to_owned()),
@@ -61,7 +63,7 @@ impl Who {
 
     fn role(self) -> Option<RoleName> {
         let name = match self {
-            Self::Nobody | Self::Unknown => return None,
+            Self::Anonymous | Self::Unknown => return None,
             Self::Nothing => "nothing".to_owned(),
             Self::One(right) => format!("may-{right}"),
             Self::Admin => return Some(RoleName::admin()),
@@ -70,27 +72,27 @@ impl Who {
     }
 }
 
-/// Where.
+/// Path that a request refers to, relative to the grants of [`Caller::One`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Target {
     Own,
     Below,
     Parent,
     Foreign,
-    /// Its name begins as the own one's does.
+    /// Path that begins with the characters of the own path.
     Sibling,
 }
 
-/// Those above before those below.
-const PLACES: [Place; 5] = [
-    Place::Parent,
-    Place::Own,
-    Place::Below,
-    Place::Sibling,
-    Place::Foreign,
+/// Parents before their children.
+const TARGETS: [Target; 5] = [
+    Target::Parent,
+    Target::Own,
+    Target::Below,
+    Target::Sibling,
+    Target::Foreign,
 ];
 
-impl Place {
+impl Target {
     fn name(self) -> &'static str {
         match self {
             Self::Own => "team/own",
@@ -105,42 +107,42 @@ impl Place {
         format!("/{}", self.name())
     }
 
-    /// Whether the grants of those with one right cover it.
+    /// Returns whether the grants of [`Caller::One`] cover the path.
     fn is_covered(self) -> bool {
         matches!(self, Self::Own | Self::Below)
     }
 }
 
-/// Whom the table lets through.
+/// Callers that the table admits.
 #[derive(Debug, Clone, Copy)]
 enum Rule {
-    /// Whoever has a session.
+    /// Every caller with a session.
     Everybody,
-    /// Whoever has this right there.
+    /// Callers with this permission at the path.
     Needs(Right),
-    /// Whoever has one of these.
+    /// Callers with one of these permissions.
     NeedsOne(Right, Right),
-    /// Who has both.
+    /// Callers with both permissions of the test, which only the administrator has.
     NeedsBoth,
 }
 
 impl Rule {
-    fn lets(self, who: Who, place: Place) -> bool {
+    fn admits(self, who: Caller, place: Target) -> bool {
         let has = |right: Right| match who {
-            Who::One(one) => one == right && place.is_covered(),
-            Who::Admin => true,
-            Who::Nobody | Who::Unknown | Who::Nothing => false,
+            Caller::One(one) => one == right && place.is_covered(),
+            Caller::Admin => true,
+            Caller::Anonymous | Caller::Unknown | Caller::Nothing => false,
         };
         match self {
             Self::Everybody => true,
             Self::Needs(right) => has(right),
             Self::NeedsOne(one, other) => has(one) || has(other),
-            Self::NeedsBoth => who == Who::Admin,
+            Self::NeedsBoth => who == Caller::Admin,
         }
     }
 }
 
-/// The name of an operation. It has no wildcard, so that a new one is not forgotten here.
+/// Returns the name of an operation. The match has no wildcard, so that a new operation is not forgotten.
 fn name(request: &Request) -> &'static str {
     match request {
         Request::Create { call, .. } => match call {
@@ -177,7 +179,7 @@ fn name(request: &Request) -> &'static str {
     }
 }
 
-/// All of them. `check` is sent inside a multi, and `closeSession` has a test of its own.
+/// All operations. `check` is sent inside a multi, and `closeSession` has a test of its own.
 const NAMES: [&str; 27] = [
     "addWatch",
     "auth",
@@ -226,12 +228,12 @@ fn create(call: CreateCall, path: String, flags: i32) -> Request {
     }
 }
 
-/// ZooKeeper's flags of containers and of nodes with a time to live.
+/// ZooKeeper's flags of containers and TTL nodes.
 const CONTAINER: i32 = 4;
 const TTL: i32 = 5;
 
-/// Every operation, with what the table says. `gone` is there to be deleted, and `new` is not there.
-fn requests(place: Place) -> Vec<(Request, Rule)> {
+/// Returns every operation with its rule. The path `gone` exists and `new` does not.
+fn requests(place: Target) -> Vec<(Request, Rule)> {
     let at = place.path();
     let (new, gone) = (format!("{at}/new"), format!("{at}/gone"));
     let contender = format!("/locks{at}/n-");
@@ -268,7 +270,7 @@ fn requests(place: Place) -> Vec<(Request, Rule)> {
         ),
         (create(CreateCall::Container, new.clone(), CONTAINER), write),
         (create(CreateCall::Ttl(60_000), new.clone(), TTL), write),
-        // As a recipe enters the queue of a lock.
+        // A recipe that enters the queue of a lock.
         (
             create(CreateCall::Create, contender, EPHEMERAL | SEQUENTIAL),
             Rule::NeedsOne(Right::Write, Right::Lock),
@@ -303,7 +305,7 @@ fn requests(place: Place) -> Vec<(Request, Rule)> {
             read,
         ),
         (Request::Sync { path: at.clone() }, Rule::Everybody),
-        // Of one's own only.
+        // Returns only the caller's own znodes.
         (Request::GetEphemerals { prefix: at.clone() }, Rule::Everybody),
         (Request::WhoAmI, Rule::Everybody),
         (Request::Ping, Rule::Everybody),
@@ -332,7 +334,8 @@ fn requests(place: Place) -> Vec<(Request, Rule)> {
             },
             Rule::Everybody,
         ),
-        // What is armed is told of only to those who may read, see `no_watch_tells_whom_it_must_not`.
+        // Notifications of an armed watch are authorized on delivery, see
+        // `watches_notify_only_authorized_callers`.
         (
             Request::SetWatches {
                 relative_zxid: i64::MAX,
@@ -367,7 +370,7 @@ fn requests(place: Place) -> Vec<(Request, Rule)> {
             read,
         ));
         all.push((Request::Exists { path, watch }, read));
-        // Also where nothing is: that is something to know.
+        // Also where no znode exists: that is information, too.
         let path = new.clone();
         all.push((Request::Exists { path, watch }, read));
     }
@@ -378,7 +381,7 @@ fn requests(place: Place) -> Vec<(Request, Rule)> {
     all
 }
 
-/// Whether it was for want of a right that it was refused.
+/// Returns whether the request was denied for a missing permission.
 fn is_refused(outcome: &Outcome) -> bool {
     match outcome {
         Err(code) => *code == ErrorCode::NO_AUTH,
@@ -387,12 +390,12 @@ fn is_refused(outcome: &Outcome) -> bool {
     }
 }
 
-/// Whether it was done, or came to what it comes to for everybody.
+/// Returns whether the request was executed, or failed as it does for every caller.
 fn is_done(request: &Request, outcome: &Outcome) -> bool {
     match (request, outcome) {
         (Request::Reconfig { .. }, Err(ErrorCode::RECONFIG_DISABLED)) => true,
         (Request::CheckWatches { .. } | Request::RemoveWatches { .. }, Err(ErrorCode::NO_WATCHER)) => true,
-        // Nothing is there, and one who may read is told so.
+        // No znode exists, and an authorized reader gets that answer.
         (Request::Exists { path, .. }, Err(ErrorCode::NO_NODE)) => path.ends_with("/new"),
         (_, Ok(Reply::Results(results))) => !results.iter().any(|it| matches!(it, MultiResult::Error(_))),
         (_, outcome) => outcome.is_ok(),
@@ -403,8 +406,8 @@ fn parse(path: &str) -> ZPath {
     ZPath::parse(path).unwrap()
 }
 
-/// Asks as the cluster itself, whom nothing stops.
-async fn order(node: &Node, command: Command) {
+/// Executes a command as the cluster itself, which needs no permissions.
+async fn execute_internal(node: &Node, command: Command) {
     let request = znode_store::Request {
         caller: Identities::internal(),
         ..znode_store::Request::anonymous(command)
@@ -428,13 +431,14 @@ async fn set_role(node: &Node, role: &RoleName, right: Option<Right>) {
         prefix: parse(path),
         rights: Rights::of([right]),
     };
-    let own = Place::Own.path();
+    let own = Target::Own.path();
     let grants = right.map(|right| vec![grant(&own, right), grant(&format!("/locks{own}"), right)]);
     let (role, grants) = (role.clone(), grants.unwrap_or_default());
-    order(node, Command::Access(AccessCommand::SetRole { role, grants })).await;
+    execute_internal(node, Command::Access(AccessCommand::SetRole { role, grants })).await;
 }
 
-/// A secured cluster of one node, with everybody's role. Who shows nothing is let in, and has no right.
+/// Starts a secured cluster of one node with the roles of all callers. Clients without credentials may
+/// connect, but have no permissions.
 async fn secured(certificates: &Certificates) -> Cluster {
     let tls = Some(certificates.server());
     let cluster = Cluster::start_secured(1, ZkConfig::default(), tls).await;
@@ -450,39 +454,39 @@ async fn secured(certificates: &Certificates) -> Cluster {
         ..znode_store::Request::anonymous(Command::Access(secure))
     };
     assert!(node.propose(operator).await.unwrap().outcome.is_ok());
-    for who in EVERYBODY {
+    for who in ALL_CALLERS {
         let (Some(name), Some(role)) = (who.name(), who.role()) else {
             continue;
         };
         match who {
-            Who::One(right) => set_role(node, &role, Some(right)).await,
-            Who::Nothing => set_role(node, &role, None).await,
-            Who::Nobody | Who::Unknown | Who::Admin => {}
+            Caller::One(right) => set_role(node, &role, Some(right)).await,
+            Caller::Nothing => set_role(node, &role, None).await,
+            Caller::Anonymous | Caller::Unknown | Caller::Admin => {}
         }
         let certificate = format!("CN={name}").into();
-        order(
+        execute_internal(
             node,
             Command::Access(AccessCommand::MapCertificate { certificate, role }),
         )
         .await;
     }
-    for place in PLACES {
-        order(node, put(&place.path())).await;
-        order(node, put(&format!("/locks{}", place.path()))).await;
+    for place in TARGETS {
+        execute_internal(node, put(&place.path())).await;
+        execute_internal(node, put(&format!("/locks{}", place.path()))).await;
     }
     cluster
 }
 
-async fn everybody(certificates: &Certificates, cluster: &Cluster) -> BTreeMap<Who, Client> {
+async fn connect_all(certificates: &Certificates, cluster: &Cluster) -> BTreeMap<Caller, Client> {
     let mut clients = BTreeMap::new();
-    for who in EVERYBODY {
+    for who in ALL_CALLERS {
         let tls = certificates.client(who.name().as_deref());
         clients.insert(who, Client::connect_secured(cluster.address(1), &tls).await);
     }
     clients
 }
 
-/// What there is, with when it was changed last.
+/// Returns all znodes with their data, stats and lists.
 fn tree(node: &Node) -> Vec<String> {
     fn add(view: &znode_store::View<'_>, path: &ZPath, all: &mut Vec<String>) {
         let (data, stat) = view.get(path).unwrap();
@@ -500,19 +504,19 @@ fn tree(node: &Node) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn every_operation_is_refused_to_everybody_who_has_not_the_right() {
+async fn every_operation_is_denied_without_its_permission() {
     let certificates = Certificates::new();
     let cluster = secured(&certificates).await;
     let node = cluster.node(1);
-    let mut clients = everybody(&certificates, &cluster).await;
+    let mut clients = connect_all(&certificates, &cluster).await;
     let (mut cells, mut refusals) = (0, 0);
     let mut seen = BTreeSet::new();
-    for place in PLACES {
+    for place in TARGETS {
         let gone = format!("{}/gone", place.path());
         for (request, rule) in requests(place) {
             seen.insert(name(&request));
             for (who, client) in &mut clients {
-                // What the cells before have left is taken away.
+                // Remove what earlier requests have created.
                 for name in node.read(|store| {
                     let internal = Identities::internal();
                     let view = store.seen_by(&internal);
@@ -520,14 +524,14 @@ async fn every_operation_is_refused_to_everybody_who_has_not_the_right() {
                 }) {
                     if name.starts_with("new") || &*name == "gone" {
                         let path = parse(&place.path()).join(&name).unwrap();
-                        order(node, Command::Write(Op::Delete { path, version: -1 })).await;
+                        execute_internal(node, Command::Write(Op::Delete { path, version: -1 })).await;
                     }
                 }
-                order(node, put(&gone)).await;
+                execute_internal(node, put(&gone)).await;
                 let before = tree(node);
-                let (outcome, _) = client.call_and_hear(&request).await;
-                let cell = format!("{who:?} asks for {request:?} at {place:?} ({rule:?}): {outcome:?}");
-                if rule.lets(*who, place) {
+                let (outcome, _) = client.call_with_notifications(&request).await;
+                let cell = format!("{who:?} sends {request:?} at {place:?} ({rule:?}): {outcome:?}");
+                if rule.admits(*who, place) {
                     assert!(is_done(&request, &outcome), "{cell}");
                 } else {
                     assert!(is_refused(&outcome), "{cell}");
@@ -539,19 +543,19 @@ async fn every_operation_is_refused_to_everybody_who_has_not_the_right() {
         }
     }
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), NAMES);
-    println!("{cells} cells, {refusals} of them refused");
+    println!("{cells} cells, {refusals} of them denied");
     cluster.stop().await;
 }
 
-/// One-shot watches that come again tell what was missed, persistent ones what happens: but nobody what it may not read, neither
-/// when they are armed nor when they are told.
+/// Re-armed one-shot watches report missed changes, and persistent ones report new ones. Neither reports a
+/// change to a caller without the read permission, whether it lacks it at arming or at delivery.
 #[tokio::test]
-async fn no_watch_tells_whom_it_must_not() {
+async fn watches_notify_only_authorized_callers() {
     let certificates = Certificates::new();
     let cluster = secured(&certificates).await;
     let node = cluster.node(1);
-    let mut clients = everybody(&certificates, &cluster).await;
-    for place in PLACES {
+    let mut clients = connect_all(&certificates, &cluster).await;
+    for place in TARGETS {
         let at = place.path();
         let again = Request::SetWatches {
             relative_zxid: 0,
@@ -561,90 +565,93 @@ async fn no_watch_tells_whom_it_must_not() {
             },
         };
         for (who, client) in &mut clients {
-            let (outcome, heard) = client.call_and_hear(&again).await;
+            let (outcome, heard) = client.call_with_notifications(&again).await;
             assert_eq!(outcome, Ok(Reply::Done));
-            let may = Rule::Needs(Right::Read).lets(*who, place);
+            let may = Rule::Needs(Right::Read).admits(*who, place);
             let missed = event(zk_wire::event_type::NODE_DATA_CHANGED, &at);
             let expected = may.then_some(missed).into_iter().collect::<Vec<_>>();
             assert_eq!(heard, expected, "{who:?} at {place:?}");
         }
     }
 
-    let at = Place::Own.path();
+    let at = Target::Own.path();
     let watch = Request::AddWatch {
         path: at.clone(),
         mode: watch_mode::PERSISTENT_RECURSIVE,
     };
-    let reader = Who::One(Right::Read);
+    let reader = Caller::One(Right::Read);
     let client = clients.get_mut(&reader).unwrap();
     client.call(&watch).await.unwrap();
     let change = |data: &str| {
         Command::Write(Op::Set {
-            path: parse(&Place::Own.path()),
+            path: parse(&Target::Own.path()),
             data: data.into(),
             version: -1,
         })
     };
-    order(node, change("seen")).await;
+    execute_internal(node, change("seen")).await;
     assert_eq!(
-        client.hear().await,
+        client.notification().await,
         event(zk_wire::event_type::NODE_DATA_CHANGED, &at)
     );
     set_role(node, &reader.role().unwrap(), None).await;
-    order(node, change("not seen")).await;
-    let (outcome, heard) = client.call_and_hear(&Request::WhoAmI).await;
+    execute_internal(node, change("not seen")).await;
+    let (outcome, heard) = client.call_with_notifications(&Request::WhoAmI).await;
     assert!(outcome.is_ok());
-    assert_eq!(heard, [], "its role allows nothing any more");
+    assert_eq!(heard, [], "its role has no permissions any more");
     cluster.stop().await;
 }
 
-/// A session's password is not enough: who has it has to be the one who opened the session, or to prove it before the
-/// next sign of life.
+/// A session's password does not suffice to use it: a client that resumes it has to have the identity of the
+/// opener, or to authenticate before the next heartbeat.
 #[tokio::test]
-async fn a_session_is_its_openers() {
+async fn session_belongs_to_the_identity_that_opened_it() {
     let certificates = Certificates::new();
     let cluster = secured(&certificates).await;
     let at = cluster.address(1);
-    let tls = |who: Who| certificates.client(who.name().as_deref());
-    let writer = Who::One(Right::Write);
+    let tls = |who: Caller| certificates.client(who.name().as_deref());
+    let writer = Caller::One(Right::Write);
     let mut own = Client::connect_secured(at, &tls(writer)).await;
-    let path = format!("{}/mine", Place::Own.path());
+    let path = format!("{}/mine", Target::Own.path());
     own.create(&path, EPHEMERAL).await;
-    let ticket = own.ticket();
+    let resume_request = own.resume_request();
 
-    let thief = Stream::open_secured(at, &tls(Who::One(Right::Lock))).await;
-    let stolen = Client::resume_on(thief, &ticket).await;
-    assert!(stolen.is_none(), "it is told that there is no such session");
-    assert!(own.call(&set(&path, "x")).await.is_ok(), "nobody was disturbed");
+    let thief = Stream::open_secured(at, &tls(Caller::One(Right::Lock))).await;
+    let stolen = Client::resume_on(thief, &resume_request).await;
+    assert!(stolen.is_none(), "the server reports an expired session");
+    assert!(
+        own.call(&set(&path, "x")).await.is_ok(),
+        "the owner's connection still works"
+    );
 
-    let nobody = Stream::open_secured(at, &tls(Who::Nobody)).await;
-    let mut unproven = Client::resume_on(nobody, &ticket).await.unwrap();
+    let anonymous = Stream::open_secured(at, &tls(Caller::Anonymous)).await;
+    let mut unproven = Client::resume_on(anonymous, &resume_request).await.unwrap();
     assert_eq!(unproven.send(&Request::Ping).await, zk_wire::xid::PING);
-    assert_eq!(unproven.receive(&Request::Ping).await, Came::End);
+    assert_eq!(unproven.receive(&Request::Ping).await, Received::End);
 
     let stream = Stream::open_secured(at, &tls(writer)).await;
-    let mut back = Client::resume_on(stream, &ticket).await.unwrap();
+    let mut back = Client::resume_on(stream, &resume_request).await.unwrap();
     assert!(back.call(&set(&path, "y")).await.is_ok());
     cluster.stop().await;
 }
 
-/// Where there is no role for everybody nobody gets a session who shows nothing, and it ends of itself if its opener does not
-/// count any more.
+/// Without the role `anonymous`, clients without credentials get no session, and a session expires when its
+/// owner's credentials become invalid.
 #[tokio::test]
-async fn who_is_nobody_is_not_let_in() {
+async fn anonymous_clients_are_rejected_without_an_anonymous_role() {
     let certificates = Certificates::new();
     let cluster = secured(&certificates).await;
     let node = cluster.node(1);
-    let writer = Who::One(Right::Write);
+    let writer = Caller::One(Right::Write);
     let tls = certificates.client(writer.name().as_deref());
     let stream = Stream::open_secured(cluster.address(1), &tls).await;
-    let mut own = Client::with_session(stream, SHORTEST).await;
-    let path = format!("{}/mine", Place::Own.path());
+    let mut own = Client::with_session(stream, MIN_SESSION_TIMEOUT).await;
+    let path = format!("{}/mine", Target::Own.path());
     own.create(&path, EPHEMERAL).await;
     let anonymous = RoleName::anonymous();
-    order(node, Command::Access(AccessCommand::DeleteRole(anonymous))).await;
+    execute_internal(node, Command::Access(AccessCommand::DeleteRole(anonymous))).await;
 
-    for who in [Who::Nobody, Who::Unknown] {
+    for who in [Caller::Anonymous, Caller::Unknown] {
         let tls = certificates.client(who.name().as_deref());
         let mut stream = Stream::open_secured(cluster.address(1), &tls).await;
         assert_eq!(stream.connect(&new_session(LONG)).await, None, "{who:?}");
@@ -652,28 +659,28 @@ async fn who_is_nobody_is_not_let_in() {
     assert!(own.call(&Request::Ping).await.is_ok());
 
     let certificate = format!("CN={}", writer.name().unwrap()).into();
-    order(
+    execute_internal(
         node,
         Command::Access(AccessCommand::UnmapCertificate(certificate)),
     )
     .await;
     assert_eq!(own.send(&Request::Ping).await, zk_wire::xid::PING);
-    assert_eq!(own.receive(&Request::Ping).await, Came::End);
-    crate::cluster::until("its session ends", || {
+    assert_eq!(own.receive(&Request::Ping).await, Received::End);
+    crate::cluster::until("the session expires", || {
         node.read(|store| store.get(&parse(&path)).is_none())
     })
     .await;
     cluster.stop().await;
 }
 
-/// A token is shown as `addauth token …`: from then on the session is the token's, and ends with it.
+/// A client authenticates with `addauth token …`. From then on the session depends on the token.
 #[tokio::test]
-async fn a_token_is_shown_after_the_session_was_opened_and_counts_until_it_is_revoked() {
+async fn token_added_to_a_session_is_valid_until_revoked() {
     let certificates = Certificates::new();
     let cluster = secured(&certificates).await;
     let node = cluster.node(1);
     let (id, hash, text) = TokenText::draw();
-    let role = Who::One(Right::Write).role().unwrap();
+    let role = Caller::One(Right::Write).role().unwrap();
     let description = "worker".into();
     let token = NewToken {
         id,
@@ -682,7 +689,7 @@ async fn a_token_is_shown_after_the_session_was_opened_and_counts_until_it_is_re
         description,
         expires_at_ms: None,
     };
-    order(node, Command::Access(AccessCommand::CreateToken(token))).await;
+    execute_internal(node, Command::Access(AccessCommand::CreateToken(token))).await;
     let show = |text: &str| Request::Auth {
         kind: 0,
         scheme: "token".to_owned(),
@@ -690,13 +697,13 @@ async fn a_token_is_shown_after_the_session_was_opened_and_counts_until_it_is_re
     };
 
     let stream = Stream::open_secured(cluster.address(1), &certificates.client(None)).await;
-    let mut client = Client::with_session(stream, SHORTEST).await;
-    let path = format!("{}/mine", Place::Own.path());
+    let mut client = Client::with_session(stream, MIN_SESSION_TIMEOUT).await;
+    let path = format!("{}/mine", Target::Own.path());
     let mine = create(CreateCall::Create, path.clone(), EPHEMERAL);
     assert_eq!(
         client.call(&mine).await,
         Err(ErrorCode::NO_AUTH),
-        "it is nobody yet"
+        "not authenticated yet"
     );
     assert_eq!(client.call(&show(&text)).await, Ok(Reply::Done));
     assert!(client.call(&mine).await.is_ok());
@@ -707,13 +714,13 @@ async fn a_token_is_shown_after_the_session_was_opened_and_counts_until_it_is_re
         let stream = Stream::open_secured(cluster.address(1), &certificates.client(None)).await;
         let mut eve = Client::with_session(stream, LONG).await;
         assert_eq!(eve.call(&show(bad)).await, Err(ErrorCode::AUTH_FAILED));
-        assert_eq!(eve.receive(&mine).await, Came::End);
+        assert_eq!(eve.receive(&mine).await, Received::End);
     }
 
-    order(node, Command::Access(AccessCommand::RevokeToken(id))).await;
+    execute_internal(node, Command::Access(AccessCommand::RevokeToken(id))).await;
     assert_eq!(client.send(&Request::Ping).await, zk_wire::xid::PING);
-    assert_eq!(client.receive(&Request::Ping).await, Came::End);
-    crate::cluster::until("its session ends", || {
+    assert_eq!(client.receive(&Request::Ping).await, Received::End);
+    crate::cluster::until("the session expires", || {
         node.read(|store| store.get(&parse(&path)).is_none())
     })
     .await;

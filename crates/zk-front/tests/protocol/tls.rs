@@ -1,15 +1,15 @@
-//! Clients over TLS: who they are, and that what is too much for the socket at once comes all the same.
+//! Clients over TLS: their identities, and replies that exceed the socket's buffer.
 
 use bytes::Bytes;
 use zk_front::ZkConfig;
 use zk_wire::{AclEntry, CreateCall, ErrorCode, Reply, Request};
 
 use crate::certificates::Certificates;
-use crate::client::{Came, Client, PERSISTENT, Stream, create, get, set};
+use crate::client::{Client, PERSISTENT, Received, Stream, create, get, set};
 use crate::cluster::Cluster;
 
 #[tokio::test]
-async fn a_certificate_opens_what_is_for_its_subject() {
+async fn certificate_grants_access_to_its_subject() {
     let certificates = Certificates::new();
     let cluster = Cluster::start_secured(1, ZkConfig::default(), Some(certificates.server())).await;
     let at = cluster.address(1);
@@ -32,7 +32,7 @@ async fn a_certificate_opens_what_is_for_its_subject() {
     assert_eq!(other.data("/secret").await, Err(ErrorCode::NO_AUTH));
     assert_eq!(nobody.data("/secret").await, Err(ErrorCode::NO_AUTH));
 
-    // Who cannot prove it cannot say it either.
+    // The auth request cannot replace the certificate.
     let auth = Request::Auth {
         kind: 0,
         scheme: "x509".to_owned(),
@@ -40,7 +40,7 @@ async fn a_certificate_opens_what_is_for_its_subject() {
     };
     assert!(
         other.call(&auth).await.is_ok(),
-        "it has a certificate, of its own"
+        "the client has a certificate of its own"
     );
     assert_eq!(other.data("/secret").await, Err(ErrorCode::NO_AUTH));
     assert_eq!(nobody.call(&auth).await, Err(ErrorCode::AUTH_FAILED));
@@ -48,7 +48,7 @@ async fn a_certificate_opens_what_is_for_its_subject() {
 }
 
 #[tokio::test]
-async fn without_tls_nobody_is_served_and_words_are_answered_with_it() {
+async fn tls_port_rejects_plain_clients_and_answers_words_over_tls() {
     let certificates = Certificates::new();
     let cluster = Cluster::start_secured(1, ZkConfig::default(), Some(certificates.server())).await;
     let mut plain = Stream::open(cluster.address(1)).await;
@@ -70,27 +70,28 @@ async fn without_tls_nobody_is_served_and_words_are_answered_with_it() {
 }
 
 #[tokio::test]
-async fn what_the_socket_has_no_room_for_comes_later() {
+async fn replies_beyond_the_socket_buffer_arrive_later() {
     let certificates = Certificates::new();
     let cluster = Cluster::start_secured(1, ZkConfig::default(), Some(certificates.server())).await;
-    asks_for_much(Client::connect_secured(cluster.address(1), &certificates.client(None)).await).await;
+    request_large_replies(Client::connect_secured(cluster.address(1), &certificates.client(None)).await)
+        .await;
     cluster.stop().await;
 
     let cluster = Cluster::start(1).await;
-    asks_for_much(Client::connect(cluster.address(1)).await).await;
+    request_large_replies(Client::connect(cluster.address(1)).await).await;
     cluster.stop().await;
 }
 
-async fn asks_for_much(mut client: Client) {
+async fn request_large_replies(mut client: Client) {
     client.create("/large", PERSISTENT).await;
     let large = "x".repeat(900_000);
     assert!(client.call(&set("/large", &large)).await.is_ok());
-    // Far more than the buffers of sockets hold, asked for before anything is read.
-    let look = get("/large", false);
-    let sent = client.send_all(&vec![look.clone(); 30]).await;
+    // Requests far more data than the socket buffers hold before reading anything.
+    let read = get("/large", false);
+    let sent = client.send_all(&vec![read.clone(); 30]).await;
     for expected in sent {
-        let Came::Reply { xid, outcome, .. } = client.receive(&look).await else {
-            panic!("a reply was left out");
+        let Received::Reply { xid, outcome, .. } = client.receive(&read).await else {
+            panic!("a reply is missing");
         };
         let Ok(Reply::Data(Some(data), _)) = outcome else {
             panic!("{outcome:?}")
@@ -99,5 +100,5 @@ async fn asks_for_much(mut client: Client) {
     }
     assert!(client.call(&create("/after", PERSISTENT)).await.is_ok());
     assert!(client.call(&Request::CloseSession).await.is_ok());
-    assert_eq!(client.receive(&Request::Ping).await, Came::End);
+    assert_eq!(client.receive(&Request::Ping).await, Received::End);
 }

@@ -1,17 +1,18 @@
-//! A port with TLS and one without, side by side: one tree, one set of sessions and places; and what is refused without TLS.
+//! A TLS port and a plain port side by side: they share the tree, the sessions and the connection limits; and
+//! credentials that the plain port rejects.
 
 use access_token::TokenText;
 use bytes::Bytes;
-use zk_front::words::FourLetterWord;
+use zk_front::FourLetterWord;
 use zk_front::{Protection, ZkConfig};
 use zk_wire::{ErrorCode, Reply, Request};
 use znode_store::{AccessCommand, Command, Identities, Identity, PathGrant, Rights, ZPath};
 
 use crate::certificates::Certificates;
-use crate::client::{Came, Client, EPHEMERAL, LONG, PERSISTENT, Stream};
+use crate::client::{Client, EPHEMERAL, LONG, PERSISTENT, Received, Stream};
 use crate::cluster::{Cluster, in_time, until};
 
-/// `super:test`, as ZooKeeper configures it.
+/// Digest of `super:test`, as ZooKeeper configures it.
 const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
 
 fn show(scheme: &str, shown: &str) -> Request {
@@ -35,18 +36,22 @@ async fn session_moves_from_the_plain_port_to_tls_and_back() {
     client.create("/held", EPHEMERAL).await;
 
     let secured = Stream::open_secured(cluster.address(1), &tls).await;
-    let mut moved = Client::resume_on(secured, &client.ticket()).await.unwrap();
+    let mut moved = Client::resume_on(secured, &client.resume_request())
+        .await
+        .unwrap();
     assert_eq!(moved.session.session_id, client.session.session_id);
     assert_eq!(
         client.receive(&Request::Ping).await,
-        Came::End,
-        "the newer one counts"
+        Received::End,
+        "the newer connection replaces it"
     );
     assert!(moved.data("/held").await.is_ok());
-    let mut back = Client::resume(cluster.plain(), &moved.ticket()).await.unwrap();
+    let mut back = Client::resume(cluster.plain(), &moved.resume_request())
+        .await
+        .unwrap();
     assert!(back.data("/held").await.is_ok());
 
-    // Whoever asks is told of both, as ZooKeeper tells it.
+    // `conf` shows both ports as ZooKeeper does.
     let mut asks = Stream::open(cluster.plain()).await;
     asks.write(b"conf").await;
     let conf = String::from_utf8(asks.rest().await).unwrap();
@@ -60,7 +65,7 @@ async fn session_moves_from_the_plain_port_to_tls_and_back() {
 }
 
 #[tokio::test]
-async fn plain_port_speaks_no_tls_and_the_other_one_nothing_else() {
+async fn each_port_accepts_only_its_own_protocol() {
     let certificates = Certificates::new();
     let config = ZkConfig::default();
     let cluster = Cluster::start_at_two_ports(config, certificates.server(), Protection::Trusted).await;
@@ -79,7 +84,7 @@ async fn plain_port_speaks_no_tls_and_the_other_one_nothing_else() {
 }
 
 #[tokio::test]
-async fn both_ports_share_their_places() {
+async fn both_ports_share_their_connection_limits() {
     let certificates = Certificates::new();
     let config = ZkConfig {
         max_connections: 2,
@@ -90,15 +95,15 @@ async fn both_ports_share_their_places() {
     let _plain = Client::connect(cluster.plain()).await;
     assert_eq!(cluster.served[&1].front.connections(), 2);
     let mut late = Stream::open(cluster.plain()).await;
-    assert_eq!(late.frame().await, None, "all places are taken");
+    assert_eq!(late.frame().await, None, "the connection limit is reached");
     drop(secured);
     let front = &cluster.served[&1].front;
-    until("a place is free", || front.meter().counts().open == 1).await;
+    until("a connection has ended", || front.metrics().counts().open == 1).await;
     Client::connect(cluster.plain()).await;
     cluster.stop().await;
 }
 
-/// A token that may do everything in a cluster that is secured and lets everybody open sessions.
+/// Secures the cluster with an administrator's token, so that every client may open sessions.
 async fn secure(cluster: &Cluster) -> String {
     let (id, hash, text) = TokenText::draw();
     let secure = AccessCommand::Secure {
@@ -119,9 +124,9 @@ async fn secure(cluster: &Cluster) -> String {
     text
 }
 
-/// A client of another machine on the way could use them at every other port.
+/// An eavesdropper on the network path could use them at every other port.
 #[tokio::test]
-async fn tokens_and_the_super_password_count_only_where_nobody_listens() {
+async fn tokens_and_super_password_are_rejected_on_exposed_ports() {
     for protection in [Protection::Exposed, Protection::Trusted] {
         let certificates = Certificates::new();
         let config = ZkConfig {
@@ -143,19 +148,19 @@ async fn tokens_and_the_super_password_count_only_where_nobody_listens() {
             };
             assert_eq!(plain.call(&secret).await, expected, "{secret:?}");
             if !trusted {
-                assert_eq!(plain.receive(&Request::Ping).await, Came::End);
+                assert_eq!(plain.receive(&Request::Ping).await, Received::End);
             }
         }
-        // A token that proves nothing is refused everywhere, and a password of ZooKeeper's is taken everywhere.
+        // An ordinary ZooKeeper password is accepted at every port.
         let mut plain = Client::connect(cluster.plain()).await;
         assert_eq!(plain.call(&show("digest", "user:test")).await, Ok(Reply::Done));
         cluster.stop().await;
     }
 }
 
-/// What is for the holder of a certificate is for nobody at the plain port.
+/// At the plain port no client has the identity of a certificate.
 #[tokio::test]
-async fn nobody_has_a_certificate_at_the_plain_port() {
+async fn plain_port_has_no_certificate_identities() {
     let certificates = Certificates::new();
     let config = ZkConfig::default();
     let cluster = Cluster::start_at_two_ports(config, certificates.server(), Protection::Trusted).await;
@@ -172,7 +177,7 @@ async fn nobody_has_a_certificate_at_the_plain_port() {
 }
 
 #[tokio::test]
-async fn nobody_is_served_at_either_port_before_the_cluster_is_secured() {
+async fn both_ports_reject_clients_before_the_cluster_is_secured() {
     let certificates = Certificates::new();
     let config = ZkConfig {
         secured_only: true,

@@ -1,4 +1,4 @@
-//! A node that serves nobody before its cluster is secured, and everybody who is let in from then on.
+//! A node that rejects all clients until its cluster is secured.
 
 use zk_front::ZkConfig;
 use znode_store::{
@@ -10,7 +10,7 @@ use crate::client::{Client, Stream};
 use crate::cluster::{Cluster, in_time};
 
 #[tokio::test]
-async fn nobody_is_served_before_the_cluster_is_secured() {
+async fn clients_are_rejected_before_the_cluster_is_secured() {
     let config = ZkConfig {
         secured_only: true,
         ..ZkConfig::default()

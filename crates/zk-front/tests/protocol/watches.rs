@@ -1,4 +1,4 @@
-//! Notifications: before any answer that shows the change, and none is missed.
+//! Notifications precede every reply that shows the change, and none is missed.
 
 use zk_wire::{ErrorCode, Reply, Request, SetWatches, event_type};
 
@@ -6,7 +6,7 @@ use crate::client::{Client, EPHEMERAL, PERSISTENT, create, delete, event, exists
 use crate::cluster::Cluster;
 
 #[tokio::test]
-async fn a_change_is_told_before_it_is_seen() {
+async fn notification_precedes_the_reply_that_shows_the_change() {
     let cluster = Cluster::start(3).await;
     let mut writer = Client::connect(cluster.address(1)).await;
     let mut reader = Client::connect(cluster.address(2)).await;
@@ -18,7 +18,7 @@ async fn a_change_is_told_before_it_is_seen() {
         writer.call(&set("/a", &data)).await.unwrap();
         let mut heard = Vec::new();
         loop {
-            let (outcome, more) = reader.call_and_hear(&get("/a", false)).await;
+            let (outcome, more) = reader.call_with_notifications(&get("/a", false)).await;
             heard.extend(more);
             let Ok(Reply::Data(now, _)) = outcome else {
                 panic!("{outcome:?}")
@@ -33,7 +33,7 @@ async fn a_change_is_told_before_it_is_seen() {
 }
 
 #[tokio::test]
-async fn all_that_one_change_sets_off_is_told_in_order() {
+async fn notifications_of_one_command_arrive_in_order() {
     const AT_ONCE: usize = 300;
     let cluster = Cluster::start(3).await;
     let mut writer = Client::connect(cluster.address(1)).await;
@@ -51,19 +51,19 @@ async fn all_that_one_change_sets_off_is_told_in_order() {
     assert!(writer.call(&multi).await.is_ok());
     for number in 0..AT_ONCE {
         let created = event(event_type::NODE_CREATED, &format!("/a/n{number}"));
-        assert_eq!(watcher.hear().await, created);
+        assert_eq!(watcher.notification().await, created);
     }
-    // What comes later is told, too, and nothing is told twice.
+    // A later change is notified, too, and none is notified twice.
     writer.call(&set("/a/n0", "x")).await.unwrap();
     assert_eq!(
-        watcher.hear().await,
+        watcher.notification().await,
         event(event_type::NODE_DATA_CHANGED, "/a/n0")
     );
     cluster.stop().await;
 }
 
 #[tokio::test]
-async fn a_client_that_comes_back_elsewhere_is_told_what_it_has_missed() {
+async fn reconnected_client_is_notified_of_missed_changes() {
     let cluster = Cluster::start(3).await;
     let mut other = Client::connect(cluster.address(3)).await;
     for path in ["/changed", "/deleted", "/same", "/parent"] {
@@ -72,16 +72,16 @@ async fn a_client_that_comes_back_elsewhere_is_told_what_it_has_missed() {
     let mut client = Client::connect(cluster.address(1)).await;
     assert!(client.call(&sync()).await.is_ok());
     client.create("/mine", EPHEMERAL).await;
-    let ticket = client.ticket();
+    let resume_request = client.resume_request();
     drop(client);
     other.call(&set("/changed", "x")).await.unwrap();
     other.call(&delete("/deleted")).await.unwrap();
     other.call(&create("/created", PERSISTENT)).await.unwrap();
     other.call(&create("/parent/child", PERSISTENT)).await.unwrap();
-    let mut client = Client::resume(cluster.address(2), &ticket).await.unwrap();
+    let mut client = Client::resume(cluster.address(2), &resume_request).await.unwrap();
     let list = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect();
     let again = Request::SetWatches2 {
-        relative_zxid: ticket.last_zxid_seen,
+        relative_zxid: resume_request.last_zxid_seen,
         watches: SetWatches {
             data: list(&["/changed", "/deleted", "/same"]),
             exist: list(&["/created", "/none"]),
@@ -90,7 +90,7 @@ async fn a_client_that_comes_back_elsewhere_is_told_what_it_has_missed() {
             persistent_recursive: list(&["/parent"]),
         },
     };
-    let (outcome, mut heard) = client.call_and_hear(&again).await;
+    let (outcome, mut heard) = client.call_with_notifications(&again).await;
     assert_eq!(outcome, Ok(Reply::Done));
     heard.sort();
     let mut missed = [
@@ -101,27 +101,33 @@ async fn a_client_that_comes_back_elsewhere_is_told_what_it_has_missed() {
     ];
     missed.sort();
     assert_eq!(heard, missed);
-    // The others are armed.
+    // The other watches are armed.
     other.call(&create("/none", PERSISTENT)).await.unwrap();
-    assert_eq!(client.hear().await, event(event_type::NODE_CREATED, "/none"));
+    assert_eq!(
+        client.notification().await,
+        event(event_type::NODE_CREATED, "/none")
+    );
     other
         .call(&create("/parent/child/below", PERSISTENT))
         .await
         .unwrap();
     assert_eq!(
-        client.hear().await,
+        client.notification().await,
         event(event_type::NODE_CREATED, "/parent/child/below")
     );
     other.call(&set("/same", "y")).await.unwrap();
-    // One watch of each kind, and told once: the client sorts out whom it concerns.
-    assert_eq!(client.hear().await, event(event_type::NODE_DATA_CHANGED, "/same"));
+    // Watches of several kinds cause one notification: the client distributes it.
+    assert_eq!(
+        client.notification().await,
+        event(event_type::NODE_DATA_CHANGED, "/same")
+    );
     let seen = client.data("/mine").await;
-    assert_eq!(seen, Ok("new".to_owned()), "its ephemeral znode is still there");
+    assert_eq!(seen, Ok("new".to_owned()), "its ephemeral znode still exists");
     cluster.stop().await;
 }
 
 #[tokio::test]
-async fn watches_are_removed_and_asked_after() {
+async fn watches_can_be_checked_and_removed() {
     let cluster = Cluster::start(1).await;
     let mut client = Client::connect(cluster.address(1)).await;
     client.create("/a", PERSISTENT).await;
@@ -144,16 +150,16 @@ async fn watches_are_removed_and_asked_after() {
     };
     let (check, remove) = on(3);
     assert_eq!(client.call(&check).await, Ok(Reply::Done));
-    let (outcome, heard) = client.call_and_hear(&set("/a", "x")).await;
+    let (outcome, heard) = client.call_with_notifications(&set("/a", "x")).await;
     assert!(outcome.is_ok());
     assert_eq!(heard, [event(event_type::NODE_DATA_CHANGED, "/a")]);
     assert_eq!(client.call(&remove).await, Ok(Reply::Done));
     assert_eq!(client.call(&check).await, Err(ErrorCode::NO_WATCHER));
     assert_eq!(client.call(&remove).await, Err(ErrorCode::NO_WATCHER));
     assert!(client.call(&set("/a", "y")).await.is_ok());
-    // Whoever looks for what is not there hears of its coming.
+    // A watch of a missing znode fires when it is created.
     assert_eq!(client.call(&exists("/b", true)).await, Err(ErrorCode::NO_NODE));
-    let (_, heard) = client.call_and_hear(&create("/b", PERSISTENT)).await;
+    let (_, heard) = client.call_with_notifications(&create("/b", PERSISTENT)).await;
     assert_eq!(heard, [event(event_type::NODE_CREATED, "/b")]);
     cluster.stop().await;
 }

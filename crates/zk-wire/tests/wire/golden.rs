@@ -1,5 +1,6 @@
-//! Bytes written down by hand from ZooKeeper's record definitions. Most records are in the recordings; here is what they
-//! do not show: null, the oldest and the newest forms, and what no client of ours sends.
+//! Bytes written by hand from ZooKeeper's record definitions. The recordings contain most records; these are
+//! the remaining ones: null, the oldest and the newest forms, and requests that the recorded clients do not
+//! send.
 
 use bytes::Bytes;
 use zk_wire::{
@@ -9,7 +10,7 @@ use zk_wire::{
 
 use crate::{unhex, written};
 
-/// A request with its number, its bytes, and nothing else.
+/// Checks the code of a request, its bytes, and that both convert into each other.
 #[track_caller]
 fn request(op: i32, hex: &str, value: Request) {
     let bytes = unhex(hex);
@@ -18,7 +19,7 @@ fn request(op: i32, hex: &str, value: Request) {
     reads_as(op, hex, value);
 }
 
-/// A request that may be written otherwise, too.
+/// Checks only the decoding of a request that has several encodings.
 #[track_caller]
 fn reads_as(op: i32, hex: &str, value: Request) {
     let mut from = Reader::new(unhex(hex));
@@ -35,7 +36,7 @@ fn reply(to: &Request, hex: &str, value: Reply) {
     assert_eq!(from.end(), Ok(()));
 }
 
-/// `/a` as it is written.
+/// The encoding of `/a`.
 const A: &str = "00000002 2f61";
 
 fn a() -> String {
@@ -66,11 +67,11 @@ fn stat() -> Stat {
 }
 
 #[test]
-fn the_handshake_of_old_clients_has_44_and_36_bytes() {
+fn handshake_of_old_clients_has_44_and_36_bytes() {
     let hex = "00000000 0000000000000010 00007530 0000000000000000 00000010 00000000000000000000000000000000";
     let asked = unhex(hex);
     assert_eq!(asked.len(), 44);
-    let connect = ConnectRequest::decode(&mut Reader::new(asked.clone())).expect("it is whole");
+    let connect = ConnectRequest::decode(&mut Reader::new(asked.clone())).expect("the record is complete");
     assert_eq!(
         connect,
         ConnectRequest {
@@ -101,7 +102,7 @@ fn the_handshake_of_old_clients_has_44_and_36_bytes() {
 }
 
 #[test]
-fn the_handshake_of_newer_clients_has_a_byte_more() {
+fn handshake_of_newer_clients_has_one_more_byte() {
     let hex = "00000000 0000000000000000 00000fa0 0000000000000000 00000000";
     for (byte, read_only) in [("00", Some(false)), ("01", Some(true)), ("", None)] {
         let connect = ConnectRequest {
@@ -119,7 +120,7 @@ fn the_handshake_of_newer_clients_has_a_byte_more() {
 }
 
 #[test]
-fn null_is_told_from_empty() {
+fn null_is_distinct_from_empty() {
     for (hex, data) in [
         ("ffffffff", None),
         ("00000000", bytes("")),
@@ -188,7 +189,7 @@ fn null_reads_as_empty_where_it_means_the_same() {
 }
 
 #[test]
-fn what_is_not_0_is_true() {
+fn every_byte_except_zero_is_true() {
     for byte in ["01", "02", "ff"] {
         let exists = Request::Exists {
             path: a(),
@@ -199,7 +200,7 @@ fn what_is_not_0_is_true() {
 }
 
 #[test]
-fn a_time_to_live_stands_at_the_end() {
+fn ttl_is_the_last_field() {
     let create = Request::Create {
         call: CreateCall::Ttl(1_000),
         path: a(),
@@ -219,7 +220,7 @@ fn a_time_to_live_stands_at_the_end() {
 }
 
 #[test]
-fn a_reconfiguration_leaves_out_what_it_does_not_use() {
+fn unused_fields_of_a_reconfiguration_are_null() {
     let reconfig = Request::Reconfig {
         joining_servers: Some("server.2=b".to_owned()),
         leaving_servers: None,
@@ -236,14 +237,14 @@ fn a_reconfiguration_leaves_out_what_it_does_not_use() {
 }
 
 #[test]
-fn the_reply_to_add_watch_has_a_body() {
+fn reply_to_add_watch_has_a_body() {
     let add = Request::AddWatch { path: a(), mode: 1 };
     reply(&add, "00000000", Reply::Number(0));
     request(106, &format!("{A} 00000001"), add);
 }
 
 #[test]
-fn a_failed_multi_has_only_errors() {
+fn failed_multi_has_only_errors() {
     let delete = Request::Delete {
         path: a(),
         version: -1,
@@ -296,7 +297,7 @@ fn results_have_types_of_their_own() {
 }
 
 #[test]
-fn a_notification_answers_nothing() {
+fn notification_has_its_own_xid() {
     let notification = Notification {
         kind: event_type::NODE_DELETED,
         state: keeper_state::SYNC_CONNECTED,

@@ -1,4 +1,5 @@
-//! What real clients and servers have said, frame by frame: it is read, shown, and written again, to the same bytes.
+//! Conversations of real clients and servers: each frame is decoded, shown, and encoded again to the same
+//! bytes.
 //!
 //! | command | meaning |
 //! |---|---|
@@ -46,7 +47,7 @@ impl Conversation {
         });
         assert_eq!(again, body);
         assert_eq!(request.op_code(), header.op);
-        let name = op_code::name(header.op).expect("it was decoded");
+        let name = op_code::name(header.op).expect("a decoded operation has a name");
         let mut shown = format!("{} {name}", header.xid);
         match &request {
             Request::Multi(items) | Request::MultiRead(items) => {
@@ -79,8 +80,8 @@ impl Conversation {
                 notification.encode(to);
             })
         } else {
-            let (xid, request) = self.unanswered.pop_front().ok_or("nobody has asked")?;
-            assert_eq!(header.xid, xid, "replies come in the order of requests");
+            let (xid, request) = self.unanswered.pop_front().ok_or("a reply without a request")?;
+            assert_eq!(header.xid, xid, "replies have the order of the requests");
             if header.err == ErrorCode::OK {
                 let reply = Reply::decode(&request, &mut from)?;
                 match &reply {
@@ -115,7 +116,7 @@ impl Runner for Conversation {
         let hex = args.next_pos().ok_or("the frame is missing")?.to_owned();
         args.reject_next()?;
         let mut bytes = BytesMut::from(&unhex(&hex)[..]);
-        let body = frame::take(&mut bytes, frame::DEFAULT_MAX_LENGTH)?.ok_or("it is cut off")?;
+        let body = frame::take(&mut bytes, frame::DEFAULT_MAX_LENGTH)?.ok_or("the frame is truncated")?;
         assert!(bytes.is_empty(), "more than a frame");
         match command.name.as_str() {
             "client" => self.client(body),
@@ -135,7 +136,7 @@ fn recordings() {
     paths.sort();
     let mut failed = Vec::new();
     for path in paths {
-        // Each has its say before the test fails, so that one run shows all differences.
+        // Run all recordings before the test fails, so that one run shows all differences.
         let run = std::panic::catch_unwind(|| goldenscript::run(&mut Conversation::default(), &path));
         match run {
             Ok(Ok(())) => {}
@@ -148,6 +149,6 @@ fn recordings() {
     }
     assert!(
         failed.is_empty(),
-        "these recordings are read otherwise: {failed:?}"
+        "these recordings are decoded differently: {failed:?}"
     );
 }

@@ -1,4 +1,4 @@
-//! What must not be taken. That records which are cut off are refused is shown in `round_trip`.
+//! Bytes that must be rejected. `round_trip` covers truncated records.
 
 use bytes::{BufMut, BytesMut};
 use zk_wire::{DecodeError, FrameError, Reader, Reply, Request, frame, op_code};
@@ -12,7 +12,7 @@ fn is_malformed(op: i32, hex: &str) {
 }
 
 #[test]
-fn operations_that_clients_may_not_ask_for() {
+fn operations_that_clients_may_not_send_are_unknown() {
     let internal = [
         op_code::NOTIFICATION,
         op_code::ERROR,
@@ -29,16 +29,16 @@ fn operations_that_clients_may_not_ask_for() {
 }
 
 #[test]
-fn texts_that_are_none() {
+fn invalid_texts_are_malformed() {
     is_malformed(op_code::GET_ACL, "ffffffff");
     is_malformed(op_code::GET_ACL, "fffffffe 2f");
     is_malformed(op_code::GET_ACL, "00000002 c328");
-    // A surrogate, as Java's client writes what is beyond the first 65,536 characters. No path may have such ones.
+    // A surrogate, as Java's client encodes characters beyond the first 65,536. Paths must not contain them.
     is_malformed(op_code::GET_ACL, "00000004 2feda080");
 }
 
 #[test]
-fn lists_that_are_none() {
+fn invalid_lists_are_malformed() {
     let set_watches = "0000000000000001";
     is_malformed(
         op_code::SET_WATCHES,
@@ -53,16 +53,16 @@ fn lists_that_are_none() {
         &format!("{set_watches} 00000001 ffffffff 00000000 00000000"),
     );
     is_malformed(op_code::SET_ACL, "00000002 2f61 fffffffe 00000000");
-    // The older form has too few lists for the newer one.
+    // The older form has too few lists for the newer request.
     is_malformed(
         op_code::SET_WATCHES2,
         &format!("{set_watches} 00000000 00000000 00000000"),
     );
 }
 
-/// Would take gigabytes if it were believed.
+/// Trusting these lengths would allocate gigabytes.
 #[test]
-fn lengths_that_only_claim_to_be_there() {
+fn lengths_beyond_the_frame_are_malformed() {
     is_malformed(op_code::GET_ACL, "7fffffff 2f");
     is_malformed(op_code::SASL, "7fffffff 00");
     is_malformed(
@@ -79,26 +79,26 @@ fn lengths_that_only_claim_to_be_there() {
 }
 
 #[test]
-fn multis_of_what_is_not_for_multis() {
+fn multis_reject_other_operations() {
     const END: &str = "ffffffff 01 ffffffff";
     let get_data = "00000004 00 ffffffff 00000002 2f61 00";
     let delete = "00000002 00 ffffffff 00000002 2f61 ffffffff";
-    // What reads is for multiRead, and what writes is not; so there is no mixing, either.
+    // A multiRead accepts only reads and a multi only writes, so they cannot be mixed.
     is_malformed(op_code::MULTI, &format!("{get_data} {END}"));
     is_malformed(op_code::MULTI_READ, &format!("{delete} {END}"));
     is_malformed(op_code::MULTI, &format!("{delete} {get_data} {END}"));
-    // No multi in a multi, however deep.
+    // A multi in a multi is rejected at any depth.
     let nested = "0000000e 00 ffffffff".repeat(10_000);
     is_malformed(op_code::MULTI, &format!("{nested} {END}"));
     is_malformed(op_code::MULTI_READ, &format!("{nested} {END}"));
-    // Others are not known there: setACL, exists, auth, ping, closeSession, and what has no number.
+    // Unsupported items: setACL, exists, auth, ping, closeSession, and unknown codes.
     for item in [
         "00000007", "00000003", "00000064", "0000000b", "fffffff5", "ffffffff", "00000063",
     ] {
         is_malformed(op_code::MULTI, &format!("{item} 00 ffffffff {END}"));
         is_malformed(op_code::MULTI_READ, &format!("{item} 00 ffffffff {END}"));
     }
-    // Without an end.
+    // Without an end mark.
     is_malformed(op_code::MULTI, delete);
     // A result of a type that no result has.
     let decoded = Reply::decode(
@@ -109,23 +109,23 @@ fn multis_of_what_is_not_for_multis() {
 }
 
 #[test]
-fn frames_of_impossible_lengths() {
+fn invalid_frame_lengths_are_rejected() {
     let mut negative = BytesMut::from(&unhex("ffffffff")[..]);
     assert_eq!(frame::take(&mut negative, 100), Err(FrameError::Negative(-1)));
-    // It is refused as soon as it is known, not when all of it has come.
+    // Rejected as soon as the length is known, before the body arrives.
     let mut long = BytesMut::from(&unhex("00000065")[..]);
     let too_long = FrameError::TooLong {
         length: 101,
         max: 100,
     };
     assert_eq!(frame::take(&mut long, 100), Err(too_long));
-    // The word `ruok` is no length that anybody would allow.
+    // The four-letter word `ruok`, read as a length, exceeds every maximum.
     let mut word = BytesMut::from(&b"ruok"[..]);
     assert!(frame::take(&mut word, frame::DEFAULT_MAX_LENGTH).is_err());
 }
 
 #[test]
-fn frames_that_have_not_come_yet() {
+fn incomplete_frames_are_awaited() {
     let mut stream = BytesMut::new();
     for byte in unhex("00000003 616263") {
         assert_eq!(frame::take(&mut stream, 3), Ok(None));
@@ -135,23 +135,23 @@ fn frames_that_have_not_come_yet() {
     let body = frame::take(&mut stream, 3).expect("it is not too long");
     assert_eq!(body.as_deref(), Some(&b"abc"[..]));
     assert_eq!(&stream[..], [0]);
-    // An empty one is a frame, too.
+    // An empty frame is a frame, too.
     let mut empty = BytesMut::from(&unhex("00000000")[..]);
     assert_eq!(frame::take(&mut empty, 0), Ok(Some(bytes::Bytes::new())));
 }
 
 #[test]
-fn a_frame_that_came_alone_in_room_of_its_own() {
+fn single_frame_in_its_own_allocation_is_taken_without_a_copy() {
     let mut stream = BytesMut::new();
     stream.extend_from_slice(&unhex("00000009 616263646566676869"));
     let begin = stream.as_ptr();
     let body = frame::take(&mut stream, 9).expect("it is not too long");
-    let body = body.expect("all of it has come");
+    let body = body.expect("the frame is complete");
     assert_eq!(&body[..], b"abcdefghi");
-    // It was neither copied nor shared: what is taken of it later is all that there is of the room.
+    // The allocation was neither copied nor shared: the body owns all of it.
     assert_eq!(body.as_ptr(), begin.wrapping_add(4));
     assert!(body.is_unique() && stream.is_empty() && stream.capacity() == 0);
-    // What follows finds room.
+    // Further frames get a new allocation.
     stream.extend_from_slice(&unhex("00000001 61 00"));
     assert_eq!(frame::take(&mut stream, 9).unwrap().as_deref(), Some(&b"a"[..]));
     assert_eq!(&stream[..], [0]);

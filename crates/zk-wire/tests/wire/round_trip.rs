@@ -1,5 +1,5 @@
-//! What is written is read as the same, whatever it is. What is cut off is refused, wherever it is cut off. What comes
-//! behind it is left alone.
+//! Property tests: arbitrary values are decoded to the same values after encoding, truncated records are
+//! rejected, and bytes behind a record are left unread.
 
 use std::fmt::Debug;
 
@@ -15,10 +15,10 @@ use crate::values::{
 };
 use crate::written;
 
-/// What stands behind a record, and must stay there.
+/// Bytes behind a record, which have to stay unread.
 const BEHIND: &[u8] = b"more";
 
-/// Checks one record, which is `value` and `bytes`.
+/// Checks one record with its value and its encoding.
 fn check<T: PartialEq + Debug>(
     value: &T,
     bytes: &Bytes,
@@ -94,7 +94,8 @@ proptest! {
         check(&notification, &written(|to| notification.encode(to)), Notification::decode)?;
     }
 
-    // The end of a handshake may be missing: that is an older one. So it is not cut off there, and nothing follows it.
+    // The last field of a handshake may be missing in older versions. So the handshake is not truncated
+    // there, and no bytes follow it.
 
     #[test]
     fn connect_requests(mut connect in connect_request()) {

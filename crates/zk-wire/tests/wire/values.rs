@@ -1,4 +1,4 @@
-//! Any values that clients and servers can send.
+//! Strategies for arbitrary values that clients and servers can send.
 
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -69,7 +69,7 @@ fn create_call() -> impl Strategy<Value = CreateCall> {
     ]
 }
 
-/// What a multi can have in it.
+/// Item of a multi.
 fn write_request() -> impl Strategy<Value = Request> {
     let acl = || option::of(acl_entries());
     prop_oneof![
@@ -92,7 +92,7 @@ fn write_request() -> impl Strategy<Value = Request> {
     ]
 }
 
-/// What a multiRead can have in it.
+/// Item of a multiRead.
 fn item_of_multi_read() -> impl Strategy<Value = Request> {
     prop_oneof![
         (text(), any::<bool>()).prop_map(|(path, watch)| Request::GetData { path, watch }),
@@ -190,7 +190,7 @@ fn multi_result() -> impl Strategy<Value = MultiResult> {
     ]
 }
 
-/// Any reply that a request can have.
+/// Any reply to this request.
 fn reply_to(request: &Request) -> BoxedStrategy<Reply> {
     match request {
         Request::Create {
@@ -235,7 +235,7 @@ fn reply_to(request: &Request) -> BoxedStrategy<Reply> {
     }
 }
 
-/// Any request, and a reply that it can have.
+/// Any request with a possible reply.
 pub fn exchange() -> impl Strategy<Value = (Request, Reply)> {
     request().prop_flat_map(|request| {
         let reply = reply_to(&request);
@@ -262,7 +262,7 @@ pub fn notification() -> impl Strategy<Value = Notification> {
     (any::<i32>(), any::<i32>(), text()).prop_map(|(kind, state, path)| Notification { kind, state, path })
 }
 
-/// Any handshake of a client.
+/// Any connect request.
 pub fn connect_request() -> impl Strategy<Value = ConnectRequest> {
     let numbers = (any::<i32>(), any::<i64>(), any::<i32>(), any::<i64>());
     (numbers, data(), option::of(any::<bool>())).prop_map(|(numbers, password, read_only)| ConnectRequest {
@@ -275,7 +275,7 @@ pub fn connect_request() -> impl Strategy<Value = ConnectRequest> {
     })
 }
 
-/// Any handshake of a server.
+/// Any connect response.
 pub fn connect_response() -> impl Strategy<Value = ConnectResponse> {
     let numbers = (any::<i32>(), any::<i32>(), any::<i64>());
     (numbers, data(), option::of(any::<bool>())).prop_map(|(numbers, password, read_only)| ConnectResponse {

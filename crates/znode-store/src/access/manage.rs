@@ -1,40 +1,20 @@
-//! Carries out the changes of who may do what. Whether they may be asked for was decided before.
+//! Execution of changes of the access policies. Authorization comes before.
 
 use alloc::format;
-use alloc::sync::Arc;
 
-use crate::access::table::Access;
-use crate::access::{
-    AccessChange, AccessCommand, MAX_CERTIFICATE_BYTES, MAX_CERTIFICATES, MAX_DESCRIPTION_BYTES,
-    MAX_GRANTS_PER_ROLE, MAX_ROLE_BYTES, MAX_ROLES, MAX_TOKENS, NewToken, PathGrant, Principal, RoleName,
-    Token,
-};
-use crate::apply::Context;
-use crate::event::Event;
-use crate::reply::{AccessRefusal, Limited, Outcome, Refusal, Reply};
-use crate::store::Store;
-
-impl Store {
-    /// Changes who may do what, or refuses and changes nothing but that tokens whose time is over are gone.
-    pub(crate) fn access_command(&mut self, cx: &mut Context<'_>, command: AccessCommand) -> Outcome {
-        let access = Arc::make_mut(&mut self.access);
-        access.sweep(cx.now_ms);
-        let by = Principal::of(cx.caller);
-        let reply = access.carry_out(&command, &by, cx.now_ms)?;
-        // It sets a rule of the state and changes nobody's rights, so there is no event.
-        if command == AccessCommand::EndWaitsWithRights {
-            return Ok(reply);
-        }
-        let change = AccessChange { by, command };
-        cx.events.push(Event::AccessChanged(change.into()));
-        Ok(reply)
-    }
-}
+use crate::access::table::{Access, MAX_CERTIFICATES, MAX_ROLES, MAX_TOKENS};
+use crate::model::access::command::{AccessCommand, NewToken};
+use crate::model::access::principal::{MAX_CERTIFICATE_BYTES, Principal};
+use crate::model::access::role::{MAX_GRANTS_PER_ROLE, MAX_ROLE_BYTES, PathGrant, RoleName};
+use crate::model::access::token::{MAX_DESCRIPTION_BYTES, Token};
+use crate::model::refusal::{AccessRefusal, Limited, Refusal};
+use crate::model::reply::{Outcome, Reply};
 
 impl Access {
-    fn carry_out(&mut self, command: &AccessCommand, by: &Principal, now_ms: u64) -> Outcome {
+    /// Executes a command of the access policies.
+    pub(crate) fn execute(&mut self, command: &AccessCommand, by: &Principal, now_ms: u64) -> Outcome {
         match command {
-            // An operator secures the cluster. In an open state nobody else is who it says.
+            // An operator secures the cluster. In an open state other identities prove nothing.
             AccessCommand::Secure { .. } if self.secured => Err(AccessRefusal::AlreadySecured.into()),
             AccessCommand::Secure { .. } if *by != Principal::Operator => {
                 Err(AccessRefusal::OperatorOnly.into())
@@ -62,7 +42,7 @@ impl Access {
                 self.tokens.insert(token.id, token);
                 Ok(Reply::Secured)
             }
-            // What is planted in an open state, where everybody may do everything, would count later.
+            // In an open state every caller has all rights, and tokens made then would be valid later.
             _ if !self.secured => Err(AccessRefusal::NotSecured.into()),
             AccessCommand::CreateToken(new) => self.create_token(new, now_ms),
             AccessCommand::RevokeToken(id) => {
@@ -153,7 +133,7 @@ impl Access {
         Ok(Reply::TokenCreated(*id))
     }
 
-    /// Whether somebody beside the operator can administer everything: all that time brings is not foreseen.
+    /// Returns whether a token or a certificate has the role `admin`. Expiry of tokens is not foreseen.
     fn has_administrator(&self) -> bool {
         let tokens = self.tokens.values().map(|token| &token.role);
         tokens
@@ -162,7 +142,7 @@ impl Access {
     }
 
     /// Forgets tokens whose time is over. Until then they are refused like those that were never made.
-    fn sweep(&mut self, now_ms: u64) {
+    pub(crate) fn sweep(&mut self, now_ms: u64) {
         self.tokens.retain(|_, token| !token.is_expired(now_ms));
     }
 
@@ -184,11 +164,11 @@ fn room(count: usize, limit: usize, what: Limited) -> Result<(), Refusal> {
     }
 }
 
-pub(super) fn check_description(text: &str) -> Result<(), Refusal> {
+pub(crate) fn check_description(text: &str) -> Result<(), Refusal> {
     check_length("a description", text, MAX_DESCRIPTION_BYTES)
 }
 
-pub(super) fn check_certificate(text: &str) -> Result<(), Refusal> {
+pub(crate) fn check_certificate(text: &str) -> Result<(), Refusal> {
     if text.is_empty() {
         return Err(AccessRefusal::BadText("the subject of a certificate is empty".into()).into());
     }
@@ -204,7 +184,7 @@ fn check_length(what: &str, text: &str, limit: usize) -> Result<(), Refusal> {
     }
 }
 
-pub(super) fn check_grants(grants: &[PathGrant]) -> Result<(), Refusal> {
+pub(crate) fn check_grants(grants: &[PathGrant]) -> Result<(), Refusal> {
     let bytes: usize = grants.iter().map(|grant| grant.prefix.as_str().len()).sum();
     if grants.len() > MAX_GRANTS_PER_ROLE {
         let count = grants.len();
@@ -227,18 +207,13 @@ fn bad(what: alloc::string::String) -> Refusal {
     AccessRefusal::BadText(what.into()).into()
 }
 
-impl From<AccessRefusal> for Refusal {
-    fn from(refusal: AccessRefusal) -> Self {
-        Self::Access(refusal)
-    }
-}
-
-/// What the tables hold, for tests of the bounds.
+/// Tests of the bounds of the tables.
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::{Right, Rights, TokenHash, TokenId};
-    use crate::path::ZPath;
+    use crate::model::access::right::{Right, Rights};
+    use crate::model::access::token::{TokenHash, TokenId};
+    use crate::model::path::ZPath;
     use alloc::string::ToString;
     use alloc::vec::Vec;
 
@@ -251,14 +226,14 @@ mod tests {
             anonymous: None,
         };
         assert_eq!(
-            access.carry_out(&secure, &Principal::Operator, 0),
+            access.execute(&secure, &Principal::Operator, 0),
             Ok(Reply::Secured)
         );
         access
     }
 
     fn ask(access: &mut Access, command: AccessCommand) -> Outcome {
-        access.carry_out(&command, &Principal::Operator, 0)
+        access.execute(&command, &Principal::Operator, 0)
     }
 
     fn full(what: Limited, limit: usize) -> Outcome {
@@ -287,7 +262,7 @@ mod tests {
             ask(&mut access, token(MAX_TOKENS)),
             full(Limited::Tokens, MAX_TOKENS)
         );
-        // Those whose time is over make room.
+        // Expired tokens make room.
         access.sweep(10);
         assert_eq!(access.tokens.len(), 1);
 

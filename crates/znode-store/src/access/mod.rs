@@ -1,46 +1,24 @@
-//! Who may do what: tokens, roles and certificates, and what each command needs. ZooKeeper's lists ([`crate::acl`]) say
-//! what the makers of a znode allow; this says what the operators of the cluster do. Both have to allow.
+//! Access policies: tokens, roles and certificates, and the rights that each command needs. ZooKeeper's lists ([`crate::model::acl`]) say
+//! what the creators of a znode allow; the policies say what the operators of the cluster allow. Both have to allow. It knows the values of
+//! the model, and no other owner.
 //!
 //! | word | meaning |
 //! |---|---|
-//! | [`Right`] | to read, to lock, to write, to break locks, to administer |
-//! | [`PathGrant`] | rights at a path and at all below it |
-//! | role | a name for some grants; `admin` has all rights, `anonymous` is everybody's |
-//! | [`Token`] | a secret that stands for a role: only its hash is known here |
-//! | [`Principal`] | whose a session is: a token's, a certificate's, or nobody's in particular |
+//! | [`Right`](crate::Right) | to read, to lock, to write, to break locks, to administer |
+//! | [`PathGrant`](crate::PathGrant) | rights at a path and at all below it |
+//! | role | name of a list of grants; `admin` has all rights, `anonymous` belongs to all callers |
+//! | [`Token`](crate::Token) | secret that stands for a role; the state has only its hash |
+//! | [`Principal`](crate::Principal) | owner of a session: a token, a certificate, or nobody in particular |
 //!
-//! A state is open at first, and then all of this costs one test. It is secured by a command, in log order like everything
-//! else, and no command opens it again: whoever had stolen an administrator's token for a moment could else take all
-//! protection away for good. The way back is a backup from before.
+//! A state is open at first, and then the policies cost one test. A command secures it, in log order like everything else, and no command
+//! opens it again: a thief with an administrator's token could otherwise remove all protection for good. The way back is an earlier backup.
 //!
-//! The decision is made in apply, before anything is changed and before anything is answered from memory: what was proven
-//! when a request was taken in may be revoked by the time it is carried out. Grants only add, so who may do something at
-//! a path may do it at everything below.
+//! Apply makes the decision, before anything is changed and before a recorded outcome is returned: an identity that was valid on receipt may
+//! be revoked before the command is applied. Grants only add, so a right at a path is a right at everything below it.
 
-mod check;
-mod command;
-mod contended;
-mod kept;
+pub(crate) mod access_snapshot;
 mod manage;
-mod needs;
-mod principal;
-mod right;
-mod role;
-mod session;
-mod show;
-mod sight;
-mod table;
-mod token;
-mod view;
-
-pub use command::{AccessChange, AccessCommand, NewToken};
-pub(crate) use kept::AccessRecord;
-pub use principal::Principal;
-pub use right::{Right, Rights, UnknownRight};
-pub use role::{
-    BadRoleName, MAX_GRANTS_PER_ROLE, MAX_ROLE_BYTES, MAX_ROLE_NAME_BYTES, PathGrant, RoleName, RoleView,
-};
-pub use sight::Sight;
-pub(crate) use table::Access;
-pub use table::{MAX_CERTIFICATE_BYTES, MAX_CERTIFICATES, MAX_ROLES, MAX_TOKENS};
-pub use token::{BadTokenId, MAX_DESCRIPTION_BYTES, Token, TokenHash, TokenId, TokenView};
+pub(crate) mod needs;
+pub(crate) mod session_use;
+pub(crate) mod table;
+pub(crate) mod visibility;

@@ -1,17 +1,19 @@
-//! What each command needs: the one list of it, without a wildcard, so that a new command does not compile before somebody
-//! has thought about who may ask for it. Whether a caller has what is needed is the matter of [`super::check`].
+//! Needs of each command: the one list, without a wildcard, so a new command does not compile without a decision about its callers.
+//! `apply/authorize.rs` decides whether a caller has what is needed.
 
 use alloc::vec::Vec;
 
-use crate::access::{AccessCommand, Right, Rights};
-use crate::command::{Command, CreateMode, LockCommand, Op, Step};
-use crate::ids::SessionId;
-use crate::path::{CreatePath, LockName, ZPath};
+use crate::model::access::command::AccessCommand;
+use crate::model::access::right::{Right, Rights};
+use crate::model::command::{Command, CreateMode, Op, Step};
+use crate::model::ids::SessionId;
+use crate::model::lock::LockCommand;
+use crate::model::path::{CreatePath, LockName, ZPath};
 
 /// Something that has to be so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Need<'c> {
-    /// Nothing but to be let in.
+pub(crate) enum Need<'c> {
+    /// Nothing but admission.
     Admission,
     /// To be the cluster itself.
     Internal,
@@ -23,7 +25,8 @@ pub(super) enum Need<'c> {
     AdministerAll,
     /// To be the session's owner, or administer everything.
     Session(SessionId),
-    /// The same, or to know its password without having proven anything yet: clients of ZooKeeper connect first.
+    /// To be the session's owner or to administer everything, or to know its password without a proven identity: clients of ZooKeeper
+    /// connect first and authenticate later.
     Reconnect(SessionId),
     /// To write where a node is created, and where parents would be; or to lock, for what a client of ZooKeeper creates
     /// to take a lock.
@@ -36,27 +39,27 @@ pub(super) enum Need<'c> {
     DeleteAll(&'c ZPath),
     /// To change a list: to administer; own ephemeral nodes: or to write.
     ChangeAcl(&'c ZPath),
-    /// To lock, or to be that contender: what is had can be given back, whatever the policies say by then.
+    /// To lock, or to own that contender: an owner can release a hold whatever the policies say by then.
     Contender(&'c LockName, &'c str),
-    /// The same for one of several at least. The others are passed over, and not told of.
+    /// Like [`Need::Contender`] for at least one of several. The others are skipped and not reported.
     SomeContender(&'c [(LockName, alloc::string::String)]),
 }
 
 /// A node that is to be created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Creation<'c> {
-    pub(super) path: &'c CreatePath,
-    pub(super) mode: CreateMode,
-    /// Whether it has no data and keeps nobody out.
-    pub(super) is_plain: bool,
-    /// Whether it keeps nobody out, nor do its parents.
-    pub(super) is_open: bool,
-    pub(super) parents: bool,
+pub(crate) struct Creation<'c> {
+    pub(crate) path: &'c CreatePath,
+    pub(crate) mode: CreateMode,
+    /// True if it has no data and an open list.
+    pub(crate) is_plain: bool,
+    /// True if it and its parents have an open list.
+    pub(crate) is_open: bool,
+    pub(crate) parents: bool,
 }
 
-/// What carrying a command out needs, all of it. A transaction needs as many things as it has operations, in their order.
-/// What a step in turn needs is asked when its turn has come.
-pub(super) fn rights_needed(command: &Command) -> Vec<Need<'_>> {
+/// Returns all needs of a command. A transaction has one need for each operation, in their order. Those of a step in turn are checked
+/// later.
+pub(crate) fn rights_needed(command: &Command) -> Vec<Need<'_>> {
     match command {
         Command::OpenSession { .. } => Vec::from([Need::Admission]),
         Command::CloseSession { session } => Vec::from([Need::Session(*session)]),
@@ -71,13 +74,13 @@ pub(super) fn rights_needed(command: &Command) -> Vec<Need<'_>> {
         Command::Reconnect { session, password: _ } => Vec::from([Need::Reconnect(*session)]),
         Command::InTurn { turn: _, step } => rights_needed_in_turn(step),
         Command::Access(command) => Vec::from([needed_by_access(command)]),
-        // It goes past the lists, and past what is written by locks and sessions alone.
+        // It bypasses access control lists, and the rules for znodes that only locks and sessions write.
         Command::Mirror(_) => Vec::from([Need::AdministerAll]),
     }
 }
 
-/// The same for a step in turn, which is the session's own doing.
-pub(super) fn rights_needed_in_turn(step: &Step) -> Vec<Need<'_>> {
+/// Returns all needs of a step in turn, which only the session's own connection sends.
+pub(crate) fn rights_needed_in_turn(step: &Step) -> Vec<Need<'_>> {
     match step {
         Step::Write(op) => Vec::from([needed_by_op(op)]),
         Step::Multi(ops) => ops.iter().map(needed_by_op).collect(),
@@ -112,9 +115,9 @@ fn needed_by_op(op: &Op) -> Need<'_> {
             acl: _,
             aversion: _,
         } => Need::ChangeAcl(path),
-        // It tells whether the node is there, and has this version.
+        // The check reveals whether the node exists and has this version.
         Op::Check { path, version: _ } => Need::Of(Right::Read, path),
-        // It tells who holds the lock, if only of the caller's own session.
+        // The check reveals the holder, if only for the caller's own session.
         Op::Held {
             lock,
             fencing_token: _,
@@ -147,7 +150,7 @@ fn needed_by_step(step: &LockCommand) -> Vec<Need<'_>> {
 
 fn needed_by_access(command: &AccessCommand) -> Need<'static> {
     match command {
-        // (That only the operator secures an open state is decided where it is done: there nothing is asked for here.)
+        // (`manage.rs` decides that only the operator secures an open state: in an open state no needs are checked.)
         AccessCommand::Secure { .. }
         | AccessCommand::CreateToken(_)
         | AccessCommand::RevokeToken(_)

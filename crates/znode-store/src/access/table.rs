@@ -4,13 +4,13 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::access::kept::AccessRecord;
-use crate::access::role::is_within;
-use crate::access::{PathGrant, Principal, Right, Rights, RoleName, Token, TokenId};
-use crate::acl::{Identities, Identity};
-use crate::path::ZPath;
-use crate::reply::{Refusal, Unproven};
-use crate::stable_hash;
+use crate::model::access::principal::Principal;
+use crate::model::access::right::{Right, Rights};
+use crate::model::access::role::{PathGrant, RoleName, is_within};
+use crate::model::access::token::{Token, TokenId};
+use crate::model::identity::{Identities, Identity};
+use crate::model::path::ZPath;
+use crate::model::refusal::{Refusal, Unproven};
 
 /// The most tokens, expired ones included until they are swept. At some 400 bytes each they are in memory, and looked at for each digest.
 pub const MAX_TOKENS: usize = 10_000;
@@ -21,19 +21,16 @@ pub const MAX_ROLES: usize = 256;
 /// The most certificates that have a role.
 pub const MAX_CERTIFICATES: usize = 1_000;
 
-/// The longest subject of a certificate in bytes.
-pub const MAX_CERTIFICATE_BYTES: usize = 1024;
-
-/// Who may do what, all of it. Shared with a snapshot that is being drawn.
+/// The access policies. Shared with a snapshot that is being taken.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Access {
-    pub(super) secured: bool,
-    pub(super) tokens: BTreeMap<TokenId, Token>,
+    pub(crate) secured: bool,
+    pub(crate) tokens: BTreeMap<TokenId, Token>,
     /// Without `admin`.
-    pub(super) roles: BTreeMap<RoleName, Vec<PathGrant>>,
-    pub(super) certificates: BTreeMap<Arc<str>, RoleName>,
+    pub(crate) roles: BTreeMap<RoleName, Vec<PathGrant>>,
+    pub(crate) certificates: BTreeMap<Arc<str>, RoleName>,
     /// The rule of [`super::AccessCommand::EndWaitsWithRights`] is set.
-    pub(super) waits_end_with_rights: bool,
+    pub(crate) waits_end_with_rights: bool,
 }
 
 impl Access {
@@ -45,11 +42,14 @@ impl Access {
         self.waits_end_with_rights
     }
 
-    /// What a caller has by all that it has proven. Refused is whoever shows a token that does not count (also if a
-    /// certificate beside it does: it is not what its owner thinks it is), and whoever has proven nothing where such
-    /// callers are not let in.
-    pub(super) fn passport(&self, caller: &Identities, now_ms: u64) -> Result<Passport<'_>, Refusal> {
-        let mut passport = Passport {
+    /// Returns the rights of a caller by all its identities. Refuses a caller with an invalid token, also if a valid certificate is beside
+    /// it: the token is not what its owner thinks it is. Refuses a caller without identities unless there is a role `anonymous`.
+    pub(crate) fn caller_rights(
+        &self,
+        caller: &Identities,
+        now_ms: u64,
+    ) -> Result<CallerRights<'_>, Refusal> {
+        let mut caller_rights = CallerRights {
             is_internal: false,
             has_all: false,
             grants: Vec::new(),
@@ -58,116 +58,85 @@ impl Access {
         for identity in caller.iter() {
             match identity {
                 Identity::Internal => {
-                    passport.is_internal = true;
-                    passport.has_all = true;
+                    caller_rights.is_internal = true;
+                    caller_rights.has_all = true;
                 }
-                Identity::Super => passport.has_all = true,
+                Identity::Super => caller_rights.has_all = true,
                 Identity::Token(id) => {
                     let token = self.tokens.get(id).ok_or(Unproven::Token)?;
                     if token.is_expired(now_ms) {
                         return Err(Unproven::Expired.into());
                     }
-                    self.add(&mut passport, &token.role);
+                    self.add(&mut caller_rights, &token.role);
                 }
                 Identity::X509(text) => match self.certificates.get(text) {
-                    Some(role) => self.add(&mut passport, role),
-                    None if passport.unproven.is_some() => passport.unproven = Some(Unproven::Certificate),
+                    Some(role) => self.add(&mut caller_rights, role),
+                    None if caller_rights.unproven.is_some() => {
+                        caller_rights.unproven = Some(Unproven::Certificate)
+                    }
                     None => {}
                 },
                 // What they prove counts for ZooKeeper's lists alone.
                 Identity::Ip(_) | Identity::Digest(_) => {}
             }
         }
-        if passport.has_all {
-            passport.unproven = None;
+        if caller_rights.has_all {
+            caller_rights.unproven = None;
         }
-        match (self.roles.get(&RoleName::anonymous()), passport.unproven) {
-            (Some(grants), _) => passport.grants.push(grants),
+        match (self.roles.get(&RoleName::anonymous()), caller_rights.unproven) {
+            (Some(grants), _) => caller_rights.grants.push(grants),
             (None, Some(unproven)) => return Err(unproven.into()),
             (None, None) => {}
         }
-        Ok(passport)
+        Ok(caller_rights)
     }
 
-    fn add<'s>(&'s self, passport: &mut Passport<'s>, role: &RoleName) {
-        passport.unproven = None;
-        passport.has_all |= role.is_admin();
+    fn add<'s>(&'s self, caller_rights: &mut CallerRights<'s>, role: &RoleName) {
+        caller_rights.unproven = None;
+        caller_rights.has_all |= role.is_admin();
         if let Some(grants) = self.roles.get(role) {
-            passport.grants.push(grants);
+            caller_rights.grants.push(grants);
         }
-    }
-
-    /// All of it, as it goes into a snapshot and the digest: roles before those who have them.
-    pub(crate) fn records(&self) -> impl Iterator<Item = AccessRecord> + '_ {
-        let secured = self.secured.then_some(AccessRecord::Secured);
-        let roles = self.roles.iter().map(|(role, grants)| AccessRecord::Role {
-            role: role.clone(),
-            grants: grants.clone(),
-        });
-        let tokens = self.tokens.values().cloned().map(AccessRecord::Token);
-        let certificates = self
-            .certificates
-            .iter()
-            .map(|(certificate, role)| AccessRecord::Certificate {
-                certificate: certificate.clone(),
-                role: role.clone(),
-            });
-        let rule = self
-            .waits_end_with_rights
-            .then_some(AccessRecord::WaitsEndWithRights);
-        secured
-            .into_iter()
-            .chain(roles)
-            .chain(tokens)
-            .chain(certificates)
-            .chain(rule)
-    }
-
-    /// The tables' share of the digest.
-    pub(crate) fn digest(&self) -> u64 {
-        self.records().fold(0, |sum, record| {
-            stable_hash::of_words([sum, stable_hash::of(&record)])
-        })
     }
 }
 
-/// What a caller may do, as of one position.
-pub(super) struct Passport<'s> {
+/// Rights of a caller, as of one position.
+pub(crate) struct CallerRights<'s> {
     /// It is the cluster itself.
-    pub(super) is_internal: bool,
+    pub(crate) is_internal: bool,
     /// It has every right everywhere.
     has_all: bool,
     grants: Vec<&'s Vec<PathGrant>>,
-    /// What was missing to be somebody.
+    /// Missing proof of identity, if any.
     unproven: Option<Unproven>,
 }
 
-impl Passport<'_> {
-    /// Whether the caller has a right at a path.
-    pub(super) fn may(&self, right: Right, path: &ZPath) -> bool {
+impl CallerRights<'_> {
+    /// Returns whether the caller has a right at a path.
+    pub(crate) fn may(&self, right: Right, path: &ZPath) -> bool {
         self.has_all || self.all_grants().any(|grant| grant.allows(right, path))
     }
 
-    /// Whether it has one of these.
-    pub(super) fn may_any(&self, rights: Rights, path: &ZPath) -> bool {
+    /// Returns whether it has one of these rights.
+    pub(crate) fn may_any(&self, rights: Rights, path: &ZPath) -> bool {
         rights.iter().any(|right| self.may(right, path))
     }
 
-    /// Whether it has a right at a path, or somewhere below it.
-    pub(super) fn may_around(&self, right: Right, path: &ZPath) -> bool {
+    /// Returns whether it has a right at a path, or somewhere below it.
+    pub(crate) fn may_around(&self, right: Right, path: &ZPath) -> bool {
         let below = |grant: &PathGrant| grant.rights.contains(right) && is_within(&grant.prefix, path);
         self.may(right, path) || self.all_grants().any(below)
     }
 
-    pub(super) fn require(&self, right: Right, path: &ZPath) -> Result<(), Refusal> {
+    pub(crate) fn require(&self, right: Right, path: &ZPath) -> Result<(), Refusal> {
         match self.may(right, path) {
             true => Ok(()),
             false => Err(self.refusal(right, path)),
         }
     }
 
-    /// What somebody who lacks a right is told: to prove something first, or that it does not suffice.
-    pub(super) fn refusal(&self, right: Right, path: &ZPath) -> Refusal {
+    /// Returns the refusal for a missing right: to authenticate first, or that the identity does not suffice.
+    pub(crate) fn refusal(&self, right: Right, path: &ZPath) -> Refusal {
         match self.unproven {
             Some(unproven) => Refusal::Unauthenticated(unproven),
             None => Refusal::Forbidden {
@@ -177,8 +146,8 @@ impl Passport<'_> {
         }
     }
 
-    /// What it may, as it was granted; `None`: everything.
-    pub(super) fn listed(&self) -> Option<Vec<PathGrant>> {
+    /// Returns its grants; `None`: it has all rights.
+    pub(crate) fn listed(&self) -> Option<Vec<PathGrant>> {
         (!self.has_all).then(|| self.all_grants().cloned().collect())
     }
 
@@ -186,13 +155,13 @@ impl Passport<'_> {
         self.grants.iter().flat_map(|grants| grants.iter())
     }
 
-    /// Whether it may do what concerns everybody.
-    pub(super) fn administers_all(&self) -> bool {
+    /// Returns whether it may administer everything.
+    pub(crate) fn administers_all(&self) -> bool {
         self.may(Right::Administer, &ZPath::root())
     }
 
-    /// Whether it may use what is a principal's.
-    pub(super) fn may_be(&self, owner: &Principal, caller: &Identities) -> bool {
+    /// Returns whether it may use what a principal owns.
+    pub(crate) fn may_be(&self, owner: &Principal, caller: &Identities) -> bool {
         owner.is(caller) || self.administers_all()
     }
 }

@@ -1,77 +1,66 @@
-//! Sessions: who is there, what ephemeral nodes they own, and who has left lately. When a session has to
-//! end is not decided here: the store does not know the time, a command tells it.
+//! Sessions: their ephemeral nodes, the recorded outcomes of their requests, and the ids of sessions that have ended lately. Nothing here
+//! decides when a session ends: the store does not know the time, a command ends the session.
+//!
+//! Sessions know the index of a node in the tree, by which they find their ephemeral nodes.
 
-mod alike;
+mod corrections;
+mod interning;
+pub(crate) mod request_cache;
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::ops::Bound;
 
+use fault_injection::planted::{self, Bug};
 use serde::{Deserialize, Serialize};
 
-use self::alike::Alike;
-use crate::access::Principal;
-use crate::apply::Context;
-use crate::command::{Silence, Turn};
-use crate::event::{ContenderEnd, Event};
-use crate::ids::{Password, SessionId, Zxid};
-use crate::lock::Standing;
-use crate::path::ZPath;
-use crate::planted::{self, Bug};
-use crate::remembered::{Kept, Remembered};
-use crate::reply::Refusal;
+use crate::model::access::principal::Principal;
+use crate::model::damage::Damage;
+use crate::model::event::ContenderEnd;
+use crate::model::identity::{Identities, Identity};
+use crate::model::ids::{Password, SessionId, Zxid};
+use crate::model::path::{MAX_LONG_PATHS_BYTES, SHORT_PATH_BYTES, ZPath};
+use crate::model::refusal::{Limited, Refusal};
+use crate::model::session::{OwnedSession, SessionFate, SessionView, Silence, Turn};
+use crate::sessions::interning::Interner;
+use crate::sessions::request_cache::{CachedRequests, RequestCache};
 use crate::stable_hash::{self, Table};
-use crate::store::Store;
-use crate::tree::NodeIndex;
-use crate::write::lock_of_child;
+use crate::tree::Tree;
+use crate::tree::index::NodeIndex;
 
-/// How many ended sessions are remembered, so that their clients learn that they have ended and not that
-/// they never were. At 16 bytes each; older ones become unknown, which tells a client no less to start anew.
+/// Number of ended sessions that are recorded, so that their clients learn of the end. They take 16 bytes each. Older ones become unknown,
+/// and their clients open a new session all the same.
 pub const MAX_ENDED_SESSIONS: usize = 10_000;
 
-/// A live session, for people and front ends.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionView {
-    /// Its id.
-    pub session: SessionId,
-    /// After so long without a heartbeat the leader ends it.
-    pub timeout_ms: u32,
-    /// What its client called it.
-    pub name: Arc<str>,
-    /// Where its client called from.
-    pub address: Arc<str>,
-    /// When it was opened, in milliseconds since 1970.
-    pub opened_at_ms: u64,
-    /// How many ephemeral nodes it owns.
-    pub ephemerals: u32,
-    /// The position at which it was opened, or last reconnected.
-    pub connected_at: Zxid,
-    /// Whose it is.
-    pub owner: Principal,
-    /// Its silence, if that is on record.
-    pub silence: Option<Silence>,
+/// The end of a session whose ephemeral znodes are removed over several commands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ending {
+    /// True if the session expired; otherwise it was closed.
+    pub(crate) expired: bool,
+    /// The position at which it ended.
+    pub(crate) at: Zxid,
 }
 
-/// What became of a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SessionFate {
-    /// It lives.
-    Live,
-    /// It has expired or was closed, lately.
-    Ended,
-    /// It ended long ago, or never was.
-    Unknown,
+impl Ending {
+    /// Returns the cause of the ends of its contenders.
+    pub(crate) fn how(self) -> ContenderEnd {
+        match self.expired {
+            true => ContenderEnd::SessionExpired,
+            false => ContenderEnd::SessionClosed,
+        }
+    }
 }
 
-/// A live session.
+/// A live session, or one that has ended and still has ephemeral znodes.
 pub(crate) struct Session {
     pub(crate) password: Password,
     pub(crate) timeout_ms: u32,
     pub(crate) name: Arc<str>,
     pub(crate) address: Arc<str>,
     pub(crate) opened_at_ms: u64,
-    /// Whose it is, if that counts.
+    /// Principal that owns it, if access policies apply.
     pub(crate) owner: Principal,
     /// Certificate that the owner showed beside its token; it may have a role of its own. Recorded only if grants depend on rights.
     pub(crate) certificate: Option<Arc<str>>,
@@ -81,13 +70,15 @@ pub(crate) struct Session {
     pub(crate) heard_at: Zxid,
     /// Its silence, if that is on record.
     pub(crate) silence: Option<Silence>,
-    /// In an order that differs between replicas.
-    pub(crate) ephemerals: BTreeSet<NodeIndex>,
+    /// Beginning of its end, if it has ended and still has ephemeral znodes.
+    pub(crate) ending: Option<Ending>,
+    /// Its ephemeral znodes by the position of their creation. Those of one position are in an order that differs between replicas.
+    pub(crate) ephemerals: BTreeSet<(Zxid, NodeIndex)>,
     /// Outcomes of its requests; shared with a snapshot that is being drawn, and while there are none with all who have none.
-    pub(crate) remembered: Arc<Remembered>,
+    pub(crate) remembered: Arc<RequestCache>,
 }
 
-/// What of a session goes into snapshots and the digest. Its ephemerals follow from the tree.
+/// Record of a session in snapshots and the digest. Its ephemerals follow from the tree.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SessionRecord {
     pub(crate) session: SessionId,
@@ -99,8 +90,8 @@ pub(crate) struct SessionRecord {
     owner: Principal,
     pub(crate) turn: Turn,
     heard_at: Zxid,
-    /// What is remembered of its requests. Filled in when it is written.
-    pub(crate) requests: Kept,
+    /// Recorded outcomes of its requests. Filled in when the part is built.
+    pub(crate) requests: CachedRequests,
 }
 
 impl SessionRecord {
@@ -120,7 +111,7 @@ impl Session {
         owner: Principal,
         opened_at_ms: u64,
         opened_at: Zxid,
-        remembered: Arc<Remembered>,
+        remembered: Arc<RequestCache>,
     ) -> Self {
         Self {
             password,
@@ -136,6 +127,7 @@ impl Session {
             },
             heard_at: opened_at,
             silence: None,
+            ending: None,
             ephemerals: BTreeSet::new(),
             remembered,
         }
@@ -166,14 +158,47 @@ impl Session {
             owner: self.owner.clone(),
             turn: self.turn,
             heard_at: self.heard_at,
-            requests: Kept::default(),
+            requests: CachedRequests::default(),
         }
+    }
+
+    /// The oldest ephemeral znodes of a session, whose removal costs about `most`, and what it costs: one each, and one for each
+    /// [`SHORT_PATH_BYTES`] of its path.
+    pub(crate) fn oldest_ephemerals(
+        &self,
+        tree: &Tree,
+        most: usize,
+    ) -> (Vec<(Zxid, ZPath, NodeIndex)>, usize) {
+        let mut oldest: Vec<(Zxid, ZPath, NodeIndex)> = Vec::new();
+        if most == 0 {
+            return (oldest, 0);
+        }
+        for &(czxid, index) in &self.ephemerals {
+            // Nodes of one transaction share their czxid. Replicas agree on the order of their paths, and not on the order of their
+            // indices.
+            if oldest.len() >= most && oldest.last().is_none_or(|(last, ..)| *last != czxid) {
+                break;
+            }
+            oldest.push((czxid, tree.path(index), index));
+        }
+        oldest.sort_unstable();
+        let mut cost = 0;
+        let within = oldest.iter().take_while(|(_, path, _)| {
+            let is_within = cost < most;
+            if is_within {
+                cost += 1 + path.as_str().len() / SHORT_PATH_BYTES;
+            }
+            is_within
+        });
+        let within = within.count();
+        oldest.truncate(within);
+        (oldest, cost)
     }
 }
 
 impl Session {
-    /// A session that comes out of a snapshot, still without its ephemerals.
-    pub(crate) fn restored(record: SessionRecord, remembered: Arc<Remembered>) -> Self {
+    /// Returns a session of a snapshot, still without its ephemerals.
+    pub(crate) fn restored(record: SessionRecord, remembered: Arc<RequestCache>) -> Self {
         let SessionRecord {
             session: _,
             password,
@@ -197,21 +222,44 @@ impl Session {
             turn,
             heard_at,
             silence: None,
+            ending: None,
             ephemerals: BTreeSet::new(),
             remembered,
         }
     }
 }
 
-/// All sessions.
-#[derive(Default)]
+/// All sessions, and the recorded outcomes of requests.
 pub(crate) struct Sessions {
     /// In boxes, for a table has up to twice the places that it needs, and three times while it grows.
     live: Table<SessionId, Box<Session>>,
-    alike: Alike,
+    /// Those that live, by id, for lists that are read in pages.
+    by_id: BTreeSet<SessionId>,
+    /// Ids of the live sessions of each owner.
+    by_owner: BTreeMap<Principal, BTreeSet<SessionId>>,
+    /// Those among `live` that have ended and still have ephemeral znodes.
+    ending: BTreeSet<SessionId>,
+    interner: Interner,
     ended: Table<SessionId, ()>,
-    /// The same, the oldest first.
+    /// Ids of the ended sessions, the oldest first.
     ended_order: VecDeque<SessionId>,
+    /// Outcomes of requests without a session. Shared with a snapshot that is being taken.
+    sessionless: Arc<RequestCache>,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self {
+            live: Table::default(),
+            by_id: BTreeSet::new(),
+            by_owner: BTreeMap::new(),
+            ending: BTreeSet::new(),
+            interner: Interner::default(),
+            ended: Table::default(),
+            ended_order: VecDeque::new(),
+            sessionless: Arc::new(RequestCache::sessionless()),
+        }
+    }
 }
 
 impl Sessions {
@@ -227,31 +275,102 @@ impl Sessions {
         self.live.len()
     }
 
-    /// How many outcomes the session with the most of them has remembered.
-    pub(crate) fn most_remembered(&self) -> usize {
+    /// Returns the number of recorded outcomes of the session with the most of them.
+    pub(crate) fn most_recorded(&self) -> usize {
         let counts = self.live.values().map(|session| session.remembered.len());
         counts.max().unwrap_or_default()
     }
 
     pub(crate) fn views(&self) -> Vec<SessionView> {
-        let mut views: Vec<_> = self.live.iter().map(|(&id, session)| session.view(id)).collect();
-        views.sort_unstable_by_key(|view| view.session);
-        views
+        self.by_id.iter().map(|id| self.live[id].view(*id)).collect()
     }
 
-    /// A live session has asked for something: the end that is on its way to it, if any, comes too late.
+    /// The sessions that live and whose ids follow `after`.
+    pub(crate) fn ids_after(&self, after: Option<SessionId>) -> impl Iterator<Item = SessionId> + '_ {
+        following(&self.by_id, after)
+    }
+
+    /// Those of them that are this owner's.
+    pub(crate) fn ids_of(
+        &self,
+        owner: &Principal,
+        after: Option<SessionId>,
+    ) -> impl Iterator<Item = SessionId> + use<'_> {
+        let own = self.by_owner.get(owner).into_iter();
+        own.flat_map(move |own| following(own, after))
+    }
+
+    /// Changes the owner of a session.
+    pub(crate) fn change_owner(&mut self, id: SessionId, owner: Principal) {
+        self.unlist(id);
+        self.live.get_mut(&id).expect("it lives").owner = owner;
+        self.list(id);
+    }
+
+    /// Adds a live session to the lists.
+    fn list(&mut self, id: SessionId) {
+        let owner = self.live[&id].owner.clone();
+        self.by_id.insert(id);
+        self.by_owner.entry(owner).or_default().insert(id);
+    }
+
+    /// Removes a session from the lists, if it is there.
+    fn unlist(&mut self, id: SessionId) {
+        self.by_id.remove(&id);
+        if let Some(session) = self.live.get(&id)
+            && let Some(own) = self.by_owner.get_mut(&session.owner)
+        {
+            own.remove(&id);
+            if own.is_empty() {
+                self.by_owner.remove(&session.owner);
+            }
+        }
+    }
+
+    /// The sessions that have ended and still have ephemeral znodes, by id.
+    pub(crate) fn ending(&self) -> impl Iterator<Item = SessionId> + '_ {
+        self.ending.iter().copied()
+    }
+
+    /// Returns whether there are any.
+    pub(crate) fn are_ending(&self) -> bool {
+        !self.ending.is_empty()
+    }
+
+    /// Returns whether a session has ended and still has ephemeral znodes.
+    pub(crate) fn is_ending(&self, session: SessionId) -> bool {
+        self.ending.contains(&session)
+    }
+
+    /// Returns the beginnings of these ends.
+    pub(crate) fn endings(&self) -> Vec<(SessionId, Ending)> {
+        let how = |&id: &SessionId| Some((id, self.live[&id].ending?));
+        self.ending.iter().filter_map(how).collect()
+    }
+
+    /// Marks a session as ended whose ephemeral znodes are still to be removed.
+    pub(crate) fn begin_end(&mut self, id: SessionId, ending: Ending) -> Result<(), Damage> {
+        let session = self.live.get_mut(&id).ok_or("an end in it is of no session")?;
+        session.ending = Some(ending);
+        session.silence = None;
+        self.unlist(id);
+        self.ending.insert(id);
+        Ok(())
+    }
+
+    /// Records a sign of life of a live session: an expiry that was proposed before is void.
     pub(crate) fn hear(&mut self, id: SessionId, at: Zxid) -> Result<(), Refusal> {
         match self.live.get_mut(&id) {
-            Some(session) => {
+            Some(session) if session.ending.is_none() => {
                 session.heard_at = at;
                 session.silence = None;
             }
-            None => self.require(id)?,
+            _ => self.require(id)?,
         }
         Ok(())
     }
 
-    /// Takes the session's next turn, if this is it.
+    /// Uses up the session's next turn, if this is it.
     pub(crate) fn take_turn(&mut self, id: SessionId, turn: Turn) -> Result<(), Refusal> {
         self.require(id)?;
         let session = self.live.get_mut(&id).expect("it lives");
@@ -270,7 +389,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Has the session go on on another connection.
+    /// Resumes the session on another connection.
     pub(crate) fn reconnect(
         &mut self,
         id: SessionId,
@@ -314,7 +433,7 @@ impl Sessions {
     }
 
     /// All live sessions as they go into a snapshot, by id, their memories beside them.
-    pub(crate) fn records(&self) -> Vec<(SessionRecord, Arc<Remembered>)> {
+    pub(crate) fn records(&self) -> Vec<(SessionRecord, Arc<RequestCache>)> {
         let mut records: Vec<_> = self
             .live
             .iter()
@@ -325,8 +444,11 @@ impl Sessions {
     }
 
     pub(crate) fn fate(&self, session: SessionId) -> SessionFate {
-        if self.live.contains_key(&session) {
-            SessionFate::Live
+        if let Some(state) = self.live.get(&session) {
+            match state.ending {
+                None => SessionFate::Live,
+                Some(_) => SessionFate::Ended,
+            }
         } else if self.ended.contains_key(&session) {
             SessionFate::Ended
         } else {
@@ -334,7 +456,7 @@ impl Sessions {
         }
     }
 
-    /// Refuses what is asked for a session that does not live.
+    /// Refuses a request for a session that does not live.
     pub(crate) fn require(&self, session: SessionId) -> Result<(), Refusal> {
         match self.fate(session) {
             SessionFate::Live => Ok(()),
@@ -343,14 +465,15 @@ impl Sessions {
         }
     }
 
-    /// The memory of a session that has asked for nothing yet.
-    pub(crate) fn nothing_remembered(&self) -> Arc<Remembered> {
-        self.alike.nothing()
+    /// Returns the request cache of a session without recorded outcomes.
+    pub(crate) fn empty_cache(&self) -> Arc<RequestCache> {
+        self.interner.nothing()
     }
 
     pub(crate) fn insert(&mut self, id: SessionId, mut session: Session) {
-        session.name = self.alike.name(session.name);
+        session.name = self.interner.name(session.name);
         self.live.insert(id, Box::new(session));
+        self.list(id);
     }
 
     /// Ended sessions, the oldest first.
@@ -408,55 +531,95 @@ impl Sessions {
                 .certificate
                 .as_ref()
                 .map_or(0, |certificate| stable_hash::of(&(id, certificate)));
+            let ending = session.ending.map_or(0, |ending| stable_hash::of(&(id, ending)));
             sum.wrapping_add(hash)
                 .wrapping_add(silence)
                 .wrapping_add(certificate)
+                .wrapping_add(ending)
         });
         stable_hash::of_words([live, stable_hash::of(&self.ended_order)])
     }
-}
 
-impl Store {
-    /// Takes out what bugs leave behind when a session ends: its waiters, or the newest of its other ephemeral nodes.
-    fn leave_orphans(&self, ephemerals: &mut Vec<(Zxid, ZPath, NodeIndex)>) {
-        if planted::is(Bug::GrantToTheDead) {
-            ephemerals.retain(|(_, path, _)| {
-                let standing = lock_of_child(path).and_then(|lock| self.standing(&lock, path.name()));
-                !matches!(standing, Some(Standing::Waits(_)))
+    /// Removes a session whose ephemeral znodes are gone, and records that it has ended.
+    pub(crate) fn remove(&mut self, id: SessionId) {
+        self.unlist(id);
+        self.live.remove(&id);
+        self.ending.remove(&id);
+        self.remember_ended(id);
+    }
+
+    /// Returns a session with its owner.
+    pub(crate) fn owned(&self, session: SessionId) -> OwnedSession<'_> {
+        OwnedSession {
+            session,
+            owner: self.get(session).map(|state| &state.owner),
+        }
+    }
+
+    /// Returns the name of the session of a contender.
+    pub(crate) fn name_of(&self, session: SessionId) -> Arc<str> {
+        match self.get(session) {
+            Some(session) => session.name.clone(),
+            None if planted::is(Bug::GrantToTheDead) => Arc::default(),
+            None => panic!("a session outlives its contenders"),
+        }
+    }
+
+    /// Records the certificate that the owner of a session showed beside its token.
+    pub(crate) fn record_certificate(&mut self, session: SessionId, caller: &Identities) {
+        if let Some(state) = self.get_mut(session)
+            && matches!(state.owner, Principal::Token(_))
+        {
+            state.certificate = caller.iter().find_map(|identity| match identity {
+                Identity::X509(subject) => Some(subject.clone()),
+                _ => None,
             });
         }
-        if planted::is(Bug::KeptEphemeral)
-            && let Some(newest) = ephemerals
-                .iter()
-                .rposition(|(_, path, _)| lock_of_child(path).is_none())
-        {
-            ephemerals.remove(newest);
+    }
+
+    /// Refuses another ephemeral node to a session that has `limit` of them, or as many as may be. All of them are removed when the
+    /// session ends. So a session may have fewer before it has one at a long path: as many as could have paths of that length within
+    /// [`MAX_LONG_PATHS_BYTES`].
+    pub(crate) fn may_own_more(&self, session: SessionId, path: &ZPath, limit: u32) -> Result<(), Refusal> {
+        let owner = self.get(session).expect("its request was admitted");
+        let limit = match path.as_str().len() {
+            ..=SHORT_PATH_BYTES => limit,
+            bytes => limit.min((MAX_LONG_PATHS_BYTES / bytes) as u32),
+        };
+        if owner.ephemerals.len() >= limit as usize {
+            return Err(Refusal::LimitReached {
+                what: Limited::Ephemerals(session),
+                limit,
+            });
+        }
+        Ok(())
+    }
+
+    /// Returns the recorded outcomes of a session's requests, or of requests without a session. `None`: the session has just ended.
+    pub(crate) fn requests(&self, session: Option<SessionId>) -> Option<&RequestCache> {
+        match session {
+            Some(session) => Some(&self.get(session)?.remembered),
+            None => Some(&self.sessionless),
         }
     }
 
-    /// Ends a live session: all its ephemeral nodes go, in the order in which they came.
-    pub(crate) fn end_session(&mut self, cx: &mut Context<'_>, session: SessionId, expired: bool) {
-        let how = if expired {
-            ContenderEnd::SessionExpired
-        } else {
-            ContenderEnd::SessionClosed
+    /// Returns the same to record an outcome. What a snapshot shares is copied first.
+    pub(crate) fn requests_mut(&mut self, session: Option<SessionId>) -> Option<&mut RequestCache> {
+        let requests = match session {
+            Some(session) => &mut self.get_mut(session)?.remembered,
+            None => &mut self.sessionless,
         };
-        let state = self.sessions.get(session).expect("only a live session is ended");
-        let mut ephemerals: Vec<_> = state
-            .ephemerals
-            .iter()
-            .map(|&index| (self.tree.node(index).czxid, self.tree.path(index), index))
-            .collect();
-        // Nodes of one transaction share their czxid; their paths tell them apart, their indices may not.
-        ephemerals.sort_unstable();
-        if planted::leaves_orphans() {
-            self.leave_orphans(&mut ephemerals);
-        }
-        for (_, path, index) in ephemerals {
-            self.remove_node(cx, index, &path, how.clone());
-        }
-        self.sessions.live.remove(&session);
-        self.sessions.remember_ended(session);
-        cx.events.push(Event::SessionEnded { session, expired });
+        Some(Arc::make_mut(requests))
     }
+
+    /// Returns the recorded outcomes of requests without a session, to be shared with a snapshot.
+    pub(crate) fn sessionless(&self) -> &Arc<RequestCache> {
+        &self.sessionless
+    }
+}
+
+/// The ids that follow `after`.
+fn following(ids: &BTreeSet<SessionId>, after: Option<SessionId>) -> impl Iterator<Item = SessionId> + '_ {
+    let first = after.map_or(Bound::Unbounded, Bound::Excluded);
+    ids.range((first, Bound::Unbounded)).copied()
 }

@@ -1,74 +1,16 @@
-//! Point-in-time snapshots, in parts, without stopping the apply.
+//! Point-in-time snapshots, in parts, without a pause of the apply loop.
 //!
-//! [`begin_snapshot`](crate::Store::begin_snapshot) notes where the state stands. From then on
-//! [`next_snapshot_part`](crate::Store::next_snapshot_part) visits the places of the slab one after the other,
-//! while commands go on changing the tree: a node that is about to change before it was visited is put aside
-//! as it was. So the cost of a snapshot in memory is what changes meanwhile, and the cost of a part in time is
-//! its budget.
+//! [`begin_snapshot`](crate::Store::begin_snapshot) fixes the position. From there on
+//! [`next_snapshot_part`](crate::Store::next_snapshot_part) visits the places of the slab in order, while commands go on changing the tree.
+//! A node that changes before its visit is copied first (`tree/capture.rs`). So a snapshot costs the memory of what changes meanwhile, and
+//! a part costs the time of its budget.
 //!
-//! Nothing here knows bytes or files: [`SnapshotPart`] is `Serialize`, and whoever writes it checks what it
-//! reads. A [`Restorer`] believes nothing all the same.
+//! Nothing here knows bytes or files: [`SnapshotPart`](crate::SnapshotPart) is `Serialize`, and the component that writes it checks what it
+//! reads. A [`Restorer`](crate::Restorer) checks everything all the same.
+//!
+//! The builder knows the four owners and not the [`Store`](crate::Store), which holds it.
 
-mod drawing;
-mod restore;
-
-use alloc::sync::Arc;
-use alloc::vec::Vec;
-
-use serde::{Deserialize, Serialize};
-
-pub(crate) use drawing::Drawing;
-pub(crate) use restore::NEVER_COUNTED;
-pub use restore::{Restorer, SnapshotError};
-
-use crate::access::AccessRecord;
-use crate::command::Silence;
-use crate::ids::{SessionId, Zxid};
-use crate::limits::Limits;
-use crate::lock::KeptState;
-use crate::remembered::Kept;
-use crate::sessions::SessionRecord;
-use crate::tree::{NodeIndex, ZnodeRecord};
-
-/// The layout of the parts. Counted up whenever an older build could not read them.
-const FORMAT: u32 = 7;
-
-/// The oldest layout that is read, and written as long as it says all. Format 7 added [`Part::NullData`],
-/// [`Part::Silences`], [`Part::Certificates`] and [`AccessRecord::WaitsEndWithRights`]. They come by commands of the same release, so a
-/// state has them only after all members were known to read them.
-const OLDEST_FORMAT: u32 = 6;
-
-/// A piece of a snapshot. They are added to a [`Restorer`] in the order in which they were drawn.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct SnapshotPart(Part);
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-enum Part {
-    /// Always the first.
-    Begin {
-        format: u32,
-        zxid: Zxid,
-        time_ms: u64,
-        limits: Limits,
-    },
-    Sessions(Vec<SessionRecord>),
-    /// The oldest first.
-    EndedSessions(Vec<SessionId>),
-    /// Outcomes of requests without a session, the oldest first.
-    Requests(Kept),
-    Znodes(Vec<ZnodeRecord>),
-    /// The states of locks that have one, and how many hold them.
-    Locks(Vec<KeptState>),
-    /// Always the last: what the restored state must come to.
-    End {
-        digest: u64,
-    },
-    /// Who may do what: after the first part, and only where that counts. Named here, for a part is known by its place here.
-    Access(Vec<AccessRecord>),
-    /// Which of the znodes of the part before have null as their data: their records hold no bytes. From format 7 on.
-    NullData(Vec<NodeIndex>),
-    /// Recorded silences of sessions; after the sessions, if there are any. From format 7 on.
-    Silences(Vec<(SessionId, Silence)>),
-    /// Certificates that owners of sessions showed beside their tokens; after the sessions, if there are any. From format 7 on.
-    Certificates(Vec<(SessionId, Arc<str>)>),
-}
+pub(crate) mod builder;
+pub(crate) mod part;
+pub(crate) mod restore;
+mod take;

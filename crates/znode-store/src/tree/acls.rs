@@ -4,16 +4,16 @@
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
-use crate::acl::Acl;
+use crate::model::acl::Acl;
 use crate::stable_hash::{self, Table};
 
-/// Which list a node has. Numbers are reused, and differ between replicas. None is 0, so that an empty place for a node
-/// takes no more memory than a node.
+/// Number of a node's access control list. Numbers are reused, and differ between replicas. No list has number 0, so an empty place for a
+/// node takes no more memory than a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AclIndex(NonZeroU32);
 
 impl AclIndex {
-    /// The list that lets everybody do everything. It is not counted.
+    /// The list that gives every caller all rights. It is not counted.
     pub(crate) const OPEN: Self = Self(NonZeroU32::MIN);
 
     fn of_slot(slot: usize) -> Self {
@@ -38,7 +38,7 @@ struct Slot {
     acl: Acl,
     /// Its share of a node's digest.
     hash: u64,
-    /// How many nodes have it.
+    /// Number of nodes that have it.
     uses: u32,
 }
 
@@ -110,7 +110,7 @@ impl Acls {
         }
     }
 
-    /// How many different lists nodes have, the open one not counted.
+    /// Returns the number of different lists, the open one not counted.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.by_acl.len()

@@ -8,18 +8,18 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
 use crate::stable_hash;
-use crate::tree::node::NodeIndex;
+use crate::tree::index::NodeIndex;
 use crate::tree::order::Order;
 
-/// So many children are compared one by one: most parents have few, and a table costs more than that.
+/// Up to this number children are compared one by one: most parents have few, and a table costs more than that.
 const FEW: usize = 8;
 
 /// Below this share of its capacity a table is made smaller, so that a list of children costs what there
 /// is and not what there once was.
 const SPARSE: usize = 8;
 
-/// Up to so many children are sorted whenever somebody asks for a page of them; more are kept in order all the time, which
-/// costs each change some comparisons of names.
+/// Up to this number children are sorted for each page. Beyond it they stay in order all the time, which costs each change some comparisons
+/// of names.
 const SORTED_EACH_TIME: usize = 1024;
 
 /// See the module.
@@ -27,7 +27,7 @@ const SORTED_EACH_TIME: usize = 1024;
 pub(crate) enum Children {
     Few(Vec<NodeIndex>),
     Many(HashTable<Child>),
-    /// So many that nobody wants to sort them for each page of a list.
+    /// Too many to sort them for each page.
     Ordered {
         table: HashTable<Child>,
         order: Order,
@@ -171,7 +171,7 @@ impl Children {
         }
     }
 
-    /// Takes a child out; its name must still be known.
+    /// Removes a child; its name must still be known.
     pub(crate) fn remove<'n>(&mut self, child: NodeIndex, name_of: impl Fn(NodeIndex) -> &'n str) {
         match self {
             Self::Few(few) => {
@@ -201,8 +201,7 @@ impl Children {
         }
     }
 
-    /// At most `count` of those whose names begin with `prefix` and come after `after`, by name, and whether there are
-    /// more.
+    /// Returns at most `count` children whose names begin with `prefix` and follow `after`, by name, and whether there are more.
     pub(crate) fn page<'n>(
         &self,
         prefix: &str,

@@ -1,14 +1,19 @@
-//! The tree of znodes: look-ups and the three ways to change it. Every change here is legal already; what
-//! may be refused is refused in [`crate::write`]. It emits no events and knows neither sessions nor locks.
+//! The tree of znodes: look-ups, changes, their undo, and what can be checked with the tree alone (placement, quotas). Other checks are in
+//! `apply`. It knows the values of the model, and no other owner.
 
 mod acls;
+mod capture;
 mod children;
+mod facts;
+pub(crate) mod index;
+mod mirrored;
 mod node;
 mod order;
 mod places;
+pub(crate) mod placement;
+pub(crate) mod quota;
 mod rebuild;
 mod record;
-mod restate;
 mod slab;
 mod undo;
 
@@ -18,19 +23,23 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 pub(crate) use acls::Acls;
-pub(crate) use node::{Family, Node, NodeIndex};
+pub(crate) use mirrored::MirroredNode;
+pub(crate) use node::{Family, Node};
 use node::{FamilyFacts, PathHash};
-pub(crate) use rebuild::{Damage, Rebuild};
+pub(crate) use rebuild::Rebuild;
 pub(crate) use record::ZnodeRecord;
-pub(crate) use restate::Restated;
 pub(crate) use slab::Slab;
-use undo::{OwnFacts, Undo};
+use undo::Undo;
 
-use crate::acl::Acl;
-use crate::ids::{Data, Zxid};
-use crate::path::ZPath;
-use crate::snapshot::Drawing;
-use crate::stat::Kind;
+use crate::model::acl::Acl;
+use crate::model::data::Data;
+use crate::model::ids::Zxid;
+use crate::model::path::ZPath;
+use crate::model::refusal::Refusal;
+use crate::model::stat::Kind;
+use crate::tree::capture::Capture;
+use crate::tree::facts::{AllFacts, OwnFacts};
+use crate::tree::index::NodeIndex;
 
 /// The parts of `/zookeeper` that are there from the beginning, with the right to them.
 const SPECIAL: [(NodeIndex, NodeIndex, &str); 3] = [
@@ -45,18 +54,18 @@ pub(crate) struct Tree {
     acls: Acls,
     /// The sum of what all nodes add to it.
     digest: u64,
-    /// How many bytes all paths and all data have.
+    /// Number of bytes of all paths and all data.
     bytes: u64,
-    /// How many nodes have null as their data.
+    /// Number of nodes whose data is null.
     nulls: u64,
     /// Containers that had children and have none, by the time at which they lost the last one.
     emptied: BTreeSet<(u64, NodeIndex)>,
     /// TTL nodes without children, by the time at which they end.
     expiring: BTreeSet<(u64, NodeIndex)>,
-    /// How to take back what was changed since [`Tree::begin`].
+    /// Undo log of the changes since [`Tree::begin`].
     undo: Option<Vec<Undo>>,
-    /// The snapshot that is being drawn, which must get to know a node before it changes.
-    pub(crate) drawing: Option<Drawing>,
+    /// The capture for a snapshot, which copies a node before it changes.
+    capture: Option<Capture>,
 }
 
 impl Tree {
@@ -72,7 +81,7 @@ impl Tree {
             emptied: BTreeSet::new(),
             expiring: BTreeSet::new(),
             undo: None,
-            drawing: None,
+            capture: None,
         };
         let new = |path: &ZPath, parent| {
             let (kind, data) = (Kind::Persistent, Data::empty());
@@ -101,18 +110,14 @@ impl Tree {
         self.digest
     }
 
-    /// How many bytes all paths and all data have.
+    /// Returns the number of bytes of all paths and all data.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// How many nodes have null as their data.
+    /// Returns the number of nodes whose data is null.
     pub(crate) fn nulls(&self) -> u64 {
         self.nulls
-    }
-
-    pub(crate) fn slab(&self) -> &Slab {
-        &self.slab
     }
 
     /// The node at `index`, which must live.
@@ -220,11 +225,12 @@ impl Tree {
         self.acls.get(self.slab[index].acl)
     }
 
-    pub(crate) fn acls(&self) -> &Acls {
-        &self.acls
+    /// Returns the node at `path`, or refuses.
+    pub(crate) fn require(&self, path: &ZPath) -> Result<NodeIndex, Refusal> {
+        self.find(path).ok_or_else(|| Refusal::NoNode(path.clone()))
     }
 
-    /// How many nodes there are below a node.
+    /// Returns the number of nodes below a node.
     pub(crate) fn descendants(&self, index: NodeIndex) -> u64 {
         let (mut count, mut todo) = (0, Vec::from([index]));
         while let Some(index) = todo.pop() {
@@ -314,7 +320,7 @@ impl Tree {
         self.acls.give_back(before);
     }
 
-    /// As if so many children had been created below a node.
+    /// Sets the number of children that were created below a node.
     #[cfg(test)]
     pub(crate) fn pretend_creations(&mut self, index: NodeIndex, creations: u64) {
         let path = self.path(index);
@@ -352,7 +358,39 @@ impl Tree {
         self.add_own_share(index, hash);
     }
 
-    /// Puts a node into the tree, below the parent that it names, whose facts `change`.
+    /// Replaces all of a node's facts, with all that follows from them kept true.
+    pub(crate) fn replace_facts(&mut self, index: NodeIndex, path: &ZPath, facts: AllFacts) {
+        let hash = PathHash::of(path.as_str());
+        let AllFacts {
+            own,
+            ctime_ms,
+            owner,
+            family,
+        } = facts;
+        let (before, after) = (self.slab[index].acl, self.acls.take(&own.acl));
+        self.remove_own_share(index, hash);
+        self.digest = self.digest.wrapping_sub(self.slab[index].family_digest(hash));
+        let node = &mut self.slab[index];
+        node.data = own.data;
+        node.mzxid = own.mzxid;
+        node.mtime_ms = own.mtime_ms;
+        node.version = own.version;
+        node.acl = after;
+        node.aversion = own.aversion;
+        node.ctime_ms = ctime_ms;
+        node.owner = owner;
+        // A node that never had a child has no family, and its facts say so.
+        if node.family.is_some() || family.creations > 0 {
+            let mut kept = node.take_family();
+            kept.facts = family;
+            node.family = Some(kept);
+        }
+        self.digest = self.digest.wrapping_add(self.slab[index].family_digest(hash));
+        self.add_own_share(index, hash);
+        self.acls.give_back(before);
+    }
+
+    /// Inserts a node into the tree below its parent, and changes the facts of the parent.
     fn attach(&mut self, node: Node, path: &ZPath, change: impl FnOnce(&mut FamilyFacts)) -> NodeIndex {
         let (parent, hash) = (node.parent, PathHash::of(path.as_str()));
         // A node that comes back may have had children.
@@ -366,7 +404,7 @@ impl Tree {
         index
     }
 
-    /// Takes a node out of the tree; the facts of its parent `change`.
+    /// Removes a node from the tree, and changes the facts of its parent.
     fn detach(&mut self, index: NodeIndex, path: &ZPath, change: impl FnOnce(&mut FamilyFacts)) -> Node {
         let (parent, hash) = (self.slab[index].parent, PathHash::of(path.as_str()));
         self.change_family(parent, path.parent_text(), |family, slab| {
@@ -430,10 +468,10 @@ impl Tree {
         }
     }
 
-    /// Shows a node to the snapshot that is being drawn, before it changes.
+    /// Copies a node for the capture of a snapshot, before it changes.
     fn before_change(&mut self, index: NodeIndex) {
-        if let Some(drawing) = &mut self.drawing {
-            drawing.before_change(index, &self.slab[index], &self.acls);
+        if let Some(capture) = &mut self.capture {
+            capture.before_change(index, &self.slab[index], &self.acls);
         }
     }
 }

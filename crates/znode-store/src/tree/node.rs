@@ -6,33 +6,14 @@ use alloc::boxed::Box;
 use ecow::EcoString;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{Data, SessionId, Zxid};
-use crate::path::SHORT_PATH_BYTES;
+use crate::model::data::Data;
+use crate::model::ids::{SessionId, Zxid};
+use crate::model::path::SHORT_PATH_BYTES;
+use crate::model::stat::{EphemeralOwner, Kind, Stat};
 use crate::stable_hash;
-use crate::stat::{EphemeralOwner, Kind, Stat};
 use crate::tree::acls::AclIndex;
 use crate::tree::children::Children;
-
-/// Where a node lies in the slab. An index is reused after its node is gone, and it is different on
-/// another replica: nothing visible may depend on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub(crate) struct NodeIndex(pub(crate) u32);
-
-impl NodeIndex {
-    /// The root never moves. It is its own parent.
-    pub(crate) const ROOT: NodeIndex = NodeIndex(0);
-    /// `/zookeeper`. It and its first two children are there from the beginning, are never deleted, and never move.
-    pub(crate) const SYSTEM: NodeIndex = NodeIndex(1);
-    /// `/zookeeper/quota`.
-    pub(crate) const QUOTA: NodeIndex = NodeIndex(2);
-    /// `/zookeeper/config`.
-    pub(crate) const CONFIG: NodeIndex = NodeIndex(3);
-
-    /// Whether the node is one of those that are there from the beginning.
-    pub(crate) fn is_special(self) -> bool {
-        self <= Self::CONFIG
-    }
-}
+use crate::tree::index::NodeIndex;
 
 /// The hash of a node's path, which is computed once for several digests, and its length.
 ///
@@ -103,20 +84,20 @@ pub(crate) struct Node {
     pub(crate) family: Option<Box<Family>>,
 }
 
-/// What a node knows that has, or had, children.
+/// Children of a node, and facts about former children.
 #[derive(Debug)]
 pub(crate) struct Family {
     pub(crate) facts: FamilyFacts,
     pub(crate) children: Children,
 }
 
-/// What of it does not follow from the children.
+/// Facts that do not follow from the present children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FamilyFacts {
     pub(crate) pzxid: Zxid,
-    /// How many children were ever created: the next sequence number, which deletes do not move.
+    /// Number of children that were ever created, which is the next sequence number. Deletes do not change it.
     pub(crate) creations: u64,
-    /// When the last child went; meaningless while there are children.
+    /// Time of the end of the last child; meaningless while there are children.
     pub(crate) emptied_at_ms: u64,
 }
 
@@ -160,7 +141,7 @@ impl Node {
         self.family.as_ref().map_or(0, |family| family.children.len())
     }
 
-    /// How many children were ever created below this node.
+    /// Returns the number of children that were ever created below this node.
     pub(crate) fn creations(&self) -> u64 {
         self.family.as_ref().map_or(0, |family| family.facts.creations)
     }
@@ -171,7 +152,7 @@ impl Node {
             .map_or(self.czxid, |family| family.facts.pzxid)
     }
 
-    /// When the container lost its last child; `None` if it never had one, has some, or is no container.
+    /// Returns the time at which the container lost its last child; `None` if it never had one, has some, or is no container.
     pub(crate) fn emptied_at_ms(&self) -> Option<u64> {
         match &self.family {
             Some(family) if family.facts.creations > 0 && self.kind() == Kind::Container => {
@@ -181,7 +162,7 @@ impl Node {
         }
     }
 
-    /// When the time of the TTL node is over; `None` if it has children, or is none.
+    /// Returns the end of a TTL node; `None` if it has children, or has no TTL.
     pub(crate) fn expires_at_ms(&self) -> Option<u64> {
         match self.kind() {
             Kind::Ttl(ttl_ms) if self.num_children() == 0 => Some(self.mtime_ms.saturating_add(ttl_ms)),
@@ -208,7 +189,7 @@ impl Node {
         }
     }
 
-    /// What the node itself adds to the tree's digest: all but what its children change.
+    /// Returns the node's own share of the tree's digest: all but its children.
     pub(crate) fn own_digest(&self, path: PathHash, acl_hash: u64) -> u64 {
         stable_hash::of_words([
             path.hash,
@@ -224,8 +205,8 @@ impl Node {
         ])
     }
 
-    /// What its children changed adds to the tree's digest. Kept apart, for a child that comes or goes would else cost
-    /// a look at all data of its parent.
+    /// Returns the share of the node's children in the tree's digest. It is apart from the node's own share: a change of a child would
+    /// otherwise hash all data of its parent.
     pub(crate) fn family_digest(&self, path: PathHash) -> u64 {
         // A creation that was taken back leaves an empty family behind, which is as good as none.
         let Some(family) = self.family.as_ref().filter(|family| !family.is_untouched()) else {
@@ -240,7 +221,7 @@ impl Node {
         ])
     }
 
-    /// What the node knows of its children, or would if it had any.
+    /// Returns the facts about its children, or those of a node without children.
     pub(crate) fn family_facts(&self) -> FamilyFacts {
         let none = FamilyFacts {
             pzxid: self.czxid,
@@ -250,7 +231,7 @@ impl Node {
         self.family.as_ref().map_or(none, |family| family.facts)
     }
 
-    /// Takes the family out, or makes one: what a node never had before its first child.
+    /// Removes and returns the family, or makes one: a node has none before its first child.
     pub(crate) fn take_family(&mut self) -> Box<Family> {
         let facts = self.family_facts();
         self.family.take().unwrap_or_else(|| {
@@ -263,7 +244,7 @@ impl Node {
 }
 
 impl Family {
-    /// Whether there never was a child.
+    /// Returns whether the node never had a child.
     fn is_untouched(&self) -> bool {
         self.facts.creations == 0 && self.children.len() == 0
     }

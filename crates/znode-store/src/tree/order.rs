@@ -1,9 +1,9 @@
-//! The children of a znode that has very many, in the order of their names, for lists that are asked for in pages. Only
+//! The children of a znode that has very many, in the order of their names, for pages. Only
 //! indices are kept, in pieces of bounded size: a change moves a few hundred of them, never all.
 
 use alloc::vec::Vec;
 
-use crate::tree::node::NodeIndex;
+use crate::tree::index::NodeIndex;
 
 /// The most children in one piece; a full one is split. Small enough to be moved in no time, large enough that the list
 /// of pieces stays short: two thousand for a million children.
@@ -14,7 +14,7 @@ const PIECE: usize = 1024;
 pub(crate) struct Order(Vec<Vec<NodeIndex>>);
 
 impl Order {
-    /// Takes children in the order of their names.
+    /// Makes the order of children that are sorted by name.
     pub(crate) fn from_sorted(children: &[NodeIndex]) -> Self {
         Self(children.chunks(PIECE / 2).map(<[_]>::to_vec).collect())
     }
@@ -50,7 +50,7 @@ impl Order {
         }
     }
 
-    /// Takes a child out; its name must still be known.
+    /// Removes a child; its name must still be known.
     pub(crate) fn remove<'n>(&mut self, child: NodeIndex, name_of: impl Fn(NodeIndex) -> &'n str) {
         let (piece, at) = self.place(name_of(child), name_of);
         let removed = self.0[piece].remove(at);
@@ -60,7 +60,7 @@ impl Order {
         }
     }
 
-    /// Where the first child is whose name is not before `name`: in which piece, and at which place there.
+    /// Returns the place of the first child whose name is not before `name`: the piece, and the place there.
     fn place<'n>(&self, name: &str, name_of: impl Fn(NodeIndex) -> &'n str) -> (usize, usize) {
         let ends_before = |piece: &Vec<NodeIndex>| {
             let last = *piece.last().expect("no piece is empty");

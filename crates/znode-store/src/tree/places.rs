@@ -1,19 +1,19 @@
-//! Where nodes lie now, by where they lay when a snapshot was taken: a list as long as it has to be, since a snapshot shows nodes
-//! in the order of their places and nearly all places have one. What lies far beyond that is in a table, for a damaged
-//! record must not ask for all the memory.
+//! Map from the index that a node had in a snapshot to its present index. It is a list, because a snapshot has nodes in the order of their
+//! indices, and nearly all indices have a node. Indices far beyond the list are in a table: a damaged record must not make the list take
+//! all memory.
 
 use alloc::vec::Vec;
 
 use crate::stable_hash::Table;
-use crate::tree::node::NodeIndex;
+use crate::tree::index::NodeIndex;
 
-/// The list reaches so many times as far as there are nodes, and a bit: a tree that was once larger than it is has holes.
+/// Factor between the length of the list and the number of nodes: a tree that was once larger has holes.
 const SPREAD: usize = 4;
 
 /// The bit.
 const FIRST: usize = 1024;
 
-/// No place of a node: there are never so many.
+/// Index of no node: there are never as many nodes.
 const NOWHERE: u32 = u32::MAX;
 
 /// See the module.
@@ -43,7 +43,7 @@ impl Places {
         true
     }
 
-    /// Where the node is that lay at `before`.
+    /// Returns the present index of the node that had the index `before`.
     pub(crate) fn get(&self, before: NodeIndex) -> Option<NodeIndex> {
         match self.near.get(before.0 as usize) {
             Some(&now) if now != NOWHERE => Some(NodeIndex(now)),

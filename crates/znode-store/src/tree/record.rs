@@ -1,25 +1,26 @@
-//! A znode as it stands in a snapshot: all of it but what follows from others (its place in the slab, its
-//! children, its share of the digest).
+//! Record of a znode in a snapshot: all of it but what follows from others (its place in the slab, its children, its share of the digest).
 
 use alloc::boxed::Box;
 
 use ecow::EcoString;
 use serde::{Deserialize, Serialize};
 
-use crate::acl::Acl;
-use crate::ids::{Data, Zxid, bytes_alone};
-use crate::stat::EphemeralOwner;
-use crate::tree::Damage;
+use crate::model::acl::Acl;
+use crate::model::damage::Damage;
+use crate::model::data::{Data, bytes_alone};
+use crate::model::ids::Zxid;
+use crate::model::stat::EphemeralOwner;
 use crate::tree::acls::Acls;
-use crate::tree::node::{Family, FamilyFacts, Node, NodeIndex};
+use crate::tree::index::NodeIndex;
+use crate::tree::node::{Family, FamilyFacts, Node};
 
-/// See the module. A node is told from the others by its index at the time of the snapshot.
+/// See the module. The index at the time of the snapshot identifies the node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ZnodeRecord {
     pub(crate) index: NodeIndex,
     pub(crate) parent: NodeIndex,
     pub(crate) name: EcoString,
-    /// Null stands beside the records: see [`crate::snapshot`].
+    /// Null is marked beside the records: see [`crate::snapshot`].
     #[serde(with = "bytes_alone")]
     pub(crate) data: Data,
     acl: Acl,
@@ -53,13 +54,13 @@ impl ZnodeRecord {
         }
     }
 
-    /// The position of the last change that it tells of.
+    /// Returns the position of the last change that it contains.
     pub(crate) fn newest(&self) -> Zxid {
         let family = self.family.map_or(self.czxid, |family| family.pzxid);
         self.czxid.max(self.mzxid).max(family)
     }
 
-    /// How many children were ever created below it.
+    /// Returns the number of children that were ever created below it.
     pub(crate) fn creations(&self) -> u64 {
         self.family.map_or(0, |family| family.creations)
     }

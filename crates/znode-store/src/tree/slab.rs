@@ -1,10 +1,11 @@
-//! Where nodes lie: in pieces that never move, so that a growing tree does not stop to copy itself, found
-//! by index, with the free places on a stack. It knows nothing of what nodes mean.
+//! Slab of nodes: pieces that never move, so that a growing tree does not pause to copy itself. A node is found by its index, and free
+//! places are on a stack. The slab does not interpret nodes.
 
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
-use crate::tree::node::{Node, NodeIndex};
+use crate::tree::index::NodeIndex;
+use crate::tree::node::Node;
 
 /// Nodes in one piece: about 100 KiB, which is allocated in an instant.
 const PIECE: usize = 1024;
@@ -19,12 +20,12 @@ pub(crate) struct Slab {
 }
 
 impl Slab {
-    /// How many places were ever used, free ones included.
+    /// Returns the number of places that were ever used, free ones included.
     pub(crate) fn slots(&self) -> u32 {
         self.slots
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub(crate) fn len(&self) -> usize {
         self.slots as usize - self.free.len()
     }
@@ -39,7 +40,7 @@ impl Slab {
         self.pieces.get_mut(at / PIECE)?.get_mut(at % PIECE)?.as_mut()
     }
 
-    /// Puts a node into the place that became free last, or into a new one.
+    /// Inserts a node into the place that was freed last, or into a new one.
     pub(crate) fn insert(&mut self, node: Node) -> NodeIndex {
         if let Some(index) = self.free.pop() {
             *self.slot(index) = Some(node);
@@ -60,7 +61,7 @@ impl Slab {
         index
     }
 
-    /// Takes a node out and frees its place.
+    /// Removes a node and frees its place.
     pub(crate) fn remove(&mut self, index: NodeIndex) -> Node {
         let node = self.slot(index).take().expect("only a live znode is removed");
         self.free.push(index);

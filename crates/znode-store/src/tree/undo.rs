@@ -1,17 +1,18 @@
-//! Taking back a transaction that failed half way, so that not even its sequence numbers are missed. Steps
-//! are taken back in reverse order, so every node returns to the very place that it had.
+//! Undo of a transaction that failed half way, so that not even its sequence numbers are missing. Steps are undone in reverse order, so
+//! every node returns to the very place that it had.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::acl::Acl;
-use crate::ids::{Data, SessionId, Zxid};
-use crate::path::ZPath;
+use crate::model::acl::Acl;
+use crate::model::ids::{SessionId, Zxid};
+use crate::model::path::ZPath;
 use crate::tree::Tree;
-use crate::tree::node::{FamilyFacts, Node, NodeIndex};
-use crate::tree::restate::AllFacts;
+use crate::tree::facts::{AllFacts, OwnFacts};
+use crate::tree::index::NodeIndex;
+use crate::tree::node::{FamilyFacts, Node};
 
-/// How to take one change back.
+/// Inverse of one change.
 pub(crate) enum Undo {
     Inserted {
         index: NodeIndex,
@@ -30,43 +31,33 @@ pub(crate) enum Undo {
         path: ZPath,
         before: OwnFacts,
     },
-    Restated {
+    MirroredNode {
         index: NodeIndex,
         path: ZPath,
         before: Box<AllFacts>,
     },
 }
 
-/// What of a node can be replaced.
-pub(crate) struct OwnFacts {
-    pub(crate) data: Data,
-    pub(crate) mzxid: Zxid,
-    pub(crate) mtime_ms: u64,
-    pub(crate) version: i32,
-    pub(crate) acl: Acl,
-    pub(crate) aversion: i32,
-}
-
 impl Tree {
-    /// From now on changes can be taken back.
+    /// Begins to log changes for an undo.
     pub(crate) fn begin(&mut self) {
         self.undo = Some(Vec::new());
     }
 
-    /// The changes since [`Tree::begin`] stand.
+    /// Makes the changes since [`Tree::begin`] final.
     pub(crate) fn commit(&mut self) {
         self.undo = None;
     }
 
-    /// Takes back all changes since [`Tree::begin`], and tells of each ephemeral node that is gone again
-    /// (`false`) or there again (`true`).
-    pub(crate) fn roll_back(&mut self, mut ephemeral: impl FnMut(SessionId, NodeIndex, bool)) {
+    /// Undoes all changes since [`Tree::begin`]. Calls `ephemeral` for each ephemeral node that is removed (`false`) or restored (`true`)
+    /// by that.
+    pub(crate) fn roll_back(&mut self, mut ephemeral: impl FnMut(SessionId, (Zxid, NodeIndex), bool)) {
         for step in self.undo.take().into_iter().flatten().rev() {
             match step {
                 Undo::Inserted { index, path, parent } => {
                     let node = self.detach(index, &path, |facts| *facts = parent);
                     if let Some(session) = node.session() {
-                        ephemeral(session, index, false);
+                        ephemeral(session, (node.czxid, index), false);
                     }
                 }
                 Undo::Removed {
@@ -76,10 +67,10 @@ impl Tree {
                     parent,
                 } => {
                     node.acl = self.acls.take(&acl);
-                    let session = node.session();
+                    let (session, czxid) = (node.session(), node.czxid);
                     let index = self.attach(node, &path, |facts| *facts = parent);
                     if let Some(session) = session {
-                        ephemeral(session, index, true);
+                        ephemeral(session, (czxid, index), true);
                     }
                 }
                 Undo::Changed { index, path, before } => {
@@ -95,7 +86,7 @@ impl Tree {
                     });
                     self.acls.give_back(replaced);
                 }
-                Undo::Restated { index, path, before } => self.replace_facts(index, &path, *before),
+                Undo::MirroredNode { index, path, before } => self.replace_facts(index, &path, *before),
             }
         }
     }

@@ -12,7 +12,7 @@ use znode_store::*;
 /// A process has one bug at a time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// What a program comes to without the bug, and with it.
+/// Runs a program without the bug, and with it.
 fn both<T>(bug: Bug, program: impl Fn() -> T) -> (T, T) {
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     plant(None);
@@ -149,4 +149,20 @@ fn an_ephemeral_outlives_its_session() {
         ["/a", "/b"].map(|path| restored.stat(&ZPath::parse(path).expect("a path")).is_some())
     });
     assert_eq!(left, ([false, false], [false, true]));
+}
+
+#[test]
+fn waiter_is_granted_the_lock_while_its_session_ends() {
+    let owners = both(Bug::GrantWhileEnding, || {
+        let mut program = Program::with_sessions(3);
+        let holder = program.acquire(1, LockMode::Exclusive).holder();
+        program.acquire(2, LockMode::Exclusive);
+        program.acquire(3, LockMode::Exclusive);
+        program.entry(0, |program| {
+            program.expire(&[2]);
+            program.release(1, &holder).expect("it holds");
+        });
+        program.holders()
+    });
+    assert_eq!(owners, (vec![], vec![SessionId(2)]));
 }

@@ -6,9 +6,11 @@ use znode_store::*;
 pub struct Program {
     pub store: Store,
     guid: u128,
+    /// Remaining work of the present entry, if several commands share one.
+    work: Option<EntryWork>,
 }
 
-/// What an `acquire` was answered.
+/// Outcome of an `acquire`.
 pub struct Acquired(Outcome);
 
 impl Acquired {
@@ -30,6 +32,7 @@ impl Program {
         let mut program = Self {
             store: Store::new(),
             guid: 0,
+            work: None,
         };
         for session in 1..=count {
             let command = Command::OpenSession {
@@ -50,7 +53,17 @@ impl Program {
             request_id,
             ..Request::anonymous(command)
         };
-        self.store.apply(&ENTRY, request, &mut Vec::new()).outcome
+        let work = &mut EntryWork::default();
+        let work = self.work.as_mut().unwrap_or(work);
+        let applied = (self.store).apply_by(Rules::Current, &ENTRY, work, request, &mut Vec::new());
+        applied.outcome
+    }
+
+    /// Applies commands in one entry, which removes so many ephemeral znodes of ended sessions.
+    pub fn entry(&mut self, removals: usize, commands: impl FnOnce(&mut Self)) {
+        self.work = Some(EntryWork::with_removals(removals));
+        commands(self);
+        self.work = None;
     }
 
     fn lock() -> LockName {
@@ -115,7 +128,7 @@ impl Program {
         );
     }
 
-    /// Creates a sequential child of `/q`, and tells its path.
+    /// Creates a sequential child of `/q`, and returns its path.
     pub fn sequential(&mut self) -> String {
         self.sequential_as(None)
     }

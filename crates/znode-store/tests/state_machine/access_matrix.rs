@@ -16,7 +16,7 @@ const ENTRY: EntryContext = EntryContext {
     term: 1,
 };
 
-/// Who asks.
+/// Caller of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Who {
     /// Nobody in particular.
@@ -75,7 +75,7 @@ impl Who {
     }
 }
 
-/// Where.
+/// Path of a row, relative to the grants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Own,
@@ -105,7 +105,7 @@ impl Place {
         }
     }
 
-    /// Whether the grants of those with one right cover it.
+    /// Returns whether the grants of callers with one right cover it.
     fn is_covered(self) -> bool {
         matches!(self, Self::Own | Self::Below)
     }
@@ -119,7 +119,7 @@ impl Place {
     }
 }
 
-/// Whose session is named.
+/// Owner of the session that a row names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Own,
@@ -129,13 +129,13 @@ enum Owner {
 /// Whom the table lets through: what people would say.
 #[derive(Debug, Clone, Copy)]
 enum Rule {
-    /// Whoever has this right there.
+    /// Callers with this right there.
     Needs(Right),
-    /// Whoever has one of these.
+    /// Callers with one of these rights.
     NeedsOne(&'static [Right]),
-    /// Whoever is somebody.
+    /// Callers with an identity.
     Somebody,
-    /// Who administers everything.
+    /// Callers that administer everything.
     AdministersAll,
     /// The session's owner, and who administers everything.
     Session(Owner),
@@ -424,7 +424,7 @@ fn policies() -> Vec<(AccessCommand, Rule)> {
                 description: "".into(),
                 anonymous: None,
             },
-            // Who may do so in an open state is another matter; here it is told that this is done.
+            // In an open state the rule is another one; here the row records that the command succeeds.
             Rule::AdministersAll,
         ),
         (
@@ -569,7 +569,7 @@ fn commands(place: Place) -> Vec<(Option<SessionId>, Command, Rule)> {
     commands
 }
 
-/// What kind a command is of: a new one does not compile before it has a name here, and the test fails before it has a row.
+/// Returns the kind of a command. A new command does not compile before it has a name here, and the test fails before it has a row.
 fn kind(command: &Command) -> &'static str {
     match command {
         Command::OpenSession { .. } => "open session",
@@ -629,7 +629,7 @@ fn op_kind(op: &Op) -> &'static str {
     }
 }
 
-/// How many names the two functions above have.
+/// Number of names of the two functions above.
 const KINDS: usize = 41;
 
 /// A secured state with everybody's tokens, in which the paths, the locks and the sessions exist.
@@ -735,7 +735,7 @@ fn world(who: Who) -> (Store, Zxid) {
     (store, since)
 }
 
-/// Whether a refusal is one of those that say who may not.
+/// Returns whether a refusal is one of those for a missing right.
 fn is_denied(refusal: &Refusal) -> bool {
     match refusal {
         Refusal::Multi { refusal, .. } => is_denied(refusal),

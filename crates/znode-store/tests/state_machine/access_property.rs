@@ -18,7 +18,7 @@ const ENTRY: EntryContext = EntryContext { time_ms: 7, term: 1 };
 /// Paths that meet: a place, below it, above it, beside it.
 const PATHS: [&str; 7] = ["/a", "/a/b", "/a/b/c", "/a/bc", "/d", "/d/b", "/e"];
 
-/// What the model knows: the grants of three tokens, and which of them are revoked.
+/// Model of the policies: the grants of three tokens, and which of them are revoked.
 struct Rules {
     grants: [Vec<(usize, Right)>; 3],
     revoked: [bool; 3],
@@ -143,7 +143,7 @@ impl World {
         world
     }
 
-    /// The operator changes who may do what. The twin does something that changes nothing, at the same position.
+    /// The operator changes the policies. The twin executes a command without effect, at the same position.
     fn manage(&mut self, command: AccessCommand) {
         let caller = Identities::new([Identity::Super]);
         let request = Request {
@@ -240,7 +240,7 @@ proptest! {
     #![proptest_config(cases(CASES))]
 
     #[test]
-    fn what_is_allowed_does_what_it_does_in_an_open_state(steps in proptest::collection::vec(any::<u64>(), STEPS)) {
+    fn allowed_commands_behave_as_in_an_open_state(steps in proptest::collection::vec(any::<u64>(), STEPS)) {
         let mut world = World::new();
         for step in steps {
             world.take(step);

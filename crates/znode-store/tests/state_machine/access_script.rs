@@ -1,4 +1,4 @@
-//! The script commands about who may do what. Tokens are numbers, like sessions: token 7 has the id `07…07`.
+//! Script commands about access policies. Tokens are numbers, like sessions: token 7 has the id `07…07`.
 //!
 //! | command | meaning |
 //! |---|---|
@@ -25,7 +25,7 @@ use crate::script::{Script, caller, session};
 
 type Output = Result<Option<String>, Box<dyn Error>>;
 
-/// Runs a command about who may do what; `None` if it is none.
+/// Runs a command about access policies; `None` if it is another command.
 pub fn run(script: &mut Script, line: &Line) -> Output {
     let mut args = line.consume_args();
     args.take_key("times");

@@ -9,8 +9,8 @@ use znode_store::{
 
 use crate::replicas::draw;
 
-/// Beyond any length in these snapshots, so that a damaged length does not ask for all memory there is.
-/// Whoever reads snapshots in earnest has a checksum and a limit of their own.
+/// Maximum length in these snapshots, so that a damaged length does not take all memory. Readers of real snapshots have a checksum and a
+/// limit of their own.
 const LIMIT: usize = 1024 * 1024;
 
 /// A state that has some of everything.
@@ -35,7 +35,7 @@ fn some_of_everything() -> Store {
                 &mut Vec::new(),
             )
             .outcome
-            .expect("this is carried out");
+            .expect("this is executed");
     };
     for id in 1..=3 {
         let command = Command::OpenSession {
@@ -117,7 +117,7 @@ fn restore(parts: &[Vec<u8>]) -> Option<Result<Store, SnapshotError>> {
 }
 
 #[test]
-fn what_was_drawn_is_restored() {
+fn complete_snapshots_are_restored() {
     let mut store = some_of_everything();
     let parts = encode(&draw(&mut store, 3));
     let restored = restore(&parts).expect("it can be decoded").expect("it is whole");

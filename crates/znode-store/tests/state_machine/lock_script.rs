@@ -7,19 +7,19 @@
 //!
 //! | command | meaning |
 //! |---|---|
-//! | `acquire CALL LOCK [WISH]`, `try CALL LOCK [WISH]` | stands in the queue; or leaves nothing behind |
+//! | `acquire CALL LOCK [WISH]`, `try CALL LOCK [WISH]` | enters the queue; or leaves no contender behind |
 //! | `acquire CALL LOCK [WISH] retry=N` | the same, of a request that was sent N times before |
-//! | `release LOCK HOLDER` | gives one hold back |
+//! | `release LOCK HOLDER` | releases one hold |
 //! | `time_out CALL LOCK HOLDER`, `abandon CALL LOCK HOLDER` | withdraws a call |
-//! | `break LOCK HOLDER [REASON] [by=WHO]` | takes the lock away |
-//! | `downgrade LOCK HOLDER [to=shared\|upgradeable]` | holds on with fewer rights |
-//! | `upgrade CALL LOCK HOLDER`, `try_upgrade CALL LOCK HOLDER` | wants the lock alone; or leaves it as it is |
+//! | `break LOCK HOLDER [REASON] [by=WHO]` | breaks a hold or wait |
+//! | `downgrade LOCK HOLDER [to=shared\|upgradeable]` | changes to a weaker mode |
+//! | `upgrade CALL LOCK HOLDER`, `try_upgrade CALL LOCK HOLDER` | requests exclusive mode, with or without a wait |
 //! | `acquire_all CALL LOCK[:MODE[:PERMITS/LIMIT]]… [owner=]`, `try_all CALL LOCK…` | several locks by one call |
-//! | `release_all LOCK:HOLDER…` | gives one hold of each back |
+//! | `release_all LOCK:HOLDER…` | releases one hold of each |
 //! | `time_out_all CALL LOCK:HOLDER…`, `abandon_all CALL LOCK:HOLDER…` | withdraws a call for several |
 //! | `configure LOCK [limit=N\|none] [draining=true\|false]` | sets a lock's terms |
-//! | `revoke LOCK [HOLDER] [reason=]`, `answer LOCK HOLDER TEXT` | asks holders to give up; what one says |
-//! | `count_delays LOCK:ZXID:MS… [term=N]` | so much of the time has passed for which locks are closed |
+//! | `revoke LOCK [HOLDER] [reason=]`, `answer LOCK HOLDER TEXT` | release request; answer to it |
+//! | `count_delays LOCK:ZXID:MS… [term=N]` | part of the lock-delay has passed |
 //! | `lock LOCK`, `locks [PREFIX] [after=NAME] [count=N]` | reads |
 //! | `standing LOCK HOLDER`, `contenders SESSION`, `revocations SESSION`, `closed`, `graph [PREFIX]` | reads |
 //!
@@ -31,8 +31,8 @@ use std::fmt::Write as _;
 
 use goldenscript::{ArgumentConsumer, Command as Line};
 use znode_store::{
-    AttemptId, Claim, Command, ContenderNames, ContenderView, Downgraded, HolderId, LockCommand, LockMode,
-    LockName, LockWish, PartyView, Revocation, Standing, Store, WaitView, WithdrawCause, Zxid,
+    AttemptId, Command, ContenderNames, ContenderState, ContenderView, Downgraded, HolderId, LockCommand,
+    LockMode, LockName, LockRequest, LockWish, OwnerView, Revocation, Store, WaitView, WithdrawCause, Zxid,
     holders_by_rule, holders_by_rule_after,
 };
 
@@ -40,7 +40,7 @@ use crate::script::{Script, session};
 
 type Output = Result<Option<String>, Box<dyn Error>>;
 
-/// Runs a command of the lock protocol; `None` if it is none.
+/// Runs a command of the lock protocol; `None` if it is another command.
 pub fn run(script: &mut Script, line: &Line) -> Output {
     let mut args = line.consume_args();
     args.take_key("times");
@@ -164,10 +164,10 @@ pub fn run(script: &mut Script, line: &Line) -> Output {
         "standing" => {
             let (lock, holder) = (lock(&mut args)?, holder(&mut args)?);
             args.reject_next()?;
-            return Ok(Some(match store.standing(&lock, &holder) {
-                Some(Standing::Holds(grant)) => grant.to_string(),
-                Some(Standing::Waits(place)) => place.to_string(),
-                Some(Standing::Upgrades(grant)) => format!("{grant}, and waits to be the only one"),
+            return Ok(Some(match store.contender_state(&lock, &holder) {
+                Some(ContenderState::Holds(grant)) => grant.to_string(),
+                Some(ContenderState::Waits(place)) => place.to_string(),
+                Some(ContenderState::Upgrades(grant)) => format!("{grant}, and waits to be the only one"),
                 None => format!("{holder} is no contender of lock {lock}"),
             }));
         }
@@ -215,15 +215,15 @@ pub fn run(script: &mut Script, line: &Line) -> Output {
     output.map(Some)
 }
 
-/// Every lock in the state is held by those whom the rule names, and by nobody else.
+/// Checks that the holders of every lock in the state are those of the rule.
 pub fn check_rule(store: &Store) {
     for summary in store.locks("", None, usize::MAX) {
         let view = store.lock(&summary.lock).expect("a lock in use exists");
-        let claims: Vec<Claim> = view
+        let claims: Vec<LockRequest> = view
             .holders
             .iter()
             .chain(&view.queue)
-            .map(|contender| Claim {
+            .map(|contender| LockRequest {
                 mode: contender.mode,
                 permits: contender.permits,
             })
@@ -439,8 +439,8 @@ fn show_graph(store: &Store, prefix: &str) -> Result<String, Box<dyn Error>> {
     Ok(output)
 }
 
-fn show_party(party: &PartyView) -> String {
-    let PartyView {
+fn show_party(party: &OwnerView) -> String {
+    let OwnerView {
         session,
         owner,
         holder,

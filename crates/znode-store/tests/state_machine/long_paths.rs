@@ -1,4 +1,4 @@
-//! What long paths may cost: one command creates and removes few of them, and locks have none.
+//! Costs of long paths: one command creates and removes few of them, and locks have none.
 
 #![expect(clippy::unwrap_used, reason = "a step that must succeed may say so shortly")]
 

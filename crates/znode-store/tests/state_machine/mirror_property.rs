@@ -120,7 +120,7 @@ fn is_own(path: &ZPath) -> bool {
     path.as_str().starts_with("/zookeeper")
 }
 
-/// What makes `to` look like `from`: children go before their parents, and come after them.
+/// Returns the steps that make `to` equal to `from`: children are removed before their parents, and added after them.
 fn steps(from: &BTreeMap<ZPath, Shown>, to: &BTreeMap<ZPath, Shown>) -> Vec<MirrorStep> {
     let gone = to.keys().rev().filter(|path| !from.contains_key(path));
     let gone = gone.map(|path| MirrorStep::Remove { path: path.clone() });

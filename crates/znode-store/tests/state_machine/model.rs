@@ -19,13 +19,13 @@ pub struct Model {
     /// Live sessions with their timeouts.
     pub sessions: BTreeMap<SessionId, u32>,
     pub ended: Vec<SessionId>,
-    /// Where each session's latest command was.
+    /// Position of each session's latest command.
     heard_at: BTreeMap<SessionId, Zxid>,
     /// First outcomes, with what was asked.
     requests: BTreeMap<(Option<SessionId>, RequestId), (Asked, Outcome)>,
 }
 
-/// What makes two requests the same: all that the client said, not what its node drew.
+/// Identity of a request: all that the client said, and nothing that its node drew.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Asked {
     Session(u32, Arc<str>),
@@ -81,7 +81,7 @@ impl Model {
         }
     }
 
-    /// What the store must answer, and the events that it must tell.
+    /// Returns the expected answer of the store, and its expected events.
     pub fn apply(&mut self, entry: &EntryContext, request: &Request) -> (Outcome, Vec<Event>) {
         self.zxid += 1;
         self.time_ms = self.time_ms.max(entry.time_ms);
@@ -105,7 +105,7 @@ impl Model {
             self.heard_at.insert(session, Zxid(self.zxid));
         }
         let Some(id) = &request.request_id else {
-            return self.carry_out(entry, request, events);
+            return self.execute(entry, request, events);
         };
         let key = (request.session, id.clone());
         // All of what was said, not what is shown of it: data that is no text is shown by its length alone.
@@ -126,7 +126,7 @@ impl Model {
             }
             return outcome.clone();
         }
-        let outcome = self.carry_out(entry, request, events);
+        let outcome = self.execute(entry, request, events);
         let final_answer = !matches!(outcome, Err(Refusal::SessionIdTaken(_) | Refusal::StaleLeader));
         if final_answer
             && request
@@ -148,7 +148,7 @@ impl Model {
         }
     }
 
-    fn carry_out(&mut self, entry: &EntryContext, request: &Request, events: &mut Vec<Event>) -> Outcome {
+    fn execute(&mut self, entry: &EntryContext, request: &Request, events: &mut Vec<Event>) -> Outcome {
         match &request.command {
             Command::OpenSession {
                 session, timeout_ms, ..

@@ -18,7 +18,7 @@ use crate::replicas::recode;
 const CASES: u32 = 100;
 const STEPS: usize = 1_000;
 
-/// How many steps lie between two comparisons of the whole state.
+/// Number of steps between two comparisons of the whole state.
 const COMPARE_EVERY: usize = 50;
 
 #[derive(Debug, Clone)]
@@ -29,10 +29,10 @@ enum Step {
         caller: u8,
         what: What,
     },
-    /// Moves the clock of the next entries by so much, less a second: it may go back.
+    /// Moves the clock of the next entries by this time, less a second: it may go back.
     Time(u64),
     BeginSnapshot,
-    /// Draws so many parts with so large a budget.
+    /// Takes some parts of a snapshot, each with a budget.
     Draw(u8, u8),
     AbandonSnapshot,
 }
@@ -87,7 +87,7 @@ fn rights(n: Rights) -> Acl {
     }
 }
 
-/// Who asks: nobody in particular, one of the two users, or the operator.
+/// Returns a caller: without identities, one of the two users, or the operator.
 fn caller(n: u8) -> Identities {
     match n {
         0 => Identities::none(),
@@ -109,8 +109,8 @@ enum Place {
 type Name = &'static str;
 const NAMES: [Name; 5] = ["a", "b", "c", "s0000000001", "s0000000003"];
 
-/// Where the choices for one step come from. (Strategies of proptest for each part of a step would be more
-/// of its style, and cost ten times what the step itself costs.)
+/// Source of the choices for one step. (Strategies of proptest for each part of a step would be more of its style, and cost ten times what
+/// the step itself costs.)
 struct Dice(u64);
 
 impl Dice {

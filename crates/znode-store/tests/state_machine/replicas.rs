@@ -50,7 +50,7 @@ impl Replicas {
         );
         assert_eq!(
             events, other_events,
-            "a restored replica tells of something else after: {request}"
+            "a restored replica has other events after: {request}"
         );
         assert_eq!(
             self.store.digest(),
@@ -82,7 +82,7 @@ pub fn restore(parts: Vec<SnapshotPart>) -> Store {
     restorer.finish().expect("the snapshot is whole")
 }
 
-/// What is left of a value after it was encoded and decoded, as it is between nodes and on disk.
+/// Encodes and decodes a value, as between nodes and on disk.
 pub fn recode<T: serde::Serialize + serde::de::DeserializeOwned>(value: &T) -> T {
     let config = bincode::config::standard();
     let bytes = bincode::serde::encode_to_vec(value, config).expect("it can be encoded");

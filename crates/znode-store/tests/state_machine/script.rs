@@ -4,7 +4,7 @@
 //! | command | meaning |
 //! |---|---|
 //! | `time MS`, `term N` | the clock and the term of the following entries |
-//! | `tell_holds` | from here on beginnings and ends of holds are told, too |
+//! | `tell_holds` | from here on beginnings and ends of holds are printed, too |
 //! | `open N [timeout=MS] [name=] [address=] [password=BYTE]` | opens session N |
 //! | `close N`, `expire N… [term=N]` | ends sessions |
 //! | `create PATH [DATA] [mode=MODE] [ttl=MS] [acl=ACL] [parents=true]` | creates a znode |
@@ -55,11 +55,11 @@ pub struct Script {
     steps: Steps,
     /// The parts of a snapshot that were drawn so far.
     parts: Vec<SnapshotPart>,
-    /// Whether beginnings and ends of holds are told.
+    /// True if beginnings and ends of holds are printed.
     tells_holds: bool,
 }
 
-/// Who asks, and under which id.
+/// Caller of a request, and its request id.
 struct Asker {
     session: Option<SessionId>,
     request_id: Option<RequestId>,
@@ -597,7 +597,7 @@ pub fn data(text: Option<&str>) -> Data {
     }
 }
 
-/// Who asks.
+/// Parses the identities of a caller.
 pub fn caller(args: &mut ArgumentConsumer<'_>) -> Result<Identities, Box<dyn Error>> {
     let mut identities = Vec::new();
     for text in args.take_key("as").into_iter().flat_map(|all| all.split(',')) {

@@ -96,7 +96,7 @@ fn fire(watches: &mut Watches, store: &Store, (zxid, events): (Zxid, Vec<Event>)
     let mut notified = Vec::new();
     for event in &events {
         if let Event::Znode(event) = event {
-            watches.fire(zxid, event, store.sight(), |_, notice| {
+            watches.fire(zxid, event, store.visibility(), |_, notice| {
                 notified.push(notice.to_string())
             });
         }

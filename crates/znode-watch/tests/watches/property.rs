@@ -201,7 +201,7 @@ impl Clients {
             self.watches.fire(
                 applied.zxid,
                 event,
-                znode_store::Sight::open(),
+                znode_store::Visibility::open(),
                 |watcher, notice| {
                     assert_eq!(notice.zxid, applied.zxid);
                     let client = self.clients.iter().position(|other| *other == watcher).unwrap();

@@ -72,7 +72,7 @@ impl Script {
             self.watches.fire(
                 applied.zxid,
                 event,
-                znode_store::Sight::open(),
+                znode_store::Visibility::open(),
                 |watcher, notice| {
                     write!(output, "\n  {}: {notice}", name(watchers, watcher)).unwrap();
                 },

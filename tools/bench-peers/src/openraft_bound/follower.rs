@@ -1,4 +1,4 @@
-//! A follower: stores what the leader replicates, and forwards the requests of its clients.
+//! A follower: stores the entries that the leader replicates, and forwards the requests of its clients.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -40,9 +40,9 @@ pub async fn follow(
             line = listener.accept() => {
                 let (raft, submitted, end) = (raft.clone(), submitted.clone(), end.clone());
                 tokio::task::spawn_local(async move {
-                    match serve_line(line?.0, raft, &submitted).await {
+                    match serve_connection(line?.0, raft, &submitted).await {
                         Ok(Purpose::Messages) => {}
-                        // It was the leader's one connection for clients' requests.
+                        // This was the leader's only connection for clients' requests.
                         Ok(Purpose::Requests) => drop(end.send(())),
                         Err(error) => eprintln!("bench-peers: the leader: {error:#}"),
                     }
@@ -63,7 +63,7 @@ enum Purpose {
 }
 
 /// Serves a connection until it is closed.
-async fn serve_line(
+async fn serve_connection(
     stream: TcpStream,
     raft: Raft,
     submitted: &Mutex<mpsc::UnboundedReceiver<Submitted>>,
@@ -77,8 +77,10 @@ async fn serve_line(
     while let Some(mut frame) = frames.next().await? {
         match take_number(&mut frame)? {
             wire::REQUESTS => {
-                let to = to.take().context("it is for messages")?;
-                let mut submitted = submitted.try_lock().context("there is such a line already")?;
+                let to = to.take().context("the connection already carries messages")?;
+                let mut submitted = submitted
+                    .try_lock()
+                    .context("another connection already carries requests")?;
                 forward(frames, to, &mut submitted).await?;
                 return Ok(Purpose::Requests);
             }
@@ -88,17 +90,17 @@ async fn serve_line(
                 let last = last.or(request.prev_log_id);
                 let mut answer = Vec::new();
                 wire::put_log_id(&mut answer, last.as_ref());
-                // The task takes its place in openraft's queue here, in order.
+                // This call enters openraft's queue here, so entries keep their order.
                 let (raft, answers) = (raft.clone(), answers.clone());
                 tokio::spawn(async move {
                     let stored = match raft.append_entries(request).await {
                         Ok(response) if response.is_success() => Some(answer),
                         other => {
-                            eprintln!("bench-peers: entries were refused: {other:?}");
+                            eprintln!("bench-peers: openraft rejected entries: {other:?}");
                             None
                         }
                     };
-                    // A leader that has gone needs no answer.
+                    // A leader that has disconnected needs no response.
                     let _ = answers.send(stored);
                 });
             }
@@ -112,7 +114,7 @@ async fn serve_line(
                 answer.extend(response.vote_granted.then_some(1));
                 answers.send(Some(answer))?;
             }
-            other => bail!("a message of kind {other}"),
+            other => bail!("an unknown message type {other}"),
         }
         if let (Some(to), Some(answered)) = (to.take(), answered.take()) {
             tokio::task::spawn_local(send_all(to, answered));
@@ -121,7 +123,8 @@ async fn serve_line(
     Ok(Purpose::Messages)
 }
 
-/// Sends answers; those that are ready together go together. After a refusal, which has no answer, it closes the connection.
+/// Sends responses, and all that are ready together in one write. After a rejection, which has no response,
+/// closes the connection.
 async fn send_all(mut to: OwnedWriteHalf, mut answers: mpsc::UnboundedReceiver<Option<Vec<u8>>>) {
     let mut out = BytesMut::new();
     while let Some(Some(answer)) = answers.recv().await {
@@ -133,7 +136,7 @@ async fn send_all(mut to: OwnedWriteHalf, mut answers: mpsc::UnboundedReceiver<O
                 None => refused = true,
             }
         }
-        // A leader that has gone needs no answer.
+        // A leader that has disconnected needs no response.
         if to.write_all_buf(&mut out).await.is_err() || refused {
             return;
         }
@@ -162,7 +165,7 @@ async fn forward(
                 forwarded.finished(frame)?;
             }
             one = submitted.recv() => {
-                let first = one.context("no client can submit any more")?;
+                let first = one.context("the HTTP server has ended")?;
                 forwarded.put(first, submitted, &mut out).await;
                 to.write_all_buf(&mut out).await?;
             }
@@ -178,7 +181,7 @@ struct Forwarded {
 }
 
 impl Forwarded {
-    /// Adds the first request, and those that came at the same time, to the bytes that are sent next.
+    /// Adds the first request, and those that arrived at the same time, to the bytes that are sent next.
     async fn put(
         &mut self,
         first: Submitted,

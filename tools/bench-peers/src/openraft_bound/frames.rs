@@ -1,18 +1,19 @@
-//! Frames between the three processes: the length in four bytes (little-endian), a number in eight bytes, and the rest.
+//! Frames between the three processes: the length in four bytes (little-endian), a number in eight bytes, and
+//! the rest.
 
 use std::io;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// No frame is longer: an entry of as many requests as clients are measured with.
+/// Maximum length of a frame: more than an entry with one request of every client in a measurement.
 const MAX_FRAME_BYTES: usize = 4 * 1024 * 1024;
 
-/// Takes the number that a frame begins with.
+/// Takes the number at the start of a frame.
 pub fn take_number(frame: &mut Bytes) -> io::Result<u64> {
     frame
         .try_get_u64_le()
-        .map_err(|_| io::Error::other("a frame without a number"))
+        .map_err(|_| io::Error::other("a frame has no number"))
 }
 
 /// Appends a frame to the bytes that are sent next.
@@ -38,7 +39,7 @@ impl<R: AsyncRead + Unpin> Frames<R> {
         }
     }
 
-    /// The next frame, if it was read already.
+    /// Returns the next frame if it is already in the buffer.
     fn buffered(&mut self) -> io::Result<Option<Bytes>> {
         let Some(length) = self.read.first_chunk::<4>() else {
             return Ok(None);
@@ -54,7 +55,7 @@ impl<R: AsyncRead + Unpin> Frames<R> {
         Ok(Some(self.read.split_to(length).freeze()))
     }
 
-    /// The next frame; none if the other end has closed.
+    /// Returns the next frame; `None` if the other end has closed.
     pub async fn next(&mut self) -> io::Result<Option<Bytes>> {
         loop {
             if let Some(frame) = self.buffered()? {
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn frames_come_whole() {
+    async fn next_returns_whole_frames() {
         let (here, mut there) = tokio::io::duplex(3);
         let sending = tokio::spawn(async move {
             tokio::io::AsyncWriteExt::write_all(&mut there, b"\x03\0\0\0abc\0\0\0\0\x01\0\0\0d").await

@@ -1,5 +1,5 @@
-//! HTTP front end: the part of Lockgate's API that the loads `lock`, `contended` and `semaphore` of `lockgate bench` need, by the same
-//! library, hyper, without axum. Sessions are accepted and ignored.
+//! HTTP front end: the part of Lockgate's API that the loads `lock`, `contended` and `semaphore` of `lockgate
+//! bench` need. It uses the same library, hyper, but not axum. Sessions are accepted and ignored.
 
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -19,16 +19,16 @@ use tokio::sync::mpsc;
 
 use super::request::{Operation, Request as LockRequest, Submitted, submit};
 
-/// TTL in the answer to an opened session.
+/// TTL in the response to an opened session.
 const TTL_MS: u64 = 30_000;
 
-/// Answer to a granted acquire behind the lock's name: as long as Lockgate's.
+/// The response to a granted acquire after the lock's name, as long as Lockgate's.
 const GRANT: &str = r#"","mode":"exclusive","holder":"_c_00000000000000000000000000000000-lock-0000000000","fencing_token":1000000,"holds":1,"permits":1}"#;
 
 /// The fields of an acquire that matter here. A release needs none.
 #[derive(Deserialize)]
 struct Body {
-    /// How many permits a semaphore has.
+    /// Number of permits of a semaphore.
     #[serde(default = "one")]
     limit: u8,
 }
@@ -55,7 +55,7 @@ pub async fn serve(listener: TcpListener, submissions: mpsc::UnboundedSender<Sub
     }
 }
 
-/// Answers one client, until it closes its connection.
+/// Serves one client until it closes its connection.
 async fn serve_one(stream: TcpStream, submissions: &mpsc::UnboundedSender<Submitted>) -> anyhow::Result<()> {
     stream.set_nodelay(true)?;
     let service = service_fn(async |request| {
@@ -67,7 +67,7 @@ async fn serve_one(stream: TcpStream, submissions: &mpsc::UnboundedSender<Submit
         Ok::<_, Infallible>(answer)
     });
     let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-    connection.await.context("its connection")
+    connection.await.context("serving the connection")
 }
 
 async fn answer(
@@ -77,17 +77,19 @@ async fn answer(
     let (head, body) = request.into_parts();
     let path = head.uri.path();
     if let Some(lock_and_verb) = path.strip_prefix("/v1/locks/") {
-        let (lock, verb) = lock_and_verb.rsplit_once('/').context("a lock without a verb")?;
-        let body = body.collect().await.context("its body")?.to_bytes();
+        let (lock, verb) = lock_and_verb
+            .rsplit_once('/')
+            .context("the path has no verb after the lock")?;
+        let body = body.collect().await.context("reading the body")?.to_bytes();
         let operation = match verb {
             "acquire" => Operation::Acquire,
             "release" => Operation::Release,
             _ => anyhow::bail!("unknown verb {verb}"),
         };
-        let said: Body = serde_json::from_slice(&body).context("its body")?;
+        let fields: Body = serde_json::from_slice(&body).context("parsing the body")?;
         let request = LockRequest {
             operation,
-            permits: said.limit,
+            permits: fields.limit,
             key: Bytes::copy_from_slice(lock.as_bytes()),
         };
         let bytes = request.encode(&body);

@@ -1,4 +1,5 @@
-//! The leader: gathers requests of its own clients and of the followers' into entries, and proposes them to openraft.
+//! The leader: gathers requests of its own clients and of the followers' clients into entries and proposes
+//! them to openraft.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,17 +22,18 @@ use super::request::{Operation, Request, Submitted};
 use super::state_machine::{State, StateMachine, Waiting};
 use super::{LEADER, MEMBERS, Raft, Requests, http, start, wire};
 
-/// Entries in flight, as many as Lockgate has: with one the disks idle while the next is gathered.
+/// Maximum number of entries in flight, as in Lockgate: with only one, the disks would idle while the next
+/// one is gathered.
 const MAX_IN_FLIGHT: usize = 4;
 
-/// So long it may take until it is elected, and until something is carried out of what is proposed: far longer than any disk takes.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of the election, and of the commit of any proposed entry: far longer than any disk takes.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// After so long it stands for election again.
-const AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// Time after which the leader stands for election again.
+const ELECTION_RETRY: Duration = Duration::from_millis(500);
 
-/// The first entry that a leader makes. The one before it says who the members are.
-const FIRST_OWN: u64 = 1;
+/// Index of a leader's first own entry. The entry before it contains the membership.
+const FIRST_OWN_INDEX: u64 = 1;
 
 /// The connection to a follower for its clients' requests.
 struct Follower {
@@ -45,7 +47,7 @@ struct Follower {
 pub async fn lead(clients: TcpListener, followers: &[String], log: &Path) -> anyhow::Result<()> {
     ensure!(
         1 + followers.len() == MEMBERS.len(),
-        "two followers, no more and no less"
+        "the leader needs exactly two followers"
     );
     let waiting = Arc::new(Waiting::default());
     let store = LogStore::new(LEADER, log).with_context(|| log.display().to_string())?;
@@ -66,9 +68,9 @@ pub async fn lead(clients: TcpListener, followers: &[String], log: &Path) -> any
         stream.set_nodelay(true)?;
         let (from, to) = stream.into_split();
         let finished = Finished::default();
-        let (submissions, of_it) = (submissions.clone(), finished.clone());
+        let (submissions, its_finished) = (submissions.clone(), finished.clone());
         tokio::task::spawn_local(async move {
-            if let Err(error) = take_requests(from, &submissions, &of_it).await {
+            if let Err(error) = take_requests(from, &submissions, &its_finished).await {
                 eprintln!("bench-peers: a follower: {error:#}");
             }
         });
@@ -79,41 +81,44 @@ pub async fn lead(clients: TcpListener, followers: &[String], log: &Path) -> any
     tokio::task::spawn_local(http::serve(clients, submissions));
     tokio::select! {
         ended = propose(&raft, all, &waiting, submitted) => ended,
-        stuck = until_stuck(&waiting) => stuck,
+        failed = watch_progress(&waiting) => failed,
     }
 }
 
-/// Stands for election until an entry of its own was carried out: the others may have just begun, and hear nothing yet; and before
-/// that openraft refuses what is proposed, of which nobody would hear.
+/// Stands for election until an entry of its own is applied. The followers may have just started and not
+/// receive a vote request yet. Before the election openraft rejects proposals without a report.
 async fn elect(raft: &Raft) -> anyhow::Result<()> {
     let begun = Instant::now();
     loop {
-        let wait = raft.wait(Some(AGAIN_AFTER));
-        match wait.applied_index_at_least(Some(FIRST_OWN), "elected").await {
+        let wait = raft.wait(Some(ELECTION_RETRY));
+        match wait
+            .applied_index_at_least(Some(FIRST_OWN_INDEX), "elected")
+            .await
+        {
             Ok(_) => return Ok(()),
-            Err(error) if begun.elapsed() > PATIENCE => return Err(error).context("the election"),
+            Err(error) if begun.elapsed() > TIMEOUT => return Err(error).context("the election"),
             Err(_) if raft.current_leader().await == Some(LEADER) => {}
             Err(_) => raft.trigger().elect(false).await?,
         }
     }
 }
 
-/// Returns when something was proposed and nothing at all is carried out. openraft says nothing of what it refuses, and whoever waits
-/// for it would wait for ever.
-async fn until_stuck(waiting: &Waiting) -> anyhow::Result<()> {
-    let look = || waiting.with(|state| (state.applied, state.in_flight.len()));
+/// Returns an error when entries are in flight and none is applied for the whole timeout. openraft does not
+/// report rejected proposals, so their clients would wait forever.
+async fn watch_progress(waiting: &Waiting) -> anyhow::Result<()> {
+    let progress = || waiting.with(|state| (state.applied, state.in_flight.len()));
     loop {
-        let (before, _) = look();
-        tokio::time::sleep(PATIENCE).await;
-        let (after, on_their_way) = look();
+        let (before, _) = progress();
+        tokio::time::sleep(TIMEOUT).await;
+        let (after, in_flight_count) = progress();
         ensure!(
-            before != after || on_their_way == 0,
-            "{on_their_way} entries are not carried out"
+            before != after || in_flight_count == 0,
+            "{in_flight_count} entries are in flight, and none is applied"
         );
     }
 }
 
-/// Proposes what is submitted. The state machine replies.
+/// Proposes submitted requests. The state machine replies to them.
 async fn propose(
     raft: &Raft,
     mut followers: Vec<Follower>,
@@ -129,14 +134,14 @@ async fn propose(
                 .to
                 .write_all_buf(&mut follower.out)
                 .await
-                .context("a follower")?;
+                .context("writing to a follower")?;
         }
         tokio::select! {
             biased;
             () = waiting.changed.notified() => {}
             one = submitted.recv(), if in_flight_count < MAX_IN_FLIGHT => {
-                next.push(one.context("no client can submit any more")?);
-                // Requests that came at the same time share the entry.
+                next.push(one.context("the HTTP server has ended")?);
+                // Requests that arrived at the same time share the entry.
                 tokio::task::yield_now().await;
                 while let Ok(one) = submitted.try_recv() {
                     next.push(one);
@@ -146,7 +151,7 @@ async fn propose(
         let proposed = waiting.with(|State { locks, in_flight, .. }| {
             in_flight_count = in_flight.len();
             let is_in_flight = in_flight_count > 0;
-            // An acquire that has to wait anyway waits here for the release that lets it in.
+            // An acquire that must wait for its lock waits here for the release that precedes its grant.
             let is_due = next
                 .iter()
                 .any(|one| !has_to_wait(locks, &one.request, is_in_flight));
@@ -163,7 +168,7 @@ async fn propose(
     }
 }
 
-/// Takes the requests that a follower forwards.
+/// Submits the requests that a follower forwards.
 async fn take_requests(
     from: OwnedReadHalf,
     submissions: &mpsc::UnboundedSender<Submitted>,
@@ -180,7 +185,7 @@ async fn take_requests(
         submissions
             .send(submitted)
             .ok()
-            .context("no request is stored any more")?;
+            .context("the leader has stopped")?;
     }
     Ok(())
 }
@@ -194,13 +199,13 @@ fn report_finished(follower: &mut Follower) {
     }
 }
 
-/// An entry of these requests.
+/// Builds an entry of these requests.
 fn entry(submitted: &[Submitted]) -> Bytes {
     let requests: Vec<&[u8]> = submitted.iter().map(|one| &one.bytes[..]).collect();
     requests.concat().into()
 }
 
-/// Whether the request waits in a queue, whatever the entries in flight are.
+/// Returns whether the request waits in a queue, whatever the entries in flight contain.
 fn has_to_wait(locks: &Locks, request: &Request, is_in_flight: bool) -> bool {
     request.operation == Operation::Acquire && locks.has_to_wait(&request.key, request.permits, is_in_flight)
 }

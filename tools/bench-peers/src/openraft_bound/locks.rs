@@ -57,7 +57,7 @@ impl Locks {
         reply(reply_to);
     }
 
-    /// Whether an acquire has to wait even if every request in flight is a release.
+    /// Returns whether an acquire must wait even if every request in flight is a release.
     pub fn has_to_wait(&self, key: &Bytes, permits: u8, is_in_flight: bool) -> bool {
         let lock = self.locks.get(key);
         lock.is_some_and(|lock| lock.held >= permits && (!is_in_flight || !lock.queue.is_empty()))
@@ -67,7 +67,7 @@ impl Locks {
 /// Reports the outcome to the caller.
 pub fn reply(to: ReplyTo) {
     match to {
-        // A client that has gone needs no reply.
+        // A client that has disconnected needs no reply.
         ReplyTo::Client(client) => drop(client.send(())),
         ReplyTo::Process(finished, number) => finished
             .lock()
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn permits_go_from_one_to_the_next_in_turn() {
+    fn released_permits_are_granted_in_order() {
         let key = Bytes::from_static(b"lock");
         let mut locks = Locks::default();
         let acquire = |locks: &mut Locks| {
@@ -103,7 +103,7 @@ mod tests {
         locks.release(&key, nobody());
         assert_eq!(in_by_now(&mut answered), [true, true, true, false]);
         locks.release(&key, nobody());
-        assert!(!locks.has_to_wait(&key, 2, true), "a release may be on its way");
+        assert!(!locks.has_to_wait(&key, 2, true), "a release may be in flight");
         assert!(locks.has_to_wait(&key, 2, false));
         locks.release(&key, nobody());
         assert!(!locks.has_to_wait(&key, 2, false));

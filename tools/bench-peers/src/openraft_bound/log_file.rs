@@ -1,4 +1,4 @@
-//! Log file that is only appended to: a thread of its own writes and syncs everything that is queued in one piece.
+//! An append-only log file: a thread of its own writes and syncs all queued entries at once.
 
 use std::fs::File;
 use std::io;
@@ -8,15 +8,15 @@ use std::sync::mpsc;
 
 use bytes::Bytes;
 
-/// Size of the file from the beginning, so that a sync writes no metadata, as with the logs of servers. At the end the writer starts
-/// again at the beginning.
+/// Size of the file from the start, so that a sync writes no metadata, as in the logs of servers. At its end
+/// the writer continues at its beginning.
 const FILE_BYTES: usize = 64 * 1024 * 1024;
 
-/// Makes the file and starts the thread. When a piece is on the disk, `tell` gets the values that were queued with its bytes. The
-/// thread ends when `tell` returns false.
+/// Creates the file and starts the thread. After each sync, the thread calls `notify` with the values that were
+/// queued along with the bytes. It ends when `notify` returns false.
 pub fn start<T: Send + 'static>(
     path: &Path,
-    tell: impl Fn(Vec<T>, io::Result<()>) -> bool + Send + 'static,
+    notify: impl Fn(Vec<T>, io::Result<()>) -> bool + Send + 'static,
 ) -> io::Result<mpsc::Sender<(T, Bytes)>> {
     let file = File::create(path)?;
     let zeros = vec![0; 1024 * 1024];
@@ -27,12 +27,16 @@ pub fn start<T: Send + 'static>(
     let (entries, queued) = mpsc::channel();
     std::thread::Builder::new()
         .name("log".to_owned())
-        .spawn(move || write(&file, &queued, tell))?;
+        .spawn(move || write(&file, &queued, notify))?;
     Ok(entries)
 }
 
-/// Writes until the other end of the queue is dropped, or `tell` returns false.
-fn write<T>(file: &File, queued: &mpsc::Receiver<(T, Bytes)>, tell: impl Fn(Vec<T>, io::Result<()>) -> bool) {
+/// Writes until the other end of the queue is dropped, or `notify` returns false.
+fn write<T>(
+    file: &File,
+    queued: &mpsc::Receiver<(T, Bytes)>,
+    notify: impl Fn(Vec<T>, io::Result<()>) -> bool,
+) {
     let mut end = 0;
     let mut buffer = Vec::new();
     while let Ok((first, entry)) = queued.recv() {
@@ -50,7 +54,7 @@ fn write<T>(file: &File, queued: &mpsc::Receiver<(T, Bytes)>, tell: impl Fn(Vec<
             .and_then(|()| file.sync_data());
         end += buffer.len();
         buffer.clear();
-        if !tell(written, synced) {
+        if !notify(written, synced) {
             return;
         }
     }

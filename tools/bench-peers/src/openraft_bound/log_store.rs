@@ -12,59 +12,60 @@ use openraft::storage::{IOFlushed, LogState, RaftLogReader, RaftLogStorage};
 
 use super::{Entry, LEADER, LogId, Types, Vote, log_file, wire};
 
-/// So many entries are kept for followers. Who lags behind that is not served any more.
-const KEPT: usize = 65_536;
+/// Number of entries retained for followers. A follower that is further behind cannot catch up.
+const RETAINED_ENTRIES: usize = 65_536;
 
-/// A log. Clones are the same.
+/// A log. Clones share it.
 #[derive(Clone)]
 pub struct LogStore {
     inner: Arc<Mutex<Inner>>,
-    disk: mpsc::Sender<(Written, Bytes)>,
+    disk: mpsc::Sender<(Waiter, Bytes)>,
     acks: Acks,
 }
 
 #[derive(Default)]
 struct Inner {
     vote: Option<Vote>,
-    /// The index of the first that is kept.
+    /// Index of the first retained entry.
     first: u64,
     entries: VecDeque<Entry>,
 }
 
-/// Whom to tell that something is on the disk.
-enum Written {
-    /// openraft, of entries up to this one.
+/// The caller to notify once bytes are on the disk.
+enum Waiter {
+    /// openraft, about entries up to this index.
     Entries(u64, IOFlushed<Types>),
     Vote(mpsc::Sender<io::Result<()>>),
 }
 
-/// What openraft is told of its own disk and when: with a follower's answer, which it waits for anyway.
+/// Delayed notifications to openraft about the leader's own disk. They are delivered along with a follower's
+/// response, which openraft waits for in any case.
 #[derive(Clone, Default)]
-pub struct Acks(Arc<Mutex<Untold>>);
+pub struct Acks(Arc<Mutex<DelayedAcks>>);
 
 #[derive(Default)]
-struct Untold {
-    /// Whether this is the leader, which waits for followers.
+struct DelayedAcks {
+    /// True for the leader, which waits for followers.
     leads: bool,
-    /// Up to where some follower has the log.
+    /// Highest index that a follower has acknowledged.
     acknowledged: u64,
-    untold: Vec<IOFlushed<Types>>,
+    delayed: Vec<IOFlushed<Types>>,
 }
 
 impl Acks {
-    /// A follower has everything up to this index, and openraft is about to hear of it.
+    /// Records that a follower has all entries up to this index, of which openraft is about to learn.
     pub fn answered(&self, index: u64) {
         let mut acks = lock(&self.0);
         acks.acknowledged = acks.acknowledged.max(index);
-        let untold = std::mem::take(&mut acks.untold);
+        let delayed = std::mem::take(&mut acks.delayed);
         drop(acks);
-        untold.into_iter().rev().for_each(|one| one.io_completed(Ok(())));
+        delayed.into_iter().rev().for_each(|one| one.io_completed(Ok(())));
     }
 
     fn synced(&self, last: u64, flushed: IOFlushed<Types>, result: io::Result<()>) {
         let mut acks = lock(&self.0);
         if acks.leads && result.is_ok() && acks.acknowledged < last {
-            acks.untold.push(flushed);
+            acks.delayed.push(flushed);
         } else {
             drop(acks);
             flushed.io_completed(result);
@@ -73,22 +74,22 @@ impl Acks {
 }
 
 impl LogStore {
-    /// A log of this process, which is made anew.
+    /// Creates an empty log for this process.
     pub fn new(node: u64, path: &Path) -> io::Result<Self> {
         let acks = Acks::default();
         lock(&acks.0).leads = node == LEADER;
         let told = acks.clone();
-        let disk = log_file::start(path, move |written: Vec<Written>, result| {
-            // The last one says that those before it are on the disk, too.
+        let disk = log_file::start(path, move |written: Vec<Waiter>, result| {
+            // The last notification also covers those before it.
             for one in written.into_iter().rev() {
                 let result = match &result {
                     Ok(()) => Ok(()),
                     Err(error) => Err(io::Error::new(error.kind(), error.to_string())),
                 };
                 match one {
-                    Written::Entries(last, flushed) => told.synced(last, flushed, result),
-                    // Whoever has gone away need not know.
-                    Written::Vote(tell) => drop(tell.send(result)),
+                    Waiter::Entries(last, flushed) => told.synced(last, flushed, result),
+                    // A caller that has disconnected needs no result.
+                    Waiter::Vote(notify) => drop(notify.send(result)),
                 }
             }
             true
@@ -97,14 +98,14 @@ impl LogStore {
         Ok(Self { inner, disk, acks })
     }
 
-    /// What followers' answers are told to.
+    /// Returns the delayed notifications, for the network to release.
     pub fn acks(&self) -> Acks {
         self.acks.clone()
     }
 
-    fn write(&self, whom: Written, bytes: Bytes) -> io::Result<()> {
-        let sent = self.disk.send((whom, bytes));
-        sent.map_err(|_| io::Error::other("the log has ended"))
+    fn write(&self, written: Waiter, bytes: Bytes) -> io::Result<()> {
+        let sent = self.disk.send((written, bytes));
+        sent.map_err(|_| io::Error::other("the log's thread has ended"))
     }
 
     fn read(&self, range: &impl RangeBounds<u64>) -> io::Result<Vec<Entry>> {
@@ -131,7 +132,7 @@ impl LogStore {
     }
 }
 
-/// Nobody panics while holding what this gives.
+/// Locks a mutex. No thread panics while it holds one.
 fn lock<T>(what: &Mutex<T>) -> MutexGuard<'_, T> {
     what.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -167,10 +168,11 @@ impl RaftLogStorage<Types> for LogStore {
     async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
         let mut bytes = Vec::new();
         wire::put_vote(&mut bytes, vote);
-        let (tell, told) = mpsc::channel();
-        self.write(Written::Vote(tell), bytes.into())?;
-        // There is one vote in all the time that it runs, and nothing to do before it is stored.
-        told.recv().map_err(|_| io::Error::other("the log has ended"))??;
+        let (notify, told) = mpsc::channel();
+        self.write(Waiter::Vote(notify), bytes.into())?;
+        // A process stores a single vote, and does nothing else before it is stored.
+        told.recv()
+            .map_err(|_| io::Error::other("the log's thread has ended"))??;
         lock(&self.inner).vote = Some(*vote);
         Ok(())
     }
@@ -192,12 +194,12 @@ impl RaftLogStorage<Types> for LogStore {
                 }
                 inner.entries.push_back(entry);
             }
-            while inner.entries.len() > KEPT {
+            while inner.entries.len() > RETAINED_ENTRIES {
                 inner.entries.pop_front();
                 inner.first += 1;
             }
         }
-        self.write(Written::Entries(last, callback), bytes.into())
+        self.write(Waiter::Entries(last, callback), bytes.into())
     }
 
     async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> Result<(), io::Error> {
@@ -210,7 +212,7 @@ impl RaftLogStorage<Types> for LogStore {
     }
 
     async fn purge(&mut self, _log_id: LogId) -> Result<(), io::Error> {
-        // It forgets the oldest by itself.
+        // `append` already drops the oldest entries.
         Ok(())
     }
 }

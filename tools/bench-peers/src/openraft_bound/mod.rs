@@ -1,12 +1,15 @@
-//! A minimal server of three processes by openraft and HTTP: the upper bound for a lock server that is built of these two.
+//! A minimal server of three processes with openraft and HTTP: the upper bound for a lock server built on
+//! these two.
 //!
-//! It has as much of Lockgate's HTTP API as its lock loads need, so `lockgate bench lock` measures it. Followers forward requests to the
-//! leader. The leader gathers them into entries; openraft replicates an entry; two of three logs sync it; then the leader applies it and
-//! replies. The only state is the holders and waiters of locks.
+//! It has as much of Lockgate's HTTP API as its lock loads need, so `lockgate bench lock` measures it.
+//! Followers forward requests to the leader. The leader gathers them into entries; openraft replicates an
+//! entry; two of three logs sync it; then the leader applies it and replies. The only state is the holders
+//! and waiters of locks.
 //!
-//! The first process stands for election when it starts, and no other ever does. Entries stay in memory for as long as a follower may
-//! need them; nothing is read from the disk again. A follower is not told the commit index, which it does not need. openraft hears of the
-//! leader's own disk, and of the slower follower, together with the faster follower's answer: Lockgate does the same.
+//! The first process stands for election when it starts, and no other ever does. Entries stay in memory for
+//! as long as a follower may need them; nothing is read back from the disk. A follower does not receive the
+//! commit index, which it does not need. openraft learns of the leader's own disk and of the slower follower
+//! together with the faster follower's response, as in Lockgate.
 
 mod follower;
 mod frames;
@@ -36,20 +39,20 @@ use self::log_store::LogStore;
 use self::network::Network;
 use self::state_machine::StateMachine;
 
-/// The first process, which leads.
+/// The first process, which is the leader.
 const LEADER: u64 = 0;
 
-/// All three.
+/// Numbers of all three processes.
 const MEMBERS: [u64; 3] = [LEADER, 1, 2];
 
-/// How often the leader says that it is there, and how long nobody may hear of it: nobody is elected in its place.
+/// Interval of the leader's heartbeats, and the election timeout. No other process ever becomes leader.
 const HEARTBEAT_MS: u64 = 250;
-const SILENCE_MS: u64 = 10_000;
+const ELECTION_TIMEOUT_MS: u64 = 10_000;
 
-/// Messages that wait between the tasks of openraft, as many as Lockgate lets wait.
-const WAITING: u64 = 4096;
+/// Maximum number of messages in the queues between openraft's tasks, as in Lockgate.
+const CHANNEL_SIZE: u64 = 4096;
 
-/// What openraft is made of here.
+/// openraft's type configuration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Types;
 
@@ -81,7 +84,7 @@ type LogId = of::LogIdOf<Types>;
 type Payload = of::PayloadOf<Types>;
 type Vote = of::VoteOf<Types>;
 
-/// What one entry carries: requests in their frames.
+/// Contents of an entry: requests in their frames.
 #[derive(Debug, Clone)]
 struct Requests(Bytes);
 
@@ -95,12 +98,12 @@ impl fmt::Display for Requests {
 async fn start(node: u64, network: Network, store: LogStore, machine: StateMachine) -> anyhow::Result<Raft> {
     let config = Config {
         heartbeat_interval: HEARTBEAT_MS,
-        election_timeout_min: SILENCE_MS,
-        election_timeout_max: 2 * SILENCE_MS,
+        election_timeout_min: ELECTION_TIMEOUT_MS,
+        election_timeout_max: 2 * ELECTION_TIMEOUT_MS,
         enable_elect: false,
         snapshot_policy: SnapshotPolicy::Never,
-        api_channel_size: Some(WAITING),
-        notification_channel_size: Some(WAITING),
+        api_channel_size: Some(CHANNEL_SIZE),
+        notification_channel_size: Some(CHANNEL_SIZE),
         ..Config::default()
     };
     let config = Arc::new(config.validate()?);
@@ -125,7 +128,7 @@ mod tests {
     use super::*;
 
     /// Listeners and files of the three processes.
-    struct Places {
+    struct Endpoints {
         clients: [TcpListener; 3],
         servers: [String; 3],
         followers: [TcpListener; 2],
@@ -134,7 +137,7 @@ mod tests {
         _dir: tempfile::TempDir,
     }
 
-    impl Places {
+    impl Endpoints {
         async fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
             let bind = async || TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -153,10 +156,10 @@ mod tests {
     }
 
     /// Runs the three processes.
-    async fn serve(places: Places) -> anyhow::Result<()> {
-        let ([of_leader, of_second, of_third], [second, third]) = (places.clients, places.followers);
-        let logs = places.logs;
-        let led = lead(of_leader, &places.others, &logs[0]);
+    async fn serve(endpoints: Endpoints) -> anyhow::Result<()> {
+        let ([of_leader, of_second, of_third], [second, third]) = (endpoints.clients, endpoints.followers);
+        let logs = endpoints.logs;
+        let led = lead(of_leader, &endpoints.others, &logs[0]);
         let followed = (
             follow(1, of_second, second, &logs[1]),
             follow(2, of_third, third, &logs[2]),
@@ -165,13 +168,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn clients_of_lockgate_get_their_locks() {
-        let places = Places::new().await;
-        let nodes = Nodes::from(places.servers.to_vec());
+    async fn lockgate_load_generator_acquires_locks() {
+        let endpoints = Endpoints::new().await;
+        let nodes = Nodes::from(endpoints.servers.to_vec());
         let load = async {
             let plan = Plan::new(nodes, Duration::ZERO, Duration::from_secs(2));
             tokio::select! {
-                served = serve(places) => panic!("a server has ended: {:?}", served.err()),
+                served = serve(endpoints) => panic!("a server ended: {:?}", served.err()),
                 report = plan.lock_cycles(5) => report.unwrap(),
             }
         };
@@ -179,7 +182,7 @@ mod tests {
         let report = local
             .run_until(tokio::time::timeout(Duration::from_secs(60), load))
             .await;
-        let report = report.expect("it does not hang");
+        let report = report.expect("the load ends in time");
         assert_eq!(report.errors, 0, "{:?}", report.first_error);
         assert!(report.operation.count > 0);
     }

@@ -26,20 +26,20 @@ use super::{LogId, Types, Vote, wire};
 
 type Rpc<T> = Result<T, RPCError<Types>>;
 
-/// Where the others are, by their numbers, and who hears of their answers.
+/// Addresses of the other processes by number, and the delayed notifications that their responses release.
 pub struct Network {
     pub others: Arc<[String]>,
     pub acks: Acks,
 }
 
 /// One connection.
-struct Line {
+struct PeerConnection {
     frames: Frames<OwnedReadHalf>,
     to: OwnedWriteHalf,
     out: BytesMut,
 }
 
-impl Line {
+impl PeerConnection {
     async fn open(to: &str) -> io::Result<Self> {
         let stream = TcpStream::connect(to).await?;
         stream.set_nodelay(true)?;
@@ -53,7 +53,7 @@ impl Line {
         self.to.write_all_buf(&mut self.out).await
     }
 
-    async fn hear(&mut self) -> io::Result<Bytes> {
+    async fn receive(&mut self) -> io::Result<Bytes> {
         let frame = self.frames.next().await?;
         frame.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
@@ -80,37 +80,37 @@ impl RaftNetworkFactory<Types> for Network {
 impl Network {
     fn client(&self, target: u64, streams: bool) -> Client {
         Client {
-            // The leader is nobody's target.
+            // No process connects to the leader, so it has no address here.
             to: self.others.get(target as usize - 1).cloned().unwrap_or_default(),
             acks: self.acks.clone(),
             streams,
-            line: None,
+            connection: None,
         }
     }
 }
 
-/// openraft's way to one other.
+/// openraft's client of one other process.
 pub struct Client {
     to: String,
     acks: Acks,
     streams: bool,
-    /// For what is asked one by one.
-    line: Option<Line>,
+    /// Connection for requests that are sent one at a time.
+    connection: Option<PeerConnection>,
 }
 
 impl Client {
-    async fn ask(&mut self, number: u64, message: &[u8]) -> Rpc<Bytes> {
-        let asked = async {
-            let line = match &mut self.line {
-                Some(line) => line,
-                None => self.line.insert(Line::open(&self.to).await?),
+    async fn call(&mut self, number: u64, message: &[u8]) -> Rpc<Bytes> {
+        let calling = async {
+            let connection = match &mut self.connection {
+                Some(connection) => connection,
+                None => self.connection.insert(PeerConnection::open(&self.to).await?),
             };
-            line.send(number, message).await?;
-            line.hear().await
+            connection.send(number, message).await?;
+            connection.receive().await
         };
-        let answer: io::Result<Bytes> = asked.await;
+        let answer: io::Result<Bytes> = calling.await;
         answer.map_err(|error| {
-            self.line = None;
+            self.connection = None;
             RPCError::Unreachable(Unreachable::new(&error))
         })
     }
@@ -130,7 +130,7 @@ impl RaftNetworkV2<Types> for Client {
     ) -> Rpc<AppendEntriesResponse<Types>> {
         let mut message = Vec::new();
         wire::put_append(&mut message, &rpc);
-        self.ask(wire::APPEND, &message).await?;
+        self.call(wire::APPEND, &message).await?;
         Ok(AppendEntriesResponse::Success)
     }
 
@@ -146,10 +146,10 @@ impl RaftNetworkV2<Types> for Client {
             return stream_append_sequential(self, input, option);
         }
         Box::pin(async move {
-            let line = Line::open(&self.to).await;
-            let line = line.map_err(|error| RPCError::Unreachable(Unreachable::new(&error)))?;
+            let connection = PeerConnection::open(&self.to).await;
+            let connection = connection.map_err(|error| RPCError::Unreachable(Unreachable::new(&error)))?;
             let appends = Appends {
-                line,
+                connection,
                 input: Some(input),
                 acks: self.acks.clone(),
                 in_flight: 0,
@@ -173,7 +173,7 @@ impl RaftNetworkV2<Types> for Client {
         let mut message = Vec::new();
         wire::put_vote(&mut message, &rpc.vote);
         wire::put_log_id(&mut message, rpc.last_log_id.as_ref());
-        let mut answer = self.ask(wire::VOTE, &message).await?;
+        let mut answer = self.call(wire::VOTE, &message).await?;
         let vote = wire::take_vote(&mut answer).map_err(broken)?;
         let last = wire::take_log_id(&mut answer).map_err(broken)?;
         Ok(VoteResponse::new(vote, last, !answer.is_empty()))
@@ -186,25 +186,25 @@ impl RaftNetworkV2<Types> for Client {
         _cancel: impl Future<Output = ReplicationClosed> + Send + 'static,
         _option: RPCOption,
     ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
-        let error = io::Error::other("there are no snapshots here");
+        let error = io::Error::other("this server has no snapshots");
         Err(StreamingError::Unreachable(Unreachable::new(&error)))
     }
 }
 
-/// Entries on their way to a follower. Answers come in turn.
+/// Entries in flight to a follower. Responses arrive in order.
 struct Appends<S> {
-    line: Line,
+    connection: PeerConnection,
     input: Option<S>,
     acks: Acks,
-    /// How many are not answered.
+    /// Number of requests without a response.
     in_flight: usize,
-    /// What openraft knows to be committed.
+    /// Highest index that openraft knows to be committed.
     committed: u64,
     answered: bool,
 }
 
 impl<S: Stream<Item = AppendEntriesRequest<Types>> + Unpin> Appends<S> {
-    /// Sends what there is to send until an answer comes that says something new.
+    /// Sends pending entries until a response arrives that reports progress.
     async fn next_answer(&mut self) -> io::Result<Option<Option<LogId>>> {
         loop {
             let is_answered = self.in_flight == 0;
@@ -213,13 +213,13 @@ impl<S: Stream<Item = AppendEntriesRequest<Types>> + Unpin> Appends<S> {
             }
             tokio::select! {
                 biased;
-                frame = self.line.hear(), if !is_answered => {
+                frame = self.connection.receive(), if !is_answered => {
                     let mut frame = frame?;
                     self.in_flight -= 1;
                     let last = wire::take_log_id(&mut frame)?;
                     let index = last.as_ref().map_or(0, |last| last.index);
                     if self.answered && index <= self.committed {
-                        // The next answer says that, too.
+                        // The next response reports at least as much.
                         continue;
                     }
                     self.answered = true;
@@ -229,9 +229,9 @@ impl<S: Stream<Item = AppendEntriesRequest<Types>> + Unpin> Appends<S> {
                 request = next_of(&mut self.input), if self.input.is_some() => match request {
                     Some(request) => {
                         self.committed = request.leader_commit.as_ref().map_or(0, |commit| commit.index);
-                        // How far is committed nobody there needs to know.
+                        // The follower does not need a commit index without entries.
                         if !self.answered || !request.entries.is_empty() {
-                            self.line.append(&request).await?;
+                            self.connection.append(&request).await?;
                             self.in_flight += 1;
                         }
                     }

@@ -12,9 +12,9 @@ use super::locks::ReplyTo;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Operation {
-    /// Take one of the permits of the key.
+    /// Acquire a permit of the key.
     Acquire = 1,
-    /// Give it back.
+    /// Release the permit.
     Release = 2,
 }
 
@@ -22,7 +22,7 @@ pub enum Operation {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     pub operation: Operation,
-    /// How many may hold the key at a time.
+    /// Number of simultaneous holders of the key.
     pub permits: u8,
     pub key: Bytes,
 }
@@ -85,8 +85,8 @@ pub async fn submit(
     submissions
         .send(submitted)
         .ok()
-        .context("no request is stored any more")?;
-    outcome.await.context("no request is stored any more")
+        .context("the server has stopped")?;
+    outcome.await.context("the server has stopped")
 }
 
 #[cfg(test)]
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_decoded_request_is_the_one_that_was_encoded() {
+    fn decode_inverts_encode_and_rejects_malformed_requests() {
         let request = Request {
             operation: Operation::Acquire,
             permits: 4,

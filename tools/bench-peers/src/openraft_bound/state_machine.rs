@@ -22,24 +22,24 @@ pub struct Waiting {
     pub changed: Notify,
 }
 
-/// See [`Waiting`].
+/// State of [`Waiting`], behind its mutex.
 #[derive(Default)]
 pub struct State {
     pub locks: Locks,
     /// The requests of each entry in flight, in order.
     pub in_flight: VecDeque<Vec<Submitted>>,
-    /// How many entries were applied.
+    /// Number of applied entries.
     pub applied: u64,
 }
 
 impl Waiting {
-    /// With what only one may look at.
+    /// Runs `look` with the state locked.
     pub fn with<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
         look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// The state machine. Clones are the same.
+/// The state machine. Clones share the waiting callers.
 #[derive(Clone, Default)]
 pub struct StateMachine {
     last: Option<LogId>,
@@ -48,7 +48,7 @@ pub struct StateMachine {
 }
 
 impl StateMachine {
-    /// Of the leader.
+    /// Creates the leader's state machine, which replies to callers.
     pub fn answering(waiting: Arc<Waiting>) -> Self {
         let waiting = Some(waiting);
         Self {
@@ -120,7 +120,7 @@ impl RaftSnapshotBuilder<Types> for StateMachine {
     }
 }
 
-/// Applies a request that is committed.
+/// Applies a committed request.
 fn apply(locks: &mut Locks, submitted: Submitted) {
     let Request {
         operation,
@@ -134,5 +134,5 @@ fn apply(locks: &mut Locks, submitted: Submitted) {
 }
 
 fn no_snapshots() -> io::Error {
-    io::Error::other("there are no snapshots here")
+    io::Error::other("this server has no snapshots")
 }

@@ -1,4 +1,4 @@
-//! openraft's messages in few bytes. The number of a frame says which message it is.
+//! A compact encoding of openraft's messages. The number of a frame is the type of the message.
 
 use std::io;
 
@@ -8,19 +8,21 @@ use openraft::raft::AppendEntriesRequest;
 use super::frames::take_number;
 use super::{Entry, LogId, Payload, Requests, Types, Vote, membership};
 
-/// A request for a vote: the vote, and the candidate's last entry. Answered by a vote, and whether it was granted.
+/// A vote request: the vote, and the candidate's last entry. The response is a vote and a byte if it was
+/// granted.
 pub const VOTE: u64 = 1;
 
-/// Entries. Answered by the entry up to which all is stored.
+/// Entries. The response is the position of the last stored entry.
 pub const APPEND: u64 = 2;
 
-/// Makes the connection one for clients' requests: from here on each frame of the follower is a request under its number.
+/// Turns the connection into one for clients' requests: from here on each frame of the follower is a request
+/// with its number.
 pub const REQUESTS: u64 = 3;
 
-/// On such a connection: the numbers of requests that are finished.
+/// On such a connection: the numbers of finished requests.
 pub const FINISHED: u64 = 4;
 
-/// What an entry is.
+/// Kinds of entries.
 const BLANK: u8 = 0;
 const NORMAL: u8 = 1;
 const MEMBERSHIP: u8 = 2;
@@ -40,7 +42,7 @@ pub fn take_vote(from: &mut Bytes) -> io::Result<Vote> {
 }
 
 pub fn put_log_id(out: &mut impl BufMut, id: Option<&LogId>) {
-    // No index is that large.
+    // No entry has this index.
     let (term, index) = id.map_or((0, u64::MAX), |id| (**id.committed_leader_id(), id.index));
     out.put_u64_le(term);
     out.put_u64_le(index);
@@ -60,7 +62,7 @@ pub fn put_entry(out: &mut impl BufMut, entry: &Entry) {
             out.put_u64_le(bytes.len() as u64);
             out.put_slice(bytes);
         }
-        // There is one.
+        // There is only one membership.
         Payload::Membership(_) => out.put_u8(MEMBERSHIP),
     }
 }
@@ -109,7 +111,7 @@ fn take_byte(from: &mut Bytes) -> io::Result<u8> {
 }
 
 fn invalid() -> io::Error {
-    io::Error::other("this is no message")
+    io::Error::other("the frame is not a message")
 }
 
 #[cfg(test)]
@@ -117,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_is_what_comes() {
+    fn take_append_inverts_put_append() {
         let id = |index| LogId::new(3.into(), index);
         let entry = |index, payload| Entry {
             log_id: id(index),

@@ -1,4 +1,4 @@
-//! Any bytes as the commands of a log entry: see `decoder_fuzz::command`.
+//! Arbitrary bytes as the commands of a log entry: see `decoder_fuzz::command`.
 #![no_main]
 
 use decoder_fuzz::{command, mutate};

@@ -1,4 +1,5 @@
-//! Any bytes as requests to a secured cluster, by callers who may do little: see `decoder_fuzz::doors`.
+//! Arbitrary bytes as requests to a secured cluster, by callers with few permissions: see
+//! `decoder_fuzz::doors`.
 #![no_main]
 
 use decoder_fuzz::{doors, mutate};

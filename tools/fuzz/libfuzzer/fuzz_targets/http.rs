@@ -1,4 +1,4 @@
-//! Any bytes as requests to the HTTP routes: see `decoder_fuzz::http`.
+//! Arbitrary bytes as requests to the HTTP routes: see `decoder_fuzz::http`.
 #![no_main]
 
 use decoder_fuzz::{http, mutate};

@@ -1,4 +1,4 @@
-//! Any bytes as a node's identity and the segments of its log: see `decoder_fuzz::disk::files`.
+//! Arbitrary bytes as a node's identity and the segments of its log: see `decoder_fuzz::disk::files`.
 #![no_main]
 
 use decoder_fuzz::{disk, mutate};

@@ -1,4 +1,4 @@
-//! Any bytes as frames from another node: see `decoder_fuzz::peer`.
+//! Arbitrary bytes as frames from another node: see `decoder_fuzz::peer`.
 #![no_main]
 
 use decoder_fuzz::{mutate, peer};

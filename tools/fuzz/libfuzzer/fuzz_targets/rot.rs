@@ -1,4 +1,4 @@
-//! Any bytes as damage to the files of a node: see `decoder_fuzz::disk::rot`.
+//! Arbitrary bytes as damage to the files of a node: see `decoder_fuzz::disk::rot`.
 #![no_main]
 
 use decoder_fuzz::disk;

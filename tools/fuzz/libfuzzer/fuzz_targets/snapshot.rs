@@ -1,4 +1,4 @@
-//! Any bytes as a snapshot file: see `decoder_fuzz::snapshot`.
+//! Arbitrary bytes as a snapshot file: see `decoder_fuzz::snapshot`.
 #![no_main]
 
 use decoder_fuzz::{mutate, snapshot};

@@ -1,4 +1,4 @@
-//! Any bytes as frames of ZooKeeper's protocol: see `decoder_fuzz::wire`.
+//! Arbitrary bytes as frames of ZooKeeper's protocol: see `decoder_fuzz::wire`.
 #![no_main]
 
 use decoder_fuzz::{mutate, wire};

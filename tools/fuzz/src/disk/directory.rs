@@ -1,21 +1,21 @@
-//! A data directory in memory: how a node opens it, and what its log then holds.
+//! A data directory in memory, the way in which a node opens it, and the contents of its log.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use raft_log::sim_disk::SimDisk;
+use raft_log::wal::WalWriter;
+use raft_log::{DataDir, Disk, LogPos, StorageError, VoteRecord, Wal, WalIdentity, WalOptions};
 use raft_node::fuzz::decode_entry;
-use raft_node::storage::sim_disk::SimDisk;
-use raft_node::storage::wal::WalWriter;
-use raft_node::storage::{DataDir, Disk, LogPos, StorageError, VoteRecord, Wal, WalIdentity, WalOptions};
 
 pub const DATA_DIR: &str = "/data";
 pub const LOG_DIR: &str = "/data/log";
 pub const NODE: u64 = 1;
 pub const CLUSTER: &str = "c";
 
-/// Small, so that a few entries fill several segments.
+/// Size of a segment: small, so that a few entries fill several segments.
 pub const SEGMENT_BYTES: usize = 4096;
 
 /// An opened directory.
@@ -25,13 +25,14 @@ pub struct Opened {
     _dir: DataDir,
 }
 
-/// Opens the directory as a node's start does. Every error has to be a refusal that says what is wrong with the files.
+/// Opens the directory as a starting node does. Every error must be a rejection that names the fault in the
+/// files.
 pub fn open(disk: &SimDisk) -> Result<Opened, StorageError> {
     let opened = try_open(disk);
     if let Err(error) = &opened {
         assert!(
             matches!(error, StorageError::Damaged(_) | StorageError::Foreign(_)),
-            "this says nothing of damage: {error}"
+            "the error does not report damage: {error}"
         );
     }
     opened
@@ -60,15 +61,15 @@ fn try_open(disk: &SimDisk) -> Result<Opened, StorageError> {
     })
 }
 
-/// Puts a file on a disk.
+/// Writes a file to a disk.
 pub fn put(disk: &SimDisk, path: &Path, bytes: &[u8]) {
-    let dir = path.parent().expect("files are in directories");
+    let dir = path.parent().expect("every file is in a directory");
     disk.create_dir_all(dir).expect("the disk has no faults");
-    let file = disk.create(path).expect("there is no such file yet");
+    let file = disk.create(path).expect("the file does not exist yet");
     file.write_all_at(bytes, 0).expect("the disk has no faults");
 }
 
-/// A log, without its commit mark.
+/// Contents of a log, without its commit mark.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct State {
     pub vote: Option<VoteRecord>,
@@ -77,22 +78,23 @@ pub struct State {
 }
 
 impl State {
-    /// What a log holds, read through its public face. It has no holes, and its entries are decoded without a panic.
+    /// Reads the contents of a log through its public interface. Checks that the log has no holes and that
+    /// its entries decode without a panic.
     pub fn of(wal: &Wal) -> Self {
         let read = wal
             .read(0..u64::MAX)
-            .expect("what was there at the start can be read");
+            .expect("entries found at the start can be read");
         let mut entries = BTreeMap::new();
         let mut before = None;
         for entry in read {
             let LogPos { term, index } = entry.pos;
             assert!(
                 before.is_none_or(|before| before + 1 == index),
-                "a hole before {index}"
+                "entries are missing before {index}"
             );
             before = Some(index);
             entries.insert(index, (term, entry.payload.clone()));
-            // An entry that is none ends a node, in words.
+            // An undecodable entry stops a node with an error.
             let _: Result<_, StorageError> = decode_entry(entry);
         }
         let state = Self {
@@ -104,7 +106,7 @@ impl State {
         state
     }
 
-    /// The last entry, or the purge point if there is none after it.
+    /// Returns the position of the last entry, or the purge point if no entry follows it.
     pub fn last(&self) -> Option<LogPos> {
         match self.entries.last_key_value() {
             Some((index, (term, _))) => Some(LogPos {
@@ -116,19 +118,20 @@ impl State {
     }
 }
 
-/// Whether a file is a segment of the log.
+/// Returns whether a file is a segment of the log.
 pub fn is_segment(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "wal")
 }
 
-/// All files of a disk but the one that is only locked.
+/// Returns all files of a disk except the lock file.
 pub fn contents(disk: &SimDisk) -> Vec<(std::path::PathBuf, Vec<u8>)> {
     let files = disk.files().into_iter().filter(|path| !path.ends_with("lock"));
     files
         .map(|path| {
-            let file = disk.open(&path).expect("it was just listed");
+            let file = disk.open(&path).expect("the file was just listed");
             let length = file.len().expect("the disk has no faults");
-            let mut bytes = vec![0; usize::try_from(length).expect("it is in memory")];
+            let mut bytes =
+                vec![0; usize::try_from(length).expect("a file in memory has a length of this size")];
             file.read_exact_at(&mut bytes, 0).expect("the disk has no faults");
             (path, bytes)
         })

@@ -1,48 +1,48 @@
-//! The target `log`: any bytes as the identity and the segments of a node's log.
+//! The target `log`: arbitrary bytes as the identity and the segments of a node's log.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use raft_log::sim_disk::SimDisk;
+use raft_log::wal::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, Step};
+use raft_log::{LogPos, WalEntry};
 use raft_node::fuzz::{MAX_POSITION, record_start};
-use raft_node::storage::sim_disk::SimDisk;
-use raft_node::storage::wal::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, Step};
-use raft_node::storage::{LogPos, WalEntry};
 
 use super::directory::{self, CLUSTER, DATA_DIR, LOG_DIR, NODE, State, open, put};
 
-/// The directory's own name, in all inputs that do not bring an identity.
+/// Id of the directory, in all inputs without an identity.
 const DISK_ID: [u8; 16] = [1; 16];
 const CLUSTER_ID: [u8; 16] = [0xc1; 16];
 
-/// More files are not looked at.
+/// Maximum number of files in an input.
 const MAX_FILES: usize = 16;
 
-/// A file of an input: 0 is the identity, anything else the segment with that number.
+/// A file of an input: number 0 is the identity, any other number is the segment with that number.
 pub type NumberedFile = (u8, Vec<u8>);
 
-/// Opens a directory with the files, as they are and then with their checksums put right; answers whether it was a log in
-/// either case.
+/// Opens a directory with the files, first unchanged and then with corrected checksums. Returns whether
+/// either directory held a log.
 pub fn run(bytes: &[u8]) -> bool {
     let Some(mut files) = files_of(bytes) else {
         return false;
     };
-    let as_they_are = try_files(&files);
+    let unchanged = try_files(&files);
     files.iter_mut().for_each(|(number, bytes)| match number {
         0 => repair_identity(bytes),
         _ => repair_segment(bytes),
     });
-    // The chain of checksums leads from one segment to the next.
+    // Each segment continues the chain of checksums of the one before.
     files.sort_by_key(|(number, _)| *number);
     let mut chain = None;
     for (_, bytes) in files.iter_mut().filter(|(number, _)| *number > 0) {
         chain = link(bytes, chain);
     }
-    try_files(&files) || as_they_are
+    try_files(&files) || unchanged
 }
 
-/// Takes an input apart: files one after the other, each a number, its length (little endian) and its bytes.
+/// Splits an input into files. Each file is a number, its length (little endian) and its bytes.
 pub fn files_of(mut bytes: &[u8]) -> Option<Vec<NumberedFile>> {
     let mut files = Vec::new();
     while let Some((number, rest)) = bytes.split_first() {
@@ -54,7 +54,7 @@ pub fn files_of(mut bytes: &[u8]) -> Option<Vec<NumberedFile>> {
     (!files.is_empty() && files.len() <= MAX_FILES).then_some(files)
 }
 
-/// Puts files together to an input.
+/// Joins files to an input.
 pub fn input_of(files: &[NumberedFile]) -> Vec<u8> {
     let mut input = Vec::new();
     for (number, file) in files {
@@ -71,32 +71,32 @@ fn try_files(files: &[NumberedFile]) -> bool {
     let bring_identity = files.iter().any(|(number, _)| *number == 0);
     let own = (!bring_identity).then(|| (0, identity()));
     for (number, bytes) in files.iter().chain(&own) {
-        // Of two files with one name there is the first.
+        // Of two files with the same name, the first one counts.
         if !std::mem::replace(&mut seen[usize::from(*number)], true) {
-            put(&disk, Path::new(&place(*number)), bytes);
+            put(&disk, Path::new(&file_path(*number)), bytes);
         }
     }
     let Ok(opened) = open(&disk) else { return false };
     let before = State::of(&opened.wal);
     drop(opened);
-    goes_on(&disk, before);
+    check_append(&disk, before);
     true
 }
 
-fn place(number: u8) -> String {
+fn file_path(number: u8) -> String {
     match number {
         0 => format!("{DATA_DIR}/identity"),
         number => format!("{LOG_DIR}/{number:016x}.wal"),
     }
 }
 
-/// What was read once is read again, and takes one more entry.
-fn goes_on(disk: &SimDisk, mut state: State) {
-    let mut opened = open(disk).unwrap_or_else(|error| panic!("it was a log before: {error}"));
+/// Reads the log a second time, appends an entry and reads it a third time.
+fn check_append(disk: &SimDisk, mut state: State) {
+    let mut opened = open(disk).unwrap_or_else(|error| panic!("the log cannot be opened again: {error}"));
     assert_eq!(
         State::of(&opened.wal),
         state,
-        "a log is another one when it is opened again"
+        "opening the log again yields different contents"
     );
     let last = state.last().unwrap_or(LogPos { term: 0, index: 0 });
     if last.index == MAX_POSITION {
@@ -114,20 +114,26 @@ fn goes_on(disk: &SimDisk, mut state: State) {
         result.unwrap_or_else(|error| panic!("the disk has no faults: {error}"));
         note.store(true, Ordering::Relaxed);
     });
-    opened.wal.append(vec![entry], done).expect("it is the next one");
+    opened
+        .wal
+        .append(vec![entry], done)
+        .expect("the entry is the next one");
     assert_eq!(opened.writer.step(false), Step::Worked);
-    assert!(durable.load(Ordering::Relaxed), "it is said to be durable");
+    assert!(
+        durable.load(Ordering::Relaxed),
+        "the entry was reported as durable"
+    );
     drop(opened);
     state.entries.insert(index, (term, payload));
-    let opened = open(disk).unwrap_or_else(|error| panic!("it was a log before: {error}"));
+    let opened = open(disk).unwrap_or_else(|error| panic!("the log cannot be opened again: {error}"));
     assert_eq!(
         State::of(&opened.wal),
         state,
-        "an entry that was durable is lost, or more than it has changed"
+        "a durable entry is lost, or other contents have changed"
     );
 }
 
-/// The identity of a node that is a member of a formed cluster.
+/// Identity of a node that is a member of a formed cluster.
 fn identity() -> Vec<u8> {
     let mut bytes = b"LOCKIDEN".to_vec();
     bytes.extend_from_slice(&7u32.to_le_bytes());
@@ -142,9 +148,9 @@ fn identity() -> Vec<u8> {
     bytes
 }
 
-/// Where the identity of a new directory is, and what it says.
+/// Returns the path and contents of the identity of a new directory.
 pub(super) fn fresh() -> (String, Vec<u8>) {
-    (place(0), identity())
+    (file_path(0), identity())
 }
 
 fn repair_identity(bytes: &mut [u8]) {
@@ -154,7 +160,7 @@ fn repair_identity(bytes: &mut [u8]) {
     }
 }
 
-/// Puts right what the header of a segment says of its length, and its checksum.
+/// Corrects the length in the header of a segment.
 fn repair_segment(bytes: &mut [u8]) {
     if bytes.len() >= SEGMENT_HEADER_BYTES {
         let length = bytes.len() as u32;
@@ -162,8 +168,8 @@ fn repair_segment(bytes: &mut [u8]) {
     }
 }
 
-/// Puts right the checksums of a segment and its records, which follow on `chain` (none: what the header says); answers with
-/// the last one.
+/// Corrects the checksums of a segment and its records. They continue `chain`, or without one the value in
+/// the header. Returns the last checksum.
 fn link(bytes: &mut [u8], chain: Option<u32>) -> Option<u32> {
     if bytes.len() < SEGMENT_HEADER_BYTES {
         return None;
@@ -199,7 +205,8 @@ fn link(bytes: &mut [u8], chain: Option<u32>) -> Option<u32> {
     Some(chain)
 }
 
-/// Inputs for [`run`]: the files of a directory that a node has written, after each of its calls; and each file alone.
+/// Returns inputs for [`run`]: the files of a directory that a node has written, after some of its calls, and
+/// the first segment alone.
 pub fn inputs() -> Vec<Vec<u8>> {
     let mut inputs = vec![input_of(&[(0, identity())])];
     for calls in super::rot::lengths() {
@@ -209,7 +216,7 @@ pub fn inputs() -> Vec<Vec<u8>> {
             .map(|(path, bytes)| (number_of(path), bytes.clone()))
             .collect();
         inputs.push(input_of(&numbered));
-        // Without their zeros at the end they are soon read.
+        // Without the zeros at its end a segment is read faster.
         let trimmed: Vec<NumberedFile> = numbered
             .iter()
             .filter(|(number, _)| *number == 1)
@@ -233,7 +240,7 @@ fn number_of(path: &Path) -> u8 {
         .and_then(|name| name.to_str())
         .unwrap_or_default();
     match directory::is_segment(path) {
-        true => u8::from_str_radix(name, 16).expect("there are few segments"),
+        true => u8::from_str_radix(name, 16).expect("the directory has few segments"),
         false => 0,
     }
 }

@@ -1,10 +1,11 @@
-//! The targets that read a node's own files: `log`, where any bytes are its identity and the segments of its log, and `rot`,
-//! where files that a node has written are damaged.
+//! The targets that read a node's own files. In `log`, arbitrary bytes are its identity and the segments of
+//! its log; in `rot`, files that a node has written are damaged.
 //!
-//! | target | must hold |
+//! | target | property |
 //! |---|---|
-//! | [`files::run`] | the directory is refused as damaged or somebody else's, or it is a log: without holes, the same when it is opened again, and it goes on |
-//! | [`rot::run`] | it is refused, or holds what was written up to some moment, and nothing that was not |
+//! | [`files::run`] | a directory is rejected as damaged or foreign; or it holds a log without holes, which
+//! has the same contents when opened again and takes another entry |
+//! | [`rot::run`] | the directory is rejected; or it holds exactly the state after one of the node's writes |
 
 pub mod files;
 pub mod rot;

@@ -1,23 +1,24 @@
-//! The target `rot`: a directory that a node has written, and what the bytes say that becomes of it: bits that flip, sectors
-//! that come back empty or with the contents of others, files that lose their ends or go missing.
+//! The target `rot`: damage to a directory that a node has written. The input lists the damage: flipped bits,
+//! sectors that are empty or hold the contents of others, and files that are cut short or missing.
 
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use bytes::Bytes;
-use raft_node::storage::sim_disk::SimDisk;
-use raft_node::storage::wal::{SECTOR_BYTES, Step};
-use raft_node::storage::{LogPos, VoteRecord, WalEntry};
+use raft_log::sim_disk::SimDisk;
+use raft_log::wal::{SECTOR_BYTES, Step};
+use raft_log::{LogPos, VoteRecord, WalEntry};
 
 use super::directory::{State, contents, open, put};
 
-/// An edit is a kind, a file, a place in it (two bytes, little endian), and what the kind makes of one byte.
+/// Length of an edit: a kind, a file, a position in it (two bytes, little endian), and a parameter of the
+/// kind.
 const EDIT_BYTES: usize = 5;
 
-/// More edits are not looked at.
+/// Maximum number of edits.
 const MAX_EDITS: usize = 32;
 
-/// The smallest change that a log makes as a whole.
+/// The smallest atomic change of a log.
 #[derive(Clone)]
 enum Record {
     Entry(WalEntry),
@@ -26,13 +27,13 @@ enum Record {
     Purge(LogPos),
 }
 
-/// A file and what is in it.
+/// Path and contents of a file.
 pub type Contents = (PathBuf, Vec<u8>);
 
-/// What the directory is after all calls.
+/// The directory after all calls.
 static FILES: LazyLock<Vec<Contents>> = LazyLock::new(|| written(calls().len()));
 
-/// Damages the directory. Answers whether it was a log still.
+/// Damages the directory. Returns whether it still opened as a log.
 pub fn run(bytes: &[u8]) -> bool {
     let mut files: Vec<(PathBuf, Option<Vec<u8>>)> = FILES
         .iter()
@@ -40,7 +41,7 @@ pub fn run(bytes: &[u8]) -> bool {
         .collect();
     for edit in bytes.chunks_exact(EDIT_BYTES).take(MAX_EDITS) {
         let [kind, file, low, high, what] = edit else {
-            unreachable!("it has five bytes")
+            unreachable!("an edit has five bytes")
         };
         let at = usize::from(u16::from_le_bytes([*low, *high]));
         let file = usize::from(*file) % files.len();
@@ -52,22 +53,22 @@ pub fn run(bytes: &[u8]) -> bool {
             put(&disk, path, bytes);
         }
     }
-    // Without an identity and without a log it is a new directory: that it was one before is written nowhere else.
+    // A directory without identity and log counts as new: nothing else records that it was in use.
     if files.iter().all(|(_, bytes)| bytes.is_none()) {
         return false;
     }
     let Ok(opened) = open(&disk) else { return false };
     let found = State::of(&opened.wal);
     let mut state = State::default();
-    let mut moments: Vec<State> = calls()
+    let mut states: Vec<State> = calls()
         .into_iter()
         .flatten()
         .map(|record| state.after(&record))
         .collect();
-    moments.push(State::default());
+    states.push(State::default());
     assert!(
-        moments.iter().any(|moment| found.may_be(moment, &state)),
-        "this was never the log: {found:?}"
+        states.iter().any(|state_then| found.matches(state_then, &state)),
+        "the log never had these contents: {found:?}"
     );
     true
 }
@@ -99,12 +100,12 @@ fn damage(file: &mut Option<Vec<u8>>, kind: u8, at: usize, what: u8) {
     }
 }
 
-/// After how many calls a directory is worth being a first input.
+/// Returns the numbers of calls after which a directory becomes a first input.
 pub fn lengths() -> impl Iterator<Item = usize> {
     (0..=calls().len()).step_by(3)
 }
 
-/// The files after so many calls, each of which was written and synced for itself.
+/// Returns the files after `calls_made` calls, each of which was written and synced on its own.
 pub fn written(calls_made: usize) -> Vec<Contents> {
     let disk = SimDisk::new();
     let files = super::files::fresh();
@@ -121,7 +122,7 @@ pub fn written(calls_made: usize) -> Vec<Contents> {
                 Record::Truncate(after) => opened.wal.truncate_after(Some(after), done),
                 Record::Purge(upto) => opened.wal.purge(upto, done),
             };
-            queued.expect("the calls are in order");
+            queued.expect("the calls have the right order");
         }
         assert_eq!(opened.writer.step(false), Step::Worked);
     }
@@ -129,7 +130,8 @@ pub fn written(calls_made: usize) -> Vec<Contents> {
     contents(&disk)
 }
 
-/// The calls: votes, entries of all sizes, some taken back by the next leader, and what a snapshot covers let go.
+/// Returns the calls: votes, entries of all sizes, entries truncated by the next leader, and purges of
+/// entries that a snapshot covers.
 fn calls() -> Vec<Vec<Record>> {
     let vote = |term, node_id, committed| {
         let node_id = Some(node_id);
@@ -142,7 +144,7 @@ fn calls() -> Vec<Vec<Record>> {
     let entry = |term, index: u64, length: usize| {
         Record::Entry(WalEntry {
             pos: LogPos { term, index },
-            // No zeros, which a lost sector would look like.
+            // Not zeros, which a lost sector holds.
             payload: Bytes::from(vec![b'a' + (index % 26) as u8; length]),
         })
     };
@@ -166,18 +168,18 @@ fn calls() -> Vec<Vec<Record>> {
 }
 
 impl State {
-    /// Whether this is what the log was at a moment, but for entries that a snapshot covers at the end: the segments that had
-    /// them are gone by right, also if the record that says so is damaged.
-    fn may_be(&self, moment: &Self, end: &Self) -> bool {
+    /// Returns whether the log had these contents at `state_then`, except for entries that a snapshot covers at
+    /// the end. The segments of such entries may be deleted, even if the record of the purge is damaged.
+    fn matches(&self, state_then: &Self, end: &Self) -> bool {
         let covered = end.purged.map_or(0, |purged| purged.index);
         let wanted = |(index, entry): (&u64, &_)| *index <= covered || self.entries.get(index) == Some(entry);
-        self.vote == moment.vote
-            && self.purged == moment.purged
-            && moment.entries.iter().all(wanted)
+        self.vote == state_then.vote
+            && self.purged == state_then.purged
+            && state_then.entries.iter().all(wanted)
             && self
                 .entries
                 .iter()
-                .all(|(index, entry)| moment.entries.get(index) == Some(entry))
+                .all(|(index, entry)| state_then.entries.get(index) == Some(entry))
     }
 
     fn after(&mut self, record: &Record) -> Self {
@@ -196,7 +198,7 @@ impl State {
     }
 }
 
-/// Inputs for [`run`]: no damage, and one of each kind in each file.
+/// Returns inputs for [`run`]: no damage, and damage of each kind in each file.
 pub fn inputs() -> Vec<Vec<u8>> {
     let mut inputs = vec![Vec::new()];
     for file in 0..FILES.len() as u8 {

@@ -1,57 +1,58 @@
-//! The target `doors`: any bytes as requests to a node of a secured cluster, by callers who may do little or nothing.
+//! The target `doors`: arbitrary bytes as requests to a node of a secured cluster, by callers with few
+//! permissions or none.
 //!
-//! What must hold, beside what must for `http`: nothing that such a caller may not see is in any answer that it gets, and nothing
-//! that it may not change has changed after any of its requests.
+//! Besides the properties of `http`: no response contains anything that its caller may not see, and no
+//! request changes anything that its caller may not change.
 
 pub mod seeds;
 
-mod house;
+mod secured_cluster;
 
 use std::cell::RefCell;
 
-use self::house::House;
-use crate::http::answer::{self, Answered};
+use self::secured_cluster::SecuredCluster;
+use crate::http::response::{self, Response};
 use crate::http::script::Script;
 
 thread_local! {
     /// One node for all inputs of a thread, as in `http`.
-    static HOUSE: RefCell<House> = RefCell::new(House::open());
+    static CLUSTER: RefCell<SecuredCluster> = RefCell::new(SecuredCluster::open());
 }
 
-/// Asks what the input says; answers how many requests were carried out.
+/// Sends the requests of the input. Returns the number of requests that succeeded.
 pub fn run(bytes: &[u8]) -> usize {
     let Some(script) = Script::of(bytes) else {
         return 0;
     };
-    HOUSE.with_borrow_mut(|house| carry_out(&script, bytes, house))
+    CLUSTER.with_borrow_mut(|cluster| execute(&script, bytes, cluster))
 }
 
-fn carry_out(script: &Script, bytes: &[u8], house: &mut House) -> usize {
-    house.furnish();
-    let knows_secret = house.is_known_to(bytes);
-    let before = house.not_theirs();
-    let mut facts = house.facts();
-    let mut carried_out = 0;
+fn execute(script: &Script, bytes: &[u8], cluster: &mut SecuredCluster) -> usize {
+    cluster.create_secrets();
+    let knows_secret = cluster.is_part_of(bytes);
+    let before = cluster.protected_state();
+    let mut facts = cluster.facts();
+    let mut succeeded = 0;
     for request in script.requests() {
         let Some(request) = request.build(&facts) else {
             continue;
         };
-        let asked = format!("{} {}", request.method(), request.uri());
-        let answered = house.server.ask(request);
-        answer::check(&answered, &mut facts);
-        if let Some(answered) = &answered
+        let request_line = format!("{} {}", request.method(), request.uri());
+        let response = cluster.server.send(request);
+        response::check(&response, &mut facts);
+        if let Some(response) = &response
             && !knows_secret
         {
-            house.tells_no_secret(&asked, answered);
+            cluster.check_secrecy(&request_line, response);
         }
-        let after = house.not_theirs();
+        let after = cluster.protected_state();
         assert!(
             before == after,
-            "{asked} has changed what its caller may not: {}",
-            house::difference(&before, &after)
+            "{request_line} changed what its caller may not change: {}",
+            secured_cluster::difference(&before, &after)
         );
-        carried_out += usize::from(matches!(&answered, Some(Answered { status, .. }) if status.is_success()));
+        succeeded += usize::from(matches!(&response, Some(Response { status, .. }) if status.is_success()));
     }
-    house.server.look_and_empty();
-    carried_out
+    cluster.server.check_and_empty();
+    succeeded
 }

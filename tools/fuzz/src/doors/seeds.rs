@@ -1,12 +1,13 @@
-//! The first inputs of the target `doors`: what callers may do at their own place, and the same elsewhere.
+//! The first inputs of the target `doors`: requests that a caller may make in its own subtree, and the same
+//! requests elsewhere.
 
-use crate::http::script::BETWEEN;
+use crate::http::script::SEPARATOR;
 use crate::http::seeds as open;
 
-/// Places that are the worker's own, and places that are not.
-const PLACES: [&str; 4] = ["team%2Fa", "team%2Fa%2Fx", "team%2Fab", "vault"];
+/// Paths in the worker's own subtree, and paths outside it.
+const LOCK_NAMES: [&str; 4] = ["team%2Fa", "team%2Fa%2Fx", "team%2Fab", "vault"];
 
-/// Inputs for [`super::run`].
+/// Returns inputs for [`super::run`].
 pub fn scripts() -> Vec<Vec<u8>> {
     let callers = ["{worker}", "{blind}", "lg_none"];
     let of_open = callers.iter().flat_map(|caller| {
@@ -14,7 +15,7 @@ pub fn scripts() -> Vec<Vec<u8>> {
             .into_iter()
             .map(move |script| by(caller, &script, ""))
     });
-    let at_places = PLACES.iter().flat_map(|place| {
+    let at_places = LOCK_NAMES.iter().flat_map(|place| {
         open::scripts()
             .into_iter()
             .map(move |script| by("{worker}", &script, place))
@@ -25,7 +26,7 @@ pub fn scripts() -> Vec<Vec<u8>> {
     of_open.chain(at_places).chain(about_access).collect()
 }
 
-/// Of who may do what, and of what is others'.
+/// Requests about permissions, and about the data of other callers.
 const ACCESS: &[&str] = &[
     "GET /v1/access",
     "POST /v1/access/secure\n\n{\"description\": \"again\"}",
@@ -36,7 +37,7 @@ const ACCESS: &[&str] = &[
     "PUT /v1/certificates\n\n{\"subject\": \"CN=worker\", \"role\": \"admin\"}",
     "POST /v1/znodes/team/a/x\n\n{\"data\": \"own\", \"parents\": true}",
     "GET /v1/znodes/team?children=true",
-    // What lists and looks would tell of others.
+    // Lists and reads, which would reveal data of others.
     "GET /v1/locks",
     "GET /v1/locks?prefix=vault&holders=true",
     "GET /v1/locks/vault",
@@ -48,7 +49,7 @@ const ACCESS: &[&str] = &[
     "GET /v1/znodes/private?children=true",
     "GET /v1/acl/private",
     "POST /v1/read\n\n{\"reads\": [{\"children\": {\"path\": \"/\"}}, {\"children\": {\"path\": \"/private\"}}, {\"get\": {\"path\": \"/team/ab\"}}]}",
-    // What would change something of theirs.
+    // Writes, which would change data of others.
     "POST /v1/znodes/private/x\n\n{\"data\": \"mine\"}",
     "PUT /v1/znodes/team/ab\n\n{\"data\": \"mine\"}",
     "PUT /v1/acl/team/ab\n\n{\"acl\": [{\"scheme\": \"world\", \"id\": \"anyone\", \"perms\": \"r\"}]}",
@@ -61,7 +62,7 @@ const ACCESS: &[&str] = &[
     "POST /v1/txn\n\n{\"ops\": [{\"check\": {\"path\": \"/team/a\"}}, {\"set\": {\"path\": \"/team/ab\", \"data\": \"mine\"}}]}",
 ];
 
-/// The requests of a script, by somebody; at another place than it says, if one is named.
+/// Returns the requests of a script as sent by `caller`, at `place` unless that is empty.
 fn by(caller: &str, script: &[u8], place: &str) -> Vec<u8> {
     let script = String::from_utf8_lossy(script).into_owned();
     let script = match place {
@@ -76,7 +77,7 @@ fn by(caller: &str, script: &[u8], place: &str) -> Vec<u8> {
             )
             .replace("\"/t\"", &format!("\"/{}/t\"", place.replace("%2F", "/"))),
     };
-    let requests = script.split(char::from(BETWEEN)).map(|request| {
+    let requests = script.split(char::from(SEPARATOR)).map(|request| {
         let (first, rest) = match request.split_once('\n') {
             Some((first, rest)) => (first, rest),
             None => (request, ""),
@@ -88,5 +89,5 @@ fn by(caller: &str, script: &[u8], place: &str) -> Vec<u8> {
         format!("{first}\nauthorization: Bearer {caller}{rest}")
     });
     let requests: Vec<_> = requests.collect();
-    requests.join(&char::from(BETWEEN).to_string()).into_bytes()
+    requests.join(&char::from(SEPARATOR).to_string()).into_bytes()
 }

@@ -1,4 +1,4 @@
-//! How an input says what is asked: requests as people write them, one behind the other.
+//! The format of an input: HTTP requests as text, with a separator between them.
 //!
 //! ```text
 //! POST /v1/locks/a/acquire
@@ -7,30 +7,31 @@
 //! {"session": "{session}"}␞GET /v1/locks/a
 //! ```
 //!
-//! `{session}`, `{holder}` and `{token}` stand for what the last answers said, and a target may have more such names. Which requests are left out is said here, too.
+//! `{session}`, `{holder}` and `{token}` stand for values of the latest responses, and a target may define
+//! more such names. This module also lists the excluded requests.
 
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Method, Request, Uri};
 
-use super::answer::Facts;
+use super::response::Facts;
 
-/// Between two requests: the character that ASCII has for that.
-pub const BETWEEN: u8 = 0x1e;
+/// Separator of two requests: the record separator of ASCII.
+pub const SEPARATOR: u8 = 0x1e;
 
-/// More requests are not asked.
+/// Maximum number of requests in an input.
 const MAX_REQUESTS: usize = 12;
 
-/// Changes of the members make the node call whatever the input says is an address. What they decode, and what they answer,
-/// other tests of theirs look at.
-const LEFT_OUT: [&str; 2] = ["/v1/cluster/members", "/v1/cluster/leader"];
+/// Excluded paths: changes of the members would make the node call any address in the input. Tests elsewhere
+/// cover the decoding of these requests and their responses.
+const EXCLUDED: [&str; 2] = ["/v1/cluster/members", "/v1/cluster/leader"];
 
-/// An input, taken apart.
+/// A parsed input.
 pub struct Script<'a> {
-    requests: Vec<Asked<'a>>,
+    requests: Vec<ScriptedRequest<'a>>,
 }
 
-/// One request as it is written.
-pub struct Asked<'a> {
+/// One request as written in the input.
+pub struct ScriptedRequest<'a> {
     method: &'a [u8],
     target: &'a str,
     headers: Vec<(&'a [u8], &'a [u8])>,
@@ -38,20 +39,20 @@ pub struct Asked<'a> {
 }
 
 impl<'a> Script<'a> {
-    /// Takes an input apart; none: there is no request in it.
+    /// Parses an input; `None` if it contains no request.
     pub fn of(bytes: &'a [u8]) -> Option<Self> {
-        let parts = bytes.split(|byte| *byte == BETWEEN).take(MAX_REQUESTS);
-        let requests: Vec<_> = parts.filter_map(Asked::of).collect();
+        let parts = bytes.split(|byte| *byte == SEPARATOR).take(MAX_REQUESTS);
+        let requests: Vec<_> = parts.filter_map(ScriptedRequest::of).collect();
         (!requests.is_empty()).then_some(Self { requests })
     }
 
-    /// The requests in their order.
-    pub fn requests(&self) -> impl Iterator<Item = &Asked<'a>> {
+    /// Returns the requests in their order.
+    pub fn requests(&self) -> impl Iterator<Item = &ScriptedRequest<'a>> {
         self.requests.iter()
     }
 }
 
-impl<'a> Asked<'a> {
+impl<'a> ScriptedRequest<'a> {
     fn of(bytes: &'a [u8]) -> Option<Self> {
         let end = bytes.windows(2).position(|two| two == b"\n\n");
         let (head, body) = match end {
@@ -74,10 +75,11 @@ impl<'a> Asked<'a> {
         })
     }
 
-    /// The request that a server would make of it; none: it would not let it through, or it is left out.
+    /// Builds the request that a server would receive; `None` if a server would reject it unparsed, or if it
+    /// is excluded.
     pub fn build(&self, facts: &Facts) -> Option<Request<Body>> {
         let uri: Uri = facts.put_into_target(self.target).parse().ok()?;
-        if LEFT_OUT.iter().any(|left_out| uri.path().starts_with(left_out)) {
+        if EXCLUDED.iter().any(|excluded| uri.path().starts_with(excluded)) {
             return None;
         }
         let mut request = Request::new(Body::from(facts.put_into_body(self.body)));

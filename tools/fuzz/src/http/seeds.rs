@@ -1,12 +1,13 @@
-//! The first inputs of the target `http`: every route, and some conversations in which one request needs another one's answer.
+//! The first inputs of the target `http`: every route, and some sequences in which a request needs the
+//! response to an earlier one.
 
-use super::script::BETWEEN;
+use super::script::SEPARATOR;
 
 const SESSION: &str = "POST /v1/sessions\n\n{\"ttl_ms\": 10000, \"name\": \"worker\"}";
 
-/// Inputs for [`super::run`].
+/// Returns inputs for [`super::run`].
 pub fn scripts() -> Vec<Vec<u8>> {
-    let alone = ALONE.iter().map(|request| joined(&[request]));
+    let alone = SINGLE_REQUESTS.iter().map(|request| joined(&[request]));
     let behind_a_session = WITH_SESSION.iter().map(|requests| {
         let mut all = vec![SESSION];
         all.extend_from_slice(requests);
@@ -16,10 +17,10 @@ pub fn scripts() -> Vec<Vec<u8>> {
 }
 
 fn joined(requests: &[&str]) -> Vec<u8> {
-    requests.join(&char::from(BETWEEN).to_string()).into_bytes()
+    requests.join(&char::from(SEPARATOR).to_string()).into_bytes()
 }
 
-const ALONE: &[&str] = &[
+const SINGLE_REQUESTS: &[&str] = &[
     "GET /healthz",
     "GET /readyz",
     "GET /metrics",

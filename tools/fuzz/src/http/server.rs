@@ -1,4 +1,5 @@
-//! A cluster of one node in this process, and how it is asked, looked at and emptied.
+//! A cluster of one node in this process, with functions that send requests to it, check its state and empty
+//! it.
 
 use std::time::Duration;
 
@@ -15,38 +16,39 @@ use znode_store::{
     Command, Identities, Identity, LockMode, Op, Refusal, Request as StoreRequest, Store, ZPath,
 };
 
-use super::answer::Answered;
-use crate::look::look;
+use super::response::Response;
+use crate::read_all::read_all;
 
-/// So long is waited for an answer. Whoever waits for a lock would wait for ever; it hangs up then, as callers do.
-const PATIENCE: Duration = Duration::from_millis(150);
+/// Timeout of a request. A client that waits for a lock would otherwise wait without end; at the timeout it
+/// disconnects, as callers do.
+const TIMEOUT: Duration = Duration::from_millis(150);
 
-/// So long is listened to an answer that never ends.
-const LISTEN: Duration = Duration::from_millis(20);
+/// Time for which an endless response is read.
+const BODY_TIMEOUT: Duration = Duration::from_millis(20);
 
-/// No answer is read further.
+/// Maximum length of a body that is read.
 const MAX_BODY_BYTES: usize = 4 * 1024 * 1024;
 
-/// Longer than a cluster of one takes for anything.
-const STARTED: Duration = Duration::from_secs(60);
+/// Timeout that a cluster of one never needs.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// See the module.
+/// A node with its HTTP routes, and the runtime that drives it.
 pub struct Server {
     runtime: Runtime,
     node: Node,
     router: Front,
-    // Removed when the node has ended, which it has with its runtime.
+    // Removed after the node has stopped, which happens when its runtime is dropped.
     _dir: TempDir,
 }
 
 impl Server {
-    /// Starts the node, and waits until it leads.
+    /// Starts the node and waits until it is the leader.
     pub fn start(http: HttpConfig) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("a runtime can be built");
-        let dir = tempfile::tempdir().expect("there is room for a directory");
+        let dir = tempfile::tempdir().expect("a temporary directory can be created");
         let (node, router) = runtime.block_on(async {
-            // Nobody else is a member, so nobody asks where this one listens.
+            // The cluster has no other member that would need this node's address.
             let member = MemberAddress {
                 peer: "127.0.0.1:0".into(),
                 http: "127.0.0.1:0".into(),
@@ -57,7 +59,9 @@ impl Server {
             config.timing.election_min = Duration::from_millis(60);
             config.timing.election_max = Duration::from_millis(120);
             config.log.segment_bytes = 1024 * 1024;
-            let node = Node::start(config).await.expect("an empty directory is enough");
+            let node = Node::start(config)
+                .await
+                .expect("a node starts in an empty directory");
             let locks = Locks::new(node.clone());
             let router = router(node.clone(), locks, http);
             let ready = async {
@@ -65,9 +69,9 @@ impl Server {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             };
-            tokio::time::timeout(STARTED, ready)
+            tokio::time::timeout(START_TIMEOUT, ready)
                 .await
-                .expect("a node alone elects itself");
+                .expect("a single node elects itself");
             (node, router)
         });
         Self {
@@ -78,57 +82,57 @@ impl Server {
         }
     }
 
-    /// What the routes answer, unless that takes too long.
-    pub fn ask(&mut self, request: Request<Body>) -> Option<Answered> {
-        self.ask_within(request, PATIENCE)
+    /// Sends a request and returns the response, unless that takes too long.
+    pub fn send(&mut self, request: Request<Body>) -> Option<Response> {
+        self.send_within(request, TIMEOUT)
     }
 
-    /// What they answer to something that waits for nobody.
-    pub fn ask_of_itself(&mut self, request: Request<Body>) -> Answered {
-        let answered = self.ask_within(request, STARTED);
-        answered.expect("a node alone answers sooner or later")
+    /// Sends a request that waits for no other client, and returns the response.
+    pub fn send_unlimited(&mut self, request: Request<Body>) -> Response {
+        let response = self.send_within(request, START_TIMEOUT);
+        response.expect("a single node responds to every request")
     }
 
-    fn ask_within(&mut self, request: Request<Body>, patience: Duration) -> Option<Answered> {
+    fn send_within(&mut self, request: Request<Body>, timeout: Duration) -> Option<Response> {
         let method = request.method().clone();
         let answering = self.router.call(request);
         self.runtime.block_on(async {
-            let answer = tokio::time::timeout(patience, answering).await.ok()?;
+            let answer = tokio::time::timeout(timeout, answering).await.ok()?;
             let (head, mut rest) = answer.unwrap_or_else(|never| match never {}).into_parts();
             let mut body = Vec::new();
-            let whole = loop {
-                match tokio::time::timeout(LISTEN, rest.frame()).await {
+            let is_complete = loop {
+                match tokio::time::timeout(BODY_TIMEOUT, rest.frame()).await {
                     Ok(None) => break true,
                     Ok(Some(Ok(frame))) if body.len() < MAX_BODY_BYTES => {
                         body.extend(frame.into_data().unwrap_or_default());
                     }
-                    // It ends in the middle, goes on for ever, or is silent.
+                    // The body breaks off, never ends, or stalls.
                     Ok(Some(_)) | Err(_) => break false,
                 }
             };
-            Some(Answered {
+            Some(Response {
                 method,
                 status: head.status,
                 headers: head.headers,
                 body,
-                whole,
+                is_complete,
             })
         })
     }
 
-    /// Looks at the state.
-    pub fn read<T>(&self, look: impl FnOnce(&Store) -> T) -> T {
-        self.node.read(look)
+    /// Reads the state of the node.
+    pub fn read<T>(&self, read_state: impl FnOnce(&Store) -> T) -> T {
+        self.node.read(read_state)
     }
 
-    /// Looks at all that there is, and takes it away.
-    pub fn look_and_empty(&mut self) {
+    /// Checks the whole state and deletes everything in it.
+    pub fn check_and_empty(&mut self) {
         self.runtime.block_on(async {
             let failed = tokio::time::timeout(Duration::ZERO, self.node.failed()).await;
             assert!(failed.is_err(), "the node has failed: {failed:?}");
             let (sessions, paths) = self.node.read(|store| {
-                look(store);
-                locks_are_held_by_few(store);
+                read_all(store);
+                check_exclusive_holders(store);
                 (
                     store
                         .sessions()
@@ -156,34 +160,34 @@ impl Server {
             .node
             .propose(request)
             .await
-            .expect("a node alone always leads");
-        // What is gone already, or was never meant to go, is no mistake: a request that nobody waits for any longer is carried out
-        // all the same, and may come in between.
+            .expect("a single node is always the leader");
+        // A session or znode that is already gone is no error: a request whose client has disconnected is
+        // still executed, perhaps between listing and deletion.
         if let Err(refusal) = applied.outcome {
             assert!(
                 matches!(
                     refusal,
                     Refusal::NoNode(_) | Refusal::NoSession(_) | Refusal::SessionEnded(_)
                 ),
-                "it cannot be taken away: {refusal}"
+                "the deletion was rejected: {refusal}"
             );
         }
     }
 }
 
-/// What stands below the root, but for what is always there.
+/// Returns the children of the root, except the reserved one.
 fn top(store: &Store) -> Vec<ZPath> {
     let root = ZPath::root();
-    let names = store.children(&root).expect("there is always a root");
+    let names = store.children(&root).expect("the root always exists");
     names
         .iter()
         .filter(|name| &***name != "zookeeper")
-        .map(|name| root.join(name).expect("it is in the tree"))
+        .map(|name| root.join(name).expect("the child has a valid path"))
         .collect()
 }
 
-/// The one thing that a lock service is for.
-fn locks_are_held_by_few(store: &Store) {
+/// Checks that an exclusive holder of a lock is its only holder.
+fn check_exclusive_holders(store: &Store) {
     for lock in store.locks("", None, usize::MAX) {
         let view = store.lock(&lock.lock).expect("it was just listed");
         let exclusive = view
@@ -193,7 +197,7 @@ fn locks_are_held_by_few(store: &Store) {
         let exclusive = exclusive.count();
         assert!(
             exclusive == 0 || view.holders.len() == 1,
-            "{} is held exclusively, and by {} more",
+            "{} has an exclusive holder and {} more",
             lock.lock,
             view.holders.len() - 1
         );
@@ -205,15 +209,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_went_in_the_meantime_is_no_mistake() {
+    fn change_accepts_deletion_of_missing_items() {
         let mut server = Server::start(HttpConfig::default());
         let request = Request::post("/v1/sessions").header("content-type", "application/json");
         let request = request.body(Body::from("{}")).unwrap();
-        assert!(server.ask_of_itself(request).status.is_success());
+        assert!(server.send_unlimited(request).status.is_success());
         let session = server.read(|store| store.sessions()[0].session);
         let path = ZPath::parse("/gone").unwrap();
         server.runtime.block_on(async {
-            // As if the caller of the first had hung up before it was carried out.
+            // As if the client of the first request had disconnected before its execution.
             for _ in 0..2 {
                 server.change(Command::CloseSession { session }).await;
                 let path = path.clone();

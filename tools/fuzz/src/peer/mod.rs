@@ -1,5 +1,5 @@
-//! The target `peer`: any bytes as a stream of frames from another node. Each frame is taken for everything that it may be, for
-//! nothing in it says what it is.
+//! The target `peer`: arbitrary bytes as a stream of frames from another node. The target decodes each frame
+//! as every possible message, as a frame does not name its type.
 
 pub mod seeds;
 
@@ -18,17 +18,17 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
-/// The node that is called.
+/// Id of the called node.
 const HERE: NodeId = 1;
-/// The cluster's name.
+/// Name of the cluster.
 const CLUSTER: &str = "c";
 const CLUSTER_ID: ClusterId = ClusterId([7; 16]);
 
-/// Takes frames as long as there are whole ones, and answers how many of them were some message.
+/// Reads frames while there are whole ones. Returns the number of frames that decode as some message.
 pub fn run(bytes: &[u8]) -> usize {
     let mut understood = 0;
     let mut reader = FrameReader::new(bytes);
-    // What ends it is the end, or a length that no peer sends.
+    // The loop ends at the end of the stream, or at a length that no peer sends.
     while let Ok(Some(frame)) = next(&mut reader) {
         understood += usize::from(run_frame(&frame));
     }
@@ -37,10 +37,10 @@ pub fn run(bytes: &[u8]) -> usize {
 
 fn next(reader: &mut FrameReader<&[u8]>) -> std::io::Result<Option<Bytes>> {
     let next = reader.next().now_or_never();
-    next.expect("what is in memory is not waited for")
+    next.expect("a read from memory completes at once")
 }
 
-/// The frames of a stream that has nothing else.
+/// Splits a stream into frames; `None` if it contains anything else.
 pub fn frames_of(bytes: &[u8]) -> Option<Vec<Bytes>> {
     let mut reader = FrameReader::new(bytes);
     let mut frames = Vec::new();
@@ -50,7 +50,7 @@ pub fn frames_of(bytes: &[u8]) -> Option<Vec<Bytes>> {
     (!frames.is_empty()).then_some(frames)
 }
 
-/// The stream of some frames.
+/// Joins frames to a stream.
 pub fn stream_of<'a>(frames: impl IntoIterator<Item = &'a Bytes>) -> Vec<u8> {
     let mut stream = Vec::new();
     for frame in frames {
@@ -61,10 +61,13 @@ pub fn stream_of<'a>(frames: impl IntoIterator<Item = &'a Bytes>) -> Vec<u8> {
 }
 
 fn run_frame(frame: &[u8]) -> bool {
-    // Of a version that this program does not speak only the beginning is read.
+    // Of a version that this program does not speak, only the start is decoded.
     let start = decode_start::<HelloStart>(frame);
     let hello = check::<Hello>(frame).inspect(judge);
-    assert!(hello.is_none() || start.is_ok(), "a hello that has no beginning");
+    assert!(
+        hello.is_none() || start.is_ok(),
+        "a hello decodes although its start does not"
+    );
     let reply = check::<HelloReply>(frame).inspect(accept);
     let ask = check::<(u64, Ask)>(frame).inspect(|(_, ask)| {
         if let Ask::Append(append) = ask {
@@ -77,7 +80,7 @@ fn run_frame(frame: &[u8]) -> bool {
         assert_eq!(
             snapshot_meta_through_raft(sent_on.clone()),
             sent_on,
-            "what a snapshot covers changes on its way"
+            "the conversion changes the metadata of a snapshot"
         );
     });
     [
@@ -90,29 +93,33 @@ fn run_frame(frame: &[u8]) -> bool {
         check::<WireAppendResult>(frame).is_some(),
         check::<SnapshotResume>(frame).is_some(),
         check::<SnapshotTail>(frame).is_some(),
-        // It comes within a handshake.
+        // Sent within a handshake.
         check::<Shown>(frame).is_some(),
         check::<Option<Bytes>>(frame).is_some(),
     ]
     .contains(&true)
 }
 
-/// What is decoded is encoded to the same value, and from then on to the same bytes. They may be others than the first ones:
-/// numbers can be written longer than they need be. None of it comes to more than what was sent, but for such numbers.
+/// Decodes a message and checks its encoding. Encoding it yields the same value, and from then on the same
+/// bytes. The first bytes may differ, as a number may be longer than necessary. The encoded message is never
+/// longer than the received one.
 fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(frame: &[u8]) -> Option<T> {
     let value: T = decode(frame).ok()?;
     let ours = encode(&value);
-    assert!(ours.len() <= frame.len(), "{value:?} has grown");
-    let again: T = decode(&ours).expect("what was encoded can be decoded");
-    assert_eq!(again, value, "an encoded message comes back as another one");
-    assert_eq!(encode(&again), ours, "what was encoded once has one form");
+    assert!(
+        ours.len() <= frame.len(),
+        "the encoding of {value:?} is longer than the received one"
+    );
+    let again: T = decode(&ours).expect("an encoded message can be decoded");
+    assert_eq!(again, value, "encoding and decoding changed a message");
+    assert_eq!(encode(&again), ours, "encoding twice yields different bytes");
     let mut framed = Default::default();
     put_frame(&mut framed, &value);
     assert_eq!(framed[4..], ours, "a frame is a length and a message");
     Some(value)
 }
 
-/// Raft is handed only what its own side could have made.
+/// Checks that Raft receives only entries that a Raft leader could have sent.
 fn reaches_raft(append: &WireAppend) {
     let Ok(append) = append.clone().sound() else {
         return;
@@ -121,7 +128,7 @@ fn reaches_raft(append: &WireAppend) {
     for entry in &append.entries {
         assert!(
             next.is_none_or(|next| next == entry.at.index),
-            "entries with a hole: {append:?}"
+            "entries are missing in {append:?}"
         );
         assert!(entry.at.index <= MAX_POSITION && entry.at.term <= MAX_POSITION);
         next = Some(entry.at.index + 1);
@@ -130,11 +137,11 @@ fn reaches_raft(append: &WireAppend) {
     assert_eq!(
         append_through_raft(sent_on.clone()),
         sent_on,
-        "entries change on their way"
+        "the conversion changes the entries"
     );
 }
 
-/// A node of a cluster of two that is at work.
+/// Returns the gate of a node of a running cluster of two.
 fn gate() -> Gate {
     let gate = Gate::new(
         HERE,
@@ -163,7 +170,8 @@ fn member(node: NodeId) -> Member {
     }
 }
 
-/// Only who is a member, or knows this node's directory, is let in, and only by the names of cluster, node and directories.
+/// Checks that the gate accepts only members, or nodes that know this node's directory, and only with the
+/// right cluster, node and directories.
 fn judge(hello: &Hello) {
     let gate = gate();
     if !matches!(gate.judge(hello), HelloReply::Welcome { .. }) {
@@ -178,7 +186,7 @@ fn judge(hello: &Hello) {
     }
 }
 
-/// What a called node answers is taken only from the directory that the membership names.
+/// Checks that a response counts only if it comes from the directory that the membership names.
 fn accept(reply: &HelloReply) {
     let gate = gate();
     let hello = gate.hello(2, Purpose::Control);

@@ -1,4 +1,5 @@
-//! The first inputs of the target `peer`: one of every message, which are `raft-node`'s golden files, and a conversation.
+//! The first inputs of the target `peer`: one message of each type from `raft-node`'s golden files, and a
+//! whole conversation.
 
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use raft_node::fuzz::{Purpose, WIRE_VERSION, encode};
 
 use super::{frames_of, gate, stream_of};
 
-/// Inputs for [`super::run`].
+/// Returns inputs for [`super::run`].
 pub fn streams() -> Vec<Vec<u8>> {
     let hellos = [Purpose::Control, Purpose::Append, Purpose::Snapshot].map(|purpose| {
         let mut hello = gate().hello(1, purpose);
@@ -24,7 +25,7 @@ pub fn streams() -> Vec<Vec<u8>> {
     streams
 }
 
-/// What nodes of this version say to each other, each message in its frame.
+/// Returns the messages between nodes of this version, each in its frame.
 fn golden() -> Vec<Vec<u8>> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../crates/raft-node/tests/golden")
@@ -36,6 +37,6 @@ fn golden() -> Vec<Vec<u8>> {
     paths.sort_unstable();
     paths
         .iter()
-        .map(|path| std::fs::read(path).expect("it can be read"))
+        .map(|path| std::fs::read(path).expect("the file can be read"))
         .collect()
 }

@@ -1,21 +1,21 @@
-//! The bytes of a snapshot file with the eyes of somebody who changes them (`docs/format.md` shows them as tables): taking
-//! one apart and putting it together with the right lengths and checksums. It asks for no more than it needs for that;
-//! what a snapshot file has to be is the node's business.
+//! The layout of a snapshot file, for code that changes one (`docs/internals/format.md` has the tables). It splits a
+//! file into pieces and joins them with the right lengths and checksums. It checks only what that requires;
+//! the node decides whether a snapshot file is valid.
 
-/// The part of a header that always has the same length, without the checksum behind it.
+/// Length of the fixed part of a header, without the checksum after it.
 const FIXED_HEADER_BYTES: usize = 80;
-/// Where the header says how long it is.
+/// Offset of the header's length in the header.
 const HEADER_LENGTH_AT: usize = 12;
-/// A checksum.
+/// Length of a checksum.
 pub(super) const CRC_BYTES: usize = 4;
-/// Length and checksum before each part.
+/// Length of the frame before each part: the part's length and checksum.
 pub(super) const FRAME_BYTES: usize = 8;
 const FOOTER_BYTES: usize = 32;
-/// Where the footer has the last part's checksum, and where its own.
+/// Offsets of the last part's checksum and of the footer's own checksum in the footer.
 const FOOTER_CHAIN_AT: usize = 24;
 const FOOTER_CRC_AT: usize = 28;
 
-/// A snapshot file in its pieces.
+/// The pieces of a snapshot file.
 pub struct Layout {
     /// Without its checksum.
     pub header: Vec<u8>,
@@ -24,7 +24,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Takes a file apart. Bytes behind the last part that fits are not looked at, nor are checksums.
+    /// Splits a file into pieces. Ignores checksums, and all bytes after the last part that fits.
     pub fn of(file: &[u8]) -> Option<Self> {
         let (header_end, end) = bounds(file)?;
         let mut parts = Vec::new();
@@ -39,7 +39,7 @@ impl Layout {
         })
     }
 
-    /// The whole file, every length and checksum as it should be.
+    /// Returns the whole file, with every length and checksum correct.
     pub fn file(&self) -> Vec<u8> {
         let mut file = self.header.clone();
         file.resize(file.len() + CRC_BYTES, 0);
@@ -67,7 +67,8 @@ impl Layout {
     }
 }
 
-/// The file with its checksums put right, and nothing else; `None` if one cannot see where they would be.
+/// Returns the file with corrected checksums and no other change; `None` if their positions cannot be
+/// determined.
 pub fn repair(file: &[u8]) -> Option<Vec<u8>> {
     let (header_end, _) = bounds(file)?;
     let mut repaired = file.to_vec();
@@ -75,7 +76,7 @@ pub fn repair(file: &[u8]) -> Option<Vec<u8>> {
     Some(repaired)
 }
 
-/// Where the header and where the parts end.
+/// Returns the ends of the header and of the parts.
 fn bounds(file: &[u8]) -> Option<(usize, usize)> {
     let end = file.len().checked_sub(FOOTER_BYTES)?;
     let header_end = u32_at(file, HEADER_LENGTH_AT)?;
@@ -84,13 +85,13 @@ fn bounds(file: &[u8]) -> Option<(usize, usize)> {
         .then_some((header_end, end))
 }
 
-/// Where the part ends whose frame is at `at`, if it fits.
+/// Returns the end of the part whose frame starts at `at`, if it fits.
 fn part_end(file: &[u8], at: usize, end: usize) -> Option<usize> {
     let part_end = at.checked_add(FRAME_BYTES)?.checked_add(u32_at(file, at)?)?;
     (part_end <= end).then_some(part_end)
 }
 
-/// Each checksum covers the one before it, so they are put from the first on.
+/// Writes the checksums, from the first on, as each covers the one before it.
 fn put_checksums(file: &mut [u8], header_end: usize) {
     let end = file.len() - FOOTER_BYTES;
     let mut chain = crc32c::crc32c(&file[..header_end - CRC_BYTES]);

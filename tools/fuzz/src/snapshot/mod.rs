@@ -1,49 +1,50 @@
-//! The target `snapshot`: any bytes as a snapshot file that came from a peer.
+//! The target `snapshot`: arbitrary bytes as a snapshot file received from a peer.
 
 mod layout;
-mod life;
+mod exercise;
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use raft_log::sim_disk::SimDisk;
+use raft_log::{LogPos, SnapshotFile, SnapshotKey, SnapshotMeta, SnapshotStore, StorageError};
 use raft_node::fuzz::{decode_membership, encode, encode_membership};
-use raft_node::storage::sim_disk::SimDisk;
-use raft_node::storage::{LogPos, SnapshotFile, SnapshotKey, SnapshotMeta, SnapshotStore, StorageError};
 use znode_store::{SnapshotError, Store};
 
 pub use self::layout::{Layout, repair};
 use crate::material::TIME_MS;
-use crate::replicas::draw;
+use crate::replicas::encode_snapshot;
 
-/// Where the variant of a snapshot's last part stands among the parts' variants: see [`with_digest`].
+/// Index of the variant of a snapshot's last part among the variants of parts: see [`with_digest`].
 const END: u32 = 6;
 
-/// Takes the bytes as a file from a peer, and if they are a snapshot, restores it and goes on from there. Answers whether
-/// a state came out.
+/// Receives the bytes as a file from a peer. If they are a snapshot, restores it and checks the state.
+/// Returns whether a state was restored.
 ///
-/// Chance does not come by checksums, nor by a digest of a state. So the bytes are taken as they are, then with their
-/// checksums put right, and then with the digest that they come to, so that everything behind has to stand for itself.
+/// Random bytes never have valid checksums or the right digest of a state. So the target tries the bytes
+/// first unchanged, then with corrected checksums, and then with the digest of the restored state. In this
+/// way the code after those checks is tested as well.
 pub fn run(bytes: &[u8]) -> bool {
-    let as_they_are = restore(bytes);
-    if let Ok(store) = as_they_are {
-        life::check(store);
+    let unchanged = restore(bytes);
+    if let Ok(store) = unchanged {
+        exercise::check(store);
         return true;
     }
     let Some(repaired) = repair(bytes) else {
         return false;
     };
     match restore(&repaired) {
-        Ok(store) => life::check(store),
+        Ok(store) => exercise::check(store),
         Err(error) => match wrong_digest(&error).and_then(|found| with_digest(&repaired, found)) {
-            Some(file) => life::check(restore(&file).expect("nothing but the digest was wrong")),
+            Some(file) => exercise::check(restore(&file).expect("only the digest was wrong")),
             None => return false,
         },
     }
     true
 }
 
-/// A whole snapshot file of a state, as a node writes it.
+/// Returns a whole snapshot file of a state, as a node writes it.
 pub fn file_of(store: &mut Store) -> Vec<u8> {
     let snapshots = snapshots().expect("the disk is empty");
     let meta = SnapshotMeta {
@@ -56,15 +57,15 @@ pub fn file_of(store: &mut Store) -> Vec<u8> {
         made_ms: TIME_MS,
     };
     let mut writer = snapshots.create(meta).expect("the disk has no faults");
-    for part in draw(store) {
+    for part in encode_snapshot(store) {
         writer.write_part(&part).expect("the disk has no faults");
     }
     let file = writer.finish().expect("the disk has no faults");
-    let length = usize::try_from(file.bytes()).expect("it is in memory");
+    let length = usize::try_from(file.bytes()).expect("a file in memory has a length of this size");
     file.read_raw(0, length).expect("the disk has no faults").to_vec()
 }
 
-/// What a node does with a snapshot from a peer.
+/// Restores a snapshot from a peer, as a node does.
 fn restore(bytes: &[u8]) -> io::Result<Store> {
     let file = receive(bytes)?;
     let membership = decode_membership(&file.meta().membership)?;
@@ -72,13 +73,13 @@ fn restore(bytes: &[u8]) -> io::Result<Store> {
     assert_eq!(
         decode_membership(&ours)?,
         membership,
-        "an encoded membership comes back as another one"
+        "encoding and decoding changed a membership"
     );
     raft_node::fuzz::restore(&file)
 }
 
 fn receive(bytes: &[u8]) -> Result<SnapshotFile, StorageError> {
-    // The announcement of the very file that comes; only its length is believed.
+    // The announcement of exactly this file, of which the receiver uses only the length.
     let key = SnapshotKey {
         index: 0,
         bytes: bytes.len() as u64,
@@ -96,7 +97,7 @@ fn snapshots() -> Result<SnapshotStore, StorageError> {
     SnapshotStore::open(Arc::new(SimDisk::new()), Path::new("/snapshots"), [0; 16], 1)
 }
 
-/// The digest that a snapshot comes to, if all that is wrong with it is that it says another one.
+/// Returns the digest of the restored state, if the only error is that the snapshot names a different one.
 fn wrong_digest(error: &io::Error) -> Option<u64> {
     match error.get_ref()?.downcast_ref() {
         Some(SnapshotError::WrongDigest { found, .. }) => Some(*found),
@@ -104,7 +105,7 @@ fn wrong_digest(error: &io::Error) -> Option<u64> {
     }
 }
 
-/// The file with a last part that says this digest.
+/// Returns the file with a last part that names this digest.
 fn with_digest(file: &[u8], digest: u64) -> Option<Vec<u8>> {
     let mut layout = Layout::of(file)?;
     *layout.parts.last_mut()? = encode(&(END, digest));
@@ -117,21 +118,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_a_node_is_restored_and_its_layout_is_understood() {
+    fn layout_and_restore_accept_a_file_of_a_node() {
         let mut store = crate::material::base();
         let file = file_of(&mut store);
         let restored = restore(&file).expect("a node wrote it");
         assert_eq!(restored.digest(), store.digest());
         assert_eq!(Layout::of(&file).expect("a node wrote it").file(), file);
-        assert_eq!(repair(&file), Some(file.clone()), "nothing was wrong");
+        assert_eq!(repair(&file), Some(file.clone()), "a valid file needs no repair");
         assert_eq!(with_digest(&file, store.digest()), Some(file));
     }
 
     #[test]
-    fn wrong_checksums_are_noticed_and_put_right() {
+    fn restore_rejects_wrong_checksums_and_repair_corrects_them() {
         let file = file_of(&mut Store::new());
         let mut wrong = file.clone();
-        // The last byte of the second part, which says that there are no sessions.
+        // The last byte of the second part, which holds the number of sessions, zero.
         let Layout { header, parts } = Layout::of(&file).expect("a node wrote it");
         let at = header.len() + CRC_BYTES + 2 * FRAME_BYTES + parts[0].len() + parts[1].len() - 1;
         wrong[at] ^= 1;
@@ -142,11 +143,11 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_digest_is_told() {
+    fn restore_reports_a_wrong_digest() {
         let mut store = crate::material::base();
         let file = file_of(&mut store);
         let wrong = with_digest(&file, 5).expect("a node wrote it");
-        let error = restore(&wrong).err().expect("its digest is another one");
+        let error = restore(&wrong).err().expect("the digest is wrong");
         assert_eq!(wrong_digest(&error), Some(store.digest()), "{error}");
     }
 }

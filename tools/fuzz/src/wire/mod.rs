@@ -1,5 +1,5 @@
-//! The target `wire`: any bytes as a stream of frames from a client or a server of ZooKeeper's protocol. Each frame is taken for
-//! everything that it may be, for nothing in it says what it is.
+//! The target `wire`: arbitrary bytes as a stream of frames from a client or a server of ZooKeeper's
+//! protocol. The target decodes each frame as every possible record, as a frame does not name its type.
 
 pub mod seeds;
 
@@ -11,21 +11,26 @@ use zk_wire::{
     RequestHeader, Writer, frame,
 };
 
-/// Takes frames as long as there are whole ones, and answers how many of them were some record with its header.
+/// Reads frames while there are whole ones. Returns the number of frames that decode as some record with its
+/// header.
 pub fn run(bytes: &[u8]) -> usize {
     let mut stream = BytesMut::from(bytes);
     let mut begin = 0;
     let mut understood = 0;
     while let Ok(Some(body)) = frame::take(&mut stream, frame::DEFAULT_MAX_LENGTH) {
         let end = bytes.len() - stream.len();
-        assert_eq!(stream_of([&body]), bytes[begin..end], "a frame has one form");
+        assert_eq!(
+            stream_of([&body]),
+            bytes[begin..end],
+            "a frame has a single encoding"
+        );
         begin = end;
         understood += usize::from(run_frame(&body));
     }
     understood
 }
 
-/// The frames of a stream that has nothing else.
+/// Splits a stream into frames; `None` if it contains anything else.
 pub fn frames_of(bytes: &[u8]) -> Option<Vec<Bytes>> {
     let mut stream = BytesMut::from(bytes);
     let mut frames = Vec::new();
@@ -35,7 +40,7 @@ pub fn frames_of(bytes: &[u8]) -> Option<Vec<Bytes>> {
     (stream.is_empty() && !frames.is_empty()).then_some(frames)
 }
 
-/// The stream of some frames.
+/// Joins frames to a stream.
 pub fn stream_of<'a>(frames: impl IntoIterator<Item = &'a Bytes>) -> Vec<u8> {
     let mut stream = BytesMut::new();
     for body in frames {
@@ -56,7 +61,7 @@ fn run_frame(body: &Bytes) -> bool {
         .inspect(|request| {
             if let Request::Multi(items) | Request::MultiRead(items) = request {
                 let nested = |item: &Request| matches!(item, Request::Multi(_) | Request::MultiRead(_));
-                assert!(!items.iter().any(nested), "a multi in a multi");
+                assert!(!items.iter().any(nested), "a multi is nested in a multi");
             }
         })
         .is_some();
@@ -73,8 +78,9 @@ fn run_frame(body: &Bytes) -> bool {
     is_request || is_other
 }
 
-/// What is decoded is encoded to as many bytes, which are decoded to the same, and from then on to the same bytes. They may
-/// be others than the first ones: true has many forms, and null is sometimes taken for empty.
+/// Decodes a record and checks its encoding. Encoding it yields as many bytes, which decode to the same value
+/// and from then on encode to the same bytes. The first bytes may differ: `true` has many encodings, and null
+/// sometimes decodes as empty.
 fn check<T: PartialEq + Debug>(
     from: &mut Reader,
     decode: impl Fn(&mut Reader) -> Result<T, DecodeError>,
@@ -91,12 +97,12 @@ fn check<T: PartialEq + Debug>(
     assert_eq!(
         ours.len(),
         before - from.remaining(),
-        "{value:?} has another length"
+        "the encoding of {value:?} has a different length"
     );
     let mut again_from = Reader::new(ours.clone());
-    let again = decode(&mut again_from).expect("what was encoded can be decoded");
-    assert_eq!(again_from.end(), Ok(()), "{value:?} leaves something unread");
-    assert_eq!(again, value, "an encoded record comes back as another one");
-    assert_eq!(written(&again), ours, "what was encoded once has one form");
+    let again = decode(&mut again_from).expect("an encoded record can be decoded");
+    assert_eq!(again_from.end(), Ok(()), "decoding {value:?} leaves bytes unread");
+    assert_eq!(again, value, "encoding and decoding changed a record");
+    assert_eq!(written(&again), ours, "encoding twice yields different bytes");
     Some(value)
 }

@@ -1,9 +1,10 @@
-//! The first inputs of the target `wire`: what real clients and a real server have said, and what they have left out.
+//! The first inputs of the target `wire`: recorded frames of real clients and a real server, and the frames
+//! that no recording contains.
 
 use bytes::{Bytes, BytesMut};
 use zk_wire::{AclEntry, ConnectRequest, CreateCall, ErrorCode, Reply, ReplyHeader, Request, SetWatches};
 
-/// Conversations that `zk-wire` was tested with.
+/// Recorded conversations from the tests of `zk-wire`.
 const RECORDINGS: [&str; 5] = [
     include_str!("../../../../crates/zk-wire/tests/recordings/java.txt"),
     include_str!("../../../../crates/zk-wire/tests/recordings/java_again.txt"),
@@ -12,7 +13,7 @@ const RECORDINGS: [&str; 5] = [
     include_str!("../../../../crates/zk-wire/tests/recordings/kazoo.txt"),
 ];
 
-/// Frames of every kind, each of them a stream of its own.
+/// Returns frames of every kind, each as a stream of its own.
 pub fn frames() -> Vec<Vec<u8>> {
     let mut frames: Vec<_> = RECORDINGS
         .into_iter()
@@ -36,7 +37,7 @@ pub fn frames() -> Vec<Vec<u8>> {
     frames
 }
 
-/// Inputs for [`super::run`]: each frame alone, and what a side has said in a conversation.
+/// Returns inputs for [`super::run`]: each frame alone, and all frames of one side of a conversation.
 pub fn streams() -> Vec<Vec<u8>> {
     let mut streams = frames();
     streams.sort();
@@ -49,7 +50,7 @@ pub fn streams() -> Vec<Vec<u8>> {
     streams
 }
 
-/// A request for each form that a reply has.
+/// Returns a request for each type of reply.
 pub fn one_for_each_reply() -> Vec<Request> {
     let path = String::new;
     vec![
@@ -81,7 +82,7 @@ pub fn one_for_each_reply() -> Vec<Request> {
     ]
 }
 
-/// The frames of a recording, or those of one side.
+/// Returns the frames of a recording, or those of one side.
 fn recorded<'a>(recording: &'a str, side: Option<&'a str>) -> Vec<Vec<u8>> {
     let lines = recording.lines().filter_map(|line| line.split_once(' '));
     let frames = lines.filter(|(by, _)| match side {
@@ -92,7 +93,7 @@ fn recorded<'a>(recording: &'a str, side: Option<&'a str>) -> Vec<Vec<u8>> {
 }
 
 fn unhex(hex: &str) -> Vec<u8> {
-    let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("it is hexadecimal");
+    let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("the recording is hexadecimal");
     (0..hex.len()).step_by(2).map(byte).collect()
 }
 
@@ -121,7 +122,7 @@ fn create(call: CreateCall) -> Request {
     }
 }
 
-/// What no client has sent while it was recorded, and null.
+/// Returns requests that no recorded client has sent, and null values.
 fn unrecorded() -> Vec<Request> {
     let path = || "/a".to_owned();
     vec![

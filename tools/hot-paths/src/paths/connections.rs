@@ -1,38 +1,38 @@
-//! Whole requests by a connection: hyper reads them and writes the answers, as it does behind a socket. The connection is in
-//! memory, and what it costs to copy bytes through it is counted as well, in place of the kernel.
+//! Whole requests through a connection: hyper reads them and writes the responses, as on a socket. The
+//! connection is in memory, so copying bytes through it is counted in place of the kernel.
 
 use lock_api::http::HttpConfig;
 use lock_api::http::counted::connection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
-use super::requests::{Server, THING, counted_requests_of, peer};
+use super::requests::{Server, ZNODE_URL, counted_requests_by, peer};
 
-/// More than a request or an answer has, so that nobody waits for room.
+/// Size of the pipe: more than a request or a response, so that a write never waits.
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// How a good answer begins.
-const GOOD: &[u8] = b"HTTP/1.1 200 OK\r\n";
+/// Start of a successful response.
+const STATUS_OK: &[u8] = b"HTTP/1.1 200 OK\r\n";
 
-/// What stands before the holder in a grant.
-const HOLDER: &[u8] = br#""holder":""#;
+/// Text before the holder in a grant.
+const HOLDER_FIELD: &[u8] = br#""holder":""#;
 
-/// An open connection, and what was last read from it.
-struct Line {
+/// An open connection, and the response last read from it.
+struct HttpConnection {
     stream: DuplexStream,
     answer: Vec<u8>,
     session: String,
-    /// Keeps the node.
+    /// Keeps the node running.
     _server: Server,
 }
 
-impl Line {
+impl HttpConnection {
     async fn open(server: Server) -> Self {
         let (stream, served) = tokio::io::duplex(PIPE_BYTES);
         let (front, node) = (server.front.clone(), server.node.clone());
         tokio::spawn(async move {
             let config = HttpConfig::default();
             let ended = connection(served, peer(), front, node, &config).await;
-            ended.expect("nobody breaks it");
+            ended.expect("the connection does not break");
         });
         Self {
             stream,
@@ -42,14 +42,21 @@ impl Line {
         }
     }
 
-    /// Sends a request in one piece and reads its answer, which comes in one piece, too, and ends with its document.
-    /// Tells its length.
+    /// Sends a request in one piece and reads its response, which arrives in one piece, too, and ends with
+    /// its document. Returns the length of the response.
     async fn call(&mut self, request: &[u8]) -> usize {
-        self.stream.write_all(request).await.expect("it is open");
-        let length = self.stream.read(&mut self.answer).await.expect("it is open");
+        self.stream
+            .write_all(request)
+            .await
+            .expect("the connection is open");
+        let length = self
+            .stream
+            .read(&mut self.answer)
+            .await
+            .expect("the connection is open");
         let answer = &self.answer[..length];
         assert!(
-            answer.starts_with(GOOD) && answer.ends_with(b"}"),
+            answer.starts_with(STATUS_OK) && answer.ends_with(b"}"),
             "{}",
             String::from_utf8_lossy(answer)
         );
@@ -57,7 +64,7 @@ impl Line {
     }
 }
 
-/// A request as clients write it.
+/// Formats a request as clients send it.
 fn request(method: &str, address: &str, body: &str) -> String {
     let length = body.len();
     match method {
@@ -70,38 +77,53 @@ fn request(method: &str, address: &str, body: &str) -> String {
 }
 
 pub fn lock_cycle(operations: u64) {
-    counted_requests_of(operations, Line::open, async |mut line: Line, n| {
-        let lock = format!("/v1/locks/job-{}", n % 10);
-        let acquire = format!(r#"{{"session":"{}","wait_ms":10000}}"#, line.session);
-        let length = line
-            .call(request("POST", &format!("{lock}/acquire"), &acquire).as_bytes())
-            .await;
-        let granted = &line.answer[..length];
-        let begin = granted.windows(HOLDER.len()).position(|text| text == HOLDER);
-        let holder = &granted[begin.expect("it tells the holder") + HOLDER.len()..];
-        let end = holder
-            .iter()
-            .position(|byte| *byte == b'"')
-            .expect("it has an end");
-        let holder = str::from_utf8(&holder[..end]).expect("it is text");
-        let release = format!(r#"{{"session":"{}","holder":"{holder}"}}"#, line.session);
-        line.call(request("POST", &format!("{lock}/release"), &release).as_bytes())
-            .await;
-        line
-    });
+    counted_requests_by(
+        operations,
+        HttpConnection::open,
+        async |mut client: HttpConnection, n| {
+            let lock = format!("/v1/locks/job-{}", n % 10);
+            let acquire = format!(r#"{{"session":"{}","wait_ms":10000}}"#, client.session);
+            let length = client
+                .call(request("POST", &format!("{lock}/acquire"), &acquire).as_bytes())
+                .await;
+            let granted = &client.answer[..length];
+            let begin = granted
+                .windows(HOLDER_FIELD.len())
+                .position(|text| text == HOLDER_FIELD);
+            let holder = &granted[begin.expect("the grant names the holder") + HOLDER_FIELD.len()..];
+            let end = holder
+                .iter()
+                .position(|byte| *byte == b'"')
+                .expect("the holder's name ends with a quote");
+            let holder = str::from_utf8(&holder[..end]).expect("the holder's name is text");
+            let release = format!(r#"{{"session":"{}","holder":"{holder}"}}"#, client.session);
+            client
+                .call(request("POST", &format!("{lock}/release"), &release).as_bytes())
+                .await;
+            client
+        },
+    );
 }
 
 pub fn heartbeat(operations: u64) {
-    counted_requests_of(operations, Line::open, async |mut line: Line, _| {
-        let address = format!("/v1/sessions/{}/heartbeat", line.session);
-        line.call(request("POST", &address, "{}").as_bytes()).await;
-        line
-    });
+    counted_requests_by(
+        operations,
+        HttpConnection::open,
+        async |mut client: HttpConnection, _| {
+            let address = format!("/v1/sessions/{}/heartbeat", client.session);
+            client.call(request("POST", &address, "{}").as_bytes()).await;
+            client
+        },
+    );
 }
 
 pub fn get(operations: u64) {
-    counted_requests_of(operations, Line::open, async |mut line: Line, _| {
-        line.call(request("GET", THING, "").as_bytes()).await;
-        line
-    });
+    counted_requests_by(
+        operations,
+        HttpConnection::open,
+        async |mut client: HttpConnection, _| {
+            client.call(request("GET", ZNODE_URL, "").as_bytes()).await;
+            client
+        },
+    );
 }

@@ -1,4 +1,4 @@
-//! The documents of the HTTP API that a lock's cycle needs: read and checked, and written.
+//! The documents of the HTTP API in a lock's cycle: parsed and checked, and written.
 
 use std::hint::black_box;
 
@@ -27,7 +27,7 @@ pub fn acquire(operations: u64) {
     counted(&mut || {
         for _ in 0..operations {
             let wish = api::acquire_document(name.clone(), black_box(ACQUIRE), "127.0.0.1:50000".into());
-            black_box(wish.expect("the document is right"));
+            black_box(wish.expect("the document is valid"));
             let answer = black_box(api::grant_answer(black_box(&grant)));
             assert_eq!(answer.status(), StatusCode::OK);
         }
@@ -38,7 +38,7 @@ pub fn release(operations: u64) {
     counted(&mut || {
         for _ in 0..operations {
             let asked = api::release_document(black_box(RELEASE));
-            black_box(asked.expect("the document is right"));
+            black_box(asked.expect("the document is valid"));
             let answer = black_box(api::release_answer(black_box(0)));
             assert_eq!(answer.status(), StatusCode::OK);
         }

@@ -1,20 +1,21 @@
-//! Locks in the state machine: the commands are made as they are needed, for a release names the holder that it was told.
+//! Locks in the state machine. The commands are built while they are counted, as a release names the holder
+//! of the grant.
 
 use std::hint::black_box;
 
 use znode_store::{Event, LockMode, LockName, Reply, Store};
 
 use super::counted;
-use super::material::{acquire, ask, empty, lock, release};
+use super::material::{acquire, apply, empty, lock, release};
 
-/// Locks that take turns, so that none is always the one that was used last.
+/// Number of locks in turn, so that the last used lock is not always the same.
 const LOCKS: u64 = 100;
 
-/// Who wait for the one lock that is handed over.
+/// Number of waiters for the lock that is handed over.
 const WAITING: u64 = 100;
 
 fn granted(store: &mut Store, events: &mut Vec<Event>, lock: &LockName, mode: LockMode, n: u64) -> String {
-    match ask(store, events, acquire(lock, mode, n)).0 {
+    match apply(store, events, acquire(lock, mode, n)).0 {
         Reply::Granted(grant) => grant.holder,
         other => panic!("the lock is free: {other:?}"),
     }
@@ -29,10 +30,10 @@ pub fn cycle(operations: u64) {
             let lock = &locks[(n % LOCKS) as usize];
             events.clear();
             let holder = granted(&mut store, &mut events, lock, LockMode::Exclusive, n);
-            black_box(ask(&mut store, &mut events, release(lock, holder)));
+            black_box(apply(&mut store, &mut events, release(lock, holder)));
         }
     };
-    // Each lock's znode is there from its first acquire on.
+    // Each lock's znode exists from its first acquire on.
     cycles(0, LOCKS);
     counted(&mut || cycles(LOCKS, operations));
 }
@@ -45,9 +46,9 @@ pub fn hand_over(operations: u64) {
     let first = granted(&mut store, &mut events, &lock, LockMode::Exclusive, 0);
     let mut holders = vec![first];
     for n in 1..=WAITING {
-        match ask(&mut store, &mut events, acquire(&lock, LockMode::Exclusive, n)).0 {
+        match apply(&mut store, &mut events, acquire(&lock, LockMode::Exclusive, n)).0 {
             Reply::Queued(place) => holders.push(place.holder),
-            other => panic!("somebody holds the lock: {other:?}"),
+            other => panic!("the lock is held: {other:?}"),
         }
     }
     let mut next = holders.into_iter();
@@ -55,7 +56,7 @@ pub fn hand_over(operations: u64) {
     counted(&mut || {
         for holder in next.by_ref().take(operations as usize) {
             events.clear();
-            black_box(ask(&mut store, &mut events, release(&lock, holder)));
+            black_box(apply(&mut store, &mut events, release(&lock, holder)));
             grants += events
                 .iter()
                 .filter(|event| matches!(event, Event::Granted { .. }))
@@ -78,7 +79,7 @@ pub fn semaphore(operations: u64) {
         for n in 0..operations {
             events.clear();
             let holder = granted(&mut store, &mut events, &lock, mode, u64::from(LIMIT) + n);
-            black_box(ask(&mut store, &mut events, release(&lock, holder)));
+            black_box(apply(&mut store, &mut events, release(&lock, holder)));
         }
     });
 }

@@ -1,4 +1,4 @@
-//! A command's way into the log and out of it: bytes, batches, records.
+//! The encoding of a command into the log and back: bytes, batches, records.
 
 use std::hint::black_box;
 
@@ -41,7 +41,7 @@ pub fn decode_command(operations: u64) {
     let encoded: Vec<_> = (0..operations).map(|n| encode(&envelope(n))).collect();
     counted(&mut || {
         for bytes in &encoded {
-            black_box(Envelope::decode(bytes).expect("it was encoded"));
+            black_box(Envelope::decode(bytes).expect("an encoded command can be decoded"));
         }
     });
 }
@@ -59,7 +59,7 @@ pub fn batch(operations: u64) {
     counted(&mut || {
         for _ in 0..operations {
             let bytes = black_box(&batch).encode();
-            let decoded = CommandBatch::decode(bytes).expect("it was encoded");
+            let decoded = CommandBatch::decode(bytes).expect("an encoded batch can be decoded");
             commands += black_box(decoded).envelopes.len() as u64;
         }
     });
@@ -68,7 +68,7 @@ pub fn batch(operations: u64) {
 
 pub fn write_record(operations: u64) {
     let commands = full_batch().encode();
-    // The writer's buffer is kept from write to write.
+    // The writer reuses its buffer from write to write.
     let mut buffer = Vec::with_capacity(64 * 1024);
     counted(&mut || {
         for index in 0..operations {

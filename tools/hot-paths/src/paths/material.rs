@@ -1,26 +1,27 @@
-//! What paths are made of: a filled store, commands, sessions. None of it is counted.
+//! The materials of paths: a filled store, commands, sessions. Creating them is not counted.
 
 use znode_store::{
     Acl, AttemptId, Command, CreateMode, CreatePath, Data, EntryContext, Event, LockCommand, LockMode,
     LockName, LockWish, Op, Password, Reply, Request, SessionId, Store, ZPath, Zxid,
 };
 
-/// Data of one znode, as the clients of lock services and registries have it.
+/// Data of one znode, as usual for clients of lock services and registries.
 pub const DATA_BYTES: usize = 100;
 
 /// Children of one parent.
 pub const SIBLINGS: u64 = 1_000;
 
-/// Znodes of a filled store: more than the caches nearest to a processor hold, few enough to be made under valgrind.
+/// Znodes of a filled store: more than the caches nearest to a processor hold, and few enough to create under
+/// valgrind.
 pub const ZNODES: u64 = 10_000;
 
-/// A large odd step visits all znodes in no order.
+/// A large odd step, which visits all znodes in a scattered order.
 const STEP: u64 = 7_919;
 
-/// Whose locks and ephemeral znodes they are.
+/// The session of the locks and ephemeral znodes.
 pub const SESSION: SessionId = SessionId(1);
 
-/// What comes with every entry of the log.
+/// Returns the context of every log entry.
 pub fn entry() -> EntryContext {
     EntryContext {
         time_ms: 1_700_000_000_000,
@@ -28,35 +29,35 @@ pub fn entry() -> EntryContext {
     }
 }
 
-/// Data of the usual size.
+/// Returns data of the usual size.
 pub fn data() -> Data {
     vec![b'x'; DATA_BYTES].into()
 }
 
-/// The text of the `n`-th znode's path.
+/// Returns the path of the `n`-th znode as text.
 pub fn node(n: u64) -> String {
     format!("/bench/p{:04}/node-{n:010}", n / SIBLINGS)
 }
 
-/// The path of a znode that is there, another one for each `n`.
+/// Returns the path of an existing znode, a different one for each `n`.
 pub fn anywhere(n: u64) -> ZPath {
     path(&node(n * STEP % ZNODES))
 }
 
-/// A path.
+/// Parses a path.
 pub fn path(text: &str) -> ZPath {
-    ZPath::parse(text).expect("paths here are right")
+    ZPath::parse(text).expect("the path is valid")
 }
 
-/// The name of a lock.
+/// Returns the name of the `n`-th lock.
 pub fn lock(n: u64) -> LockName {
-    LockName::parse(&format!("job-{n}")).expect("names here are right")
+    LockName::parse(&format!("job-{n}")).expect("the name is valid")
 }
 
-/// Creates a znode.
+/// Builds the creation of a znode.
 pub fn create(text: &str) -> Op {
     Op::Create {
-        path: CreatePath::parse(text, false).expect("paths here are right"),
+        path: CreatePath::parse(text, false).expect("the path is valid"),
         data: data(),
         acl: Acl::open(),
         mode: CreateMode::Persistent,
@@ -64,7 +65,7 @@ pub fn create(text: &str) -> Op {
     }
 }
 
-/// Sets a znode that is there.
+/// Builds a write to an existing znode.
 pub fn set(n: u64) -> Op {
     Op::Set {
         path: anywhere(n),
@@ -73,7 +74,7 @@ pub fn set(n: u64) -> Op {
     }
 }
 
-/// Asks for a lock and waits for it.
+/// Builds an acquire that waits for its lock.
 pub fn acquire(lock: &LockName, mode: LockMode, n: u64) -> Request {
     of_session(
         SESSION,
@@ -96,7 +97,7 @@ pub fn acquire(lock: &LockName, mode: LockMode, n: u64) -> Request {
     )
 }
 
-/// Gives a lock back.
+/// Builds a release.
 pub fn release(lock: &LockName, holder: String) -> Request {
     of_session(
         SESSION,
@@ -114,7 +115,7 @@ fn of_session(session: SessionId, command: LockCommand) -> Request {
     }
 }
 
-/// Opens a session.
+/// Builds the opening of a session.
 pub fn open(session: SessionId) -> Request {
     Request::anonymous(Command::OpenSession {
         session,
@@ -125,28 +126,28 @@ pub fn open(session: SessionId) -> Request {
     })
 }
 
-/// Carries out a request that nobody refuses, and answers with what it came to.
-pub fn ask(store: &mut Store, events: &mut Vec<Event>, request: Request) -> (Reply, Zxid) {
+/// Applies a request that must succeed. Returns its reply and zxid.
+pub fn apply(store: &mut Store, events: &mut Vec<Event>, request: Request) -> (Reply, Zxid) {
     let applied = store.apply(&entry(), request, events);
     match applied.outcome {
         Ok(reply) => (reply, applied.zxid),
-        Err(refusal) => panic!("nothing here is refused: {refusal}"),
+        Err(refusal) => panic!("the request was rejected: {refusal}"),
     }
 }
 
-/// A store with [`SESSION`] and nothing else.
+/// Returns a store with [`SESSION`] and nothing else.
 pub fn empty() -> Store {
     let mut store = Store::new();
-    ask(&mut store, &mut Vec::new(), open(SESSION));
+    apply(&mut store, &mut Vec::new(), open(SESSION));
     store
 }
 
-/// A store with [`ZNODES`] znodes and [`SESSION`].
+/// Returns a store with [`ZNODES`] znodes and [`SESSION`].
 pub fn full() -> Store {
     let mut store = empty();
     for n in 0..ZNODES {
         let create = Request::anonymous(Command::Write(create(&node(n))));
-        ask(&mut store, &mut Vec::new(), create);
+        apply(&mut store, &mut Vec::new(), create);
     }
     store
 }

@@ -1,5 +1,5 @@
-//! The table of what is counted, and the way down each path: what it needs is made first, then the work is done in
-//! `counted`, then what came of it is looked at, for a path that ends early takes few instructions.
+//! The table of hot paths, and their implementation. Each path first creates its materials, then does its
+//! work in `counted`, then checks the result, as a path that ends early takes few instructions.
 
 mod material;
 
@@ -19,43 +19,43 @@ use rand::rngs::StdRng;
 
 use crate::region::instructions_counted_here as counted;
 
-/// What every process draws its random numbers from.
+/// Seed of every process' random numbers.
 const SEED: u64 = 0x10c6_9a7e;
 
-/// Something that is done for every request, or with every znode.
+/// Work that is done for every request, or for every znode.
 pub struct HotPath {
-    /// In a line of the file of counts.
+    /// Name in the file of counts.
     pub name: &'static str,
-    /// What one operation is.
+    /// Description of one operation.
     pub about: &'static str,
-    /// So many are counted together.
+    /// Number of operations that are counted together.
     pub operations: u64,
-    /// Goes down it.
-    way: fn(u64),
+    /// Function that runs the operations.
+    body: fn(u64),
 }
 
 impl HotPath {
-    const fn new(name: &'static str, about: &'static str, operations: u64, way: fn(u64)) -> Self {
+    const fn new(name: &'static str, about: &'static str, operations: u64, body: fn(u64)) -> Self {
         Self {
             name,
             about,
             operations,
-            way,
+            body,
         }
     }
 
-    /// Goes down the path.
+    /// Runs the path.
     pub fn run(&self) {
-        (self.way)(self.operations);
+        (self.body)(self.operations);
     }
 }
 
-/// From now on all random numbers of this process come from the same seed.
-pub fn with_seed() {
+/// Makes all random numbers of this process follow from the same seed.
+pub fn seed_random_numbers() {
     set_rng(StdRng::seed_from_u64(SEED));
 }
 
-/// All paths, in the order in which they are shown.
+/// Returns all paths in the order of the output.
 pub fn all() -> &'static [HotPath] {
     const ALL: &[HotPath] = &[
         HotPath::new(
@@ -108,7 +108,7 @@ pub fn all() -> &'static [HotPath] {
         ),
         HotPath::new(
             "lock-hand-over",
-            "a lock is released to the first of 100 who wait",
+            "a lock is released to the first of 100 waiters",
             50,
             locks::hand_over,
         ),
@@ -120,26 +120,26 @@ pub fn all() -> &'static [HotPath] {
         ),
         HotPath::new(
             "watch-fire-none",
-            "a change that none of 1,000 watches concerns",
+            "a change that fires none of 1,000 watches",
             1_000,
             watches::none,
         ),
         HotPath::new(
             "watch-fire-1000",
-            "a change that 1,000 watchers are told of",
+            "a change that notifies 1,000 watchers",
             10,
-            watches::crowd,
+            watches::many,
         ),
         HotPath::new(
             "command-encode",
-            "a command as it travels and is logged",
+            "a command encoded for the network and the log",
             1_000,
             log::encode_command,
         ),
-        HotPath::new("command-decode", "the same, read", 1_000, log::decode_command),
+        HotPath::new("command-decode", "the same, decoded", 1_000, log::decode_command),
         HotPath::new(
             "batch",
-            "64 commands packed into an entry and taken apart",
+            "64 commands packed into an entry and unpacked",
             100,
             log::batch,
         ),
@@ -157,7 +157,7 @@ pub fn all() -> &'static [HotPath] {
         ),
         HotPath::new(
             "snapshot-draw",
-            "10,000 znodes drawn and encoded",
+            "a snapshot of 10,000 znodes, encoded",
             1,
             snapshot::draw,
         ),
@@ -228,7 +228,7 @@ pub fn all() -> &'static [HotPath] {
     ALL
 }
 
-/// The path of this name.
+/// Returns the path of this name.
 pub fn find(name: &str) -> Option<&'static HotPath> {
     all().iter().find(|path| path.name == name)
 }

@@ -1,6 +1,7 @@
-//! Whole requests: through the router, the lock service, consensus of one, the log and the state machine, and back. All of it
-//! in one thread, on a machine that is simulated; so what is counted is what a node executes, but for the kernel. Those of
-//! `connections` come by a connection and have hyper with them; these here call the router.
+//! Whole requests: through the router, the lock service, consensus of one, the log and the state machine, and
+//! back. All of it runs in one thread on a simulated machine, so the count covers everything that a node
+//! executes except the kernel. The paths in `connections` go through a connection and include hyper; the
+//! paths here call the router.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,8 +15,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lock_api::Locks;
 use lock_api::http::{Front, HttpConfig, Peer, router};
-use raft_node::simulation::{self, DiskWork, Host, Line, Place};
-use raft_node::storage::sim_disk::SimDisk;
+use raft_log::sim_disk::SimDisk;
+use raft_node::simulation::{self, DiskTiming, DiskWork, Host, Line, Place};
 use raft_node::{MemberAddress, Node, NodeConfig};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
@@ -26,35 +27,37 @@ use znode_store::{Event, Store, Zxid};
 use super::counted;
 use super::material::DATA_BYTES;
 
-/// What the wall clock says, always.
+/// Constant time of the wall clock.
 const NOW_MS: u64 = 1_780_000_000_000;
 
-/// The address of a znode.
-pub(super) const THING: &str = "/v1/znodes/thing";
+/// URL path of a znode.
+pub(super) const ZNODE_URL: &str = "/v1/znodes/thing";
 
-/// No answer is longer.
+/// Maximum length of a response.
 const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
-/// Between two looks whether the node is ready, by its own clock, which stands still otherwise.
-const GLANCE: Duration = Duration::from_millis(10);
+/// Interval between two checks for readiness, by the node's own clock, which otherwise does not advance.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Requests before it is counted: what is made once, and what grows with the first few, has been made.
-const BEFORE: u64 = 20;
+/// Number of requests before the counted ones: they create everything that is created once or grows at first.
+const WARM_UP_REQUESTS: u64 = 20;
 
 /// A machine without a network, whose disk takes no time.
-struct Alone;
+struct IsolatedHost;
 
-impl Host for Alone {
+impl DiskTiming for IsolatedHost {
+    fn disk_takes(&self, _: DiskWork) -> Duration {
+        Duration::ZERO
+    }
+}
+
+impl Host for IsolatedHost {
     fn wall_clock_ms(&self) -> u64 {
         NOW_MS
     }
 
     fn connect(&self, _: &str) -> BoxFuture<'static, io::Result<Line>> {
         std::future::ready(Err(io::ErrorKind::NetworkUnreachable.into())).boxed()
-    }
-
-    fn disk_takes(&self, _: DiskWork) -> Duration {
-        Duration::ZERO
     }
 
     fn voted(&self, _: u64, _: u64, _: bool) {}
@@ -64,7 +67,7 @@ impl Host for Alone {
     fn replaced(&self, _: Place, _: &Store) {}
 }
 
-/// A node that serves, and a session there.
+/// A running node, and a session of it.
 pub(super) struct Server {
     pub front: Front,
     pub node: Node,
@@ -91,21 +94,24 @@ impl Server {
             peer: peer(),
         };
         while server.call(Method::GET, "/readyz", None).await.0 != StatusCode::OK {
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         let opened = json!({"ttl_ms": 60_000});
         let opened = server.done(Method::POST, "/v1/sessions", opened).await;
-        server.session = opened["session"].as_str().expect("it has an id").to_owned();
-        server.done(Method::POST, THING, json!({"data": ""})).await;
+        server.session = opened["session"]
+            .as_str()
+            .expect("the response has a session id")
+            .to_owned();
+        server.done(Method::POST, ZNODE_URL, json!({"data": ""})).await;
         server
     }
 
     async fn call(&mut self, method: Method, address: &str, body: Option<Vec<u8>>) -> (StatusCode, Vec<u8>) {
         let mut request = Request::new(body.map_or_else(Body::empty, Body::from));
         *request.method_mut() = method;
-        *request.uri_mut() = address.parse().expect("addresses here are right");
+        *request.uri_mut() = address.parse().expect("the address is valid");
         let headers = request.headers_mut();
-        headers.insert("host", "localhost".parse().expect("it is a name"));
+        headers.insert("host", "localhost".parse().expect("the host is valid"));
         request.extensions_mut().insert(self.peer.clone());
         let answer = match self.front.call(request).await {
             Ok(answer) => answer,
@@ -114,11 +120,11 @@ impl Server {
         let status = answer.status();
         let body = to_bytes(answer.into_body(), MAX_ANSWER_BYTES)
             .await
-            .expect("an answer is in memory");
+            .expect("reading a body from memory succeeds");
         (status, body.into())
     }
 
-    /// Calls with a document, and reads the one that is answered.
+    /// Sends a request with a document and returns the document of the response, which must be a success.
     async fn done(&mut self, method: Method, address: &str, body: Value) -> Value {
         let (status, answer) = self.call(method, address, Some(body.to_string().into())).await;
         assert!(
@@ -128,23 +134,23 @@ impl Server {
         );
         match answer.is_empty() {
             true => Value::Null,
-            false => serde_json::from_slice(&answer).expect("answers are JSON"),
+            false => serde_json::from_slice(&answer).expect("responses are JSON"),
         }
     }
 }
 
-/// Who calls. A connection finds that out once.
+/// Returns the identity of the client, which a connection determines only once.
 pub(super) fn peer() -> Peer {
     Peer::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 50_000)), None)
 }
 
-/// Sends some requests, then counts as many as are asked for.
+/// Sends some requests, then counts the requested number.
 fn counted_requests(operations: u64, request: impl AsyncFn(Server, u64) -> Server) {
-    counted_requests_of(operations, async |server| server, request);
+    counted_requests_by(operations, async |server| server, request);
 }
 
-/// The same, with what `begin` makes of a server to send them by.
-pub(super) fn counted_requests_of<C>(
+/// Does the same with clients that `begin` creates from a server.
+pub(super) fn counted_requests_by<C>(
     operations: u64,
     begin: impl AsyncFnOnce(Server) -> C,
     request: impl AsyncFn(C, u64) -> C,
@@ -153,18 +159,18 @@ pub(super) fn counted_requests_of<C>(
         .enable_time()
         .start_paused(true)
         .build()
-        .expect("a runtime without threads and without I/O needs nothing");
-    let before = simulation::enter(Some(Rc::new(Alone)));
+        .expect("a runtime without threads and I/O can be built");
+    let before = simulation::enter(Some(Rc::new(IsolatedHost)));
     let mut server = Some(runtime.block_on(async {
         let mut server = begin(Server::start().await).await;
-        for n in 0..BEFORE {
+        for n in 0..WARM_UP_REQUESTS {
             server = request(server, n).await;
         }
         server
     }));
     counted(&mut || {
         server = runtime.block_on(async {
-            let mut server = server.take().expect("it is counted once");
+            let mut server = server.take().expect("the requests are counted once");
             for n in 0..operations {
                 server = request(server, n).await;
             }
@@ -202,14 +208,14 @@ pub fn heartbeat(operations: u64) {
 pub fn set(operations: u64) {
     let data = "x".repeat(DATA_BYTES);
     counted_requests(operations, async |mut server: Server, _| {
-        server.done(Method::PUT, THING, json!({"data": data})).await;
+        server.done(Method::PUT, ZNODE_URL, json!({"data": data})).await;
         server
     });
 }
 
 pub fn get(operations: u64) {
     counted_requests(operations, async |mut server: Server, _| {
-        let (status, answer) = server.call(Method::GET, THING, None).await;
+        let (status, answer) = server.call(Method::GET, ZNODE_URL, None).await;
         assert_eq!(status, StatusCode::OK, "{}", String::from_utf8_lossy(&answer));
         server
     });

@@ -1,4 +1,4 @@
-//! A whole state as bytes and back, in portions as a node draws them; without the file around them.
+//! A whole state encoded and restored, in portions as in a node's snapshot; without the file around them.
 
 use std::hint::black_box;
 
@@ -35,11 +35,11 @@ pub fn restore(operations: u64) {
         for _ in 0..operations {
             let mut restorer = Restorer::new();
             for part in &parts {
-                let part = decode(part).expect("it was encoded");
-                restorer.add(part).expect("it was drawn");
+                let part = decode(part).expect("an encoded part can be decoded");
+                restorer.add(part).expect("the part is from a store");
             }
-            restored = Some(restorer.finish().expect("it is whole"));
+            restored = Some(restorer.finish().expect("all parts were added"));
         }
     });
-    assert_eq!(restored.expect("it was restored").digest(), digest);
+    assert_eq!(restored.expect("the state was restored").digest(), digest);
 }

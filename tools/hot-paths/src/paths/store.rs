@@ -1,4 +1,5 @@
-//! The state machine: what one command and one read cost. Requests are made before it is counted, as somebody else decodes them.
+//! The state machine: the cost of one command and of one read. Requests are built before they are counted, as
+//! a node decodes them elsewhere.
 
 use std::hint::black_box;
 
@@ -6,22 +7,22 @@ use znode_store::{Command, Identities, Op, Password, Request, SessionId, Step, S
 
 use super::counted;
 use super::material::{
-    SESSION, ZNODES, anywhere, ask, create as create_op, data, empty, full, node, open, path, set as set_op,
+    SESSION, ZNODES, anywhere, apply, create as create_op, data, empty, full, node, open, path, set as set_op,
 };
 
-/// Has all requests carried out, and counts that.
-fn carried_out(store: &mut Store, requests: Vec<Request>) {
+/// Applies all requests, and counts that.
+fn apply_all(store: &mut Store, requests: Vec<Request>) {
     let mut events = Vec::new();
     let (mut requests, mut done) = (requests.into_iter(), 0);
-    let asked = requests.len();
+    let request_count = requests.len();
     counted(&mut || {
         for request in requests.by_ref() {
             events.clear();
-            black_box(ask(store, &mut events, request));
+            black_box(apply(store, &mut events, request));
             done += 1;
         }
     });
-    assert_eq!(done, asked);
+    assert_eq!(done, request_count);
 }
 
 fn write(op: Op) -> Request {
@@ -32,13 +33,13 @@ pub fn create(operations: u64) {
     let mut store = full();
     let before = store.node_count();
     let requests = (0..operations).map(|n| write(create_op(&node(ZNODES + n))));
-    carried_out(&mut store, requests.collect());
-    // A thousand siblings have a parent, which the first of them makes.
+    apply_all(&mut store, requests.collect());
+    // Each thousand siblings share a parent, which the first of them creates.
     assert_eq!(store.node_count() as u64, before as u64 + operations + 1);
 }
 
 pub fn set(operations: u64) {
-    carried_out(&mut full(), (0..operations).map(|n| write(set_op(n))).collect());
+    apply_all(&mut full(), (0..operations).map(|n| write(set_op(n))).collect());
 }
 
 pub fn set_in_turn(operations: u64) {
@@ -47,7 +48,7 @@ pub fn set_in_turn(operations: u64) {
         session: SESSION,
         password: Password([0; 16]),
     });
-    let (_, since) = ask(&mut store, &mut Vec::new(), reconnect);
+    let (_, since) = apply(&mut store, &mut Vec::new(), reconnect);
     let in_turn = |n| Request {
         session: Some(SESSION),
         ..Request::anonymous(Command::InTurn {
@@ -55,7 +56,7 @@ pub fn set_in_turn(operations: u64) {
             step: Step::Write(set_op(n)),
         })
     };
-    carried_out(&mut store, (0..operations).map(in_turn).collect());
+    apply_all(&mut store, (0..operations).map(in_turn).collect());
 }
 
 pub fn multi(operations: u64) {
@@ -66,7 +67,7 @@ pub fn multi(operations: u64) {
         };
         Request::anonymous(Command::Multi(vec![check, set_op(n)]))
     };
-    carried_out(&mut full(), (0..operations).map(multi).collect());
+    apply_all(&mut full(), (0..operations).map(multi).collect());
 }
 
 pub fn get(operations: u64) {
@@ -77,7 +78,7 @@ pub fn get(operations: u64) {
     let mut bytes = 0;
     counted(&mut || {
         for path in &paths {
-            let found = view.get(path).expect("it is there");
+            let found = view.get(path).expect("the znode exists");
             bytes += black_box(found).0.len();
         }
     });
@@ -95,7 +96,7 @@ pub fn children(operations: u64) {
         for _ in 0..operations {
             let page = view
                 .children_page(&parent, "", Some("node-0000003500"), PAGE)
-                .expect("it is there");
+                .expect("the parent exists");
             shown += black_box(page).children.len();
         }
     });
@@ -110,5 +111,5 @@ pub fn session(operations: u64) {
             Request::anonymous(Command::CloseSession { session }),
         ]
     };
-    carried_out(&mut empty(), (1_000..1_000 + operations).flat_map(pair).collect());
+    apply_all(&mut empty(), (1_000..1_000 + operations).flat_map(pair).collect());
 }

@@ -1,8 +1,8 @@
-//! A change, and whom it concerns. The notices are thrown away: how they travel is counted nowhere here.
+//! A change and the watches that it fires. The notifications are discarded: no path counts their delivery.
 
 use std::hint::black_box;
 
-use znode_store::{Acl, Identities, Sight, ZnodeEvent, ZnodeEventKind, Zxid};
+use znode_store::{Acl, Identities, Visibility, ZnodeEvent, ZnodeEventKind, Zxid};
 use znode_watch::{WatchKind, WatchLimits, Watches};
 
 use super::counted;
@@ -10,7 +10,7 @@ use super::material::{anywhere, node, path};
 
 const WATCHERS: u64 = 1_000;
 
-/// What the hashes of paths begin with.
+/// Seed of the hashes of paths.
 const HASH_SEED: u64 = 0x5eed;
 
 fn watches() -> Watches {
@@ -30,14 +30,14 @@ fn changed(text: &str) -> ZnodeEvent {
 }
 
 fn fire(watches: &mut Watches, event: &ZnodeEvent, times: u64) -> u64 {
-    let mut told = 0;
+    let mut notified = 0;
     for _ in 0..times {
-        watches.fire(Zxid(1), event, Sight::open(), |watcher, notice| {
+        watches.fire(Zxid(1), event, Visibility::open(), |watcher, notice| {
             black_box((watcher, notice));
-            told += 1;
+            notified += 1;
         });
     }
-    told
+    notified
 }
 
 pub fn none(operations: u64) {
@@ -46,25 +46,25 @@ pub fn none(operations: u64) {
         let watcher = watches.connect(Identities::none());
         watches
             .arm(watcher, WatchKind::Persistent, &anywhere(n))
-            .expect("there is no limit");
+            .expect("the number of watches is unlimited");
     }
     let event = changed("/elsewhere/and/not/watched");
-    let mut told = 0;
-    counted(&mut || told = fire(&mut watches, &event, operations));
-    assert_eq!(told, 0);
+    let mut notified = 0;
+    counted(&mut || notified = fire(&mut watches, &event, operations));
+    assert_eq!(notified, 0);
 }
 
-pub fn crowd(operations: u64) {
+pub fn many(operations: u64) {
     let mut watches = watches();
     let here = node(7);
     for _ in 0..WATCHERS {
         let watcher = watches.connect(Identities::none());
         watches
             .arm(watcher, WatchKind::Persistent, &path(&here))
-            .expect("there is no limit");
+            .expect("the number of watches is unlimited");
     }
     let event = changed(&here);
-    let mut told = 0;
-    counted(&mut || told = fire(&mut watches, &event, operations));
-    assert_eq!(told, operations * WATCHERS);
+    let mut notified = 0;
+    counted(&mut || notified = fire(&mut watches, &event, operations));
+    assert_eq!(notified, operations * WATCHERS);
 }

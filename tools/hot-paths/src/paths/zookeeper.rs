@@ -1,4 +1,4 @@
-//! ZooKeeper's protocol: a request taken out of what has come, and its reply as a frame.
+//! ZooKeeper's protocol: a request decoded from received bytes, and its reply encoded as a frame.
 
 use std::hint::black_box;
 
@@ -29,19 +29,21 @@ fn stat() -> Stat {
     }
 }
 
-/// As many requests as one buffer of the socket holds, read, and each answered.
+/// Decodes all requests in one receive buffer and writes a reply to each.
 fn exchange(operations: u64, request: &Request, reply: &Reply) {
-    let mut come = BytesMut::new();
+    let mut received = BytesMut::new();
     for xid in 0..operations {
-        request.write_frame(xid as i32, &mut come);
+        request.write_frame(xid as i32, &mut received);
     }
-    let mut out = BytesMut::with_capacity(come.len() * 4);
+    let mut out = BytesMut::with_capacity(received.len() * 4);
     let mut answered = 0;
     counted(&mut || {
-        while let Some(body) = frame::take(&mut come, DEFAULT_MAX_LENGTH).expect("its length is right") {
+        while let Some(body) =
+            frame::take(&mut received, DEFAULT_MAX_LENGTH).expect("the frame has a valid length")
+        {
             let mut from = Reader::new(body);
-            let header = RequestHeader::decode(&mut from).expect("it was written");
-            let decoded = Request::decode(header.op, &mut from).expect("it was written");
+            let header = RequestHeader::decode(&mut from).expect("an encoded header can be decoded");
+            let decoded = Request::decode(header.op, &mut from).expect("an encoded request can be decoded");
             black_box(decoded);
             let header = ReplyHeader {
                 xid: header.xid,

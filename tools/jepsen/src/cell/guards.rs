@@ -1,20 +1,21 @@
-//! What is concluded from the moments at which calls succeeded: rates, silences, recoveries; and whether a run says
-//! anything at all. Nothing here runs anything.
+//! Verdict on a run from the times of its successful calls: rates, silences, recovery times, and whether the
+//! run is valid at all. Pure functions; nothing here runs anything.
 
 use lockgate_check::{Nanos, Verdict};
 
 use crate::report::{Check, Fault, Outcome};
 
-/// What a fault or its healing interrupts, it interrupts within this time: two elections. A later silence has another reason.
+/// Latest time after a fault or its healing at which a silence can still be its effect: two elections. A
+/// later silence has another reason.
 const SETS_IN_WITHIN: Nanos = 2_000_000_000;
 
-/// Shorter silences are those of a busy machine: nothing was interrupted.
+/// Shortest silence that counts as an interruption. Shorter ones are normal on a busy machine.
 const INTERRUPTION: Nanos = 100_000_000;
 
 const NANOS_PER_SECOND: f64 = 1e9;
 const NANOS_PER_MS: f64 = 1e6;
 
-/// Calls per second between two moments.
+/// Returns the successful calls per second between two moments.
 pub fn rate(succeeded: &[Nanos], from: Nanos, to: Nanos) -> f64 {
     if to <= from {
         return 0.0;
@@ -23,14 +24,14 @@ pub fn rate(succeeded: &[Nanos], from: Nanos, to: Nanos) -> f64 {
     succeeded.iter().filter(between).count() as f64 * NANOS_PER_SECOND / (to - from) as f64
 }
 
-/// The longest time without a success between two moments.
+/// Returns the longest time without a success between two moments.
 pub fn longest_silence_ms(succeeded: &[Nanos], from: Nanos, to: Nanos) -> f64 {
     let (begin, end) = silence(succeeded, from, to);
     end.saturating_sub(begin) as f64 / NANOS_PER_MS
 }
 
-/// The longest time without a success that touches the time between two moments: as its begin, at the earliest `from`, and
-/// its end, at the latest `to`.
+/// Returns the longest time without a success between two moments, as its begin (at the earliest `from`) and
+/// its end (at the latest `to`).
 fn silence(succeeded: &[Nanos], from: Nanos, to: Nanos) -> (Nanos, Nanos) {
     let inside = succeeded.iter().copied().filter(|at| (from..to).contains(at));
     let mut longest = (from, from);
@@ -44,8 +45,9 @@ fn silence(succeeded: &[Nanos], from: Nanos, to: Nanos) -> (Nanos, Nanos) {
     longest
 }
 
-/// How long after `moment` calls succeeded again: the end of the longest silence that set in by then, or the first success
-/// if there was no silence to speak of. `None` if no call succeeded until `until`: what comes then has another reason.
+/// Returns the time from `moment` until calls succeed again: the end of the longest silence that began within
+/// [`SETS_IN_WITHIN`], or the first success if no silence was an interruption. Returns `None` if no call
+/// succeeded before `until`: a later success belongs to another fault.
 pub fn recovery_ms(succeeded: &[Nanos], moment: Nanos, until: Nanos) -> Option<f64> {
     let first = succeeded.partition_point(|at| *at < moment);
     let after = &succeeded[first..];
@@ -53,7 +55,7 @@ pub fn recovery_ms(succeeded: &[Nanos], moment: Nanos, until: Nanos) -> Option<f
     let silences = begins.zip(after.iter().copied());
     let set_in = silences.take_while(|(begin, end)| *begin <= moment + SETS_IN_WITHIN && *end <= until);
     let longest = set_in.clone().max_by_key(|(begin, end)| end - begin)?;
-    // One that has set in and not ended until then is what counts, whatever was before.
+    // A silence that has begun but not ended by `until` decides, whatever happened before it.
     let last = set_in.last().map_or(moment, |(_, end)| end);
     let next = after.get(after.partition_point(|at| *at <= last)).copied();
     if last <= moment + SETS_IN_WITHIN && next.is_none_or(|next| next > until) && until > last + INTERRUPTION
@@ -67,7 +69,7 @@ pub fn recovery_ms(succeeded: &[Nanos], moment: Nanos, until: Nanos) -> Option<f
     Some((end - moment) as f64 / NANOS_PER_MS)
 }
 
-/// Notes for each fault how long it took until calls succeeded again, after it began and after it was healed.
+/// Records for each fault the time until calls succeeded again, after it began and after it was healed.
 pub fn note_recoveries(faults: &mut [Fault], succeeded: &[Nanos], end: Nanos) {
     let begins: Vec<Nanos> = faults.iter().map(|fault| fault.begin).collect();
     for fault in faults {
@@ -81,28 +83,28 @@ pub fn note_recoveries(faults: &mut [Fault], succeeded: &[Nanos], end: Nanos) {
     }
 }
 
-/// What a run is judged by.
+/// Evidence by which a run is judged.
 pub struct Facts<'a> {
     /// Successful calls per second before the first fault.
     pub rate_before: f64,
-    /// The least that there must be.
+    /// Minimum of `rate_before` for a valid run.
     pub least_rate: f64,
-    /// All faults.
+    /// All faults of the run.
     pub faults: &'a [Fault],
-    /// What each checker said.
+    /// Results of all checkers.
     pub checks: &'a [Check],
-    /// What nodes did that they must not do: they ended, panicked, did not serve, differ.
+    /// Misbehaviour of nodes: a node exited, panicked, did not serve, or has a state that differs from the
+    /// others.
     pub incidents: &'a [String],
-    /// The workload leaves something out on purpose, and its checkers must see that.
+    /// Control run: the workload omits something on purpose, and its checkers must detect that.
     pub control: bool,
-    /// Several kinds of faults were at work at a time.
+    /// Several kinds of faults were active at the same time.
     pub overlapping: bool,
 }
 
-/// How a run ended, and why.
-///
-/// What the system did wrong is wrong even in a run that is not valid otherwise. A pass, on the other hand, needs that
-/// something was done and that every fault was one.
+/// Returns the outcome of a run and its reasons.
+/// A violation by the system counts even in a run that is otherwise invalid. A pass, on the other hand,
+/// requires that clients made progress and that every fault had an effect.
 pub fn judge(facts: &Facts) -> (Outcome, Vec<String>) {
     let mut violations = facts.incidents.to_vec();
     let mut open = Vec::new();
@@ -124,16 +126,17 @@ pub fn judge(facts: &Facts) -> (Outcome, Vec<String>) {
     }
     let is_shown = |fault: &&Fault| fault.evidence.is_some();
     let without = facts.faults.iter().filter(|fault| {
-        // One fault can hide another one: who is paused sends nothing that could be dropped. But not every time.
+        // One fault can hide another: a paused node sends nothing that could be dropped. But that cannot be
+        // true for every fault of a kind.
         let mut same = facts.faults.iter().filter(|other| other.nemesis == fault.nemesis);
         !(is_shown(fault) || facts.overlapping && same.any(|other| is_shown(&other)))
     });
-    invalid.extend(without.map(|fault| format!("nothing shows that it happened: {}", fault.what)));
+    invalid.extend(without.map(|fault| format!("no evidence that this fault had an effect: {}", fault.what)));
     if facts.faults.is_empty() {
-        invalid.push("there was no fault".to_owned());
+        invalid.push("no fault was injected".to_owned());
     }
     if facts.checks.is_empty() {
-        invalid.push("nothing was checked".to_owned());
+        invalid.push("no checker ran".to_owned());
     }
     if facts.control {
         let found = facts
@@ -141,7 +144,7 @@ pub fn judge(facts: &Facts) -> (Outcome, Vec<String>) {
             .iter()
             .any(|check| matches!(check.verdict, Verdict::Violated(_)));
         if !found {
-            invalid.push("the checkers did not see what a control run leaves out on purpose".to_owned());
+            invalid.push("the checkers did not detect what this control run omits on purpose".to_owned());
         }
         violations = facts.incidents.to_vec();
     }
@@ -190,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_passes_only_if_something_was_done_and_the_fault_was_one() {
+    fn run_passes_only_with_progress_and_evidence_of_each_fault() {
         let shown = || fault(Some("refused"));
         assert_eq!(judged(300.0, shown(), Verdict::Valid, &[]), Outcome::Passed);
         assert_eq!(judged(299.0, shown(), Verdict::Valid, &[]), Outcome::Invalid);
@@ -207,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_without_checks_or_faults_says_nothing() {
+    fn run_without_checks_or_faults_is_invalid() {
         let (outcome, reasons) = judge(&Facts {
             rate_before: 1000.0,
             least_rate: 300.0,
@@ -222,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_run_passes_only_if_its_checkers_object() {
+    fn control_run_passes_only_if_its_checkers_find_a_violation() {
         let judged = |verdict| {
             let check = Check {
                 name: "linearizable".to_owned(),
@@ -247,8 +250,9 @@ mod tests {
     }
 
     #[test]
-    fn a_recovery_ends_with_the_longest_silence_after_the_fault() {
-        // One call was under way when the leader was killed, and came back; then nothing for two seconds.
+    fn recovery_ends_with_the_longest_silence_after_the_fault() {
+        // One call was in flight when the leader was killed, and succeeded; then nothing succeeded for two
+        // seconds.
         let succeeded = [9 * S, 10 * S + 1, 12 * S, 12 * S + 5, 13 * S];
         assert_eq!(recovery_ms(&succeeded, 10 * S, 13 * S), Some(2000.0));
         assert_eq!(recovery_ms(&succeeded, 13 * S + 1, 20 * S), None);
@@ -258,12 +262,12 @@ mod tests {
     }
 
     #[test]
-    fn what_interrupts_nothing_is_recovered_from_at_once() {
-        // A success every 10 ms, and after three seconds a silence that has another reason.
+    fn fault_without_interruption_recovers_at_the_first_success() {
+        // A success every 10 ms, and after three seconds a silence with another reason.
         let steady = (0..300).map(|number| 10 * S + 3_000_000 + number * 10_000_000);
         let succeeded: Vec<Nanos> = steady.chain([14 * S]).collect();
         assert_eq!(recovery_ms(&succeeded, 10 * S, 20 * S), Some(3.0));
-        // A silence that sets in and does not end before the next fault is no recovery.
+        // A silence that begins and does not end before the next fault is no recovery.
         assert_eq!(recovery_ms(&succeeded, 12 * S, 13 * S + S / 2), None);
         assert_eq!(recovery_ms(&succeeded, 12 * S, 14 * S), Some(2000.0));
     }

@@ -1,4 +1,5 @@
-//! One cell: a cluster is started, clients work, faults happen, everything is healed, and what was seen is checked.
+//! One cell of the matrix: starts a cluster, runs clients, injects faults, heals everything, and checks the
+//! recorded history.
 
 pub mod guards;
 mod set_up;
@@ -10,36 +11,37 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use tokio::task::JoinSet;
 
-use crate::cluster::{Misbehaved, START_PATIENCE};
+use crate::cluster::{Misbehaved, START_TIMEOUT};
 use crate::nemesis::schedule::Until;
-use crate::nemesis::{self, Field, chaos, schedule};
+use crate::nemesis::{self, Testbed, chaos, schedule};
 use crate::report::{self, CellReport, Check, Fault};
 use crate::workloads::{self, Workload};
 use guards::Facts;
 pub use spec::Spec;
 
-/// After the last fault, before clients are told to end: what recovers only now is seen.
+/// Time between the last fault and the end of the clients, so that late recoveries are recorded.
 const AFTERWARDS: Duration = Duration::from_secs(2);
 
-/// Clients finish what they are at: the longest call and the longest wait for a lock, and some more.
-const CLIENTS_PATIENCE: Duration = Duration::from_secs(40);
+/// Time limit for clients to finish their current operation: the longest call and the longest wait for a
+/// lock, with a margin.
+const CLIENTS_TIMEOUT: Duration = Duration::from_secs(40);
 
-/// Healed nodes have the same state within this.
-const SAME_STATE_PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit within which healed nodes must reach the same state.
+const SAME_STATE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Final reads and all checkers.
-const CHECK_PATIENCE: Duration = Duration::from_secs(300);
+/// Time limit for the final reads and all checkers.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// Runs the cell in this process, which is in namespaces of its own.
+/// Runs the cell in this process, which has namespaces of its own.
 pub async fn run(spec: &Spec) -> anyhow::Result<CellReport> {
     let begun = Instant::now();
     let kind = nemesis::find(&spec.nemesis)?;
     let workload = workloads::named(&spec.workload).context("there is no such workload")?;
     let control = workload.control;
     let workload = workload.make(spec.system);
-    let (field, _watch) = set_up::set_up(spec, &kind).await?;
-    let world = &field.world;
-    let cluster = &field.cluster;
+    let (testbed, _watch) = set_up::set_up(spec, &kind).await?;
+    let world = &testbed.world;
+    let cluster = &testbed.cluster;
 
     workload.prepare(world).await.context("preparing the workload")?;
     let mut clients = JoinSet::new();
@@ -50,10 +52,10 @@ pub async fn run(spec: &Spec) -> anyhow::Result<CellReport> {
     tokio::time::sleep(Duration::from_secs_f64(spec.quiet_seconds)).await;
     let quiet_to = world.now();
 
-    let (mut faults, ended) = faults(spec, &kind, &field).await;
-    // Whatever else has gone wrong, clients end before the cluster does.
+    let (mut faults, ended) = faults(spec, &kind, &testbed).await;
+    // Clients end before the cluster does, even after errors.
     let mut incidents = Vec::new();
-    let healed = heal(&field, &mut incidents).await;
+    let healed = heal(&testbed, &mut incidents).await;
     tokio::time::sleep(AFTERWARDS).await;
     let end = world.now();
     world.stop.cancel();
@@ -61,8 +63,9 @@ pub async fn run(spec: &Spec) -> anyhow::Result<CellReport> {
     finding(ended, "during the faults", &mut incidents)?;
     finding(healed, "healing", &mut incidents)?;
 
-    let checks = match check(&field, &*workload, &mut incidents).await {
-        // After what was found already, that final reads fail is no news.
+    let checks = match check(&testbed, &*workload, &mut incidents).await {
+        // With incidents on record, failing final reads are another incident rather than an error of the
+        // harness.
         Err(error) if !incidents.is_empty() => {
             incidents.push(format!("{error:#}"));
             Vec::new()
@@ -76,7 +79,7 @@ pub async fn run(spec: &Spec) -> anyhow::Result<CellReport> {
     guards::note_recoveries(&mut faults, &progress.succeeded, end);
     let rate_before = guards::rate(&progress.succeeded, quiet_from, quiet_to);
     let longest_silence_ms = guards::longest_silence_ms(&progress.succeeded, quiet_from, end);
-    // The promise is Lockgate's; others are only measured.
+    // Only Lockgate promises a bound; other systems are just measured.
     if let Some(bound_ms) = nemesis::longest_silence_ms(kind.name)
         && spec.system.is_lockgate()
         && longest_silence_ms > bound_ms
@@ -116,9 +119,9 @@ pub async fn run(spec: &Spec) -> anyhow::Result<CellReport> {
     })
 }
 
-/// Has the faults happen: of one kind one after the other, of several kinds at the same time. Gives those that have begun,
-/// and what went wrong.
-async fn faults(spec: &Spec, kind: &nemesis::Kind, field: &Field) -> (Vec<Fault>, anyhow::Result<()>) {
+/// Injects the faults: of one kind one after the other, of several kinds at the same time. Returns those that
+/// began, and an error if one failed.
+async fn faults(spec: &Spec, kind: &nemesis::Kind, testbed: &Testbed) -> (Vec<Fault>, anyhow::Result<()>) {
     let until = match spec.faults {
         Some(most) => Until::Faults(most),
         None => Until::Time(Duration::from_secs(spec.seconds)),
@@ -130,12 +133,12 @@ async fn faults(spec: &Spec, kind: &nemesis::Kind, field: &Field) -> (Vec<Fault>
         let run = async {
             let mut nemesis = (nemesis::find(name)?.make)();
             let seed = spec.seed.wrapping_add(number);
-            schedule::run(name, &mut *nemesis, field, seed, until, &mut faults).await
+            schedule::run(name, &mut *nemesis, testbed, seed, until, &mut faults).await
         };
         let ended = run.await;
         (faults, ended)
     });
-    // All of them heal what they have begun before anything else is done, also if one has failed.
+    // All nemeses heal what they have begun before anything else happens, even if one of them has failed.
     let all = futures_util::future::join_all(runs).await;
     let (faults, ended): (Vec<_>, Vec<_>) = all.into_iter().unzip();
     let mut faults = faults.concat();
@@ -143,7 +146,7 @@ async fn faults(spec: &Spec, kind: &nemesis::Kind, field: &Field) -> (Vec<Fault>
     (faults, ended.into_iter().collect())
 }
 
-/// What a node did wrong is a finding; anything else that goes wrong is the harness's.
+/// Records misbehaviour of a node as an incident; any other error is one of the harness.
 fn finding(ended: anyhow::Result<()>, what: &'static str, incidents: &mut Vec<String>) -> anyhow::Result<()> {
     match ended {
         Err(error) if error.downcast_ref::<Misbehaved>().is_some() => {
@@ -154,13 +157,14 @@ fn finding(ended: anyhow::Result<()>, what: &'static str, incidents: &mut Vec<St
     }
 }
 
-/// There is a node at each place that clients know, and all run and serve. Who ended by itself is an incident, and is started again so that what it has can be looked at.
-async fn heal(field: &Field, incidents: &mut Vec<String>) -> anyhow::Result<()> {
-    let cluster = &field.cluster;
-    // Clients ask at the places that they know.
-    for slot in (1..=cluster.size).filter(|slot| !cluster.place(*slot).is_member()) {
-        let id = cluster.add(slot).await.context("filling a place that was left")?;
-        eprintln!("node {id} is added at place {slot} for the final reads");
+/// Restores a running node in each slot that clients know, and waits until all serve. A node that ended by
+/// itself is an incident; it is started again so that its data can be read.
+async fn heal(testbed: &Testbed, incidents: &mut Vec<String>) -> anyhow::Result<()> {
+    let cluster = &testbed.cluster;
+    // Clients call the nodes in the slots that they know.
+    for slot in (1..=cluster.size).filter(|slot| !cluster.process(*slot).is_member()) {
+        let id = cluster.add(slot).await.context("filling an empty slot")?;
+        eprintln!("node {id} is added in slot {slot} for the final reads");
     }
     for slot in cluster.start_missing()? {
         eprintln!(
@@ -168,7 +172,7 @@ async fn heal(field: &Field, incidents: &mut Vec<String>) -> anyhow::Result<()> 
             cluster.node(slot).id
         );
     }
-    if let Err(error) = cluster.wait_all_ready(START_PATIENCE).await {
+    if let Err(error) = cluster.wait_all_ready(START_TIMEOUT).await {
         incidents.push(format!("after everything was healed: {error:#}"));
     }
     Ok(())
@@ -182,28 +186,28 @@ async fn stop_clients(clients: &mut JoinSet<()>, incidents: &mut Vec<String>) {
             }
         }
     };
-    if tokio::time::timeout(CLIENTS_PATIENCE, all).await.is_err() {
+    if tokio::time::timeout(CLIENTS_TIMEOUT, all).await.is_err() {
         let left = clients.len();
         incidents.push(format!(
             "{left} clients did not end within {} s after everything was healed",
-            CLIENTS_PATIENCE.as_secs()
+            CLIENTS_TIMEOUT.as_secs()
         ));
         clients.shutdown().await;
     }
 }
 
-/// Asks the workload's checkers, and compares the nodes' states.
+/// Runs the workload's checkers and compares the nodes' states.
 async fn check(
-    field: &Field,
+    testbed: &Testbed,
     workload: &dyn Workload,
     incidents: &mut Vec<String>,
 ) -> anyhow::Result<Vec<Check>> {
-    let found = tokio::time::timeout(CHECK_PATIENCE, workload.check(&field.world)).await;
+    let found = tokio::time::timeout(CHECK_TIMEOUT, workload.check(&testbed.world)).await;
     let found = found
-        .context("the checkers take too long")?
+        .context("the checkers exceeded their time limit")?
         .context("final reads")?;
     let checks = found.into_iter().map(|(name, verdict)| Check { name, verdict });
-    match field.cluster.wait_same_state(SAME_STATE_PATIENCE).await {
+    match testbed.cluster.wait_same_state(SAME_STATE_TIMEOUT).await {
         Ok(Some(same)) => eprintln!("{same}"),
         Ok(None) => {}
         Err(error) => incidents.push(format!("the nodes' states: {error:#}")),
@@ -211,7 +215,7 @@ async fn check(
     Ok(checks.collect())
 }
 
-/// The raw history, one call a line, beside the nodes' logs.
+/// Writes the raw history, one call a line, next to the nodes' logs.
 fn keep_history(spec: &Spec, workload: &dyn Workload) -> anyhow::Result<()> {
     let path = spec.dir.join("history.jsonl");
     let file = std::fs::File::create(&path).with_context(|| path.display().to_string())?;
@@ -222,7 +226,7 @@ fn keep_history(spec: &Spec, workload: &dyn Workload) -> anyhow::Result<()> {
     std::io::Write::flush(&mut file).with_context(|| path.display().to_string())
 }
 
-/// What a cell's process does: reads the spec, runs the cell, and leaves the report.
+/// Entry point of a cell's process: reads the spec, runs the cell, and writes the report.
 pub async fn run_inside(file: &Path) -> anyhow::Result<()> {
     let spec = Spec::read(file)?;
     eprintln!("seed {}", spec.seed);

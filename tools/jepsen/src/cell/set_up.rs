@@ -1,4 +1,4 @@
-//! A network, a proxy and a cluster that serves, for one cell.
+//! Setup of one cell: a network, a proxy, and a cluster that serves.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,44 +6,45 @@ use std::sync::Arc;
 use anyhow::Context;
 
 use super::Spec;
-use crate::cluster::{Cluster, START_PATIENCE};
+use crate::cluster::{Cluster, START_TIMEOUT};
 use crate::command;
-use crate::inside::Isolation;
-use crate::nemesis::{self, Field, Need, clock};
+use crate::isolation::Isolation;
+use crate::nemesis::{self, Need, Testbed, clock};
 use crate::network::{Cuts, Network, loopback};
 use crate::proxy::Proxy;
 use crate::world::World;
 
-/// Places beyond those of the first nodes, for nodes that are added.
-const SPARE_PLACES: usize = 1;
+/// Slots beyond those of the initial nodes, for nodes that are added later.
+const SPARE_SLOTS: usize = 1;
 
-/// Ends a task with this.
-pub struct Ends(tokio::task::AbortHandle);
+/// Guard that aborts a task when it is dropped.
+pub struct AbortOnDrop(tokio::task::AbortHandle);
 
-impl Drop for Ends {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-/// A network and a cluster in it that serves.
-pub async fn set_up(spec: &Spec, kind: &nemesis::Kind) -> anyhow::Result<(Field, Ends)> {
-    let slots = kind.nodes + SPARE_PLACES;
+/// Creates a network and starts a cluster in it; returns when all nodes serve.
+pub async fn set_up(spec: &Spec, kind: &nemesis::Kind) -> anyhow::Result<(Testbed, AbortOnDrop)> {
+    let slots = kind.nodes + SPARE_SLOTS;
     let software = spec.software();
     let seed = spec.seed;
     let owners = loopback::Owners::default();
     let (network, proxy, entrances) = match spec.isolation {
         Isolation::Root | Isolation::User => {
-            // Of this run's own, too: libfaketime names what it puts there after process ids.
+            // A `/dev/shm` of this run's own as well: libfaketime names its files there after process ids,
+            // which repeat between namespaces.
             command::run("mount", &["-t", "tmpfs", "none", "/dev/shm"]).await?;
             let network = Network::in_namespaces(slots)
                 .await
                 .context("making the network")?;
-            let places: Vec<_> = network
+            let peers: Vec<_> = network
                 .slots()
                 .map(|slot| (slot, network.addresses(slot).peer))
                 .collect();
-            let proxy = Proxy::for_links(&places, IpAddr::V4(Network::harness()), seed).await?;
+            let proxy = Proxy::for_links(&peers, IpAddr::V4(Network::harness()), seed).await?;
             (network, proxy, None)
         }
         Isolation::None => {
@@ -75,23 +76,23 @@ pub async fn set_up(spec: &Spec, kind: &nemesis::Kind) -> anyhow::Result<(Field,
         }
         if kind.needs.contains(&Need::FakeTime) {
             cluster
-                .place(slot)
+                .process(slot)
                 .set_environment(clock::environment(&cluster.node(slot), false)?);
         }
         cluster.start(slot)?;
     }
     cluster
-        .wait_all_ready(START_PATIENCE)
+        .wait_all_ready(START_TIMEOUT)
         .await
         .context("starting the cluster")?;
     let watched = cluster.clone();
     let watch = tokio::spawn(async move { watched.watch().await });
     let world = World::new(cluster.endpoints(), seed);
-    let field = Field {
+    let testbed = Testbed {
         cluster,
         cuts,
         proxy,
         world,
     };
-    Ok((field, Ends(watch.abort_handle())))
+    Ok((testbed, AbortOnDrop(watch.abort_handle())))
 }

@@ -1,4 +1,4 @@
-//! What a cell is to do, as it is handed to its process.
+//! Specification of a cell, passed to its process as a file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,47 +10,47 @@ use serde::{Deserialize, Serialize};
 
 use crate::cluster::lockgate::Lockgate;
 use crate::cluster::software::Software;
-use crate::inside::Isolation;
+use crate::isolation::Isolation;
 use crate::report::{CellReport, Outcome};
 use crate::systems::{Etcd, System, ZooKeeper};
 
-/// A cell.
+/// Specification of one cell.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Spec {
-    /// What clients do.
+    /// Name of the workload.
     pub workload: String,
-    /// What happens to the nodes.
+    /// Name of the nemesis.
     pub nemesis: String,
-    /// What is under test.
+    /// System under test.
     pub system: System,
-    /// For how long there are faults.
+    /// Duration of the faults, in seconds.
     pub seconds: u64,
-    /// For how long there are none before.
+    /// Duration of the phase without faults before them, in seconds.
     pub quiet_seconds: f64,
-    /// What every choice is drawn from.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// Fewer successful calls per second before the faults make the run invalid.
+    /// Minimum of successful calls per second before the faults; below it the run is invalid.
     pub least_rate: f64,
-    /// So many faults, however long that takes.
+    /// Number of faults to inject; replaces the duration if it is set.
     pub faults: Option<usize>,
-    /// The program under test, if that is Lockgate.
+    /// Program under test, if the system is Lockgate.
     pub program: PathBuf,
-    /// More variables of the nodes' environment.
+    /// Additional environment variables of the nodes.
     pub environment: Vec<(String, String)>,
-    /// What separates the cell from the machine.
+    /// Isolation of the cell from the machine.
     pub isolation: Isolation,
-    /// Where its files are.
+    /// Directory for the cell's files.
     pub dir: PathBuf,
 }
 
 impl Spec {
-    /// Reads what [`Spec::write`] has written.
+    /// Reads a spec written by [`Spec::write`].
     pub fn read(file: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
         serde_json::from_str(&text).with_context(|| file.display().to_string())
     }
 
-    /// Writes it into the cell's directory; gives the file.
+    /// Writes the spec into the cell's directory; returns the file's path.
     pub fn write(&self) -> anyhow::Result<PathBuf> {
         let file = self.dir.join("spec.json");
         let text = serde_json::to_string_pretty(self).context("a spec as JSON")?;
@@ -58,12 +58,12 @@ impl Spec {
         Ok(file)
     }
 
-    /// Where the cell's process leaves its report.
+    /// Returns the path of the report that the cell's process writes.
     pub fn report_file(&self) -> PathBuf {
         self.dir.join("cell.json")
     }
 
-    /// How its nodes are started and asked.
+    /// Returns the [`Software`] that starts and queries the cell's nodes.
     pub fn software(&self) -> Arc<dyn Software> {
         match self.system {
             System::Lockgate | System::LockgateZookeeper => Arc::new(Lockgate {
@@ -75,13 +75,13 @@ impl Spec {
         }
     }
 
-    /// As on the command line.
+    /// Returns the system's name as on the command line.
     pub fn system_name(&self) -> String {
         let value = self.system.to_possible_value();
         value.expect("no system is hidden").get_name().to_owned()
     }
 
-    /// The command that does it again.
+    /// Returns the command that repeats this cell.
     pub fn reproduce(&self) -> String {
         let planted = self
             .environment
@@ -99,7 +99,7 @@ impl Spec {
         )
     }
 
-    /// A report of a cell in which nothing has happened.
+    /// Returns a report of this cell without any results.
     pub fn empty_report(&self) -> CellReport {
         CellReport {
             workload: self.workload.clone(),
@@ -126,7 +126,7 @@ impl Spec {
         }
     }
 
-    /// The report of a cell that could not be run to its end.
+    /// Returns the report of a cell that could not be completed.
     pub fn failed(&self, why: String) -> CellReport {
         CellReport {
             reasons: vec![why],
@@ -134,7 +134,7 @@ impl Spec {
         }
     }
 
-    /// The report of a cell that cannot be run here.
+    /// Returns the report of a cell that this machine cannot run.
     pub fn skipped(&self, why: String) -> CellReport {
         CellReport {
             outcome: Outcome::Skipped,

@@ -1,5 +1,6 @@
-//! Calls to a cluster's HTTP API, one at a time: which node is asked, for how long, and what its answer means. A client
-//! keeps to its own node so that nodes that are cut off go on being asked, and turns to others only for a while.
+//! Caller of a cluster's HTTP API, one call at a time: chooses the node, applies a timeout, and interprets
+//! the answer. Each client returns to its own node after a short time elsewhere, so that partitioned nodes go
+//! on receiving calls.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -8,89 +9,91 @@ use bytes::Bytes;
 use hyper::Method;
 use serde_json::Value;
 
-use super::answer::Answer;
-use super::connection::{Connection, Silence};
+use super::connection::{Connection, RequestError};
+use super::result::CallResult;
 
-/// How long an ordinary call is waited for: longer than a healthy cluster ever takes, shorter than most faults.
-pub const PATIENCE: Duration = Duration::from_secs(2);
+/// Timeout of an ordinary call: longer than a healthy cluster ever needs, shorter than most faults.
+pub const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// So long a client that was failed by its own node asks others.
-const AWAY: Duration = Duration::from_secs(2);
+/// Time for which a client whose own node has failed uses other nodes.
+const FALLBACK_PERIOD: Duration = Duration::from_secs(2);
 
-/// What a server says.
+/// Answer of a server, or its absence, classified.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// It has done so.
+    /// The call has been executed; with the response document.
     Done(Value),
-    /// The cluster has decided not to: a stable word, and the whole document.
+    /// The cluster has rejected the call; with the error code and the whole document.
     Refused(String, Value),
-    /// It has not been done, and won't be.
+    /// The call has not been executed and will not be; with the reason.
     NotDone(String),
-    /// Nobody knows.
+    /// The outcome is unknown; with the reason.
     Unknown(String),
 }
 
 impl Reply {
-    /// What of a call whose refusal is no answer of interest.
-    pub fn done(self) -> Answer<Value> {
+    /// Converts a reply to a call whose rejections are of no interest to the client.
+    pub fn done(self) -> CallResult<Value> {
         match self {
-            Self::Done(body) => Answer::Ok(body),
-            Self::Refused(code, _) => Answer::Failed(code),
-            Self::NotDone(why) => Answer::Failed(why),
-            Self::Unknown(why) => Answer::Unknown(why),
+            Self::Done(body) => CallResult::Ok(body),
+            Self::Refused(code, _) => CallResult::Failed(code),
+            Self::NotDone(why) => CallResult::Failed(why),
+            Self::Unknown(why) => CallResult::Unknown(why),
         }
     }
 }
 
-/// One client's way to the cluster.
+/// Connection of one client to the cluster, with its choice of nodes.
 pub struct Caller {
     addresses: Vec<SocketAddr>,
     home: usize,
     at: usize,
-    home_again: Instant,
+    return_home_at: Instant,
     connection: Option<Connection>,
 }
 
 impl Caller {
-    /// The client with this number.
+    /// Creates the caller of the client with this number.
     pub fn new(addresses: Vec<SocketAddr>, number: usize) -> Self {
         let home = number % addresses.len();
         Self {
             addresses,
             home,
             at: home,
-            home_again: Instant::now(),
+            return_home_at: Instant::now(),
             connection: None,
         }
     }
 
-    /// Who speaks to one node only, whatever it says.
+    /// Creates a caller that uses one node only, even after failures.
     pub fn to_one(address: SocketAddr) -> Self {
         Self::new(vec![address], 0)
     }
 
-    /// Turns to another node, for a while: this one has failed, or a repetition is to go elsewhere.
-    pub fn move_on(&mut self) {
+    /// Switches to another node for a while, because this one has failed or because a retry is to use another
+    /// one.
+    pub fn switch_node(&mut self) {
         self.connection = None;
         self.at = (self.at + 1) % self.addresses.len();
-        self.home_again = Instant::now() + AWAY;
+        self.return_home_at = Instant::now() + FALLBACK_PERIOD;
     }
 
-    /// Closes the connection, whatever is under way on it.
-    pub fn hang_up(&mut self) {
+    /// Closes the connection with any call that is in flight on it.
+    pub fn disconnect(&mut self) {
         self.connection = None;
     }
 
-    /// Which node is asked next.
+    /// Returns the index of the node that receives the next call.
     pub fn at(&mut self) -> usize {
-        if self.at != self.home && Instant::now() >= self.home_again {
+        if self.at != self.home && Instant::now() >= self.return_home_at {
             self.connection = None;
             self.at = self.home;
         }
         self.at
     }
 
-    /// Whether the next call goes out on the connection of the last one. If not, the node may be in another life.
+    /// Returns whether the next call uses the connection of the last one. If not, the node may have been
+    /// restarted in between.
     pub async fn is_connected(&mut self) -> bool {
         self.at();
         match &mut self.connection {
@@ -99,52 +102,53 @@ impl Caller {
         }
     }
 
-    /// `GET`, with the usual patience.
+    /// Sends a `GET` with the usual timeout.
     pub async fn get(&mut self, path: &str) -> Reply {
-        self.call(Method::GET, path, None, PATIENCE).await
+        self.call(Method::GET, path, None, TIMEOUT).await
     }
 
-    /// `POST`, with the usual patience.
+    /// Sends a `POST` with the usual timeout.
     pub async fn post(&mut self, path: &str, body: &Value) -> Reply {
-        self.call(Method::POST, path, Some(body), PATIENCE).await
+        self.call(Method::POST, path, Some(body), TIMEOUT).await
     }
 
-    /// A call. Dropped before its end it closes the connection. After whatever is no answer the next one goes to
-    /// another node.
+    /// Sends a call. If the future is dropped before its end, the connection is closed. After a call without
+    /// a definite answer the next one uses another node.
     pub async fn call(
         &mut self,
         method: Method,
         path: &str,
         body: Option<&Value>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Reply {
         let body = body.map_or_else(Bytes::new, |body| Bytes::from(body.to_string()));
         let at = self.at();
         let address = self.addresses[at];
         let mut connection = match self.connected(address).await {
             Ok(connection) => connection,
-            Err(Silence::NotSent(why) | Silence::Broken(why)) => {
-                self.move_on();
+            Err(RequestError::NotSent(why) | RequestError::Broken(why)) => {
+                self.switch_node();
                 return Reply::NotDone(why);
             }
         };
-        let answered = tokio::time::timeout(patience, connection.send(method, path, body)).await;
-        let reply = match answered {
-            Ok(Ok(answered)) => read(answered.status, &answered.body),
-            Ok(Err(Silence::NotSent(why))) => Reply::NotDone(why),
-            Ok(Err(Silence::Broken(why))) => Reply::Unknown(why),
+        let response = tokio::time::timeout(timeout, connection.send(method, path, body)).await;
+        let reply = match response {
+            Ok(Ok(response)) => read(response.status, &response.body),
+            Ok(Err(RequestError::NotSent(why))) => Reply::NotDone(why),
+            Ok(Err(RequestError::Broken(why))) => Reply::Unknown(why),
             Err(_) => Reply::Unknown("no answer in time".to_owned()),
         };
         match &reply {
             Reply::Done(_) | Reply::Refused(..) => self.connection = Some(connection),
-            Reply::NotDone(_) | Reply::Unknown(_) => self.move_on(),
+            Reply::NotDone(_) | Reply::Unknown(_) => self.switch_node(),
         }
         reply
     }
 
-    /// The connection that there is, if it can still be used, or a new one. Taken out, so that a call that is dropped
-    /// leaves none behind on which its answer would be read as the next one's.
-    async fn connected(&mut self, address: SocketAddr) -> Result<Connection, Silence> {
+    /// Returns the current connection if it is usable, or a new one. The connection is taken out of `self`: a
+    /// call that is dropped then leaves no connection behind on which its answer would be read as that of the
+    /// next call.
+    async fn connected(&mut self, address: SocketAddr) -> Result<Connection, RequestError> {
         if let Some(mut connection) = self.connection.take()
             && connection.is_usable().await
         {
@@ -154,19 +158,22 @@ impl Caller {
     }
 }
 
-/// What an answer means, by the contract in docs/http-api.md.
+/// Interprets a response by the contract in docs/http-api.md.
 fn read(status: u16, body: &[u8]) -> Reply {
     let document: Value = match serde_json::from_slice(body) {
         Ok(document) => document,
         Err(_) if body.is_empty() => Value::Null,
-        Err(error) => return Reply::Unknown(format!("status {status} with a body that is no JSON: {error}")),
+        Err(error) => {
+            return Reply::Unknown(format!("status {status} with a body that is not JSON: {error}"));
+        }
     };
     let code = document["code"].as_str().unwrap_or("no code").to_owned();
     match (status, code.as_str()) {
         (200..=299, _) => Reply::Done(document),
         (400..=499, _) => Reply::Refused(code, document),
         (503, "unavailable" | "read_only") => Reply::NotDone(code),
-        // Also what is no answer of ours: whatever was not said to be undone may have been done.
+        // Includes responses that Lockgate did not produce: without an explicit "not done" the call may have
+        // been executed.
         _ => Reply::Unknown(format!("{status} {code}")),
     }
 }
@@ -176,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_said_to_be_undone_is() {
+    fn call_counts_as_not_done_only_if_the_response_says_so() {
         let of = |status, code: &str| read(status, format!(r#"{{"code":"{code}"}}"#).as_bytes());
         assert_eq!(read(204, b""), Reply::Done(Value::Null));
         assert!(matches!(of(409, "bad_version"), Reply::Refused(code, _) if code == "bad_version"));
@@ -188,7 +195,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refused_connection_means_that_nothing_was_done() {
+    async fn refused_connection_means_not_done() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
         let address = listener.local_addr().expect("it is bound");
         drop(listener);
@@ -197,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_connection_that_breaks_after_the_request_leaves_it_open() {
+    async fn connection_that_breaks_after_the_request_leaves_the_outcome_unknown() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
             .await
             .expect("a port");
@@ -211,6 +218,6 @@ mod tests {
         });
         let reply = Caller::to_one(address).get("/healthz").await;
         assert!(matches!(reply, Reply::Unknown(_)), "{reply:?}");
-        server.await.expect("the server did as it should");
+        server.await.expect("the server task does not panic");
     }
 }

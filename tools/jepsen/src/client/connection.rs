@@ -1,5 +1,5 @@
-//! One connection to one server, and requests over it one after another: the only door to the HTTP library. What an answer
-//! means is decided elsewhere; here is only told whether the server may have seen the request.
+//! One connection to one server, with one request at a time; the only module that uses the HTTP library. It
+//! reports whether the server may have seen a request; the meaning of a response is decided elsewhere.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,41 +13,41 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio_util::task::AbortOnDropHandle;
 
-/// A server on the same machine that does not take a connection for so long is cut off or stopped.
-const CONNECT_PATIENCE: Duration = Duration::from_millis(700);
+/// Time limit of connecting. A server on the same machine that takes longer is partitioned or stopped.
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(700);
 
-/// The largest answer that is read: a page of a thousand znodes or holds stays far below.
+/// Largest response body that is read; a page of a thousand znodes or holds stays far below.
 const MAX_ANSWER_BYTES: usize = 16 * 1024 * 1024;
 
-/// A connection that is kept alive between requests.
+/// Keep-alive HTTP connection.
 pub struct Connection {
     to: SocketAddr,
     sender: SendRequest<Full<Bytes>>,
-    /// Ends the connection when it is dropped, by which a server learns that nobody waits for its answer.
+    /// Ends the connection when it is dropped, by which the server notices that the client has gone.
     _driver: AbortOnDropHandle<()>,
 }
 
-/// What a server answered.
-pub struct Answered {
+/// Response of a server.
+pub struct Response {
     /// The HTTP status.
     pub status: u16,
     /// The body.
     pub body: Bytes,
 }
 
-/// Why there is no answer.
-pub enum Silence {
+/// Reason for a missing response.
+pub enum RequestError {
     /// The server has certainly not seen the request.
     NotSent(String),
-    /// It was sent, or begun to be.
+    /// The request was sent, at least in part.
     Broken(String),
 }
 
 impl Connection {
-    /// Connects.
-    pub async fn open(to: SocketAddr) -> Result<Self, Silence> {
-        let not_sent = |why: String| Silence::NotSent(format!("connecting: {why}"));
-        let stream = match tokio::time::timeout(CONNECT_PATIENCE, TcpStream::connect(to)).await {
+    /// Opens a connection.
+    pub async fn open(to: SocketAddr) -> Result<Self, RequestError> {
+        let not_sent = |why: String| RequestError::NotSent(format!("connecting: {why}"));
+        let stream = match tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(to)).await {
             Ok(stream) => stream.map_err(|error| not_sent(error.kind().to_string()))?,
             Err(_) => return Err(not_sent("no answer".to_owned())),
         };
@@ -58,7 +58,7 @@ impl Connection {
             .await
             .map_err(|error| not_sent(error.to_string()))?;
         let driver = tokio::spawn(async move {
-            // Whoever waits for an answer gets the same error.
+            // The error is returned to the caller of `send` as well.
             driver.await.ok();
         });
         Ok(Self {
@@ -68,14 +68,14 @@ impl Connection {
         })
     }
 
-    /// Whether another request can be sent over it.
+    /// Returns whether another request can be sent on this connection.
     pub async fn is_usable(&mut self) -> bool {
         self.sender.ready().await.is_ok()
     }
 
-    /// Sends a request and reads the answer. After an error, and after a call that was dropped before its end, the
-    /// connection is of no more use.
-    pub async fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Answered, Silence> {
+    /// Sends a request and reads the response. After an error, and after a call whose future was dropped
+    /// before its end, the connection is unusable.
+    pub async fn send(&mut self, method: Method, path: &str, body: Bytes) -> Result<Response, RequestError> {
         let mut request = Request::builder()
             .method(method)
             .uri(path)
@@ -85,32 +85,32 @@ impl Connection {
         }
         let request = request
             .body(Full::new(body))
-            .map_err(|error| Silence::NotSent(format!("{path}: {error}")))?;
+            .map_err(|error| RequestError::NotSent(format!("{path}: {error}")))?;
         let response = match self.sender.try_send_request(request).await {
             Ok(response) => response,
             Err(mut error) => {
-                // The library gives back what it has not begun to write.
+                // The library returns a request that it has not begun to write.
                 let untouched = error.take_message().is_some();
                 let why = with_causes(error.error());
                 return Err(match untouched {
-                    true => Silence::NotSent(why),
-                    false => Silence::Broken(why),
+                    true => RequestError::NotSent(why),
+                    false => RequestError::Broken(why),
                 });
             }
         };
         let status = response.status().as_u16();
         let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect();
         match body.await {
-            Ok(body) => Ok(Answered {
+            Ok(body) => Ok(Response {
                 status,
                 body: body.to_bytes(),
             }),
-            Err(error) => Err(Silence::Broken(format!("in the answer: {error}"))),
+            Err(error) => Err(RequestError::Broken(format!("in the response: {error}"))),
         }
     }
 }
 
-/// An error in one line: the library's own text says little without what caused it.
+/// Formats an error with its causes in one line: the library's own text says little without them.
 fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

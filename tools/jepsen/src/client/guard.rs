@@ -1,4 +1,5 @@
-//! Lockgate's locks by its Rust client: sessions, guards, and what a guard says of itself at each moment.
+//! Client of Lockgate's locks through the Rust client library: sessions, guards, and the guard's own
+//! statement at each moment whether it holds.
 
 use std::time::Duration;
 
@@ -7,18 +8,18 @@ use futures_util::future::BoxFuture;
 use lock_client::{AcquireOptions, AddressError, Error, LockClient, LockGuard, LockSession};
 use lockgate_check::Nanos;
 
-use super::answer::Answer;
 use super::mutex::Mutex;
+use super::result::CallResult;
 use super::session::nanos;
 use crate::world::World;
 
-/// The shortest that a server grants.
+/// Session TTL: the shortest that a server grants.
 const TTL: Duration = Duration::from_secs(2);
 
-/// How often a holder asks its guard.
-const LOOK: Duration = Duration::from_millis(5);
+/// Interval at which a holder checks its guard.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// One client.
+/// One client of the lock service.
 pub struct LockgateMutex {
     client: LockClient,
     world: World,
@@ -28,7 +29,7 @@ pub struct LockgateMutex {
 }
 
 impl LockgateMutex {
-    /// A client that holds nothing, and asks the node of its number first.
+    /// Creates a client that holds nothing and calls the node of its number first.
     pub fn new(world: World, number: usize) -> Result<Self, AddressError> {
         let mut addresses: Vec<_> = world
             .endpoints
@@ -53,8 +54,9 @@ impl LockgateMutex {
         Ok(self.session.as_ref().expect("it was just opened"))
     }
 
-    /// Asks the guard; it answers for the moment before it was asked, at least.
-    fn look(&mut self) -> bool {
+    /// Checks the guard and records the moment before the check: the guard's answer holds at least for that
+    /// moment.
+    fn check_guard(&mut self) -> bool {
         let now = self.world.now();
         let holds = self.guard.as_ref().is_some_and(|guard| guard.check().is_ok());
         if holds {
@@ -64,18 +66,20 @@ impl LockgateMutex {
     }
 }
 
-fn failed<T>(error: &Error) -> Answer<T> {
+fn failed<T>(error: &Error) -> CallResult<T> {
     match error {
-        Error::Refused(refusal) => Answer::Failed(refusal.code.word().to_owned()),
-        Error::Unavailable(_) => Answer::Failed("unavailable".to_owned()),
-        Error::Unknown(_) => Answer::Unknown("outcome unknown".to_owned()),
-        // Whatever it was, it goes with the session.
-        Error::Lost(_) => Answer::Failed("lost".to_owned()),
+        Error::Refused(refusal) => CallResult::Failed(refusal.code.word().to_owned()),
+        Error::Unavailable(_) => CallResult::Failed("unavailable".to_owned()),
+        Error::Unknown(_) => CallResult::Unknown("outcome unknown".to_owned()),
+        // The contender, if there is one, ends with the session.
+        Error::Lost(_) => CallResult::Failed("lost".to_owned()),
+        // The client is not shut down while it is in use.
+        other => CallResult::Unknown(other.to_string()),
     }
 }
 
 impl Mutex for LockgateMutex {
-    fn lock<'a>(&'a mut self, name: &'a str, wait: Duration) -> BoxFuture<'a, Answer<u64>> {
+    fn lock<'a>(&'a mut self, name: &'a str, wait: Duration) -> BoxFuture<'a, CallResult<u64>> {
         async move {
             let name = name.trim_start_matches('/');
             let session = match self.session().await {
@@ -89,18 +93,18 @@ impl Mutex for LockgateMutex {
             };
             let token = guard.fencing_token().0;
             self.guard = Some(guard);
-            self.look();
-            Answer::Ok(token)
+            self.check_guard();
+            CallResult::Ok(token)
         }
         .boxed()
     }
 
-    fn keep(&mut self, time: Duration) -> BoxFuture<'_, ()> {
+    fn stay_alive(&mut self, time: Duration) -> BoxFuture<'_, ()> {
         async move {
             let until = self.world.now() + nanos(time);
-            while self.look() && self.world.now() < until {
+            while self.check_guard() && self.world.now() < until {
                 let left = Duration::from_nanos(until.saturating_sub(self.world.now()));
-                tokio::time::sleep(left.min(LOOK)).await;
+                tokio::time::sleep(left.min(POLL_INTERVAL)).await;
             }
         }
         .boxed()
@@ -110,21 +114,21 @@ impl Mutex for LockgateMutex {
         self.believed_until
     }
 
-    fn unlock(&mut self) -> BoxFuture<'_, Answer<()>> {
+    fn unlock(&mut self) -> BoxFuture<'_, CallResult<()>> {
         async move {
             let Some(guard) = self.guard.take() else {
-                return Answer::Failed("it holds nothing".to_owned());
+                return CallResult::Failed("this client holds nothing".to_owned());
             };
             match guard.release().await {
-                Ok(_) => Answer::Ok(()),
+                Ok(_) => CallResult::Ok(()),
                 Err(error) => failed(&error),
             }
         }
         .boxed()
     }
 
-    /// As near as a part of a process can come to dying: what was held is let go in the background.
-    fn die(&mut self) {
+    /// The closest that a part of a process can come to a crash: the held lock is released in the background.
+    fn crash(&mut self) {
         self.guard = None;
         self.session = None;
     }

@@ -1,21 +1,22 @@
-//! Acquire and release by HTTP, as a careful client does it: under a request id, sent again to other nodes until the
-//! cluster has said what came of it.
+//! Acquire and release over HTTP as a careful client does it: with a request id, and repeated on other nodes
+//! until the outcome is known.
 
 use std::time::Duration;
 
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::answer::Answer;
-use super::caller::{Caller, PATIENCE, Reply};
+use super::caller::{Caller, Reply, TIMEOUT};
+use super::result::CallResult;
 
-/// How often a request is sent before a client gives its session up. With a time-out each, long enough for an election.
+/// Number of times a request is sent before a client abandons its session. With a timeout each, long enough
+/// for an election.
 const ATTEMPTS: u32 = 5;
 
-/// Between two attempts.
-const BETWEEN: Duration = Duration::from_millis(150);
+/// Delay between two attempts.
+const RETRY_DELAY: Duration = Duration::from_millis(150);
 
-/// What a client was granted.
+/// Grant of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Granted {
     /// The contender's name.
@@ -24,15 +25,15 @@ pub struct Granted {
     pub token: u64,
 }
 
-/// A wish for a lock, as it is sent.
+/// Acquire request.
 pub struct Acquire<'a> {
-    /// Which lock.
+    /// Name of the lock.
     pub lock: &'a str,
-    /// On whose behalf.
+    /// Session that acquires it.
     pub session: &'a str,
-    /// The mode and what belongs to it.
+    /// The mode and its parameters.
     pub fields: Value,
-    /// Not twice in a session.
+    /// Request id, unique within the session.
     pub request_id: &'a str,
 }
 
@@ -50,110 +51,117 @@ impl Acquire<'_> {
         body
     }
 
-    /// Asks, and waits for so long. Where the outcome is unknown the request is sent again, but waits no more.
-    pub async fn send(&self, caller: &mut Caller, wait: Duration) -> Answer<Granted> {
-        let wait_ms = u64::try_from(wait.as_millis()).expect("nobody waits for so long");
+    /// Sends the request and waits up to `wait` for the grant. While the outcome is unknown the request is
+    /// repeated, without a further wait.
+    pub async fn send(&self, caller: &mut Caller, wait: Duration) -> CallResult<Granted> {
+        let wait_ms = u64::try_from(wait.as_millis()).expect("the wait fits into 64 bits of milliseconds");
         let body = self.body(Some(wait_ms), 0);
         let reply = caller
-            .call(Method::POST, &self.path(), Some(&body), wait + PATIENCE)
+            .call(Method::POST, &self.path(), Some(&body), wait + TIMEOUT)
             .await;
         match granted(reply) {
-            Answer::Unknown(_) => self.settle(caller).await,
+            CallResult::Unknown(_) => self.resolve(caller).await,
             known => known,
         }
     }
 
-    /// Asks, and waits without end; or for so long, if nobody ever answers. It is not asked again.
-    pub async fn send_without_end(&self, caller: &mut Caller, patience: Duration) -> Answer<Granted> {
+    /// Sends the request with an unlimited wait, and gives up without a retry if no answer arrives within
+    /// `timeout`.
+    pub async fn send_unbounded(&self, caller: &mut Caller, timeout: Duration) -> CallResult<Granted> {
         let body = self.body(None, 0);
         granted(
             caller
-                .call(Method::POST, &self.path(), Some(&body), patience)
+                .call(Method::POST, &self.path(), Some(&body), timeout)
                 .await,
         )
     }
 
-    /// Asks, waits without end, and hangs up after so long; then asks what became of it.
-    pub async fn send_and_hang_up(&self, caller: &mut Caller, after: Duration) -> Answer<Granted> {
+    /// Sends the request with an unlimited wait, closes the connection after `after`, and then repeats the
+    /// request to learn its outcome.
+    pub async fn send_and_disconnect(&self, caller: &mut Caller, after: Duration) -> CallResult<Granted> {
         let body = self.body(None, 0);
         let path = self.path();
-        let call = caller.call(Method::POST, &path, Some(&body), after + PATIENCE);
+        let call = caller.call(Method::POST, &path, Some(&body), after + TIMEOUT);
         match tokio::time::timeout(after, call).await {
             Ok(reply) => match granted(reply) {
-                Answer::Unknown(_) => self.settle(caller).await,
+                CallResult::Unknown(_) => self.resolve(caller).await,
                 known => known,
             },
             Err(_) => {
-                caller.hang_up();
-                // The server may notice it by itself meanwhile.
-                tokio::time::sleep(BETWEEN).await;
-                self.settle(caller).await
+                caller.disconnect();
+                // Gives the server time to notice the closed connection.
+                tokio::time::sleep(RETRY_DELAY).await;
+                self.resolve(caller).await
             }
         }
     }
 
-    /// Ends a wait that may go on somewhere, and learns what came of it.
-    async fn settle(&self, caller: &mut Caller) -> Answer<Granted> {
-        let mut last = Answer::Unknown("not asked again".to_owned());
+    /// Repeats the request without a wait, which withdraws a pending contender, until the outcome is known.
+    async fn resolve(&self, caller: &mut Caller) -> CallResult<Granted> {
+        let mut last = CallResult::Unknown("not repeated".to_owned());
         for retry in 1..=ATTEMPTS {
             let body = self.body(Some(0), retry);
             last = granted(caller.post(&self.path(), &body).await);
             match last {
-                // That this copy was not taken says nothing of the first one.
-                Answer::Failed(ref why) if is_undecided(why) => {}
-                Answer::Unknown(_) => {}
-                Answer::Ok(_) | Answer::Failed(_) => return last,
+                // A rejected copy says nothing about the first request.
+                CallResult::Failed(ref why) if is_undecided(why) => {}
+                CallResult::Unknown(_) => {}
+                CallResult::Ok(_) | CallResult::Failed(_) => return last,
             }
-            tokio::time::sleep(BETWEEN).await;
+            tokio::time::sleep(RETRY_DELAY).await;
         }
         match last {
-            Answer::Failed(why) => Answer::Unknown(why),
+            CallResult::Failed(why) => CallResult::Unknown(why),
             other => other,
         }
     }
 }
 
-/// Gives a lock back. `Ok(false)`: the session holds no such thing.
+/// Releases a lock. `Ok(false)` means that the session does not hold it.
 pub async fn release(
     caller: &mut Caller,
     lock: &str,
     session: &str,
     holder: &str,
     request_id: &str,
-) -> Answer<bool> {
+) -> CallResult<bool> {
     let path = format!("/v1/locks/{lock}/release");
     let body = json!({"session": session, "holder": holder, "request_id": request_id});
     let mut last = String::new();
     for _ in 0..ATTEMPTS {
         match caller.post(&path, &body).await {
-            Reply::Done(_) => return Answer::Ok(true),
-            Reply::Refused(code, _) if code == "not_holder" || code == "no_lock" => return Answer::Ok(false),
-            Reply::Refused(code, _) => return Answer::Failed(code),
+            Reply::Done(_) => return CallResult::Ok(true),
+            Reply::Refused(code, _) if code == "not_holder" || code == "no_lock" => {
+                return CallResult::Ok(false);
+            }
+            Reply::Refused(code, _) => return CallResult::Failed(code),
             Reply::NotDone(why) | Reply::Unknown(why) => last = why,
         }
-        tokio::time::sleep(BETWEEN).await;
+        tokio::time::sleep(RETRY_DELAY).await;
     }
-    Answer::Unknown(last)
+    CallResult::Unknown(last)
 }
 
-fn granted(reply: Reply) -> Answer<Granted> {
+fn granted(reply: Reply) -> CallResult<Granted> {
     match reply {
-        Reply::NotDone(why) => Answer::Failed(format!("{UNDECIDED}{why}")),
+        Reply::NotDone(why) => CallResult::Failed(format!("{UNDECIDED}{why}")),
         reply => match reply.done() {
-            Answer::Ok(document) => match (document["holder"].as_str(), document["fencing_token"].as_u64()) {
-                (Some(holder), Some(token)) => Answer::Ok(Granted {
-                    holder: holder.to_owned(),
-                    token,
-                }),
-                _ => Answer::Unknown(format!("a grant that is none: {document}")),
-            },
-            Answer::Failed(why) => Answer::Failed(why),
-            Answer::Unknown(why) => Answer::Unknown(why),
+            CallResult::Ok(document) => {
+                match (document["holder"].as_str(), document["fencing_token"].as_u64()) {
+                    (Some(holder), Some(token)) => CallResult::Ok(Granted {
+                        holder: holder.to_owned(),
+                        token,
+                    }),
+                    _ => CallResult::Unknown(format!("a malformed grant: {document}")),
+                }
+            }
+            CallResult::Failed(why) => CallResult::Failed(why),
+            CallResult::Unknown(why) => CallResult::Unknown(why),
         },
     }
 }
 
-/// Begins the reason of what was not decided by the cluster.
+/// Prefix of reasons for calls that the cluster has not decided.
 const UNDECIDED: &str = "not done: ";
 
 fn is_undecided(why: &str) -> bool {

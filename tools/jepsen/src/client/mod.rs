@@ -1,6 +1,6 @@
-//! How clients speak to the systems under test, and what they believe of an answer.
+//! Clients of the systems under test, and what they may conclude from each response.
 
-mod answer;
+mod result;
 mod caller;
 mod connection;
 mod etcd;
@@ -12,13 +12,13 @@ mod store;
 mod store_lockgate;
 mod zookeeper;
 
-pub use answer::Answer;
-pub use caller::{Caller, PATIENCE, Reply};
+pub use caller::{Caller, Reply, TIMEOUT};
 pub use etcd::{EtcdMutex, EtcdStore};
 pub use guard::LockgateMutex;
 pub use lock::{Acquire, Granted, release};
 pub use mutex::Mutex;
-pub use session::{Life, Session, nanos};
+pub use result::CallResult;
+pub use session::{Liveness, Session, nanos};
 pub use store::{Freshness, Store, Versioned};
 pub use store_lockgate::LockgateStore;
 pub use zookeeper::{Client as ZooKeeperClient, ZooKeeperMutex, ZooKeeperStore};

@@ -1,27 +1,27 @@
-//! What all systems under test can do as lock services: lock, stay alive, unlock. Their clients say up to when they may
-//! believe that they hold.
+//! Interface of all systems under test as lock services: lock, stay alive, unlock. Each client reports up to
+//! when it may believe that it holds.
 
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use lockgate_check::Nanos;
 
-use super::answer::Answer;
+use super::result::CallResult;
 
-/// One client of a lock service; it holds one lock at a time.
+/// One client of a lock service; it holds at most one lock at a time.
 pub trait Mutex: Send {
-    /// Takes a lock, and waits for it so long: its fencing token, or what is as good as one.
-    fn lock<'a>(&'a mut self, name: &'a str, wait: Duration) -> BoxFuture<'a, Answer<u64>>;
+    /// Acquires a lock, waiting up to `wait`; returns its fencing token or the system's equivalent.
+    fn lock<'a>(&'a mut self, name: &'a str, wait: Duration) -> BoxFuture<'a, CallResult<u64>>;
 
-    /// Stays alive for so long, or for as long as it can.
-    fn keep(&mut self, time: Duration) -> BoxFuture<'_, ()>;
+    /// Keeps the session alive for `time`, or until that fails.
+    fn stay_alive(&mut self, time: Duration) -> BoxFuture<'_, ()>;
 
-    /// Up to when it may believe that it holds, as far as it knows by now.
+    /// Returns the time up to which the client may believe that it holds, as far as it knows now.
     fn believed_until(&self) -> Nanos;
 
-    /// Gives the lock back. After anything but `Ok` the client begins anew, with another session.
-    fn unlock(&mut self) -> BoxFuture<'_, Answer<()>>;
+    /// Releases the lock. After anything but `Ok` the client starts over with another session.
+    fn unlock(&mut self) -> BoxFuture<'_, CallResult<()>>;
 
-    /// Dies without a word; what comes after is another client.
-    fn die(&mut self);
+    /// Crashes without ending its session; the next call acts as a new client.
+    fn crash(&mut self);
 }

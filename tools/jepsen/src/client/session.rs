@@ -1,5 +1,6 @@
-//! A session with its heartbeats, and the moment up to which its client may believe that it lives: the time of the last
-//! confirmed heartbeat counted from when it was sent, on the run's clock. A client that was too late once has lost it.
+//! A session with its heartbeats, and the time up to which its client may believe that it is alive. That is
+//! the TTL counted from the moment at which the last confirmed heartbeat was sent, on the run's clock. A
+//! client that was late once has lost its session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,144 +11,145 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::answer::Answer;
-use super::caller::{Caller, PATIENCE, Reply};
+use super::caller::{Caller, Reply, TIMEOUT};
+use super::result::CallResult;
 use crate::systems::caller;
 use crate::world::World;
 
-/// How many heartbeats fit into a session's time: losing two costs nothing.
-const BEATS_PER_TTL: u32 = 4;
+/// Heartbeats per TTL: two can be lost without consequences.
+const HEARTBEATS_PER_TTL: u32 = 4;
 
-/// A session that a client keeps alive.
+/// Session that is kept alive by a task of its own.
 pub struct Session {
     id: String,
     ttl: Duration,
-    life: Arc<Life>,
-    beats: Option<AbortOnDropHandle<()>>,
+    life: Arc<Liveness>,
+    heartbeats: Option<AbortOnDropHandle<()>>,
 }
 
-/// What a client knows of its session's life.
+/// Knowledge of a client about whether its session is alive.
 #[derive(Debug)]
-pub struct Life {
+pub struct Liveness {
     world: World,
-    known: Mutex<Known>,
+    state: Mutex<LivenessState>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Known {
+struct LivenessState {
     deadline: Nanos,
-    /// The deadline was passed, or the server said that it ended; when that was noticed.
+    /// Time at which the client noticed the loss: the deadline passed, or the server reported the end.
     lost: Option<Nanos>,
 }
 
 impl Session {
-    /// Opens a session for the client of this number, and keeps it alive from a connection of its own.
-    pub async fn open(world: &World, number: usize, through: &mut Caller, ttl: Duration) -> Answer<Self> {
+    /// Opens a session for the client of this number, and sends heartbeats on a connection of its own.
+    pub async fn open(world: &World, number: usize, through: &mut Caller, ttl: Duration) -> CallResult<Self> {
         let sent = world.now();
         let body = json!({"ttl_ms": ttl.as_millis(), "name": format!("client {number}")});
         let document = match through.post("/v1/sessions", &body).await.done() {
-            Answer::Ok(document) => document,
-            Answer::Failed(why) => return Answer::Failed(why),
-            Answer::Unknown(why) => return Answer::Unknown(why),
+            CallResult::Ok(document) => document,
+            CallResult::Failed(why) => return CallResult::Failed(why),
+            CallResult::Unknown(why) => return CallResult::Unknown(why),
         };
         let (Some(id), Some(ttl_ms)) = (document["session"].as_str(), document["ttl_ms"].as_u64()) else {
-            return Answer::Unknown(format!("a session that is none: {document}"));
+            return CallResult::Unknown(format!("a malformed session: {document}"));
         };
         let ttl = Duration::from_millis(ttl_ms);
-        let life = Arc::new(Life {
+        let life = Arc::new(Liveness {
             world: world.clone(),
-            known: Mutex::new(Known {
+            state: Mutex::new(LivenessState {
                 deadline: sent + nanos(ttl),
-                ..Known::default()
+                ..LivenessState::default()
             }),
         });
-        let beats = beat(caller(world, number), id.to_owned(), ttl, life.clone());
-        Answer::Ok(Self {
+        let heartbeats = send_heartbeats(caller(world, number), id.to_owned(), ttl, life.clone());
+        CallResult::Ok(Self {
             id: id.to_owned(),
             ttl,
             life,
-            beats: Some(AbortOnDropHandle::new(tokio::spawn(beats))),
+            heartbeats: Some(AbortOnDropHandle::new(tokio::spawn(heartbeats))),
         })
     }
 
-    /// As requests name it.
+    /// Returns the session id.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// As the server granted it.
+    /// Returns the TTL that the server granted.
     pub fn ttl(&self) -> Duration {
         self.ttl
     }
 
-    /// What is known of its life, also after its end.
-    pub fn life(&self) -> Arc<Life> {
+    /// Returns the shared knowledge of the session's life; it remains readable after the session's end.
+    pub fn liveness(&self) -> Arc<Liveness> {
         self.life.clone()
     }
 
-    /// Whether the client may believe that it lives.
-    pub fn lives(&self) -> bool {
-        self.life.lives()
+    /// Returns whether the client may believe that the session is alive.
+    pub fn is_alive(&self) -> bool {
+        self.life.is_alive()
     }
 
-    /// Sends no heartbeats from now on, as a client that died. One that is under way is not waited for: the server may
+    /// Stops the heartbeats, as a crashed client does. A heartbeat in flight is not awaited: the server may
     /// have counted it.
-    pub fn fall_silent(&mut self) {
-        self.beats = None;
+    pub fn stop_heartbeats(&mut self) {
+        self.heartbeats = None;
     }
 
-    /// Ends it.
-    pub async fn close(mut self, through: &mut Caller) -> Answer<()> {
-        self.beats = None;
+    /// Closes the session.
+    pub async fn close(mut self, through: &mut Caller) -> CallResult<()> {
+        self.heartbeats = None;
         let path = format!("/v1/sessions/{}", self.id);
-        match through.call(Method::DELETE, &path, None, PATIENCE).await {
-            Reply::Refused(code, _) if code == "session_expired" => Answer::Ok(()),
+        match through.call(Method::DELETE, &path, None, TIMEOUT).await {
+            Reply::Refused(code, _) if code == "session_expired" => CallResult::Ok(()),
             reply => reply.done().map(drop),
         }
     }
 }
 
-impl Life {
-    /// Whether the client may believe that the session lives. Once not, never again.
-    pub fn lives(&self) -> bool {
-        let mut known = self.known.lock();
+impl Liveness {
+    /// Returns whether the client may believe that the session is alive. Once `false`, it stays so.
+    pub fn is_alive(&self) -> bool {
+        let mut state = self.state.lock();
         let now = self.world.now();
-        known.notice(now);
-        known.lost.is_none()
+        state.notice(now);
+        state.lost.is_none()
     }
 
-    /// Up to when the client believed, or will believe without another heartbeat, that the session lives.
+    /// Returns the time up to which the client believed, or will believe without another heartbeat, that the
+    /// session is alive.
     pub fn believed_until(&self) -> Nanos {
-        let mut known = self.known.lock();
+        let mut state = self.state.lock();
         let now = self.world.now();
-        known.notice(now);
-        known.lost.unwrap_or(known.deadline)
+        state.notice(now);
+        state.lost.unwrap_or(state.deadline)
     }
 
-    /// Up to when the session was promised to live.
+    /// Returns the time up to which the server has promised to keep the session.
     pub fn deadline(&self) -> Nanos {
-        self.known.lock().deadline
+        self.state.lock().deadline
     }
 
-    /// A heartbeat was confirmed.
+    /// Records a confirmed heartbeat.
     fn confirmed(&self, sent: Nanos, ttl: Duration) {
-        let mut known = self.known.lock();
+        let mut state = self.state.lock();
         let now = self.world.now();
-        known.notice(now);
-        // Also for one that is lost to its client: the server has promised it all the same.
-        known.deadline = known.deadline.max(sent + nanos(ttl));
+        state.notice(now);
+        // Even if the client has lost the session: the server has still made the promise.
+        state.deadline = state.deadline.max(sent + nanos(ttl));
     }
 
-    /// A server has said that the session has ended.
+    /// Records that a server has reported the session's end.
     pub fn ended(&self) {
-        let mut known = self.known.lock();
+        let mut state = self.state.lock();
         let now = self.world.now();
-        known.notice(now);
-        known.lost.get_or_insert(now);
+        state.notice(now);
+        state.lost.get_or_insert(now);
     }
 }
 
-impl Known {
+impl LivenessState {
     fn notice(&mut self, now: Nanos) {
         if now >= self.deadline {
             self.lost.get_or_insert(self.deadline);
@@ -155,15 +157,15 @@ impl Known {
     }
 }
 
-/// A duration on the run's clock.
+/// Converts a duration to the run's clock.
 pub fn nanos(time: Duration) -> Nanos {
-    u64::try_from(time.as_nanos()).expect("no time of a run lasts for centuries")
+    u64::try_from(time.as_nanos()).expect("durations of a run fit into 64 bits of nanoseconds")
 }
 
 /// Sends heartbeats until the session has ended.
-async fn beat(mut caller: Caller, id: String, ttl: Duration, life: Arc<Life>) {
+async fn send_heartbeats(mut caller: Caller, id: String, ttl: Duration, life: Arc<Liveness>) {
     let path = format!("/v1/sessions/{id}/heartbeat");
-    let period = ttl / BEATS_PER_TTL;
+    let period = ttl / HEARTBEATS_PER_TTL;
     let mut ticks = tokio::time::interval_at(tokio::time::Instant::now() + period, period);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -179,7 +181,7 @@ async fn beat(mut caller: Caller, id: String, ttl: Duration, life: Arc<Life>) {
                 life.ended();
                 return;
             }
-            // The next one goes to another node.
+            // The next heartbeat uses another node.
             Reply::Refused(..) | Reply::NotDone(_) | Reply::Unknown(_) => {}
         }
     }

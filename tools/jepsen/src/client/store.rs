@@ -1,48 +1,52 @@
-//! What all systems under test can do as stores of small values: the part of their APIs that one and the same workload
-//! can ask of each of them.
+//! Interface of all systems under test as stores of small values: the common part of their APIs that one
+//! workload can use.
 
 use futures_util::future::BoxFuture;
 
-use super::answer::Answer;
+use super::result::CallResult;
 
-/// What a key holds.
+/// Value of a key with its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Versioned {
-    /// The text.
+    /// The value, as text.
     pub value: String,
-    /// How often it was written, from wherever the system begins to count.
+    /// Number of writes, from wherever the system starts counting.
     pub version: u64,
 }
 
-/// What a read may show.
+/// Consistency of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
-    /// All that was answered anywhere before.
+    /// Reflects every write that was acknowledged anywhere before the read.
     Linearizable,
-    /// What the node that is asked knows.
+    /// Reflects the local state of the node that answers.
     Local,
 }
 
-/// One client's access to a store. Keys look like paths, and the path above a key exists.
+/// Access of one client to a store. Keys look like paths, and the parent of each key exists.
 pub trait Store: Send {
-    /// Makes many keys and what is above them, none of which are there. For the time before a run.
-    fn create_all<'a>(&'a mut self, keys: &'a [String], value: &'a str) -> BoxFuture<'a, Answer<()>>;
+    /// Creates many keys and their parents, none of which exist yet. Used before a run.
+    fn create_all<'a>(&'a mut self, keys: &'a [String], value: &'a str) -> BoxFuture<'a, CallResult<()>>;
 
     /// Reads a key.
-    fn get<'a>(&'a mut self, key: &'a str, freshness: Freshness) -> BoxFuture<'a, Answer<Option<Versioned>>>;
+    fn get<'a>(
+        &'a mut self,
+        key: &'a str,
+        freshness: Freshness,
+    ) -> BoxFuture<'a, CallResult<Option<Versioned>>>;
 
-    /// Writes a key that is there, if its version is the expected one or none is expected: the new version. `None`: it has
-    /// another version.
+    /// Writes an existing key, if its version is the expected one or none is expected; returns the new
+    /// version. `None` means that the version differs.
     fn set<'a>(
         &'a mut self,
         key: &'a str,
         value: &'a str,
         expected: Option<u64>,
-    ) -> BoxFuture<'a, Answer<Option<u64>>>;
+    ) -> BoxFuture<'a, CallResult<Option<u64>>>;
 
-    /// Makes something below `parent` that has a number of its own.
-    fn create_numbered<'a>(&'a mut self, parent: &'a str) -> BoxFuture<'a, Answer<u64>>;
+    /// Creates a child of `parent` with a unique number, and returns the number.
+    fn create_numbered<'a>(&'a mut self, parent: &'a str) -> BoxFuture<'a, CallResult<u64>>;
 
-    /// Deletes what has this number.
-    fn delete_numbered<'a>(&'a mut self, parent: &'a str, number: u64) -> BoxFuture<'a, Answer<()>>;
+    /// Deletes the child with this number.
+    fn delete_numbered<'a>(&'a mut self, parent: &'a str, number: u64) -> BoxFuture<'a, CallResult<()>>;
 }

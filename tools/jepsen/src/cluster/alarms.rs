@@ -1,4 +1,4 @@
-//! Alarms that nodes raise, in their status and in their metrics.
+//! Alarms that nodes raise, as shown in their status and in their metrics.
 
 use std::time::{Duration, Instant};
 
@@ -9,16 +9,16 @@ use super::{Cluster, Misbehaved};
 use crate::http;
 use crate::network::Slot;
 
-/// An alarm is raised within this.
+/// Time limit within which an alarm must be raised.
 const RAISED_WITHIN: Duration = Duration::from_secs(30);
 
-/// One node answers within this.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+/// Time limit of one response.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Between two tries.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Interval between two queries.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Waits until a member has an alarm of this kind about a node, in `/v1/cluster` and in `/metrics`.
+/// Waits until a member reports an alarm of this kind about a node, in `/v1/cluster` and in `/metrics`.
 pub async fn wait_for(cluster: &Cluster, kind: &str, node: u64) -> anyhow::Result<()> {
     let begun = Instant::now();
     while begun.elapsed() < RAISED_WITHIN {
@@ -27,24 +27,24 @@ pub async fn wait_for(cluster: &Cluster, kind: &str, node: u64) -> anyhow::Resul
                 return Ok(());
             }
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
-    Err(Misbehaved(format!("no member raises the alarm {kind} about node {node}")).into())
+    Err(Misbehaved(format!("no member raised the alarm {kind} about node {node}")).into())
 }
 
 async fn is_raised(cluster: &Cluster, slot: Slot, kind: &str, node: u64) -> anyhow::Result<bool> {
     let address = cluster.node(slot).addresses.http;
-    let status = http::get(address, "/v1/cluster", ANSWER_PATIENCE).await?;
+    let status = http::get(address, "/v1/cluster", ANSWER_TIMEOUT).await?;
     let alarms = status["alarms"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let is_told = alarms
+    let in_status = alarms
         .iter()
         .any(|alarm| alarm["kind"] == kind && alarm["node_id"] == node);
-    let metrics = http::call(address, Method::GET, "/metrics", &Value::Null, ANSWER_PATIENCE).await?;
+    let metrics = http::call(address, Method::GET, "/metrics", &Value::Null, ANSWER_TIMEOUT).await?;
     let metrics = String::from_utf8_lossy(&metrics.body);
-    Ok(is_told && is_active(&metrics, kind, node))
+    Ok(in_status && is_active(&metrics, kind, node))
 }
 
-/// Whether the metrics have this alarm, whatever the order of its labels.
+/// Returns whether the metrics contain this alarm, in any order of its labels.
 fn is_active(metrics: &str, kind: &str, node: u64) -> bool {
     let (kind, node) = (format!("kind=\"{kind}\""), format!("node=\"{node}\""));
     let mut lines = metrics

@@ -1,4 +1,5 @@
-//! Disks of the nodes' own: ext4 in image files, mounted where a node keeps its data. The mounts end with this process.
+//! Disks of individual nodes: ext4 in image files, mounted at the nodes' data directories. The mounts end
+//! with this process.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,28 +14,28 @@ use super::software::Node;
 use crate::command::run;
 use crate::network::Slot;
 
-/// Room for log, snapshots and history, copied in a moment.
+/// Size of an image: room for the log, snapshots and history, and still copied quickly.
 const IMAGE_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Every node's disk.
+/// Disks of all nodes.
 #[derive(Debug, Default)]
 pub struct Disks {
     disks: Mutex<BTreeMap<Slot, Disk>>,
 }
 
-/// One disk.
+/// Disk of one node.
 #[derive(Clone, Debug)]
 pub struct Disk {
-    /// The image.
+    /// Path of the image.
     pub image: PathBuf,
-    /// Where it is mounted.
+    /// Mount point.
     pub at: PathBuf,
-    /// How many images this node has had.
+    /// Number of images that this node has had.
     number: u32,
 }
 
 impl Disks {
-    /// Makes an empty disk for a node's data, and mounts it.
+    /// Creates an empty disk for a node's data and mounts it.
     pub async fn make(&self, dir: &Path, node: &Node) -> anyhow::Result<()> {
         let disk = Disk {
             image: dir.join(format!("node-{}-0.img", node.id)),
@@ -44,7 +45,7 @@ impl Disks {
         let path = || disk.image.display().to_string();
         let file = File::create(&disk.image).with_context(path)?;
         file.set_len(IMAGE_BYTES).with_context(path)?;
-        // Nothing is kept back for root, who runs this.
+        // Reserves no blocks for root: this process runs as root, and so would not see a full disk.
         run("mkfs.ext4", &["-q", "-F", "-m", "0", &path()]).await?;
         std::fs::create_dir_all(&disk.at).with_context(|| disk.at.display().to_string())?;
         disk.mount().await?;
@@ -52,14 +53,14 @@ impl Disks {
         Ok(())
     }
 
-    /// A node's disk.
+    /// Returns a node's disk.
     pub fn of(&self, slot: Slot) -> anyhow::Result<Disk> {
         let disk = self.disks.lock().get(&slot).cloned();
-        disk.with_context(|| format!("the node at place {slot} has no disk of its own"))
+        disk.with_context(|| format!("the node in slot {slot} has no disk of its own"))
     }
 
-    /// Copies what is on a node's disk now: what was written to it, synced or not, and nothing of what the kernel still has
-    /// in memory. Gives the copy.
+    /// Copies a node's disk as it is now: everything that has been written to it, synced or not, and nothing
+    /// of the dirty pages in the kernel's memory. Returns the copy.
     pub async fn copy(&self, slot: Slot) -> anyhow::Result<Disk> {
         let mut disk = self.of(slot)?;
         let old = disk.image.clone();
@@ -71,7 +72,7 @@ impl Disks {
         Ok(disk)
     }
 
-    /// The copy takes the place of the node's disk. Nobody uses it.
+    /// Replaces the node's disk by the copy. The disk must be unused.
     pub async fn replace(&self, slot: Slot, by: Disk) -> anyhow::Result<()> {
         let old = self.of(slot)?;
         old.unmount().await?;
@@ -81,11 +82,11 @@ impl Disks {
         Ok(())
     }
 
-    /// Has the file system repair itself, as at the start of a machine. Nobody uses the disk.
+    /// Runs the file system's repair, as a machine does when it boots. The disk must be unused.
     pub async fn repair(&self, slot: Slot) -> anyhow::Result<()> {
         let disk = self.of(slot)?;
         disk.unmount().await?;
-        // 1: errors were corrected. That is what it is for.
+        // Exit status 1 means that errors were corrected, as intended.
         let image = disk.image.display().to_string();
         run("sh", &["-c", "e2fsck -fy \"$0\" || [ $? = 1 ]", &image]).await?;
         disk.mount().await
@@ -104,18 +105,18 @@ impl Disk {
         Ok(())
     }
 
-    /// A place on the disk that is none of the node's.
+    /// Returns a path on the disk outside the node's data.
     pub fn aside(&self, name: &str) -> PathBuf {
         self.at.join("lost+found").join(name)
     }
 
-    /// How many bytes are free.
+    /// Returns the number of free bytes.
     pub fn free_bytes(&self) -> anyhow::Result<u64> {
         let seen = statvfs(&self.at).with_context(|| self.at.display().to_string())?;
         Ok(seen.blocks_available() * seen.fragment_size())
     }
 
-    /// How long it takes to write a little to the disk and sync it, as any program would.
+    /// Measures the time to write a few bytes to the disk and sync them, as any program would.
     pub async fn probe(&self) -> std::io::Result<Duration> {
         let path = self.aside("probe");
         let write = move || {

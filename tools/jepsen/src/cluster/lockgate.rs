@@ -1,4 +1,4 @@
-//! Lockgate as a system under test: the program as its users get it.
+//! Lockgate as a system under test: the program that users get.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -10,16 +10,17 @@ use futures_util::future::BoxFuture;
 use hyper::Method;
 use serde_json::Value;
 
-use super::software::{Node, Software, Start};
+use super::software::{Node, Software, StartCommand};
 use crate::{command, http};
 
-/// A living node says how it is at once.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Time limit of a query of a node's state; a running node answers at once.
+const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A download of a small state, after a round to a quorum.
-const DIGEST_PATIENCE: Duration = Duration::from_secs(20);
+/// Time limit of a download of a small state, which starts with a round to a quorum.
+const DIGEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Snapshots, purges and new segments happen again and again in a run of a minute, and a small disk has room.
+/// Settings under which snapshots, purges and new segments happen repeatedly in a run of a minute, and under
+/// which a small disk has enough room.
 const SETTINGS: &str = "\
 [snapshots]
 every_entries = 400
@@ -32,12 +33,12 @@ resume_bytes = 3145728
 check_interval_ms = 200
 ";
 
-/// The program under test.
+/// Lockgate's program.
 #[derive(Clone, Debug)]
 pub struct Lockgate {
-    /// The executable.
+    /// Path of the executable.
     pub program: PathBuf,
-    /// More variables of every node's environment: which bug is planted.
+    /// Additional environment variables of every node, such as the number of a planted bug.
     pub environment: Vec<(String, String)>,
 }
 
@@ -47,9 +48,9 @@ impl Software for Lockgate {
         std::fs::write(&file, configuration(node, all, joins)).with_context(|| file.display().to_string())
     }
 
-    fn start(&self, node: &Node) -> Start {
+    fn start(&self, node: &Node) -> StartCommand {
         let config = node.dir.join("config.toml").display().to_string();
-        Start {
+        StartCommand {
             program: self.program.clone(),
             arguments: ["serve".to_owned(), "--config".to_owned(), config].into(),
             environment: self.environment.clone(),
@@ -58,13 +59,7 @@ impl Software for Lockgate {
 
     fn is_ready<'a>(&'a self, node: &'a Node) -> BoxFuture<'a, bool> {
         async move {
-            let answer = http::call(
-                node.addresses.http,
-                Method::GET,
-                "/readyz",
-                &Value::Null,
-                PATIENCE,
-            );
+            let answer = http::call(node.addresses.http, Method::GET, "/readyz", &Value::Null, TIMEOUT);
             answer.await.is_ok_and(|answer| answer.status == 200)
         }
         .boxed()
@@ -72,10 +67,10 @@ impl Software for Lockgate {
 
     fn leader<'a>(&'a self, node: &'a Node) -> BoxFuture<'a, Option<(u64, u64)>> {
         async move {
-            let status = http::get(node.addresses.http, "/v1/cluster", PATIENCE)
+            let status = http::get(node.addresses.http, "/v1/cluster", TIMEOUT)
                 .await
                 .ok()?;
-            // A node that answers for another one is at the wrong place.
+            // A response of another node means that the port belongs to the wrong process.
             (status["node_id"].as_u64()? == node.id).then_some(())?;
             Some((status["leader"].as_u64()?, status["term"].as_u64()?))
         }
@@ -90,11 +85,11 @@ impl Software for Lockgate {
                 Method::GET,
                 path,
                 &Value::Null,
-                DIGEST_PATIENCE,
+                DIGEST_TIMEOUT,
             )
             .await?;
             anyhow::ensure!(answer.status == 200, "GET {path}: {}", answer.json());
-            // The program checks every checksum and makes the state of the file, as a node would.
+            // The program verifies all checksums and restores the state from the file, as a node would.
             let file = node.dir.join("backup");
             std::fs::write(&file, &answer.body).with_context(|| file.display().to_string())?;
             let arguments = ["snapshot", "inspect", "--json", &file.display().to_string()];

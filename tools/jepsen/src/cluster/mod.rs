@@ -1,13 +1,13 @@
-//! The processes under test: started, watched, killed, stopped and asked who leads. Nothing here decides when.
-//!
-//! Several faults may be at work at a time. Who ends or stops a node's process claims its place until the node is well
-//! again, so that no two of them do that to the same node.
+//! Processes under test: starts, watches, kills and stops nodes, and queries the leader. The time of each
+//! action is decided elsewhere.
+//! Several faults may be active at a time. A fault that ends or stops a node's process claims its slot until
+//! the node is well again, so that no two faults do that to the same node.
 
 pub mod alarms;
 pub mod disks;
 pub mod lockgate;
 pub mod members;
-pub mod slots;
+pub mod node_process;
 pub mod software;
 
 use std::path::PathBuf;
@@ -21,50 +21,51 @@ use parking_lot::Mutex;
 
 use crate::network::{Network, Slot};
 use crate::world::Endpoint;
-use slots::Place;
+use node_process::NodeProcess;
 use software::{Node, Software};
 
-/// Nodes start, elect and serve within this even on a machine that is busy with something else.
-pub const START_PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit within which nodes start, elect and serve, even on a busy machine.
+pub const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// So long a node that was started again is waited for before the next fault.
-const BACK_PATIENCE: Duration = Duration::from_secs(10);
+/// Time for which a restarted node is awaited before the next fault.
+const RESTART_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often nodes are asked.
-const ASK_EVERY: Duration = Duration::from_millis(25);
+/// Interval between two queries of nodes.
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
-/// How often it is looked whether processes are still there.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Interval between two checks that the processes still run.
+const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A node did what it must not do, whatever was done to it: not a failure of the harness.
+/// Misbehaviour of a node, whatever fault was injected: not a failure of the harness.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Misbehaved(pub String);
 
-/// The last line of a text, which is what a program says when it ends.
+/// Returns the last line of a text, which is a program's reason when it exits.
 pub fn last_line(text: &str) -> &str {
     text.lines().last().unwrap_or_default()
 }
 
-/// The nodes of a run.
+/// Nodes of a run.
 pub struct Cluster {
-    /// What they are.
+    /// System under test.
     pub software: Arc<dyn Software>,
-    /// What connects them.
+    /// Network that connects the nodes.
     pub network: Network,
-    /// How many there are at the beginning; places beyond have a node only while one is added.
+    /// Number of nodes at the beginning; further slots have a node only while one is added.
     pub size: usize,
-    /// Files of this run.
+    /// Directory of this run's files.
     pub dir: PathBuf,
-    /// Disks of the nodes' own, if they have such.
+    /// Disks of individual nodes, if they have any.
     pub disks: disks::Disks,
-    places: Vec<Place>,
-    /// What nodes did that they must not do: they ended by themselves.
+    processes: Vec<NodeProcess>,
+    /// Misbehaviour of nodes so far: they ended by themselves.
     incidents: Mutex<Vec<String>>,
 }
 
 impl Cluster {
-    /// Configures the nodes; none is started. `peer_as_seen` says where others find a node's peer port.
+    /// Configures the nodes; none is started. `peer_as_seen` returns the address at which other nodes reach a
+    /// node's peer port.
     pub fn configure(
         software: Arc<dyn Software>,
         network: Network,
@@ -72,8 +73,8 @@ impl Cluster {
         dir: PathBuf,
         peer_as_seen: &dyn Fn(Slot) -> std::net::SocketAddr,
     ) -> anyhow::Result<Self> {
-        let places = network.slots().map(|slot| {
-            Place::new(Node {
+        let processes = network.slots().map(|slot| {
+            NodeProcess::new(Node {
                 slot,
                 id: slot as u64,
                 dir: dir.join(format!("node-{slot}")),
@@ -81,12 +82,12 @@ impl Cluster {
                 peer_as_seen: peer_as_seen(slot),
             })
         });
-        let places = places.collect();
+        let processes = processes.collect();
         let cluster = Self {
             software,
             size,
             dir,
-            places,
+            processes,
             network,
             disks: disks::Disks::default(),
             incidents: Mutex::default(),
@@ -95,28 +96,28 @@ impl Cluster {
         for node in &all {
             std::fs::create_dir_all(&node.dir).with_context(|| node.dir.display().to_string())?;
             cluster.software.configure(node, &all, false)?;
-            cluster.place(node.slot).set_member(true);
+            cluster.process(node.slot).set_member(true);
         }
         Ok(cluster)
     }
 
-    /// The place's state and process.
-    pub fn place(&self, slot: Slot) -> &Place {
-        &self.places[slot - 1]
+    /// Returns the process slot with its node's state.
+    pub fn process(&self, slot: Slot) -> &NodeProcess {
+        &self.processes[slot - 1]
     }
 
-    /// The node at this place.
+    /// Returns the node in this slot.
     pub fn node(&self, slot: Slot) -> Node {
-        self.place(slot).node()
+        self.process(slot).node()
     }
 
-    /// The places whose nodes belong to the cluster, now.
+    /// Returns the slots whose nodes are members now.
     pub fn members(&self) -> Vec<Slot> {
         let slots = self.network.slots();
-        slots.filter(|slot| self.place(*slot).is_member()).collect()
+        slots.filter(|slot| self.process(*slot).is_member()).collect()
     }
 
-    /// Where clients find the nodes.
+    /// Returns the addresses of the nodes for clients.
     pub fn endpoints(&self) -> Vec<Endpoint> {
         let nodes = (1..=self.size).map(|slot| self.node(slot));
         nodes
@@ -128,55 +129,56 @@ impl Cluster {
             .collect()
     }
 
-    /// Starts the process of a node; does not wait for it to serve.
+    /// Starts the process of a node without waiting until it serves.
     pub fn start(&self, slot: Slot) -> anyhow::Result<()> {
-        self.place(slot).start(&*self.software, &self.network, false)
+        self.process(slot).start(&*self.software, &self.network, false)
     }
 
-    /// Starts a node that may refuse to serve, and end.
+    /// Starts a node that may refuse to serve and exit.
     pub fn start_damaged(&self, slot: Slot) -> anyhow::Result<()> {
-        self.place(slot).start(&*self.software, &self.network, true)
+        self.process(slot).start(&*self.software, &self.network, true)
     }
 
-    /// Ends a node's process, as the kernel does when memory is short, and waits until it is gone.
+    /// Kills a node's process, as the kernel does when memory is short, and waits until it has ended.
     pub async fn kill(&self, slot: Slot) -> anyhow::Result<()> {
-        self.place(slot).end(Signal::SIGKILL).await
+        self.process(slot).end(Signal::SIGKILL).await
     }
 
-    /// Has a node stop properly.
+    /// Shuts a node down gracefully.
     pub async fn stop(&self, slot: Slot) -> anyhow::Result<()> {
-        self.place(slot).end(Signal::SIGTERM).await
+        self.process(slot).end(Signal::SIGTERM).await
     }
 
     /// Sends a signal to a node's process.
     pub fn signal(&self, slot: Slot, signal: Signal) -> anyhow::Result<()> {
         let pid = self
             .pid(slot)
-            .with_context(|| format!("node at place {slot} does not run"))?;
-        nix::sys::signal::kill(pid, signal).with_context(|| format!("{signal} to node at place {slot}"))
+            .with_context(|| format!("the node in slot {slot} does not run"))?;
+        nix::sys::signal::kill(pid, signal).with_context(|| format!("{signal} to the node in slot {slot}"))
     }
 
-    /// A node's process.
+    /// Returns the process id of a running node.
     pub fn pid(&self, slot: Slot) -> Option<Pid> {
-        self.place(slot).pid()
+        self.process(slot).pid()
     }
 
-    /// Waits until a node serves. That it ends instead, or does not come to serve, is its own fault: [`Misbehaved`].
-    pub async fn wait_ready(&self, slot: Slot, patience: Duration) -> anyhow::Result<()> {
+    /// Waits until a node serves. A node that exits instead, or does not start to serve in time, is
+    /// [`Misbehaved`].
+    pub async fn wait_ready(&self, slot: Slot, timeout: Duration) -> anyhow::Result<()> {
         let begun = Instant::now();
         let node = self.node(slot);
         while !self.software.is_ready(&node).await {
             let what = match self.pid(slot) {
                 None => "ended before it served".to_owned(),
-                Some(_) if begun.elapsed() >= patience => {
-                    format!("does not serve after {} s", patience.as_secs())
+                Some(_) if begun.elapsed() >= timeout => {
+                    format!("does not serve after {} s", timeout.as_secs())
                 }
                 Some(_) => {
-                    tokio::time::sleep(ASK_EVERY).await;
+                    tokio::time::sleep(POLL_INTERVAL).await;
                     continue;
                 }
             };
-            let log = self.place(slot).log_tail();
+            let log = self.process(slot).log_tail();
             return Err(Misbehaved(format!(
                 "node {} {what}; the last line of its log: {}",
                 node.id,
@@ -187,13 +189,13 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits for a while until a node that was started again serves. That it does not while other faults are at work is no
-    /// failure; it has to when all are healed.
-    pub async fn wait_back(&self, slot: Slot) -> anyhow::Result<()> {
-        match self.wait_ready(slot, BACK_PATIENCE).await {
+    /// Waits for a while until a restarted node serves. While other faults are active it need not serve; it
+    /// must once all are healed.
+    pub async fn wait_restarted(&self, slot: Slot) -> anyhow::Result<()> {
+        match self.wait_ready(slot, RESTART_TIMEOUT).await {
             Err(error) if self.pid(slot).is_none() => Err(error),
             Err(_) => {
-                eprintln!("place {slot} does not serve yet");
+                eprintln!("the node in slot {slot} does not serve yet");
                 Ok(())
             }
             Ok(()) => Ok(()),
@@ -201,16 +203,16 @@ impl Cluster {
     }
 
     /// Waits until all members serve.
-    pub async fn wait_all_ready(&self, patience: Duration) -> anyhow::Result<()> {
+    pub async fn wait_all_ready(&self, timeout: Duration) -> anyhow::Result<()> {
         let begun = Instant::now();
         for slot in self.members() {
-            self.wait_ready(slot, patience.saturating_sub(begun.elapsed()))
+            self.wait_ready(slot, timeout.saturating_sub(begun.elapsed()))
                 .await?;
         }
         Ok(())
     }
 
-    /// Starts every member that does not run, and says which.
+    /// Starts every member that does not run; returns their slots.
     pub fn start_missing(&self) -> anyhow::Result<Vec<Slot>> {
         let mut started = Vec::new();
         for slot in self.members() {
@@ -222,55 +224,56 @@ impl Cluster {
         Ok(started)
     }
 
-    /// Where the leader is that the nodes know: of those of different terms, the latest.
+    /// Returns the slot of the leader that the nodes know: if they name several, that of the latest term.
     pub async fn leader(&self) -> Option<Slot> {
         let nodes: Vec<Node> = self.members().into_iter().map(|slot| self.node(slot)).collect();
-        let asked = nodes.iter().map(|node| self.software.leader(node));
-        let known = futures_util::future::join_all(asked).await;
+        let queries = nodes.iter().map(|node| self.software.leader(node));
+        let known = futures_util::future::join_all(queries).await;
         let (leader, _) = known.into_iter().flatten().max_by_key(|(_, term)| *term)?;
         nodes.iter().find(|node| node.id == leader).map(|node| node.slot)
     }
 
-    /// The same, as soon as there is one.
-    pub async fn wait_leader(&self, patience: Duration) -> anyhow::Result<Slot> {
+    /// Returns the leader's slot as soon as there is a leader.
+    pub async fn wait_leader(&self, timeout: Duration) -> anyhow::Result<Slot> {
         let begun = Instant::now();
         loop {
             if let Some(leader) = self.leader().await {
                 return Ok(leader);
             }
             ensure!(
-                begun.elapsed() < patience,
-                "nobody leads after {} s",
-                patience.as_secs()
+                begun.elapsed() < timeout,
+                "no leader after {} s",
+                timeout.as_secs()
             );
-            tokio::time::sleep(ASK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Notes nodes that end by themselves, for as long as this is polled.
+    /// Records nodes that end by themselves, for as long as this future is polled.
     pub async fn watch(&self) {
         loop {
-            for place in &self.places {
-                if let Some(incident) = place.ended_by_itself() {
+            for process in &self.processes {
+                if let Some(incident) = process.ended_by_itself() {
                     eprintln!("{incident}");
                     self.incidents.lock().push(incident);
                 }
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(WATCH_INTERVAL).await;
         }
     }
 
-    /// What nodes did that they must not do.
+    /// Returns all misbehaviour of nodes so far.
     pub fn incidents(&self) -> Vec<String> {
         let mut incidents = self.incidents.lock().clone();
-        incidents.extend(self.places.iter().filter_map(Place::ended_by_itself));
-        // Also of nodes that are no members any more.
-        incidents.extend(slots::panics(&self.dir));
+        incidents.extend(self.processes.iter().filter_map(NodeProcess::ended_by_itself));
+        // Includes nodes that are no longer members.
+        incidents.extend(node_process::panics(&self.dir));
         incidents
     }
 
-    /// Waits until all members have the same state. Says what it is; fails with what they have instead.
-    pub async fn wait_same_state(&self, patience: Duration) -> anyhow::Result<Option<String>> {
+    /// Waits until all members have the same state; returns a description of it. Fails with the different
+    /// states.
+    pub async fn wait_same_state(&self, timeout: Duration) -> anyhow::Result<Option<String>> {
         let begun = Instant::now();
         loop {
             let (mut seen, mut silent) = (Vec::new(), None);
@@ -293,13 +296,13 @@ impl Cluster {
                     "digest {digest} at position {position:#x} everywhere"
                 )));
             }
-            if begun.elapsed() >= patience {
+            if begun.elapsed() >= timeout {
                 return match silent {
                     Some(error) => Err(error),
-                    None => bail!("the nodes do not come to the same position: {seen:?}"),
+                    None => bail!("the nodes do not reach the same position: {seen:?}"),
                 };
             }
-            tokio::time::sleep(ASK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }

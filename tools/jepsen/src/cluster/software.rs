@@ -1,4 +1,5 @@
-//! What can be tested: how its nodes are configured, started and asked. Lockgate, and others for comparison.
+//! Interface of the systems under test: configuration, start and queries of nodes. Implemented by Lockgate,
+//! and by others for comparison.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,60 +8,62 @@ use futures_util::future::BoxFuture;
 
 use crate::network::{Addresses, Slot};
 
-/// One node: its identity, its files, and where it is.
+/// Identity, files and addresses of one node.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// The place where it is.
+    /// The slot of the node.
     pub slot: Slot,
-    /// Its id. A node that replaces another one has an id of its own at the same place.
+    /// Node id. A node that replaces another one has a new id in the same slot.
     pub id: u64,
-    /// Its directory. `data` in it is what a disk fault is about.
+    /// Directory of the node. Disk faults affect the `data` directory in it.
     pub dir: PathBuf,
-    /// Where it listens.
+    /// Addresses on which the node listens.
     pub addresses: Addresses,
-    /// Where the others are told to find it: not where it listens if a proxy is between.
+    /// Peer address that the other nodes are configured with; differs from the listen address if a proxy is
+    /// between.
     pub peer_as_seen: SocketAddr,
 }
 
 impl Node {
-    /// Its log, vote and snapshots.
+    /// Returns the directory of log, vote and snapshots.
     pub fn data_dir(&self) -> PathBuf {
         self.dir.join("data")
     }
 
-    /// What it prints.
+    /// Returns the file with the node's output.
     pub fn log_file(&self) -> PathBuf {
         self.dir.join("log")
     }
 }
 
-/// How a node's process is started.
+/// Command that starts a node's process.
 #[derive(Clone, Debug)]
-pub struct Start {
-    /// The program.
+pub struct StartCommand {
+    /// Path of the program.
     pub program: PathBuf,
-    /// Its arguments.
+    /// Arguments of the program.
     pub arguments: Vec<String>,
-    /// More variables of its environment.
+    /// Additional environment variables.
     pub environment: Vec<(String, String)>,
 }
 
-/// A system under test.
+/// System under test.
 pub trait Software: Send + Sync {
-    /// Writes what the node needs before its first start, into its directory, which is there. `all` are the nodes at the
-    /// beginning and the node itself; `joins`: it is to be added to a cluster that exists.
+    /// Writes the files that the node needs before its first start into its directory, which exists. `all`
+    /// are the initial nodes and the node itself. With `joins` the node is going to be added to an existing
+    /// cluster.
     fn configure(&self, node: &Node, all: &[Node], joins: bool) -> anyhow::Result<()>;
 
-    /// What is to be started.
-    fn start(&self, node: &Node) -> Start;
+    /// Returns the command that starts the node.
+    fn start(&self, node: &Node) -> StartCommand;
 
-    /// Whether it serves.
+    /// Returns whether the node serves.
     fn is_ready<'a>(&'a self, node: &'a Node) -> BoxFuture<'a, bool>;
 
-    /// The id of the leader that this node knows, and the term or epoch in which it leads.
+    /// Returns the id of the leader that this node knows, and the leader's term or epoch.
     fn leader<'a>(&'a self, node: &'a Node) -> BoxFuture<'a, Option<(u64, u64)>>;
 
-    /// A word for where the node's state is, and a digest of it; `None`: it has no such thing. Two nodes with the same
-    /// position must have the same digest.
+    /// Returns the position of the node's state and a digest of that state; `None` if the system has no
+    /// digest. Two nodes at the same position must have the same digest.
     fn digest<'a>(&'a self, node: &'a Node) -> BoxFuture<'a, anyhow::Result<Option<(u64, String)>>>;
 }

@@ -1,12 +1,12 @@
-//! Several kinds of faults at a time, each with times and targets of its own.
+//! Nemeses that run several kinds of faults at a time, each with times and targets of its own.
 
 use fastrand::Rng;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::{Field, Kind, Need, Nemesis};
+use super::{Kind, Need, Nemesis, Testbed};
 
-/// What overlaps in `chaos`. Each of them leaves the others something to do: none hits all nodes.
+/// Faults that overlap in `chaos`. None of them hits all nodes, so each leaves room for the others.
 pub const CHAOS: &[&str] = &[
     "partition-halves",
     "one-way-in",
@@ -16,7 +16,7 @@ pub const CHAOS: &[&str] = &[
     "clock-jump",
 ];
 
-/// The same where nodes have disks of their own.
+/// Faults that overlap in `chaos-disks`, where nodes have disks of their own.
 pub const CHAOS_DISKS: &[&str] = &[
     "isolate-leader",
     "flapping",
@@ -25,7 +25,7 @@ pub const CHAOS_DISKS: &[&str] = &[
     "pause-one",
 ];
 
-/// Both kinds.
+/// Returns both kinds.
 pub fn kinds() -> Vec<Kind> {
     vec![
         Kind {
@@ -33,19 +33,19 @@ pub fn kinds() -> Vec<Kind> {
             about: "partitions, one-way cuts, kills, pauses, a slow network and jumping clocks, all overlapping",
             nodes: 3,
             needs: &[Need::FakeTime],
-            make: || Box::new(Whole),
+            make: || Box::new(Combined),
         },
         Kind {
             name: "chaos-disks",
             about: "partitions, flapping links, power cuts, stalling disks and pauses, all overlapping",
             nodes: 3,
             needs: &[Need::Disks],
-            make: || Box::new(Whole),
+            make: || Box::new(Combined),
         },
     ]
 }
 
-/// The kinds that overlap in this one; one of them alone is just itself.
+/// Returns the kinds that overlap in this nemesis; `None` for a simple nemesis.
 pub fn parts(name: &str) -> Option<&'static [&'static str]> {
     match name {
         "chaos" => Some(CHAOS),
@@ -54,15 +54,15 @@ pub fn parts(name: &str) -> Option<&'static [&'static str]> {
     }
 }
 
-/// The whole does nothing beside its parts; by itself it would be no fault.
-struct Whole;
+/// The combined nemesis itself, which injects nothing beside its parts.
+struct Combined;
 
-impl Nemesis for Whole {
-    fn begin<'a>(&'a mut self, _: &'a Field, _: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
-        async { Ok("nothing: its parts were not begun".to_owned()) }.boxed()
+impl Nemesis for Combined {
+    fn begin<'a>(&'a mut self, _: &'a Testbed, _: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+        async { Ok("nothing: the parts were not started".to_owned()) }.boxed()
     }
 
-    fn heal<'a>(&'a mut self, _: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, _: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async { Ok(None) }.boxed()
     }
 }
@@ -72,14 +72,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_stop_everybody_exists() {
+    fn nemeses_that_may_stop_all_clients_exist() {
         for name in super::super::MAY_STOP_ALL {
             super::super::find(name).expect("the nemesis exists");
         }
     }
 
     #[test]
-    fn all_parts_exist_and_need_no_more_than_the_whole() {
+    fn all_parts_exist_and_need_no_more_than_their_combination() {
         for whole in kinds() {
             for part in parts(whole.name).expect("each kind here has parts") {
                 let part = super::super::find(part).expect("the part exists");

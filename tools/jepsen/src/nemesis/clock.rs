@@ -1,4 +1,4 @@
-//! Wall clocks that jump and strobe, by libfaketime. Nothing may depend on them.
+//! Wall clocks that jump and strobe, by libfaketime. Nothing in the system may depend on wall clocks.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -12,31 +12,31 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{Field, Kind, Need, Nemesis};
+use super::{Kind, Need, Nemesis, Testbed};
 use crate::cluster::software::Node;
 use crate::http;
 use crate::network::Slot;
 
-/// Where Debian has it. The `MT` build is the one for programs with threads.
+/// Path of the library on Debian. The `MT` build is the one for programs with threads.
 const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 
-/// How far a clock jumps, in seconds, forwards or backwards.
+/// Range of a clock's jump in seconds, forwards or backwards.
 const JUMP_SECONDS: std::ops::Range<i64> = 60..3600;
 
-/// How long a strobing clock shows one time, in milliseconds.
+/// Range of the time for which a strobing clock keeps one offset, in milliseconds.
 const STROBE_MS: std::ops::Range<u64> = 50..200;
 
-/// A clock that is off by more than this has jumped: a busy machine is not so late.
+/// Deviation above which a clock has certainly jumped: a busy machine is never that late.
 const JUMPED: Duration = Duration::from_secs(30);
 
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why clocks cannot be faked here, if so.
+/// Returns the reason if clocks cannot be faked on this machine.
 pub fn missing() -> Option<String> {
     (!Path::new(LIBRARY).exists()).then(|| format!("libfaketime is not installed: {LIBRARY}"))
 }
 
-/// All kinds.
+/// Returns all clock nemeses.
 pub fn kinds() -> Vec<Kind> {
     const NEEDS: &[Need] = &[Need::FakeTime];
     vec![
@@ -57,20 +57,20 @@ pub fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// The file that says what time a node's process has.
+/// File from which libfaketime reads the offset of a node's process.
 fn file(node: &Node) -> std::path::PathBuf {
     node.dir.join("clock")
 }
 
-/// Sets a node's clock: as libfaketime reads it.
+/// Sets a node's clock, in libfaketime's notation.
 pub fn set(node: &Node, time: &str) -> anyhow::Result<()> {
-    // Renamed, so that nobody reads half of it.
+    // Renamed into place, so that the process never reads a partial file.
     let (file, new) = (file(node), node.dir.join("clock.new"));
     std::fs::write(&new, format!("{time}\n")).with_context(|| new.display().to_string())?;
     std::fs::rename(&new, &file).with_context(|| file.display().to_string())
 }
 
-/// The environment for a process whose wall clock can be set; with `all`, its other clocks, too.
+/// Returns the environment of a process whose wall clock can be set; with `all`, its other clocks as well.
 pub fn environment(node: &Node, all: bool) -> anyhow::Result<Vec<(String, String)>> {
     set(node, "+0")?;
     let mut variables = vec![
@@ -87,30 +87,30 @@ pub fn environment(node: &Node, all: bool) -> anyhow::Result<Vec<(String, String
         .collect())
 }
 
-/// What a node's wall clock shows, as its answers say.
-async fn shows(node: &Node) -> anyhow::Result<SystemTime> {
+/// Reads a node's wall clock from the date of its responses.
+async fn wall_clock(node: &Node) -> anyhow::Result<SystemTime> {
     let answer = http::call(
         node.addresses.http,
         Method::GET,
         "/healthz",
         &Value::Null,
-        PATIENCE,
+        TIMEOUT,
     )
     .await?;
     let date = answer
         .headers
         .get("date")
-        .context("an answer has a date")?
+        .context("the response has a date")?
         .to_str()?;
     httpdate::parse_http_date(date).with_context(|| date.to_owned())
 }
 
-/// Whether a node's wall clock is another one than ours.
-///
-/// A server renders the date once for each second, and not again before that second is over: after a jump backwards it shows
-/// the same time until its clock is there again. So a date that stands still is a clock that has gone back.
+/// Returns evidence if a node's wall clock differs from ours.
+/// A server renders the date once for each second, and not again before that second is over. After a jump
+/// backwards it thus shows the same date until its clock has caught up. A date that does not advance
+/// therefore belongs to a clock that has jumped back.
 async fn has_jumped(node: &Node) -> anyhow::Result<Option<String>> {
-    let first = shows(node).await?;
+    let first = wall_clock(node).await?;
     let now = SystemTime::now();
     let ahead = first.duration_since(now).unwrap_or_default();
     let behind = now.duration_since(first).unwrap_or_default();
@@ -125,11 +125,11 @@ async fn has_jumped(node: &Node) -> anyhow::Result<Option<String>> {
         )));
     }
     tokio::time::sleep(Duration::from_millis(1500)).await;
-    let stands = shows(node).await? == first;
-    Ok(stands.then(|| format!("the date of node {} stood still", node.id)))
+    let stuck = wall_clock(node).await? == first;
+    Ok(stuck.then(|| format!("the date of node {} did not advance", node.id)))
 }
 
-/// Wall clocks jump: of one node once, or of all all the time.
+/// Nemesis whose faults change wall clocks: one jump of one node, or continual jumps of all nodes.
 struct Jump {
     strobe: bool,
     hit: Vec<Slot>,
@@ -151,13 +151,13 @@ impl Jump {
 }
 
 impl Jump {
-    /// Looks for a clock that has jumped, unless one was seen.
-    async fn look(&mut self, field: &Field) {
+    /// Checks for a clock that has jumped, unless evidence exists already.
+    async fn check_clocks(&mut self, testbed: &Testbed) {
         for slot in &self.hit {
             if self.evidence.is_none() {
-                match has_jumped(&field.cluster.node(*slot)).await {
+                match has_jumped(&testbed.cluster.node(*slot)).await {
                     Ok(seen) => self.evidence = seen,
-                    Err(error) => eprintln!("the clock of place {slot}: {error:#}"),
+                    Err(error) => eprintln!("the clock of the node in slot {slot}: {error:#}"),
                 }
             }
         }
@@ -176,42 +176,46 @@ async fn strobe(nodes: Vec<Node>, mut rng: Rng, stop: CancellationToken) -> anyh
 }
 
 impl Nemesis for Jump {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
             self.evidence = None;
             let what = if self.strobe {
-                self.hit = field.cluster.members();
-                let nodes: Vec<Node> = self.hit.iter().map(|slot| field.cluster.node(*slot)).collect();
+                self.hit = testbed.cluster.members();
+                let nodes: Vec<Node> = self.hit.iter().map(|slot| testbed.cluster.node(*slot)).collect();
                 self.stop = CancellationToken::new();
                 self.task = Some(tokio::spawn(strobe(nodes, rng.fork(), self.stop.clone())));
                 "all wall clocks jump back and forth".to_owned()
             } else {
                 let slot = if rng.bool() {
-                    field.leader_or_any(rng).await
+                    testbed.leader_or_any(rng).await
                 } else {
-                    field.any(rng)
+                    testbed.any(rng)
                 };
                 let seconds = rng.i64(JUMP_SECONDS) * if rng.bool() { 1 } else { -1 };
                 self.hit = vec![slot];
-                set(&field.cluster.node(slot), &format!("{seconds:+}"))?;
+                set(&testbed.cluster.node(slot), &format!("{seconds:+}"))?;
                 format!("the wall clock of {slot} jumps by {seconds} s")
             };
-            self.look(field).await;
+            self.check_clocks(testbed).await;
             Ok(what)
         }
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, testbed: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
             self.stop.cancel();
             if let Some(task) = self.task.take() {
                 task.await.context("the task that strobes")??;
             }
-            // At first another fault may have had them silent.
-            self.look(field).await;
+            // Another fault may have made the nodes unreachable at the beginning.
+            self.check_clocks(testbed).await;
             for slot in self.hit.drain(..) {
-                set(&field.cluster.node(slot), "+0")?;
+                set(&testbed.cluster.node(slot), "+0")?;
             }
             Ok(self.evidence.take())
         }

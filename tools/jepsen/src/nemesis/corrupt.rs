@@ -1,5 +1,5 @@
-//! Files of one node that are damaged while it does not run. It has to serve as if nothing had happened, or refuse to
-//! start; then it is replaced by a new one.
+//! Damage to files of one node while it does not run. The node has to serve as if nothing had happened, or to
+//! refuse to start; then a new node replaces it.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -13,26 +13,26 @@ use futures_util::future::BoxFuture;
 use hyper::Method;
 use serde_json::Value;
 
-use super::{Field, Kind, Need, Nemesis};
-use crate::cluster::START_PATIENCE;
-use crate::cluster::slots::Claim;
+use super::{Kind, Need, Nemesis, Testbed};
+use crate::cluster::START_TIMEOUT;
+use crate::cluster::node_process::Claim;
 use crate::http;
 use crate::network::Slot;
 
-/// All kinds.
+/// Returns all nemeses that damage files.
 pub fn kinds() -> Vec<Kind> {
     const NEEDS: &[Need] = &[Need::Lockgate];
     vec![
         Kind {
             name: "corrupt-log",
-            about: "bits of a node's log are flipped, or its end is cut off; who refuses to start is replaced",
+            about: "bits of a node's log are flipped, or its end is cut off; a node that refuses to start is replaced",
             nodes: 3,
             needs: NEEDS,
             make: || Box::new(Corrupt::new("log", "wal")),
         },
         Kind {
             name: "corrupt-snapshot",
-            about: "the same of a node's newest snapshot",
+            about: "bits of a node's newest snapshot are flipped, or its end is cut off; a node that refuses to start is replaced",
             nodes: 3,
             needs: NEEDS,
             make: || Box::new(Corrupt::new("snapshots", "snap")),
@@ -40,7 +40,7 @@ pub fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// One node's files at a time.
+/// Nemesis that damages files of one node at a time.
 struct Corrupt {
     dir: &'static str,
     extension: &'static str,
@@ -58,7 +58,7 @@ impl Corrupt {
         }
     }
 
-    /// The files that may be damaged, oldest first.
+    /// Returns the files that may be damaged, oldest first.
     fn files(&self, data: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let dir = data.join(self.dir);
         let entries = std::fs::read_dir(&dir).with_context(|| dir.display().to_string())?;
@@ -72,11 +72,11 @@ impl Corrupt {
     }
 }
 
-/// Damages a file, and says how, after it was read back.
+/// Damages a file; returns a description after reading the file back.
 fn damage(file: &Path, rng: &mut Rng) -> anyhow::Result<String> {
     let path = || file.display().to_string();
     let before = std::fs::read(file).with_context(path)?;
-    // Behind what is used there are zeros, and nothing to damage.
+    // The file ends in preallocated zeros, in which damage has no effect.
     let used = before
         .iter()
         .rposition(|byte| *byte != 0)
@@ -115,16 +115,20 @@ fn damage(file: &Path, rng: &mut Rng) -> anyhow::Result<String> {
     handle.rewind().with_context(path)?;
     let mut after = Vec::new();
     handle.read_to_end(&mut after).with_context(path)?;
-    anyhow::ensure!(after != before, "{} is what it was", path());
+    anyhow::ensure!(after != before, "{} is unchanged", path());
     Ok(what)
 }
 
 impl Nemesis for Corrupt {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
-            let cluster = &field.cluster;
-            let slot = *rng.choice(&field.expendable()).context("there are members")?;
-            self.hit = Some((slot, cluster.place(slot).claim().await));
+            let cluster = &testbed.cluster;
+            let slot = *rng.choice(&testbed.expendable()).context("there are members")?;
+            self.hit = Some((slot, cluster.process(slot).claim().await));
             let node = cluster.node(slot);
             if self.files(&node.data_dir())?.is_empty() {
                 let path = "/v1/cluster/snapshot";
@@ -133,45 +137,42 @@ impl Nemesis for Corrupt {
                     Method::POST,
                     path,
                     &Value::Null,
-                    START_PATIENCE,
+                    START_TIMEOUT,
                 );
                 made.await?.success()?;
             }
             cluster.kill(slot).await?;
-            let file = self
-                .files(&node.data_dir())?
-                .pop()
-                .context("there is a file to damage")?;
+            let file = self.files(&node.data_dir())?.pop().context("no file to damage")?;
             let damage = damage(&file, rng)?;
             self.damage = Some(damage.clone());
-            Ok(format!("of node {}: {damage}", node.id))
+            Ok(format!("node {}: {damage}", node.id))
         }
         .boxed()
     }
 
-    fn lasts(&self, rng: &mut Rng) -> Duration {
+    fn duration(&self, rng: &mut Rng) -> Duration {
         Duration::from_millis(rng.u64(500..2000))
     }
 
-    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, testbed: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
             let Some((slot, _claim)) = self.hit.take() else {
                 return Ok(None);
             };
-            let cluster = &field.cluster;
-            let (id, place) = (cluster.node(slot).id, cluster.place(slot));
+            let cluster = &testbed.cluster;
+            let (id, process) = (cluster.node(slot).id, cluster.process(slot));
             cluster.start_damaged(slot)?;
-            let what = match cluster.wait_ready(slot, START_PATIENCE).await {
+            let what = match cluster.wait_ready(slot, START_TIMEOUT).await {
                 Ok(()) => {
-                    place.set_may_end(false);
-                    "it serves all the same".to_owned()
+                    process.set_may_end(false);
+                    "it serves nevertheless".to_owned()
                 }
                 Err(error) if cluster.pid(slot).is_some() => {
                     return Err(error)
                         .context("a node with damaged files neither serves nor refuses to start");
                 }
                 Err(_) => {
-                    let tail = place.log_tail();
+                    let tail = process.log_tail();
                     let last = tail.lines().last().unwrap_or_default().to_owned();
                     cluster.remove(slot).await?;
                     let new = cluster.add(slot).await?;
@@ -195,9 +196,9 @@ mod tests {
         for seed in 0..40 {
             let mut bytes = vec![7; 1000];
             bytes.extend([0; 3000]);
-            std::fs::write(&file, &bytes).expect("the directory is ours");
-            let what = damage(&file, &mut Rng::with_seed(seed)).expect("there is something to damage");
-            let after = std::fs::read(&file).expect("it is there");
+            std::fs::write(&file, &bytes).expect("the temporary directory is writable");
+            let what = damage(&file, &mut Rng::with_seed(seed)).expect("the file has a used part");
+            let after = std::fs::read(&file).expect("the file exists");
             match what.contains("cut off") {
                 true => assert!(after.len() < 1000, "{what}"),
                 false => assert!(

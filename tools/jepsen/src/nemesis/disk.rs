@@ -1,4 +1,4 @@
-//! Disks that stall, fail and fill up, under file systems of the nodes' own.
+//! Disks that stall, fail and fill up, with a file system for each node.
 
 use std::io::Write;
 use std::time::Duration;
@@ -10,34 +10,34 @@ use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{Field, Kind, Need, Nemesis};
-use crate::cluster::START_PATIENCE;
+use super::{Kind, Need, Nemesis, Testbed};
+use crate::cluster::START_TIMEOUT;
 use crate::cluster::disks::Disk;
-use crate::cluster::slots::Claim;
+use crate::cluster::node_process::Claim;
 use crate::command::run;
 use crate::network::Slot;
 
-/// All kinds.
+/// Returns all disk nemeses.
 pub fn kinds() -> Vec<Kind> {
     const NEEDS: &[Need] = &[Need::Disks];
     vec![
         Kind {
             name: "slow-disk",
-            about: "a node's disk takes nothing for 0.1 to 3 s, again and again",
+            about: "a node's disk stalls for 0.1 to 3 s, again and again",
             nodes: 3,
             needs: NEEDS,
             make: || Box::new(SlowDisk::default()),
         },
         Kind {
             name: "failing-disk",
-            about: "every write to a node's disk fails from some moment on",
+            about: "all writes to a node's disk fail until it is repaired",
             nodes: 3,
             needs: NEEDS,
             make: || Box::new(FailingDisk::default()),
         },
         Kind {
             name: "full-disk",
-            about: "the disks of one or all nodes are full to the last byte, and then are not",
+            about: "the disks of one or all nodes are full to the last byte, until space is freed",
             nodes: 3,
             needs: NEEDS,
             make: || Box::new(FullDisk::default()),
@@ -45,23 +45,23 @@ pub fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// How long a disk takes nothing, in milliseconds: shorter than an election, and longer.
+/// Range of a stall in milliseconds: shorter and longer than an election.
 const STALL_MS: std::ops::Range<u64> = 100..3000;
 
-/// And how long it then works, in milliseconds.
+/// Range of the time between two stalls, in milliseconds.
 const WORKS_MS: std::ops::Range<u64> = 20..300;
 
-/// One node's file system is frozen and thawed.
+/// Nemesis that freezes and thaws one node's file system.
 #[derive(Default)]
 struct SlowDisk {
     disk: Option<Disk>,
-    /// Nobody takes the disk away while it is frozen.
+    /// Prevents other faults from replacing the disk while it is frozen.
     claim: Option<Claim>,
     stop: CancellationToken,
     task: Option<JoinHandle<anyhow::Result<Duration>>>,
 }
 
-/// Stalls until it is told to stop; gives how long the longest write of ours took.
+/// Stalls a disk repeatedly until `stop` is cancelled; returns the duration of the harness's longest write.
 async fn stall(disk: Disk, mut rng: Rng, stop: CancellationToken) -> anyhow::Result<Duration> {
     let at = disk.at.display().to_string();
     let mut longest = Duration::ZERO;
@@ -79,33 +79,37 @@ async fn stall(disk: Disk, mut rng: Rng, stop: CancellationToken) -> anyhow::Res
 }
 
 impl Nemesis for SlowDisk {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
-            let leader = field.leader_or_any(rng).await;
-            let slot = if rng.bool() { leader } else { field.any(rng) };
-            self.claim = Some(field.cluster.place(slot).claim().await);
-            let disk = field.cluster.disks.of(slot)?;
+            let leader = testbed.leader_or_any(rng).await;
+            let slot = if rng.bool() { leader } else { testbed.any(rng) };
+            self.claim = Some(testbed.cluster.process(slot).claim().await);
+            let disk = testbed.cluster.disks.of(slot)?;
             self.disk = Some(disk.clone());
             self.stop = CancellationToken::new();
             self.task = Some(tokio::spawn(stall(disk, rng.fork(), self.stop.clone())));
-            let part = if slot == leader { " (leads)" } else { "" };
-            Ok(format!("the disk of {slot}{part} takes nothing again and again"))
+            let part = if slot == leader { " (leader)" } else { "" };
+            Ok(format!("the disk of {slot}{part} stalls again and again"))
         }
         .boxed()
     }
 
-    fn lasts(&self, rng: &mut Rng) -> Duration {
+    fn duration(&self, rng: &mut Rng) -> Duration {
         Duration::from_millis(rng.u64(4000..8000))
     }
 
-    fn heal<'a>(&'a mut self, _: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, _: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
             self.stop.cancel();
             let _claim = self.claim.take();
-            let task = self.task.take().context("it was begun")?;
+            let task = self.task.take().context("the fault was started")?;
             let longest = task.await.context("the task that stalls")?;
             if let (Err(_), Some(disk)) = (&longest, &self.disk) {
-                // It may have been left frozen, and nothing would ever be unmounted.
+                // The file system may still be frozen, and could then never be unmounted.
                 let thawed = run("fsfreeze", &["--unfreeze", &disk.at.display().to_string()]).await;
                 eprintln!("thawing once more: {thawed:?}");
             }
@@ -117,7 +121,7 @@ impl Nemesis for SlowDisk {
     }
 }
 
-/// One node's file system gives up, as ext4 does when its disk does.
+/// Nemesis that aborts one node's file system, as ext4 does when its disk fails.
 #[derive(Default)]
 struct FailingDisk {
     hit: Option<(Slot, Claim)>,
@@ -125,18 +129,22 @@ struct FailingDisk {
 }
 
 impl Nemesis for FailingDisk {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
             let slot = if rng.bool() {
-                field.leader_or_any(rng).await
+                testbed.leader_or_any(rng).await
             } else {
-                field.any(rng)
+                testbed.any(rng)
             };
-            let place = field.cluster.place(slot);
-            self.hit = Some((slot, place.claim().await));
-            // A node whose log cannot be written has to end.
-            place.set_may_end(true);
-            let disk = field.cluster.disks.of(slot)?;
+            let process = testbed.cluster.process(slot);
+            self.hit = Some((slot, process.claim().await));
+            // A node that cannot write its log has to exit.
+            process.set_may_end(true);
+            let disk = testbed.cluster.disks.of(slot)?;
             run("mount", &["-o", "remount,abort", &disk.at.display().to_string()]).await?;
             self.failure = disk.probe().await.err().map(|error| error.to_string());
             Ok(format!("the disk of {slot} fails"))
@@ -144,18 +152,18 @@ impl Nemesis for FailingDisk {
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, testbed: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
             let Some((slot, _claim)) = self.hit.take() else {
                 return Ok(None);
             };
-            let ended = field.cluster.pid(slot).is_none();
-            field.cluster.kill(slot).await?;
-            field.cluster.disks.repair(slot).await?;
-            field.cluster.start(slot)?;
-            field
+            let ended = testbed.cluster.pid(slot).is_none();
+            testbed.cluster.kill(slot).await?;
+            testbed.cluster.disks.repair(slot).await?;
+            testbed.cluster.start(slot)?;
+            testbed
                 .cluster
-                .wait_ready(slot, START_PATIENCE)
+                .wait_ready(slot, START_TIMEOUT)
                 .await
                 .context("after its disk failed")?;
             let node = if ended { "had ended" } else { "still ran" };
@@ -166,13 +174,13 @@ impl Nemesis for FailingDisk {
     }
 }
 
-/// Pieces in which a disk is filled up: the last byte is found by halving them.
+/// Size of the pieces in which a disk is filled; halving them finds the last byte.
 const PIECE_BYTES: usize = 1024 * 1024;
 
-/// What is left of a disk that counts as full: less than the smallest unit that a file takes of it.
+/// Free space below which a disk counts as full: less than the smallest unit that a file occupies.
 const FULL_BYTES: u64 = 4096;
 
-/// Somebody else's file takes all that is left.
+/// Nemesis that fills disks with a file that is not the node's.
 #[derive(Default)]
 struct FullDisk {
     hit: Vec<Slot>,
@@ -199,16 +207,20 @@ fn fill_up(disk: &Disk) -> anyhow::Result<bool> {
 }
 
 impl Nemesis for FullDisk {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
             self.full = 0;
             self.hit = match rng.u8(0..3) {
-                0 => field.cluster.members(),
-                1 => vec![field.leader_or_any(rng).await],
-                _ => vec![field.any(rng)],
+                0 => testbed.cluster.members(),
+                1 => vec![testbed.leader_or_any(rng).await],
+                _ => vec![testbed.any(rng)],
             };
             for slot in &self.hit {
-                let disk = field.cluster.disks.of(*slot)?;
+                let disk = testbed.cluster.disks.of(*slot)?;
                 let filled = tokio::task::spawn_blocking(move || fill_up(&disk)).await;
                 self.full += usize::from(filled.context("filling a disk")??);
             }
@@ -217,15 +229,15 @@ impl Nemesis for FullDisk {
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, testbed: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
             let hit = std::mem::take(&mut self.hit);
             for slot in &hit {
-                let path = field.cluster.disks.of(*slot)?.aside("filler");
+                let path = testbed.cluster.disks.of(*slot)?.aside("filler");
                 std::fs::remove_file(&path).with_context(|| path.display().to_string())?;
             }
             let all = !hit.is_empty() && self.full == hit.len();
-            Ok(all.then(|| format!("{} disks had nothing free", self.full)))
+            Ok(all.then(|| format!("{} disks had no free space", self.full)))
         }
         .boxed()
     }

@@ -1,4 +1,4 @@
-//! A partition that comes and goes every 50 to 500 ms: elections begin and do not end.
+//! Partitions that appear and disappear every 50 to 500 ms: elections begin and do not end.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,19 +11,19 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::partition::Shape;
-use super::{Field, Kind, Nemesis};
+use super::{Kind, Nemesis, Testbed};
 use crate::network::cuts::Cut;
 
 const FAULT: &str = "flapping";
 
-/// How long the network is in one state, in milliseconds.
+/// Range of the time for which the network stays in one state, in milliseconds.
 const PERIOD_MS: std::ops::Range<u64> = 50..500;
 
-/// The one kind.
+/// Returns the nemesis.
 pub fn kinds() -> Vec<Kind> {
     vec![Kind {
         name: "flapping",
-        about: "a partition that comes and goes every 50 to 500 ms, each time another one",
+        about: "a partition that appears and heals every 50 to 500 ms, a different one each time",
         nodes: 3,
         needs: &[],
         make: || Box::new(Flapping::default()),
@@ -37,21 +37,21 @@ struct Flapping {
     dropped_before: u64,
 }
 
-/// Everything between all members.
-fn everything(field: &Field) -> BTreeSet<Cut> {
-    let members = field.cluster.members();
+/// Returns all links between all members.
+fn everything(testbed: &Testbed) -> BTreeSet<Cut> {
+    let members = testbed.cluster.members();
     crate::network::cuts::between(&members, &members)
 }
 
-/// Cuts and heals until it is told to stop; gives how often.
-async fn flap(field: Field, mut rng: Rng, stop: CancellationToken) -> anyhow::Result<u32> {
+/// Cuts and heals links until `stop` is cancelled; returns the number of partitions.
+async fn flap(testbed: Testbed, mut rng: Rng, stop: CancellationToken) -> anyhow::Result<u32> {
     let mut times = 0;
     while !stop.is_cancelled() {
-        let leader = field.leader_or_any(&mut rng).await;
+        let leader = testbed.leader_or_any(&mut rng).await;
         let shape = [Shape::Halves, Shape::Leader, Shape::In, Shape::Out][rng.usize(0..4)];
-        let (cuts, _) = shape.cuts(&field.cluster.members(), leader, &mut rng);
+        let (cuts, _) = shape.cuts(&testbed.cluster.members(), leader, &mut rng);
         for cuts in [cuts, BTreeSet::new()] {
-            field.cuts.set(FAULT, cuts).await?;
+            testbed.cuts.set(FAULT, cuts).await?;
             tokio::time::sleep(Duration::from_millis(rng.u64(PERIOD_MS))).await;
         }
         times += 1;
@@ -60,24 +60,28 @@ async fn flap(field: Field, mut rng: Rng, stop: CancellationToken) -> anyhow::Re
 }
 
 impl Nemesis for Flapping {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
-            self.dropped_before = field.cuts.dropped(&everything(field)).await?;
+            self.dropped_before = testbed.cuts.dropped(&everything(testbed)).await?;
             self.stop = CancellationToken::new();
-            let task = flap(field.clone(), rng.fork(), self.stop.clone());
+            let task = flap(testbed.clone(), rng.fork(), self.stop.clone());
             self.task = Some(tokio::spawn(task));
-            Ok("partitions that come and go".to_owned())
+            Ok("partitions that appear and heal".to_owned())
         }
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, testbed: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
             self.stop.cancel();
-            let task = self.task.take().context("it was begun")?;
+            let task = self.task.take().context("the fault was started")?;
             let times = task.await.context("the task that flaps")??;
-            field.cuts.set(FAULT, BTreeSet::new()).await?;
-            let dropped = field.cuts.dropped(&everything(field)).await? - self.dropped_before;
+            testbed.cuts.set(FAULT, BTreeSet::new()).await?;
+            let dropped = testbed.cuts.dropped(&everything(testbed)).await? - self.dropped_before;
             Ok((dropped > 0).then(|| format!("{times} partitions, {dropped} frames dropped")))
         }
         .boxed()

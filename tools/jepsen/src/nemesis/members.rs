@@ -1,4 +1,4 @@
-//! Members that come and go during load, nodes that are restarted one after the other, and snapshots that have to be sent.
+//! Membership changes under load, rolling restarts, and followers that need a snapshot.
 
 use std::time::Duration;
 
@@ -9,33 +9,33 @@ use futures_util::future::BoxFuture;
 use hyper::Method;
 use serde_json::Value;
 
-use super::{Field, Kind, Need, Nemesis};
-use crate::cluster::START_PATIENCE;
-use crate::cluster::slots::Claim;
+use super::{Kind, Need, Nemesis, Testbed};
+use crate::cluster::START_TIMEOUT;
+use crate::cluster::node_process::Claim;
 use crate::http;
 use crate::network::Slot;
 
-/// All kinds.
+/// Returns all nemeses of this file.
 pub fn kinds() -> Vec<Kind> {
     const NEEDS: &[Need] = &[Need::Lockgate];
     vec![
         Kind {
             name: "members",
-            about: "a node is added, then another one is removed: dead or alive, the leader among them",
+            about: "a node is added, then another one is removed: dead or alive, sometimes the leader",
             nodes: 3,
             needs: NEEDS,
             make: || Box::new(Members::default()),
         },
         Kind {
             name: "rolling-restart",
-            about: "all nodes are stopped properly and started again, one after the other",
+            about: "all nodes are shut down gracefully and started again, one after the other",
             nodes: 3,
             needs: &[],
             make: || Box::new(RollingRestart::default()),
         },
         Kind {
             name: "snapshot-install",
-            about: "a follower is away until the others have cut what it lacks off their logs",
+            about: "a follower is down until the others have purged the entries that it lacks",
             nodes: 3,
             needs: NEEDS,
             make: || Box::new(SnapshotInstall::default()),
@@ -43,57 +43,61 @@ pub fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// One more, then one less.
+/// Nemesis that adds one member, then removes one.
 #[derive(Default)]
 struct Members {
     before: Vec<u64>,
-    /// Who came, and where.
+    /// Slot and id of the added node.
     added: Option<(Slot, u64)>,
-    /// Killed before it is removed.
+    /// True if the node is killed before it is removed.
     dead: bool,
     leader: bool,
     claims: Vec<Claim>,
 }
 
 impl Nemesis for Members {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
-            let cluster = &field.cluster;
+            let cluster = &testbed.cluster;
             self.before = cluster.member_ids().await?;
             (self.dead, self.leader) = (rng.bool(), rng.bool());
             let mut slots = cluster.network.slots();
             let free = slots
-                .find(|slot| !cluster.place(*slot).is_member())
-                .context("a free place")?;
-            self.claims.push(cluster.place(free).claim().await);
+                .find(|slot| !cluster.process(*slot).is_member())
+                .context("no free slot")?;
+            self.claims.push(cluster.process(free).claim().await);
             let id = cluster.add(free).await?;
             self.added = Some((free, id));
-            Ok(format!("node {id} is added at place {free}"))
+            Ok(format!("node {id} is added in slot {free}"))
         }
         .boxed()
     }
 
-    fn lasts(&self, rng: &mut Rng) -> Duration {
+    fn duration(&self, rng: &mut Rng) -> Duration {
         Duration::from_millis(rng.u64(1000..2000))
     }
 
-    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, testbed: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
-            let cluster = &field.cluster;
+            let cluster = &testbed.cluster;
             self.claims.clear();
-            let leader = cluster.wait_leader(START_PATIENCE).await?;
+            let leader = cluster.wait_leader(START_TIMEOUT).await?;
             let members = cluster.members();
-            ensure!(members.len() > 3, "a member was to be added: {members:?}");
+            ensure!(members.len() > 3, "the added node is not a member: {members:?}");
             let (newest, added) = self.added.take().context("a node was added")?;
             let with = cluster.member_ids().await?;
-            let mut expendable = field.expendable();
-            // Who has just come stays.
+            let mut expendable = testbed.expendable();
+            // The node that was just added stays.
             expendable.retain(|slot| *slot != newest);
-            // Who leads, or who does not, if such a one may go.
+            // The leader or a follower as drawn, if such a node may be removed.
             let wanted = expendable.iter().find(|slot| (**slot == leader) == self.leader);
             let slot = *wanted.or(expendable.first()).context("there are members")?;
             self.leader = slot == leader;
-            let _claim = cluster.place(slot).claim().await;
+            let _claim = cluster.process(slot).claim().await;
             if self.dead {
                 cluster.kill(slot).await?;
             }
@@ -105,7 +109,7 @@ impl Nemesis for Members {
             } else {
                 "removed"
             };
-            let part = if self.leader { ", which led" } else { "" };
+            let part = if self.leader { ", the leader," } else { "" };
             Ok(changed.then(|| {
                 format!(
                     "members {:?} became {after:?}; node {id}{part} was {how}",
@@ -117,7 +121,7 @@ impl Nemesis for Members {
     }
 }
 
-/// SIGTERM and a start to one after the other.
+/// Nemesis that sends SIGTERM to one node after the other and starts it again.
 #[derive(Default)]
 struct RollingRestart {
     changed: usize,
@@ -125,18 +129,22 @@ struct RollingRestart {
 }
 
 impl Nemesis for RollingRestart {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
-            let cluster = &field.cluster;
+            let cluster = &testbed.cluster;
             let mut slots = cluster.members();
             rng.shuffle(&mut slots);
             (self.changed, self.of) = (0, slots.len());
             for slot in &slots {
-                let _claim = cluster.place(*slot).claim().await;
+                let _claim = cluster.process(*slot).claim().await;
                 let before = cluster.pid(*slot);
                 cluster.stop(*slot).await?;
                 cluster.start(*slot)?;
-                cluster.wait_ready(*slot, START_PATIENCE).await?;
+                cluster.wait_ready(*slot, START_TIMEOUT).await?;
                 self.changed += usize::from(cluster.pid(*slot) != before);
             }
             Ok(format!("{slots:?} were restarted one after the other"))
@@ -144,93 +152,99 @@ impl Nemesis for RollingRestart {
         .boxed()
     }
 
-    fn lasts(&self, _: &mut Rng) -> Duration {
+    fn duration(&self, _: &mut Rng) -> Duration {
         Duration::ZERO
     }
 
-    fn heal<'a>(&'a mut self, _: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, _: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         let all = self.of > 0 && self.changed == self.of;
-        let evidence = all.then(|| format!("{} processes are other ones than before", self.changed));
+        let evidence = all.then(|| format!("{} processes were replaced", self.changed));
         async move { Ok(evidence) }.boxed()
     }
 }
 
-/// A follower is killed, and comes back when its next entry is in nobody's log.
+/// Nemesis that kills a follower and restarts it when its next entry is in no other log.
 #[derive(Default)]
 struct SnapshotInstall {
     away: Option<(Slot, Claim)>,
-    /// What it had applied.
+    /// Applied index of the follower when it was killed.
     applied: u64,
 }
 
-/// So long a node's status may take to tell of a snapshot that it has got.
+/// Time limit within which a node's status must show a snapshot that it has installed.
 const SNAPSHOT_SHOWS_WITHIN: Duration = Duration::from_secs(5);
 
-/// What a node says of itself, as a number.
-async fn number(field: &Field, slot: Slot, name: &str) -> anyhow::Result<u64> {
-    let status = field.cluster.status_of(slot).await?;
+/// Reads a number from a node's status.
+async fn number(testbed: &Testbed, slot: Slot, name: &str) -> anyhow::Result<u64> {
+    let status = testbed.cluster.status_of(slot).await?;
     status[name]
         .as_u64()
         .with_context(|| format!("{name} is a number"))
 }
 
 impl Nemesis for SnapshotInstall {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
-            let slot = *field
+            let slot = *testbed
                 .followers(rng)
                 .await
                 .first()
                 .context("there are followers")?;
-            let claim = field.cluster.place(slot).claim().await;
-            self.applied = number(field, slot, "applied_index").await?;
+            let claim = testbed.cluster.process(slot).claim().await;
+            self.applied = number(testbed, slot, "applied_index").await?;
             self.away = Some((slot, claim));
-            field.cluster.kill(slot).await?;
-            Ok(format!("{slot} is away after entry {}", self.applied))
+            testbed.cluster.kill(slot).await?;
+            Ok(format!("{slot} is down since entry {}", self.applied))
         }
         .boxed()
     }
 
-    fn lasts(&self, rng: &mut Rng) -> Duration {
+    fn duration(&self, rng: &mut Rng) -> Duration {
         Duration::from_millis(rng.u64(1500..3000))
     }
 
-    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, testbed: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
             let Some((slot, _claim)) = self.away.take() else {
                 return Ok(None);
             };
-            // The others make snapshots until none has the entry after its last one; they write all the time.
+            // The other nodes make snapshots until none has the next entry that the follower lacks; clients
+            // write all the time.
             let begun = std::time::Instant::now();
-            for other in field.cluster.members() {
+            for other in testbed.cluster.members() {
                 if other == slot {
                     continue;
                 }
-                while number(field, other, "log_first_index").await? <= self.applied + 1 {
-                    ensure!(begun.elapsed() < START_PATIENCE, "place {other} keeps its log");
-                    let node = field.cluster.node(other).addresses.http;
+                while number(testbed, other, "log_first_index").await? <= self.applied + 1 {
+                    ensure!(begun.elapsed() < START_TIMEOUT, "the node in slot {other} does not purge its log");
+                    let node = testbed.cluster.node(other).addresses.http;
                     let path = "/v1/cluster/snapshot";
-                    let made = http::call(node, Method::POST, path, &Value::Null, START_PATIENCE).await?;
+                    let made = http::call(node, Method::POST, path, &Value::Null, START_TIMEOUT).await?;
                     made.success()?;
                     tokio::time::sleep(Duration::from_millis(300)).await;
                 }
             }
-            field.cluster.start(slot)?;
-            field
+            testbed.cluster.start(slot)?;
+            testbed
                 .cluster
-                .wait_ready(slot, START_PATIENCE)
+                .wait_ready(slot, START_TIMEOUT)
                 .await
                 .context("with a snapshot")?;
-            // It serves when it has what was committed; openraft may tell of the snapshot a moment later.
-            let mut covered = number(field, slot, "snapshot_index").await?;
+            // The node serves once it has the committed entries; openraft may report the snapshot a moment
+            // later.
+            let mut covered = number(testbed, slot, "snapshot_index").await?;
             let begun = std::time::Instant::now();
             while covered <= self.applied && begun.elapsed() < SNAPSHOT_SHOWS_WITHIN {
                 tokio::time::sleep(Duration::from_millis(50)).await;
-                covered = number(field, slot, "snapshot_index").await?;
+                covered = number(testbed, slot, "snapshot_index").await?;
             }
             let applied = self.applied;
             Ok((covered > applied).then(|| {
-                format!("it had entries to {applied}, nobody had the next ones; now it has a snapshot to {covered}")
+                format!("the node had entries up to {applied}, no other node had the next one; now it has a snapshot up to {covered}")
             }))
         }
         .boxed()

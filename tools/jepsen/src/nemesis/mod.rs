@@ -1,7 +1,6 @@
-//! What happens to the nodes: one file for each family of faults.
-//!
-//! A nemesis brings one fault about and heals it, and shows by something that can be measured that there was one: a
-//! counter, a state in /proc, a refused connection. A fault for which nothing shows that is no test, and makes its run
+//! Nemeses: one file for each family of faults.
+//! A nemesis begins one fault, heals it, and proves by a measurement that the fault had an effect: a counter,
+//! a state in /proc, a refused connection. A fault without such evidence is no test, and makes its run
 //! invalid.
 
 pub mod chaos;
@@ -27,85 +26,88 @@ use fastrand::Rng;
 use futures_util::future::BoxFuture;
 
 use crate::cluster::Cluster;
-use crate::inside::Isolation;
+use crate::isolation::Isolation;
 use crate::network::{Cuts, Slot};
 use crate::proxy::Proxy;
 use crate::systems::System;
 use crate::world::World;
 
-/// What a nemesis has at hand.
+/// Everything that a nemesis acts on.
 #[derive(Clone)]
-pub struct Field {
-    /// The nodes.
+pub struct Testbed {
+    /// Nodes of the cell.
     pub cluster: Arc<Cluster>,
-    /// Who hears whom.
+    /// Network partitions.
     pub cuts: Arc<Cuts>,
-    /// What can be between peers.
+    /// Proxy between peers.
     pub proxy: Arc<Proxy>,
-    /// The clock of the run.
+    /// Clock of the run.
     pub world: World,
 }
 
-/// One fault after the other, of one kind.
+/// Nemesis of one kind: one fault after the other.
 pub trait Nemesis: Send {
-    /// Brings the fault about. Says what it is and to whom it happens.
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>>;
+    /// Begins a fault; returns a description of it and of its targets.
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>>;
 
-    /// How long it lasts.
-    fn lasts(&self, rng: &mut Rng) -> Duration {
+    /// Returns the duration of the fault.
+    fn duration(&self, rng: &mut Rng) -> Duration {
         Duration::from_millis(rng.u64(3000..5000))
     }
 
-    /// Ends the fault, and says what shows that it was one. Also called after a `begin` that failed.
-    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>>;
+    /// Ends the fault; returns evidence of its effect. Also called after a `begin` that failed.
+    fn heal<'a>(&'a mut self, testbed: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>>;
 }
 
-/// What a nemesis cannot do without.
+/// Prerequisite of a nemesis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
-    /// File systems in images, mounted; the cell's nodes then have their data on them.
+    /// Mounted file systems in images, on which the nodes of the cell have their data.
     Disks,
-    /// Processes whose clock can be another one.
+    /// Processes whose clocks can be changed.
     FakeTime,
-    /// A system whose members can change, and whose files are known here.
+    /// A system whose membership can change, and whose file formats this program knows.
     Lockgate,
 }
 
-/// A nemesis as the command line names it.
+/// Kind of nemesis, as named on the command line.
 pub struct Kind {
-    /// Its name.
+    /// Name of the kind.
     pub name: &'static str,
-    /// What it does, in a few words.
+    /// Short description.
     pub about: &'static str,
-    /// How many nodes it needs.
+    /// Number of nodes that it needs.
     pub nodes: usize,
-    /// What else.
+    /// Prerequisites.
     pub needs: &'static [Need],
-    /// One for one run.
+    /// Creates the nemesis for one run.
     pub make: fn() -> Box<dyn Nemesis>,
 }
 
 impl Kind {
-    /// Why it cannot be had here, if so.
+    /// Returns the reason if this nemesis cannot run with this isolation and system.
     pub fn impossible(&self, isolation: Isolation, system: System) -> Option<String> {
         self.needs.iter().find_map(|need| match need {
             Need::Disks if isolation != Isolation::Root => {
-                Some("disks of its own need root, loop devices and namespaces".to_owned())
+                Some("separate disks need root, loop devices and namespaces".to_owned())
             }
-            Need::Disks if !system.is_lockgate() => Some("only Lockgate's disks are known here".to_owned()),
-            Need::FakeTime if !system.is_lockgate() => {
-                Some("its clocks are known to be changed only in Lockgate".to_owned())
-            }
+            Need::Disks if !system.is_lockgate() => Some("disk faults support Lockgate only".to_owned()),
+            Need::FakeTime if !system.is_lockgate() => Some("clock faults support Lockgate only".to_owned()),
             Need::FakeTime => clock::missing(),
             Need::Lockgate if !system.is_lockgate() => {
-                Some("it is about Lockgate's own files or members".to_owned())
+                Some("this nemesis changes Lockgate's own files or members".to_owned())
             }
             _ => None,
         })
     }
 }
 
-/// Under these nobody may be served for as long as they last. All others leave a majority that is connected and runs.
+/// Nemeses under which no client may succeed for as long as a fault lasts. All others leave a connected
+/// majority running.
 const MAY_STOP_ALL: &[&str] = &[
     "flapping",
     "slow-network",
@@ -119,22 +121,22 @@ const MAY_STOP_ALL: &[&str] = &[
     "chaos-disks",
 ];
 
-/// Where a majority is left, somebody is served again within this: some elections on a machine that is busy.
+/// Bound in which a call must succeed where a majority is left: some elections on a busy machine.
 const SERVED_WITHIN_MS: f64 = 10_000.0;
 
-/// The longest time in which no call may succeed, in milliseconds, if there is such a bound.
+/// Returns the longest time in milliseconds in which no call may succeed, if there is such a bound.
 pub fn longest_silence_ms(name: &str) -> Option<f64> {
     (!MAY_STOP_ALL.contains(&name)).then_some(SERVED_WITHIN_MS)
 }
 
-/// All that there are.
+/// Returns all kinds.
 pub fn all() -> Vec<Kind> {
     let mut all = vec![Kind {
         name: "none",
-        about: "no faults: what the rest is compared with",
+        about: "no faults: the baseline for comparisons",
         nodes: 3,
         needs: &[],
-        make: || Box::new(Quiet),
+        make: || Box::new(NoFaults),
     }];
     all.extend(partition::kinds());
     all.extend(flapping::kinds());
@@ -153,27 +155,27 @@ pub fn all() -> Vec<Kind> {
     all
 }
 
-/// The one of this name.
+/// Returns the kind with this name.
 pub fn find(name: &str) -> anyhow::Result<Kind> {
     let found = all().into_iter().find(|kind| kind.name == name);
     found.ok_or_else(|| anyhow::anyhow!("there is no nemesis {name}; --list shows all"))
 }
 
-/// Nothing happens.
-struct Quiet;
+/// Nemesis without faults.
+struct NoFaults;
 
-impl Nemesis for Quiet {
-    fn begin<'a>(&'a mut self, _: &'a Field, _: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+impl Nemesis for NoFaults {
+    fn begin<'a>(&'a mut self, _: &'a Testbed, _: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
         Box::pin(async { Ok("nothing".to_owned()) })
     }
 
-    fn heal<'a>(&'a mut self, _: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
-        Box::pin(async { Ok(Some("nothing was to happen".to_owned())) })
+    fn heal<'a>(&'a mut self, _: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+        Box::pin(async { Ok(Some("no fault was intended".to_owned())) })
     }
 }
 
-impl Field {
-    /// The leader; if nobody is known to lead, anybody.
+impl Testbed {
+    /// Returns the leader, or any member if no leader is known.
     pub async fn leader_or_any(&self, rng: &mut Rng) -> Slot {
         match self.cluster.leader().await {
             Some(leader) => leader,
@@ -181,14 +183,14 @@ impl Field {
         }
     }
 
-    /// Any member.
+    /// Returns any member.
     pub fn any(&self, rng: &mut Rng) -> Slot {
         let members = self.cluster.members();
         members[rng.usize(0..members.len())]
     }
 
-    /// Members of which one may go for ever. Of the first nodes one always stays: what they remember of locks (their history)
-    /// is each node's own, and checkers ask for it.
+    /// Returns the members of which one may be removed permanently. One of the initial nodes always stays:
+    /// each node has its own lock history, and checkers read that of the initial nodes.
     pub fn expendable(&self) -> Vec<Slot> {
         let cluster = &self.cluster;
         let is_first = |slot: &Slot| cluster.node(*slot).id <= cluster.size as u64;
@@ -200,7 +202,7 @@ impl Field {
             .collect()
     }
 
-    /// Who does not lead, in any order.
+    /// Returns the followers in random order.
     pub async fn followers(&self, rng: &mut Rng) -> Vec<Slot> {
         let leader = self.leader_or_any(rng).await;
         let mut others = self.cluster.members();
@@ -209,7 +211,7 @@ impl Field {
         others
     }
 
-    /// More than half of the members, in any order.
+    /// Returns more than half of the members in random order.
     pub fn majority(&self, rng: &mut Rng) -> Vec<Slot> {
         let mut members = self.cluster.members();
         rng.shuffle(&mut members);

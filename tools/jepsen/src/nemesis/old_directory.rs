@@ -1,5 +1,5 @@
-//! Data directories that are older than what their node has acknowledged: images that are restored over a newer directory,
-//! and second processes on a copy. The node has to be refused by its peers, and to end.
+//! Data directories older than what their node has acknowledged: images that are restored over a newer
+//! directory, and second processes on a copy. The peers have to reject such a node, and it has to exit.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,39 +10,40 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use nix::sys::signal::Signal;
 
-use super::{Field, Kind, Need, Nemesis};
-use crate::cluster::slots::Claim;
+use super::{Kind, Need, Nemesis, Testbed};
+use crate::cluster::node_process::Claim;
 use crate::cluster::software::Node;
-use crate::cluster::{Misbehaved, START_PATIENCE, alarms, last_line};
+use crate::cluster::{Misbehaved, START_TIMEOUT, alarms, last_line};
 use crate::command;
 use crate::network::Slot;
 
-/// What a node says that ends because of its directory.
+/// Log text of a node that exits because of its directory.
 const REFUSAL: &str = "data directory is older than what node";
 
-/// The alarm of the peers that refuse it.
+/// Alarm of the peers that reject it.
 const ALARM: &str = "rolled_back";
 
-/// Members note within this what the others have acknowledged: the leader tells them every five seconds.
+/// Time after which members have recorded the acknowledgements of the others: the leader sends them every
+/// five seconds.
 const NOTED_AFTER: Duration = Duration::from_secs(7);
 
-/// A node is asked so often while it is to be refused.
-const ASK_EVERY: Duration = Duration::from_millis(25);
+/// Interval between two queries of a node that is going to be rejected.
+const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
-/// What is done with the copy of a directory.
+/// Use of a copied directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
-    /// It was made while the node was down. It is restored over the directory, which comes back afterwards.
+enum CopyUse {
+    /// Copied while the node was down. Restored over the directory, which is put back afterwards.
     RestoredImage,
-    /// It was made while the node stood still. It is restored over the directory, which is lost.
+    /// Copied while the node was paused. Restored over the directory, which is lost.
     RestoredImageInUse,
-    /// A process runs on it at the node's address, while the node is dead.
+    /// A process runs on the copy at the node's address, while the node is dead.
     InPlaceOfTheNode,
-    /// A process runs on it at another address, while the node is alive.
+    /// A process runs on the copy at another address, while the node is alive.
     BesideTheNode,
 }
 
-/// All kinds.
+/// Returns both nemeses.
 pub fn kinds() -> Vec<Kind> {
     const NEEDS: &[Need] = &[Need::Lockgate];
     vec![
@@ -51,77 +52,88 @@ pub fn kinds() -> Vec<Kind> {
             about: "a copy of a node's directory, made while it was down or in use, is restored over the newer one",
             nodes: 3,
             needs: NEEDS,
-            make: || Box::new(OldDirectory::new([Way::RestoredImage, Way::RestoredImageInUse])),
+            make: || {
+                Box::new(OldDirectory::new([
+                    CopyUse::RestoredImage,
+                    CopyUse::RestoredImageInUse,
+                ]))
+            },
         },
         Kind {
             name: "copied-directory",
             about: "a second process runs on a copy of a node's directory, while the node is dead or alive",
             nodes: 3,
             needs: NEEDS,
-            make: || Box::new(OldDirectory::new([Way::InPlaceOfTheNode, Way::BesideTheNode])),
+            make: || {
+                Box::new(OldDirectory::new([
+                    CopyUse::InPlaceOfTheNode,
+                    CopyUse::BesideTheNode,
+                ]))
+            },
         },
     ]
 }
 
-/// One directory at a time.
+/// Nemesis that hits one directory at a time.
 struct OldDirectory {
-    ways: [Way; 2],
-    /// How often one was brought about, so that the first two are of each kind.
-    turn: Option<usize>,
+    usages: [CopyUse; 2],
+    /// Number of faults so far, so that the first two are of each kind.
+    round: Option<usize>,
     hit: Option<Hit>,
 }
 
-/// A node, and a copy of its directory.
+/// Node with a copy of its directory.
 struct Hit {
-    way: Way,
+    usage: CopyUse,
     slot: Slot,
     copy: PathBuf,
     _claim: Claim,
 }
 
 impl OldDirectory {
-    fn new(ways: [Way; 2]) -> Self {
+    fn new(usages: [CopyUse; 2]) -> Self {
         Self {
-            ways,
-            turn: None,
+            usages,
+            round: None,
             hit: None,
         }
     }
 }
 
-/// Copies a data directory to `to`, which is not there.
+/// Copies a data directory to `to`, which must not exist.
 async fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     let (from, to) = (from.display().to_string(), to.display().to_string());
     command::run("cp", &["-a", "--sparse=always", &from, &to]).await?;
     Ok(())
 }
 
-/// Waits until the process at a place was refused because of its directory, and has ended. Gives its last line.
-async fn refused(field: &Field, slot: Slot) -> anyhow::Result<String> {
-    let cluster = &field.cluster;
+/// Waits until the process in a slot was rejected because of its directory and has exited. Returns evidence.
+async fn refused(testbed: &Testbed, slot: Slot) -> anyhow::Result<String> {
+    let cluster = &testbed.cluster;
     let (node, begun) = (cluster.node(slot), Instant::now());
     while cluster.pid(slot).is_some() {
         let serves = cluster.software.is_ready(&node).await;
-        if serves || begun.elapsed() >= START_PATIENCE {
-            let does = if serves { "serves" } else { "is not refused" };
-            let what = format!("node {} came back with an older directory, and {does}", node.id);
+        if serves || begun.elapsed() >= START_TIMEOUT {
+            let does = if serves { "serves" } else { "is not rejected" };
+            let what = format!("node {} returned with an older directory, and {does}", node.id);
             return Err(Misbehaved(what).into());
         }
-        tokio::time::sleep(ASK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
-    let tail = cluster.place(slot).log_tail();
+    let tail = cluster.process(slot).log_tail();
     ensure!(
         tail.contains(REFUSAL),
-        "node {} ended for another reason than its directory: {}",
+        "node {} exited for another reason than its directory: {}",
         node.id,
         last_line(&tail)
     );
-    Ok(format!("node {} was refused", node.id))
+    Ok(format!("node {} was rejected", node.id))
 }
 
-/// The files that a process on a copy needs beside its data: those of the node, with the addresses of its place.
-fn configure(field: &Field, node: &Node) -> anyhow::Result<()> {
-    let cluster = &field.cluster;
+/// Writes the files that a process on a copy needs beside its data: those of the node, with the addresses of
+/// its slot.
+fn configure(testbed: &Testbed, node: &Node) -> anyhow::Result<()> {
+    let cluster = &testbed.cluster;
     let members = cluster.members().into_iter().map(|slot| cluster.node(slot));
     let others = members.filter(|other| other.id != node.id);
     let all: Vec<Node> = others.chain([node.clone()]).collect();
@@ -129,80 +141,84 @@ fn configure(field: &Field, node: &Node) -> anyhow::Result<()> {
 }
 
 impl Nemesis for OldDirectory {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
-            let turn = self.turn.map_or_else(|| rng.usize(0..2), |turn| turn + 1);
-            self.turn = Some(turn);
-            let way = self.ways[turn % 2];
-            let cluster = &field.cluster;
-            let slot = *rng.choice(&field.expendable()).context("there are members")?;
-            let claim = cluster.place(slot).claim().await;
+            let round = self.round.map_or_else(|| rng.usize(0..2), |round| round + 1);
+            self.round = Some(round);
+            let usage = self.usages[round % 2];
+            let cluster = &testbed.cluster;
+            let slot = *rng.choice(&testbed.expendable()).context("there are members")?;
+            let claim = cluster.process(slot).claim().await;
             let node = cluster.node(slot);
-            let dir = cluster.dir.join(format!("copy-{turn}-of-node-{}", node.id));
+            let dir = cluster.dir.join(format!("copy-{round}-of-node-{}", node.id));
             std::fs::create_dir(&dir).with_context(|| dir.display().to_string())?;
             let copied = dir.join("data");
-            let how = match way {
-                Way::RestoredImageInUse => {
+            let how = match usage {
+                CopyUse::RestoredImageInUse => {
                     cluster.signal(slot, Signal::SIGSTOP)?;
                     let copied = copy(&node.data_dir(), &copied).await;
                     cluster.signal(slot, Signal::SIGCONT)?;
                     copied?;
-                    "while it stood still"
+                    "while it was paused"
                 }
-                Way::RestoredImage | Way::InPlaceOfTheNode | Way::BesideTheNode => {
+                CopyUse::RestoredImage | CopyUse::InPlaceOfTheNode | CopyUse::BesideTheNode => {
                     cluster.kill(slot).await?;
                     copy(&node.data_dir(), &copied).await?;
                     cluster.start(slot)?;
-                    cluster.wait_ready(slot, START_PATIENCE).await?;
+                    cluster.wait_ready(slot, START_TIMEOUT).await?;
                     "while it was down"
                 }
             };
             self.hit = Some(Hit {
-                way,
+                usage,
                 slot,
                 copy: dir,
                 _claim: claim,
             });
             Ok(format!(
-                "the directory of node {} was copied {how}, for {way:?}",
+                "the directory of node {} was copied {how}, for {usage:?}",
                 node.id
             ))
         }
         .boxed()
     }
 
-    fn lasts(&self, rng: &mut Rng) -> Duration {
-        match self.hit.as_ref().map(|hit| hit.way) {
-            Some(Way::RestoredImageInUse) => NOTED_AFTER,
+    fn duration(&self, rng: &mut Rng) -> Duration {
+        match self.hit.as_ref().map(|hit| hit.usage) {
+            Some(CopyUse::RestoredImageInUse) => NOTED_AFTER,
             _ => Duration::from_millis(rng.u64(500..2000)),
         }
     }
 
-    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, testbed: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
             let Some(hit) = self.hit.take() else {
                 return Ok(None);
             };
-            let (cluster, slot) = (&field.cluster, hit.slot);
+            let (cluster, slot) = (&testbed.cluster, hit.slot);
             let node = cluster.node(slot);
             let (data, newest) = (node.data_dir(), hit.copy.join("newest"));
-            let what = match hit.way {
-                Way::RestoredImage | Way::RestoredImageInUse => {
+            let what = match hit.usage {
+                CopyUse::RestoredImage | CopyUse::RestoredImageInUse => {
                     cluster.kill(slot).await?;
                     std::fs::rename(&data, &newest).context("setting the newest directory aside")?;
                     std::fs::rename(hit.copy.join("data"), &data).context("restoring an image")?;
                     cluster.start_damaged(slot)?;
-                    let refused_by_peers = refused(field, slot).await?;
+                    let refused_by_peers = refused(testbed, slot).await?;
                     alarms::wait_for(cluster, ALARM, node.id).await?;
-                    // Its own directory knows now.
+                    // The node's own directory records the rejection now.
                     cluster.start_damaged(slot)?;
-                    refused(field, slot).await?;
-                    match hit.way {
-                        Way::RestoredImage => {
+                    refused(testbed, slot).await?;
+                    match hit.usage {
+                        CopyUse::RestoredImage => {
                             std::fs::remove_dir_all(&data).context("removing the image")?;
                             std::fs::rename(&newest, &data).context("putting the directory back")?;
                             cluster.start(slot)?;
-                            cluster.wait_ready(slot, START_PATIENCE).await?;
+                            cluster.wait_ready(slot, START_TIMEOUT).await?;
                             format!("{refused_by_peers}, and serves with its newest directory")
                         }
                         _ => {
@@ -212,43 +228,43 @@ impl Nemesis for OldDirectory {
                         }
                     }
                 }
-                Way::InPlaceOfTheNode => {
+                CopyUse::InPlaceOfTheNode => {
                     cluster.kill(slot).await?;
                     let second = Node {
                         dir: hit.copy.clone(),
                         ..node.clone()
                     };
-                    configure(field, &second)?;
-                    cluster.place(slot).set_node(second);
+                    configure(testbed, &second)?;
+                    cluster.process(slot).set_node(second);
                     cluster.start_damaged(slot)?;
-                    let refused = refused(field, slot).await;
-                    cluster.place(slot).set_node(node.clone());
+                    let refused = refused(testbed, slot).await;
+                    cluster.process(slot).set_node(node.clone());
                     let refused = refused?;
                     alarms::wait_for(cluster, ALARM, node.id).await?;
                     cluster.start(slot)?;
-                    cluster.wait_ready(slot, START_PATIENCE).await?;
+                    cluster.wait_ready(slot, START_TIMEOUT).await?;
                     format!("{refused} on the copy, and serves with its own directory")
                 }
-                Way::BesideTheNode => {
+                CopyUse::BesideTheNode => {
                     let mut slots = cluster.network.slots();
                     let free = slots
-                        .find(|slot| !cluster.place(*slot).is_member())
-                        .context("a free place")?;
-                    let _claim = cluster.place(free).claim().await;
+                        .find(|slot| !cluster.process(*slot).is_member())
+                        .context("no free slot")?;
+                    let _claim = cluster.process(free).claim().await;
                     let before = cluster.pid(slot);
                     let second = Node {
                         id: node.id,
                         dir: hit.copy.clone(),
                         ..cluster.node(free)
                     };
-                    configure(field, &second)?;
+                    configure(testbed, &second)?;
                     let empty = cluster.node(free);
-                    cluster.place(free).set_node(second);
+                    cluster.process(free).set_node(second);
                     cluster.start_damaged(free)?;
-                    let refused = refused(field, free).await;
-                    cluster.place(free).set_node(empty);
+                    let refused = refused(testbed, free).await;
+                    cluster.process(free).set_node(empty);
                     let refused = refused?;
-                    cluster.wait_ready(slot, START_PATIENCE).await?;
+                    cluster.wait_ready(slot, START_TIMEOUT).await?;
                     ensure!(cluster.pid(slot) == before, "node {} was started again", node.id);
                     format!("{refused} on the copy, and the first process of it serves")
                 }

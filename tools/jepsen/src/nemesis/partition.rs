@@ -1,5 +1,4 @@
-//! Partitions that stay until they are healed: who is cut off from whom is decided here, without any network.
-//!
+//! Partitions that last until they are healed. The links to cut are computed here, without any network.
 //! Clients reach all nodes all the time.
 
 use std::collections::BTreeSet;
@@ -9,35 +8,35 @@ use fastrand::Rng;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::{Field, Kind, Nemesis};
+use super::{Kind, Nemesis, Testbed};
 use crate::network::Slot;
 use crate::network::cuts::{Cut, between};
 
-/// Who is cut off from whom.
+/// Shape of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// The leader from all others.
+    /// The leader is cut off from all others.
     Leader,
-    /// One follower from all others.
+    /// One follower is cut off from all others.
     Follower,
-    /// A majority from a minority.
+    /// A minority is cut off from a majority.
     Halves,
-    /// Everybody hears a majority, and everybody a different one.
+    /// Every node is connected to a majority, each to a different one.
     Ring,
-    /// Two sides that do not hear each other, and one node that hears both. The leader is on a side.
+    /// Two sides without a link, and one node that is connected to both. The leader is on a side.
     Bridge,
-    /// The leader hears one follower alone, which hears everybody: a majority is connected, and a node of it still hears
-    /// the leader that has none.
+    /// The leader is connected to one follower, which is connected to all. A majority is connected, and one
+    /// of its nodes still has a link to the old leader that has lost its majority.
     LeaderAndOne,
-    /// One node hears nobody, and is heard.
+    /// One node receives nothing, but the others receive from it.
     In,
-    /// One node is heard by nobody, and hears.
+    /// Nothing that one node sends arrives, but it receives.
     Out,
 }
 
 const FIVE: usize = 5;
 
-/// All partitions.
+/// Returns all partitions.
 pub fn kinds() -> Vec<Kind> {
     macro_rules! kind {
         ($name:literal, $nodes:expr, $shape:ident, $about:literal) => {
@@ -73,27 +72,32 @@ pub fn kinds() -> Vec<Kind> {
             "majorities-ring",
             FIVE,
             Ring,
-            "of five, each hears a majority of its own"
+            "of five nodes, each is connected to a different majority"
         ),
         kind!(
             "bridge",
             FIVE,
             Bridge,
-            "two sides that only one node in the middle hears"
+            "two sides without a link, and one node connected to both"
         ),
         kind!(
             "leader-and-one",
             FIVE,
             LeaderAndOne,
-            "the leader hears one follower, which hears all"
+            "the leader is connected to one follower, which is connected to all"
         ),
-        kind!("one-way-in", 3, In, "a node hears nobody and is heard"),
-        kind!("one-way-out", 3, Out, "a node is heard by nobody and hears"),
+        kind!("one-way-in", 3, In, "a node sends but receives nothing"),
+        kind!(
+            "one-way-out",
+            3,
+            Out,
+            "a node receives, but nothing that it sends arrives"
+        ),
     ]
 }
 
 impl Shape {
-    /// The cuts, and what they are in words. `leader` is one of `members`.
+    /// Returns the cuts and their description. `leader` is one of `members`.
     pub fn cuts(self, members: &[Slot], leader: Slot, rng: &mut Rng) -> (BTreeSet<Cut>, String) {
         let mut others: Vec<Slot> = members.iter().copied().filter(|slot| *slot != leader).collect();
         rng.shuffle(&mut others);
@@ -101,7 +105,7 @@ impl Shape {
         match self {
             Self::Leader => (
                 between(&[leader], &others),
-                format!("{leader} (leads) | {others:?}"),
+                format!("{leader} (leader) | {others:?}"),
             ),
             Self::Follower => {
                 let one = others[0];
@@ -111,7 +115,7 @@ impl Shape {
                 let mut all = members.to_vec();
                 rng.shuffle(&mut all);
                 let (few, many) = all.split_at(members.len() / 2);
-                (between(few, many), format!("{few:?} | {many:?}, {leader} leads"))
+                (between(few, many), format!("{few:?} | {many:?}, leader {leader}"))
             }
             Self::Ring => {
                 let ring: Vec<Slot> = [&[leader], &others[..]].concat();
@@ -125,7 +129,7 @@ impl Shape {
                 let cuts = far.map(|(a, b)| (ring[a], ring[b])).collect();
                 (
                     cuts,
-                    format!("each of the ring {ring:?} hears {hears} to each side"),
+                    format!("each of the ring {ring:?} is connected to {hears} on each side"),
                 )
             }
             Self::Bridge => {
@@ -135,24 +139,27 @@ impl Shape {
                 let there = &others[half - 1..];
                 (
                     between(&here, there),
-                    format!("{here:?} ({leader} leads) | {there:?}, {bridge} hears both"),
+                    format!("{here:?} (leader {leader}) | {there:?}, {bridge} is connected to both"),
                 )
             }
             Self::LeaderAndOne => (
                 between(&[leader], &others[1..]),
-                format!("{leader} (leads) hears {} alone, which hears all", others[0]),
+                format!(
+                    "{leader} (leader) is connected to {} alone, which is connected to all",
+                    others[0]
+                ),
             ),
             Self::In | Self::Out => {
-                // Every other time it is the leader.
+                // The leader in half of the cases.
                 let one = if rng.bool() { leader } else { others[0] };
                 let cuts = rest(one).into_iter().map(|other| match self {
                     Self::In => (other, one),
                     _ => (one, other),
                 });
-                let part = if one == leader { " (leads)" } else { "" };
+                let part = if one == leader { " (leader)" } else { "" };
                 let what = match self {
-                    Self::In => format!("{one}{part} hears nobody"),
-                    _ => format!("nobody hears {one}{part}"),
+                    Self::In => format!("{one}{part} receives nothing"),
+                    _ => format!("nothing from {one}{part} arrives"),
                 };
                 (cuts.collect(), what)
             }
@@ -160,7 +167,7 @@ impl Shape {
     }
 }
 
-/// One partition after the other, of one shape.
+/// Nemesis that creates one partition after the other, of one shape.
 struct Partition {
     shape: Shape,
     cuts: BTreeSet<Cut>,
@@ -176,34 +183,38 @@ impl Partition {
         }
     }
 
-    /// The name under which its cuts are wanted.
+    /// Returns the name under which this nemesis sets its cuts.
     fn fault(&self) -> String {
         format!("{:?}", self.shape)
     }
 }
 
 impl Nemesis for Partition {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
-            let leader = field.leader_or_any(rng).await;
-            let members = field.cluster.members();
+            let leader = testbed.leader_or_any(rng).await;
+            let members = testbed.cluster.members();
             let (cuts, what) = self.shape.cuts(&members, leader, rng);
-            self.dropped_before = field.cuts.dropped(&cuts).await?;
+            self.dropped_before = testbed.cuts.dropped(&cuts).await?;
             self.cuts = cuts.clone();
-            field.cuts.set(&self.fault(), cuts).await.context("cutting")?;
+            testbed.cuts.set(&self.fault(), cuts).await.context("cutting")?;
             Ok(what)
         }
         .boxed()
     }
 
-    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, testbed: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
-            field
+            testbed
                 .cuts
                 .set(&self.fault(), BTreeSet::new())
                 .await
                 .context("healing")?;
-            let dropped = field.cuts.dropped(&self.cuts).await? - self.dropped_before;
+            let dropped = testbed.cuts.dropped(&self.cuts).await? - self.dropped_before;
             Ok((dropped > 0).then(|| format!("{dropped} frames dropped")))
         }
         .boxed()
@@ -214,14 +225,14 @@ impl Nemesis for Partition {
 mod tests {
     use super::*;
 
-    /// Who hears whom, both ways, so that both are of use to each other.
+    /// Counts the members with which `one` has a link in both directions.
     fn hears(cuts: &BTreeSet<Cut>, members: &[Slot], one: Slot) -> usize {
         let both = |other: &&Slot| !cuts.contains(&(one, **other)) && !cuts.contains(&(**other, one));
         members.iter().filter(both).count()
     }
 
     #[test]
-    fn everybody_in_a_ring_hears_a_majority_and_nobody_all() {
+    fn each_node_of_a_ring_is_connected_to_a_majority_but_not_to_all() {
         let members = [1, 2, 3, 4, 5];
         for seed in 0..50 {
             let (cuts, _) = Shape::Ring.cuts(&members, 3, &mut Rng::with_seed(seed));
@@ -253,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_differ_by_seed_and_one_ways_cut_one_way() {
+    fn halves_differ_by_seed_and_one_way_cuts_are_one_way() {
         let members = [1, 2, 3];
         let drawn = |seed| Shape::Halves.cuts(&members, 1, &mut Rng::with_seed(seed)).0;
         assert!((1..20).any(|seed| drawn(seed) != drawn(0)));

@@ -1,4 +1,4 @@
-//! Processes that stand still for a while and know nothing of it: SIGSTOP, SIGCONT.
+//! Processes that are paused for a while without noticing: SIGSTOP, SIGCONT.
 
 use std::time::Duration;
 
@@ -9,24 +9,25 @@ use futures_util::future::BoxFuture;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
-use super::process::Whom;
-use super::{Field, Kind, Nemesis};
-use crate::cluster::slots::Claim;
+use super::process::Target;
+use super::{Kind, Nemesis, Testbed};
+use crate::cluster::node_process::Claim;
 use crate::network::Slot;
 
-/// Longer than an election; longer than a short session; longer than every session of the workloads.
-const LASTS_MS: [u64; 3] = [1000, 5000, 9000];
+/// Durations of a pause in milliseconds: longer than an election, longer than a short session, longer than
+/// every session of the workloads.
+const DURATIONS_MS: [u64; 3] = [1000, 5000, 9000];
 
-/// All kinds of pauses.
+/// Returns all kinds of pauses.
 pub fn kinds() -> Vec<Kind> {
     macro_rules! kind {
-        ($name:literal, $whom:ident, $about:literal) => {
+        ($name:literal, $target:ident, $about:literal) => {
             Kind {
                 name: $name,
                 about: $about,
                 nodes: 3,
                 needs: &[],
-                make: || Box::new(Pause::new(Whom::$whom)),
+                make: || Box::new(Pause::new(Target::$target)),
             }
         };
     }
@@ -37,74 +38,78 @@ pub fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// SIGSTOP, and after a while SIGCONT.
+/// Nemesis that sends SIGSTOP, and after a while SIGCONT.
 struct Pause {
-    whom: Whom,
-    lasts: Duration,
-    /// How often one has been brought about, so that the first three are of each length.
-    turn: Option<usize>,
+    target: Target,
+    duration: Duration,
+    /// Number of faults so far, so that the first three are of each duration.
+    round: Option<usize>,
     stopped: Vec<(Slot, Pid, Claim)>,
 }
 
 impl Pause {
-    fn new(whom: Whom) -> Self {
+    fn new(target: Target) -> Self {
         Self {
-            whom,
-            lasts: Duration::ZERO,
-            turn: None,
+            target,
+            duration: Duration::ZERO,
+            round: None,
             stopped: Vec::new(),
         }
     }
 }
 
-/// The letter for a process's state: `T` if it is stopped.
+/// Returns the letter of a process's state: `T` if it is stopped.
 fn state(pid: Pid) -> anyhow::Result<char> {
     let path = format!("/proc/{pid}/stat");
     let text = std::fs::read_to_string(&path).context(path)?;
-    // The name before it is in parentheses, and may have some itself.
+    // The name before the state is in parentheses, and may contain some itself.
     let (_, rest) = text.rsplit_once(") ").context("a line of /proc")?;
     rest.chars().next().context("a state")
 }
 
 impl Nemesis for Pause {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
-            let turn = self
-                .turn
-                .map_or_else(|| rng.usize(0..LASTS_MS.len()), |turn| turn + 1);
-            self.turn = Some(turn);
-            self.lasts = Duration::from_millis(LASTS_MS[turn % LASTS_MS.len()]);
-            let slots = self.whom.pick(field, rng).await;
+            let round = self
+                .round
+                .map_or_else(|| rng.usize(0..DURATIONS_MS.len()), |round| round + 1);
+            self.round = Some(round);
+            self.duration = Duration::from_millis(DURATIONS_MS[round % DURATIONS_MS.len()]);
+            let slots = self.target.pick(testbed, rng).await;
             for slot in &slots {
-                let claim = field.cluster.place(*slot).claim().await;
-                let pid = field
+                let claim = testbed.cluster.process(*slot).claim().await;
+                let pid = testbed
                     .cluster
                     .pid(*slot)
-                    .context("nobody else ends a claimed node")?;
+                    .context("only the claim's owner ends a claimed node")?;
                 self.stopped.push((*slot, pid, claim));
             }
             for slot in &slots {
-                field.cluster.signal(*slot, Signal::SIGSTOP)?;
+                testbed.cluster.signal(*slot, Signal::SIGSTOP)?;
             }
-            Ok(format!("SIGSTOP to {slots:?} for {} s", self.lasts.as_secs()))
+            Ok(format!("SIGSTOP to {slots:?} for {} s", self.duration.as_secs()))
         }
         .boxed()
     }
 
-    fn lasts(&self, _: &mut Rng) -> Duration {
-        self.lasts
+    fn duration(&self, _: &mut Rng) -> Duration {
+        self.duration
     }
 
-    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, testbed: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
             let stopped = std::mem::take(&mut self.stopped);
             let mut still = 0;
             for (slot, pid, _) in &stopped {
                 still += usize::from(state(*pid)? == 'T');
-                field.cluster.signal(*slot, Signal::SIGCONT)?;
+                testbed.cluster.signal(*slot, Signal::SIGCONT)?;
             }
             let all = !stopped.is_empty() && still == stopped.len();
-            Ok(all.then(|| format!("{still} processes were in state T until they went on")))
+            Ok(all.then(|| format!("{still} processes were in state T until they were continued")))
         }
         .boxed()
     }

@@ -1,5 +1,6 @@
-//! Power cuts: what was not synced is lost. The disks' images are copied while the processes stand still, which is what a
-//! disk holds whose machine lost its power; then the processes are killed, and start again on the copies.
+//! Power cuts, which lose everything that was not synced. The disks' images are copied while the processes
+//! are paused, which yields the content of a disk whose machine lost power. Then the processes are killed,
+//! and start again on the copies.
 
 use std::time::Duration;
 
@@ -9,34 +10,30 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use nix::sys::signal::Signal;
 
-use super::process::Whom;
-use super::{Field, Kind, Need, Nemesis};
-use crate::cluster::slots::Claim;
+use super::process::Target;
+use super::{Kind, Need, Nemesis, Testbed};
+use crate::cluster::node_process::Claim;
 use crate::command::run;
 use crate::network::Slot;
 
-/// What the head of a file system says that was not unmounted.
+/// Flag in the superblock of a file system that was not unmounted.
 const NOT_UNMOUNTED: &str = "needs_recovery";
 
-/// All kinds.
+/// Returns all kinds of power cuts.
 pub fn kinds() -> Vec<Kind> {
     macro_rules! kind {
-        ($name:literal, $whom:ident, $about:literal) => {
+        ($name:literal, $target:ident, $about:literal) => {
             Kind {
                 name: $name,
                 about: $about,
                 nodes: 3,
                 needs: &[Need::Disks],
-                make: || Box::new(PowerCut::new(Whom::$whom)),
+                make: || Box::new(PowerCut::new(Target::$target)),
             }
         };
     }
     vec![
-        kind!(
-            "power-cut-one",
-            One,
-            "a node loses power, and what it has not synced"
-        ),
+        kind!("power-cut-one", One, "a node loses power and all unsynced writes"),
         kind!(
             "power-cut-majority",
             Majority,
@@ -47,15 +44,15 @@ pub fn kinds() -> Vec<Kind> {
 }
 
 struct PowerCut {
-    whom: Whom,
+    target: Target,
     down: Vec<(Slot, Claim)>,
     in_use: usize,
 }
 
 impl PowerCut {
-    fn new(whom: Whom) -> Self {
+    fn new(target: Target) -> Self {
         Self {
-            whom,
+            target,
             down: Vec::new(),
             in_use: 0,
         }
@@ -63,15 +60,19 @@ impl PowerCut {
 }
 
 impl Nemesis for PowerCut {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
             self.in_use = 0;
-            let cluster = &field.cluster;
-            let slots = self.whom.pick(field, rng).await;
+            let cluster = &testbed.cluster;
+            let slots = self.target.pick(testbed, rng).await;
             for slot in &slots {
-                self.down.push((*slot, cluster.place(*slot).claim().await));
+                self.down.push((*slot, cluster.process(*slot).claim().await));
             }
-            // They stand still, so that the copies show one moment; nothing is synced for it.
+            // The processes are paused so that all copies show the same moment; nothing is synced for that.
             for slot in &slots {
                 cluster.signal(*slot, Signal::SIGSTOP)?;
             }
@@ -91,22 +92,22 @@ impl Nemesis for PowerCut {
         .boxed()
     }
 
-    fn lasts(&self, rng: &mut Rng) -> Duration {
+    fn duration(&self, rng: &mut Rng) -> Duration {
         Duration::from_millis(rng.u64(1000..3000))
     }
 
-    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, testbed: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
             let down = std::mem::take(&mut self.down);
             for (slot, _) in &down {
-                // One that is still there was stopped by a beginning that failed.
-                field.cluster.kill(*slot).await?;
-                field.cluster.start(*slot)?;
+                // A process that still runs was paused by a `begin` that failed.
+                testbed.cluster.kill(*slot).await?;
+                testbed.cluster.start(*slot)?;
             }
             for (slot, _) in &down {
-                field
+                testbed
                     .cluster
-                    .wait_back(*slot)
+                    .wait_restarted(*slot)
                     .await
                     .context("after a power cut")?;
             }

@@ -1,4 +1,4 @@
-//! Processes that are killed, and start again from what is on their disks.
+//! Kills of processes, which start again from the state on their disks.
 
 use std::time::Duration;
 
@@ -8,45 +8,45 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::net::TcpStream;
 
-use super::{Field, Kind, Nemesis};
-use crate::cluster::slots::Claim;
+use super::{Kind, Nemesis, Testbed};
+use crate::cluster::node_process::Claim;
 use crate::network::Slot;
 
-/// Who is hit.
+/// Target of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whom {
-    /// Any one.
+pub enum Target {
+    /// Any one node.
     One,
     /// The leader.
     Leader,
-    /// More than half.
+    /// More than half of the nodes.
     Majority,
-    /// All.
+    /// All nodes.
     All,
 }
 
-impl Whom {
-    /// Draws them.
-    pub async fn pick(self, field: &Field, rng: &mut Rng) -> Vec<Slot> {
+impl Target {
+    /// Draws the slots of the targets.
+    pub async fn pick(self, testbed: &Testbed, rng: &mut Rng) -> Vec<Slot> {
         match self {
-            Self::One => vec![field.any(rng)],
-            Self::Leader => vec![field.leader_or_any(rng).await],
-            Self::Majority => field.majority(rng),
-            Self::All => field.cluster.members(),
+            Self::One => vec![testbed.any(rng)],
+            Self::Leader => vec![testbed.leader_or_any(rng).await],
+            Self::Majority => testbed.majority(rng),
+            Self::All => testbed.cluster.members(),
         }
     }
 }
 
-/// All kinds of kills.
+/// Returns all kinds of kills.
 pub fn kinds() -> Vec<Kind> {
     macro_rules! kind {
-        ($name:literal, $whom:ident, $about:literal) => {
+        ($name:literal, $target:ident, $about:literal) => {
             Kind {
                 name: $name,
                 about: $about,
                 nodes: 3,
                 needs: &[],
-                make: || Box::new(Kill::new(Whom::$whom)),
+                make: || Box::new(Kill::new(Target::$target)),
             }
         };
     }
@@ -62,18 +62,18 @@ pub fn kinds() -> Vec<Kind> {
     ]
 }
 
-/// SIGKILL, and after a while a new start.
+/// Nemesis that sends SIGKILL, and after a while starts the nodes again.
 struct Kill {
-    whom: Whom,
+    target: Target,
     down: Vec<(Slot, Claim)>,
-    /// How many of them refused a connection while they were down.
+    /// Number of nodes that refused a connection while they were down.
     refused: usize,
 }
 
 impl Kill {
-    fn new(whom: Whom) -> Self {
+    fn new(target: Target) -> Self {
         Self {
-            whom,
+            target,
             down: Vec::new(),
             refused: 0,
         }
@@ -81,19 +81,23 @@ impl Kill {
 }
 
 impl Nemesis for Kill {
-    fn begin<'a>(&'a mut self, field: &'a Field, rng: &'a mut Rng) -> BoxFuture<'a, anyhow::Result<String>> {
+    fn begin<'a>(
+        &'a mut self,
+        testbed: &'a Testbed,
+        rng: &'a mut Rng,
+    ) -> BoxFuture<'a, anyhow::Result<String>> {
         async move {
-            let slots = self.whom.pick(field, rng).await;
+            let slots = self.target.pick(testbed, rng).await;
             for slot in &slots {
-                let claim = field.cluster.place(*slot).claim().await;
+                let claim = testbed.cluster.process(*slot).claim().await;
                 self.down.push((*slot, claim));
             }
-            // At the same moment, as far as there is one.
-            let kills = slots.iter().map(|slot| field.cluster.kill(*slot));
+            // As simultaneously as possible.
+            let kills = slots.iter().map(|slot| testbed.cluster.kill(*slot));
             futures_util::future::try_join_all(kills).await?;
             self.refused = 0;
             for slot in &slots {
-                let address = field.cluster.node(*slot).addresses.http;
+                let address = testbed.cluster.node(*slot).addresses.http;
                 self.refused += usize::from(TcpStream::connect(address).await.is_err());
             }
             Ok(format!("SIGKILL to {slots:?}"))
@@ -101,21 +105,25 @@ impl Nemesis for Kill {
         .boxed()
     }
 
-    fn lasts(&self, rng: &mut Rng) -> Duration {
+    fn duration(&self, rng: &mut Rng) -> Duration {
         Duration::from_millis(rng.u64(1500..4000))
     }
 
-    fn heal<'a>(&'a mut self, field: &'a Field) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
+    fn heal<'a>(&'a mut self, testbed: &'a Testbed) -> BoxFuture<'a, anyhow::Result<Option<String>>> {
         async move {
             let down = std::mem::take(&mut self.down);
             for (slot, _) in &down {
-                field.cluster.start(*slot)?;
+                testbed.cluster.start(*slot)?;
             }
             for (slot, _) in &down {
-                field.cluster.wait_back(*slot).await.context("after a kill")?;
+                testbed
+                    .cluster
+                    .wait_restarted(*slot)
+                    .await
+                    .context("after a kill")?;
             }
             let all = !down.is_empty() && self.refused == down.len();
-            Ok(all.then(|| format!("{} refused connections until they were started", down.len())))
+            Ok(all.then(|| format!("{} nodes refused connections until they were started", down.len())))
         }
         .boxed()
     }

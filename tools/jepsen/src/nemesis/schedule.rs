@@ -1,30 +1,30 @@
-//! When faults begin and end: drawn from the seed, one fault after the other.
+//! Schedule of faults, drawn from the seed: one fault after the other.
 
 use std::time::Duration;
 
 use fastrand::Rng;
 use tokio::time::Instant;
 
-use super::{Field, Nemesis};
+use super::{Nemesis, Testbed};
 use crate::report::Fault;
 
-/// Between two faults, in milliseconds: time to recover, or not quite.
+/// Range of the time between two faults, in milliseconds: sometimes enough to recover, sometimes not quite.
 const CALM_MS: std::ops::Range<u64> = 1000..2500;
 
-/// When there are enough faults.
+/// End of a schedule.
 #[derive(Clone, Copy, Debug)]
 pub enum Until {
-    /// When this time is over. There is at least one, and the last one is healed.
+    /// Ends after this time. There is at least one fault, and the last one is healed.
     Time(Duration),
-    /// When there were so many.
+    /// Ends after this number of faults.
     Faults(usize),
 }
 
-/// Has faults happen until there are enough. Those that have begun are in `faults` whatever comes of it.
+/// Injects faults until the schedule ends. All faults that were begun are in `faults`, even after an error.
 pub async fn run(
     name: &str,
     nemesis: &mut dyn Nemesis,
-    field: &Field,
+    testbed: &Testbed,
     seed: u64,
     until: Until,
     faults: &mut Vec<Fault>,
@@ -43,37 +43,37 @@ pub async fn run(
             }
             tokio::time::sleep(calm).await;
         }
-        one(name, nemesis, field, &mut rng, faults).await?;
+        one(name, nemesis, testbed, &mut rng, faults).await?;
     }
     if let Until::Time(time) = until {
-        // What is left belongs to whoever counts successes.
+        // Rates are measured over the whole time, so the rest of it passes without faults.
         tokio::time::sleep_until(begun + time).await;
     }
     Ok(())
 }
 
-/// One fault from its beginning to its end. It is healed, however it began.
+/// Runs one fault from beginning to end. The fault is healed even if its beginning failed.
 async fn one(
     name: &str,
     nemesis: &mut dyn Nemesis,
-    field: &Field,
+    testbed: &Testbed,
     rng: &mut Rng,
     faults: &mut Vec<Fault>,
 ) -> anyhow::Result<()> {
-    let begin = field.world.now();
-    let begun = nemesis.begin(field, rng).await;
+    let begin = testbed.world.now();
+    let begun = nemesis.begin(testbed, rng).await;
     if let Ok(what) = &begun {
         eprintln!("{:8.3} s  {name}: {what}", begin as f64 / 1e9);
-        tokio::time::sleep(nemesis.lasts(rng)).await;
+        tokio::time::sleep(nemesis.duration(rng)).await;
     }
-    let healing = field.world.now();
-    let healed = nemesis.heal(field).await;
-    let end = field.world.now();
+    let healing = testbed.world.now();
+    let healed = nemesis.heal(testbed).await;
+    let end = testbed.world.now();
     let evidence = match &healed {
         Ok(evidence) => evidence.clone(),
-        Err(error) => Some(format!("it could not be healed: {error:#}")),
+        Err(error) => Some(format!("healing failed: {error:#}")),
     };
-    let shown = evidence.as_deref().unwrap_or("NOTHING SHOWS THAT IT HAPPENED");
+    let shown = evidence.as_deref().unwrap_or("NO EVIDENCE OF AN EFFECT");
     eprintln!("{:8.3} s  {name}: over: {shown}", end as f64 / 1e9);
     faults.push(Fault {
         nemesis: name.to_owned(),

@@ -1,7 +1,6 @@
-//! Who does not hear whom: frames between two places, dropped at the switch, one way or both.
-//!
-//! Every fault that cuts has a name, and what is cut is what any of them cuts; so faults may overlap. One call of `nft`
-//! changes all rules at once, and there is no moment in between. Where there is no switch, the proxy holds bytes back.
+//! Cuts of links: frames between two slots are dropped at the switch, in one direction or both.
+//! Every fault sets its cuts under a name, and the union of all of them is in force; so faults may overlap.
+//! One call of `nft` replaces all rules atomically. Without a switch the proxy holds bytes back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -15,23 +14,23 @@ use super::{Network, Slot};
 use crate::command::{run, run_with};
 use crate::proxy::Proxy;
 
-/// Frames from the first do not get to the second.
+/// Direction of a link that is cut: frames from the first slot do not reach the second.
 pub type Cut = (Slot, Slot);
 
 /// All cuts of a run.
 pub struct Cuts {
     state: Mutex<State>,
-    /// Whether there is a switch that can drop frames.
+    /// True if a switch exists that can drop frames.
     has_switch: bool,
-    /// What goes through the proxy does not pass the switch under its sender's address.
+    /// Also applies cuts: traffic through the proxy does not pass the switch under its sender's address.
     proxy: Arc<Proxy>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// By the fault that wants them.
+    /// Cuts by the name of the fault that has set them.
     wanted: BTreeMap<String, BTreeSet<Cut>>,
-    /// Frames dropped so far, without those that the present rules have counted.
+    /// Frames dropped so far, except those counted by the present rules.
     dropped: BTreeMap<Cut, u64>,
 }
 
@@ -42,7 +41,7 @@ impl State {
 }
 
 impl Cuts {
-    /// No cuts. Without a switch everything goes through the proxy.
+    /// Creates an empty set of cuts. Without a switch all traffic must pass the proxy.
     pub fn new(has_switch: bool, proxy: Arc<Proxy>) -> Self {
         Self {
             state: Mutex::default(),
@@ -51,7 +50,7 @@ impl Cuts {
         }
     }
 
-    /// This fault wants exactly these cuts from now on; none: it is over.
+    /// Sets the cuts of a fault; an empty set ends the fault.
     pub async fn set(&self, fault: &str, cuts: BTreeSet<Cut>) -> anyhow::Result<()> {
         let mut state = self.state.lock().await;
         let before = state.all();
@@ -71,7 +70,8 @@ impl Cuts {
         Ok(())
     }
 
-    /// How many frames (or portions of bytes) did not come so far between these.
+    /// Returns the number of frames (or portions of bytes) on these links that have been dropped or held back
+    /// so far.
     pub async fn dropped(&self, cuts: &BTreeSet<Cut>) -> anyhow::Result<u64> {
         let state = self.state.lock().await;
         let links: BTreeSet<Cut> = cuts
@@ -91,7 +91,7 @@ impl Cuts {
     }
 }
 
-/// What the present rules have counted goes to the sums, since new rules begin at nothing.
+/// Adds the counters of the present rules to the sums, since new rules start at zero.
 async fn count(state: &mut State) -> anyhow::Result<()> {
     for (cut, frames) in counters().await? {
         *state.dropped.entry(cut).or_default() += frames;
@@ -99,7 +99,7 @@ async fn count(state: &mut State) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// All rules as one transaction of `nft`.
+/// Formats all rules as one transaction of `nft`.
 fn rules(cuts: &BTreeSet<Cut>) -> String {
     let mut text = String::from(
         "add table bridge cuts\ndelete table bridge cuts\nadd table bridge cuts\n\
@@ -117,7 +117,7 @@ fn rules(cuts: &BTreeSet<Cut>) -> String {
 }
 
 async fn counters() -> anyhow::Result<BTreeMap<Cut, u64>> {
-    // Before the first cut there is no table.
+    // The table does not exist before the first cut.
     let tables = run("nft", &["-j", "list", "tables"]).await?;
     if !tables.contains("\"cuts\"") {
         return Ok(BTreeMap::new());
@@ -127,25 +127,25 @@ async fn counters() -> anyhow::Result<BTreeMap<Cut, u64>> {
 }
 
 fn read_counters(listed: &str) -> anyhow::Result<BTreeMap<Cut, u64>> {
-    let listed: Value = serde_json::from_str(listed).context("what nft lists is JSON")?;
-    let items = listed["nftables"].as_array().context("nft lists items")?;
+    let listed: Value = serde_json::from_str(listed).context("the output of nft is not JSON")?;
+    let items = listed["nftables"].as_array().context("nft lists no items")?;
     let mut counts = BTreeMap::new();
     for rule in items.iter().map(|item| &item["rule"]) {
         let Some((from, to)) = rule["comment"].as_str().and_then(|text| text.split_once('>')) else {
             continue;
         };
         let cut = (from.parse()?, to.parse()?);
-        let expressions = rule["expr"].as_array().context("a rule has expressions")?;
+        let expressions = rule["expr"].as_array().context("a rule without expressions")?;
         let frames = expressions
             .iter()
             .find_map(|expression| expression["counter"]["packets"].as_u64())
-            .context("each of our rules counts")?;
+            .context("a rule without a counter")?;
         counts.insert(cut, frames);
     }
     Ok(counts)
 }
 
-/// Both directions between each of these and each of those.
+/// Returns both directions of all links between two sets of slots.
 pub fn between(these: &[Slot], those: &[Slot]) -> BTreeSet<Cut> {
     let pairs = these
         .iter()
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rules_replace_what_was_there() {
+    fn rules_replace_the_previous_table() {
         let text = rules(&BTreeSet::from([(1, 2)]));
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_are_read_from_what_nft_lists() {
+    fn counters_are_parsed_from_the_output_of_nft() {
         let listed = r#"{"nftables": [{"metainfo": {"version": "1.0.6"}},
             {"table": {"family": "bridge", "name": "cuts", "handle": 1}},
             {"rule": {"family": "bridge", "table": "cuts", "chain": "forward", "comment": "3>1",
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_between_two_sides_spares_who_is_on_both() {
+    fn cut_between_two_sides_spares_a_node_on_neither() {
         let bridge = between(&[1, 2], &[4, 5]);
         assert_eq!(bridge.len(), 8);
         assert!(bridge.iter().all(|(from, to)| *from != 3 && *to != 3));

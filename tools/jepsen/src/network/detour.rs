@@ -1,7 +1,7 @@
-//! Peers' connections led through the proxy, while the nodes believe that they talk to each other directly.
-//!
-//! Each node's namespace rewrites the destination of new connections to a peer into the proxy's entrance for that link, and
-//! resets those that are there already. When the rules are gone, new connections go directly again.
+//! Redirection of peer connections through the proxy, while the nodes believe that they are connected
+//! directly.
+//! Each node's namespace rewrites the destination of new connections to a peer to the proxy's port for that
+//! link, and resets existing connections. When the rules are removed, new connections are direct again.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use super::{Network, Slot, namespace};
 use crate::command::run_with;
 use crate::proxy::Proxy;
 
-/// Leads what these places send to peers through the proxy.
+/// Redirects the traffic of all slots to their peers through the proxy.
 pub async fn begin(network: &Network, proxy: &Proxy) -> anyhow::Result<()> {
     for from in network.slots() {
         let rules = rules(network, proxy, from)?;
@@ -20,7 +20,7 @@ pub async fn begin(network: &Network, proxy: &Proxy) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Everything goes directly again; connections through the proxy end.
+/// Removes the redirection; connections through the proxy end.
 pub async fn end(network: &Network, proxy: &Proxy) -> anyhow::Result<()> {
     for from in network.slots() {
         in_namespace(from, CLEAR).await?;
@@ -31,7 +31,7 @@ pub async fn end(network: &Network, proxy: &Proxy) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Removes what is there, and is no error if nothing is.
+/// Rules that remove the table, whether it exists or not.
 const CLEAR: &str = "add table ip detour\ndelete table ip detour\n";
 
 fn rules(network: &Network, proxy: &Proxy, from: Slot) -> anyhow::Result<String> {
@@ -41,11 +41,11 @@ fn rules(network: &Network, proxy: &Proxy, from: Slot) -> anyhow::Result<String>
          add chain ip detour direct {{ type filter hook output priority 0; policy accept; }}\n"
     );
     for to in network.slots().filter(|to| *to != from) {
-        let entrance = proxy.entrance((from, to)).context("every link has an entrance")?;
+        let entrance = proxy.entrance((from, to)).context("a link without an entrance")?;
         let peer = network.addresses(to).peer;
         let (ip, port) = (peer.ip(), peer.port());
-        // The second chain sees destinations as the first one left them: whoever still goes to the peer itself was connected
-        // before.
+        // The second chain sees destinations as rewritten by the first one: a packet that is still addressed
+        // to the peer belongs to an older connection.
         writeln!(
             text,
             "add rule ip detour divert ip daddr {ip} tcp dport {port} counter dnat to {entrance}\n\

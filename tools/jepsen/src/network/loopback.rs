@@ -1,4 +1,5 @@
-//! The proxy for nodes that share the loopback interface: each is found through it, and who connects is who has the socket.
+//! Proxy for nodes that share the loopback interface. Each node is reached through it, and the sender of a
+//! connection is identified by the process that owns the socket.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,16 +12,17 @@ use super::{Network, Slot};
 use crate::cluster::Cluster;
 use crate::proxy::Proxy;
 
-/// The cluster whose processes have the sockets; it is configured with the proxy's entrances, so after the proxy is there.
+/// Cluster whose processes own the sockets. The cluster is configured with the proxy's addresses, so it is
+/// set after the proxy has been created.
 pub type Owners = Arc<OnceLock<Weak<Cluster>>>;
 
-/// A proxy for all places, and where each is found through it.
+/// Creates a proxy for all slots; returns it with the address of each slot.
 pub async fn proxy(
     network: &Network,
     owners: Owners,
     seed: u64,
 ) -> anyhow::Result<(Arc<Proxy>, BTreeMap<Slot, SocketAddr>)> {
-    let places: Vec<_> = network
+    let peers: Vec<_> = network
         .slots()
         .map(|slot| (slot, network.addresses(slot).peer))
         .collect();
@@ -30,11 +32,12 @@ pub async fn proxy(
         let mut slots = cluster.network.slots();
         slots.find(|slot| cluster.pid(*slot).is_some_and(|pid| has_socket(pid, inode)))
     });
-    Proxy::for_targets(&places, IpAddr::V4(Ipv4Addr::LOCALHOST), seed, who).await
+    Proxy::for_targets(&peers, IpAddr::V4(Ipv4Addr::LOCALHOST), seed, who).await
 }
 
-/// Returns the inode of the socket that is connected from `from` to `to`, from the text of `/proc/net/tcp`. `from` alone would be ambiguous:
-/// the kernel reuses a port for a connection to another address, while a closed connection from the same port is still in TIME_WAIT.
+/// Returns the inode of the socket that is connected from `from` to `to`, from the text of `/proc/net/tcp`.
+/// `from` alone would be ambiguous: the kernel reuses a port for a connection to another address, while a
+/// closed connection from the same port is still in TIME_WAIT.
 fn inode_of(table: &str, from: SocketAddr, to: SocketAddr) -> Option<u64> {
     let (from, to) = (printed(from)?, printed(to)?);
     let mut lines = table.lines().skip(1).map(|line| line.split_whitespace());
@@ -54,7 +57,7 @@ fn printed(address: SocketAddr) -> Option<String> {
     ))
 }
 
-/// Whether one of a process's open files is this socket.
+/// Returns whether one of a process's open files is this socket.
 fn has_socket(pid: Pid, inode: u64) -> bool {
     let Ok(files) = std::fs::read_dir(format!("/proc/{pid}/fd")) else {
         return false;
@@ -72,19 +75,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_is_traced_to_the_process_that_has_it() {
+    fn connection_is_traced_to_the_process_that_owns_it() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let to = listener.local_addr().expect("it listens");
+        let to = listener.local_addr().expect("the listener has an address");
         let stream = TcpStream::connect(to).expect("a connection");
-        let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux has it");
-        let from = stream.local_addr().expect("it is connected");
+        let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux has /proc/net/tcp");
+        let from = stream.local_addr().expect("the stream has an address");
         let inode = inode_of(&table, from, to).expect("the kernel knows the connection");
         assert!(has_socket(Pid::this(), inode));
         assert!(!has_socket(Pid::this(), u64::MAX));
     }
 
     #[test]
-    fn connection_is_told_from_a_closed_one_from_the_same_port() {
+    fn connection_is_distinguished_from_a_closed_one_on_the_same_port() {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
              0: 0100007F:D431 0100007F:1F90 06 00000000:00000000 03:00000CB5 00000000     0        0 0 3 0000000000000000\n\
              1: 0100007F:D431 0100007F:1F91 01 00000000:00000000 00:00000000 00000000     0        0 4711 1 0000000000000000\n";

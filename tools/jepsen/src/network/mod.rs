@@ -1,8 +1,7 @@
-//! A network that exists for one run: a switch, and a network namespace with an address for every node.
-//!
-//! It is made inside the namespaces that [`crate::inside`] gave this process, so that the kernel takes all of it away when
-//! the process is gone, however that went. Where there are no namespaces, all nodes share the loopback interface, and what
-//! is between them goes through the proxy.
+//! Network that exists for one run: a switch, and for every node a network namespace with an address.
+//! It is created inside the namespaces that [`crate::isolation`] has set up for this process, so that the kernel
+//! removes all of it when the process ends, however that happens. Without namespaces all nodes share the
+//! loopback interface, and the proxy is between them.
 
 pub mod cuts;
 pub mod detour;
@@ -16,40 +15,41 @@ use tokio::process::Command;
 use crate::command::run;
 pub use cuts::Cuts;
 
-/// Slots are places for nodes, from 1 on: an address that stays while processes and even nodes come and go.
+/// Number of a node's slot, from 1: an address that stays the same while processes and even nodes are
+/// replaced.
 pub type Slot = usize;
 
-/// The addresses of a run's own network. Nobody else sees them.
+/// Address prefix of a run's own network, which is invisible outside.
 const PREFIX: [u8; 3] = [10, 77, 0];
 
-/// Clients and the proxy.
+/// Last byte of the address of clients and the proxy.
 const HARNESS: u8 = 254;
 
 const HTTP_PORT: u16 = 7400;
 const PEER_PORT: u16 = 7500;
 const ZOOKEEPER_PORT: u16 = 2181;
 
-/// Where things are that a node listens on.
+/// Addresses on which a node listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Addresses {
-    /// HTTP.
+    /// HTTP API.
     pub http: SocketAddr,
-    /// Peers, as the node itself listens.
+    /// Peer port, on which the node itself listens.
     pub peer: SocketAddr,
-    /// Clients of ZooKeeper.
+    /// ZooKeeper protocol.
     pub zookeeper: SocketAddr,
 }
 
-/// How nodes are kept apart.
+/// Separation of the nodes.
 #[derive(Clone, Debug)]
 enum Kind {
-    /// A network namespace for each.
+    /// A network namespace for each node.
     Namespaces,
-    /// Ports of the loopback interface, found free.
+    /// Free ports of the loopback interface.
     Loopback(Vec<Addresses>),
 }
 
-/// The network of a run.
+/// Network of a run.
 #[derive(Clone, Debug)]
 pub struct Network {
     slots: usize,
@@ -57,11 +57,12 @@ pub struct Network {
 }
 
 impl Network {
-    /// Makes the network with places for so many nodes, in the namespaces of this process.
+    /// Creates the network with this number of slots, in the namespaces of this process.
     pub async fn in_namespaces(slots: usize) -> anyhow::Result<Self> {
         let mount = ["-t", "tmpfs", "none", "/run/netns"];
         std::fs::create_dir_all("/run/netns").context("/run/netns")?;
-        // Names of namespaces are files there; on a file system of this run they are this run's own.
+        // Names of namespaces are files in this directory. The mounted file system makes them private to this
+        // run.
         run("mount", &mount).await?;
         for arguments in [
             "link set lo up",
@@ -90,9 +91,9 @@ impl Network {
         })
     }
 
-    /// Places for so many nodes on the loopback interface.
+    /// Finds addresses for this number of slots on the loopback interface.
     pub fn on_loopback(slots: usize) -> anyhow::Result<Self> {
-        // All are held until all are found, so that none is found twice.
+        // All ports stay bound until all are found, so that none is found twice.
         let mut held = Vec::new();
         let mut free = || -> anyhow::Result<SocketAddr> {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("a free port")?;
@@ -115,27 +116,27 @@ impl Network {
         })
     }
 
-    /// All places.
+    /// Returns all slots.
     pub fn slots(&self) -> std::ops::RangeInclusive<Slot> {
         1..=self.slots
     }
 
-    /// Whether nodes have namespaces of their own.
+    /// Returns whether the nodes have namespaces of their own.
     pub fn has_namespaces(&self) -> bool {
         matches!(self.kind, Kind::Namespaces)
     }
 
-    /// Where clients and the proxy are.
+    /// Returns the address of clients and the proxy.
     pub fn harness() -> Ipv4Addr {
         address(HARNESS)
     }
 
-    /// The address of a place, where there are namespaces.
+    /// Returns the address of a slot in a network with namespaces.
     pub fn ip(slot: Slot) -> Ipv4Addr {
         address(u8::try_from(slot).expect("there are few nodes"))
     }
 
-    /// Where the node at this place listens.
+    /// Returns the addresses on which the node in this slot listens.
     pub fn addresses(&self, slot: Slot) -> Addresses {
         match &self.kind {
             Kind::Namespaces => {
@@ -150,7 +151,7 @@ impl Network {
         }
     }
 
-    /// A command that runs at this place. It becomes the program itself, with its process id.
+    /// Returns a command that runs in this slot. It execs the program, which thus keeps its process id.
     pub fn command(&self, slot: Slot, program: &std::path::Path) -> Command {
         match self.kind {
             Kind::Namespaces => {
@@ -162,7 +163,7 @@ impl Network {
                 command
             }
             Kind::Loopback(_) => {
-                // Nobody else would end it with this process.
+                // Without namespaces nothing else ends the program together with this process.
                 let mut command = Command::new("setpriv");
                 command.args(["--pdeathsig", "KILL", "--"]).arg(program);
                 command
@@ -171,7 +172,7 @@ impl Network {
     }
 }
 
-/// The name of a place's namespace.
+/// Returns the name of a slot's namespace.
 fn namespace(slot: Slot) -> String {
     format!("n{slot}")
 }

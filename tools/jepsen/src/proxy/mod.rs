@@ -1,10 +1,10 @@
-//! A TCP proxy between nodes that delays, loses, tears and cuts, each link and each direction for itself.
-//!
-//! A link leads from one place to another. TCP hides loss by sending again, so what a node sees of a lossy network is what
-//! it sees here: stalls, connections that overtake each other, and resets.
+//! TCP proxy between nodes that delays, loses, resets and cuts traffic, for each link and each direction
+//! separately.
+//! A link leads from one slot to another. TCP hides loss by retransmission, so the proxy produces the effects
+//! of a lossy network as a node sees them: stalls, connections that overtake each other, and resets.
 
 mod pump;
-pub mod weather;
+pub mod conditions;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -18,65 +18,61 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::network::Slot;
-pub use weather::Weather;
+pub use conditions::LinkConditions;
 
-/// From the first place to the second: the first is the one that connects.
+/// Link from the first slot, which connects, to the second.
 pub type Link = (Slot, Slot);
 
-/// Finds the place that opened a connection, by the address it comes from and the proxy's own address.
+/// Identifies the slot that opened a connection, by its source address and the proxy's own address.
 pub type WhoIs = Arc<dyn Fn(SocketAddr, SocketAddr) -> Option<Slot> + Send + Sync>;
 
-/// What a link has done so far.
+/// Counters of a link.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Connections accepted.
     pub connections: AtomicU64,
-    /// Portions that came later than they would have.
+    /// Portions that were delayed.
     pub delayed: AtomicU64,
-    /// How often a portion was lost.
+    /// Losses of portions; one portion may be lost several times.
     pub lost: AtomicU64,
-    /// Connections reset, or refused.
+    /// Connections that were reset or rejected.
     pub reset: AtomicU64,
     /// Portions that were held back by a cut.
     pub held: AtomicU64,
 }
 
-/// The weather of one link: on the way there, and on the way back.
+/// Conditions of one link, for each direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Weathers {
-    /// From who connects to who is connected to.
-    pub there: Weather,
-    /// Back.
-    pub back: Weather,
+pub struct DuplexConditions {
+    /// From the side that connects to the other.
+    pub there: LinkConditions,
+    /// In the opposite direction.
+    pub back: LinkConditions,
 }
 
-/// One link's state, shared by all its connections.
+/// State of one link, shared by all its connections.
 struct LinkState {
-    weathers: watch::Sender<Weathers>,
+    duplex: watch::Sender<DuplexConditions>,
     counts: Counts,
-    /// Replaced when all its connections are to end.
+    /// Cancelled and replaced in order to end all connections.
     connections: Mutex<CancellationToken>,
 }
 
-/// Listeners for all links, and what is true of each.
+/// Listeners and states of all links.
 pub struct Proxy {
     links: BTreeMap<Link, Arc<LinkState>>,
-    /// Where to connect for a link.
+    /// Listen address of each link.
     entrances: BTreeMap<Link, SocketAddr>,
     seed: u64,
 }
 
 impl Proxy {
-    /// A proxy for links between all these places, which listens at `at`, one port for each link.
-    pub async fn for_links(
-        places: &[(Slot, SocketAddr)],
-        at: IpAddr,
-        seed: u64,
-    ) -> anyhow::Result<Arc<Self>> {
-        let mut proxy = Self::new(places, seed);
+    /// Creates a proxy for the links between all these slots; it listens at `at` with one port for each link.
+    pub async fn for_links(peers: &[(Slot, SocketAddr)], at: IpAddr, seed: u64) -> anyhow::Result<Arc<Self>> {
+        let mut proxy = Self::new(peers, seed);
         let mut listeners = Vec::new();
-        for (to, target) in places {
-            for (from, _) in places.iter().filter(|(from, _)| from != to) {
+        for (to, target) in peers {
+            for (from, _) in peers.iter().filter(|(from, _)| from != to) {
                 let listener = TcpListener::bind((at, 0)).await.context("a port of the proxy")?;
                 proxy.entrances.insert((*from, *to), listener.local_addr()?);
                 listeners.push((listener, *from, *to, *target));
@@ -90,16 +86,17 @@ impl Proxy {
         Ok(proxy)
     }
 
-    /// A proxy with one port for each place, which finds out who connects. Gives the ports.
+    /// Creates a proxy with one port for each slot, which identifies the connecting slot by `who`; returns it
+    /// with the ports.
     pub async fn for_targets(
-        places: &[(Slot, SocketAddr)],
+        peers: &[(Slot, SocketAddr)],
         at: IpAddr,
         seed: u64,
         who: WhoIs,
     ) -> anyhow::Result<(Arc<Self>, BTreeMap<Slot, SocketAddr>)> {
-        let proxy = Arc::new(Self::new(places, seed));
+        let proxy = Arc::new(Self::new(peers, seed));
         let mut entrances = BTreeMap::new();
-        for (to, target) in places {
+        for (to, target) in peers {
             let listener = TcpListener::bind((at, 0)).await.context("a port of the proxy")?;
             entrances.insert(*to, listener.local_addr()?);
             tokio::spawn(proxy.clone().accept(listener, *to, *target, who.clone()));
@@ -107,11 +104,11 @@ impl Proxy {
         Ok((proxy, entrances))
     }
 
-    fn new(places: &[(Slot, SocketAddr)], seed: u64) -> Self {
-        let slots = || places.iter().map(|(slot, _)| *slot);
+    fn new(peers: &[(Slot, SocketAddr)], seed: u64) -> Self {
+        let slots = || peers.iter().map(|(slot, _)| *slot);
         let links = slots().flat_map(|from| slots().map(move |to| (from, to)));
         let state = || LinkState {
-            weathers: watch::Sender::default(),
+            duplex: watch::Sender::default(),
             counts: Counts::default(),
             connections: Mutex::default(),
         };
@@ -125,48 +122,49 @@ impl Proxy {
         }
     }
 
-    /// Where to connect for this link, if it has a port of its own.
+    /// Returns the listen address of a link that has a port of its own.
     pub fn entrance(&self, link: Link) -> Option<SocketAddr> {
         self.entrances.get(&link).copied()
     }
 
-    /// All links.
+    /// Returns all links.
     pub fn links(&self) -> impl Iterator<Item = Link> + '_ {
         self.links.keys().copied()
     }
 
-    /// The weather of a link from now on, but for cuts.
-    pub fn set(&self, link: Link, weather: Weather) {
+    /// Sets the conditions of a link; its cuts are unchanged.
+    pub fn set(&self, link: Link, conditions: LinkConditions) {
         if let Some(state) = self.links.get(&link) {
-            state.weathers.send_modify(|now| {
+            state.duplex.send_modify(|now| {
                 for one in [&mut now.there, &mut now.back] {
-                    *one = Weather {
+                    *one = LinkConditions {
                         cut: one.cut,
-                        ..weather
+                        ..conditions
                     };
                 }
             });
         }
     }
 
-    /// From now on exactly these do not come: what the first sends to the second, whoever of them has connected.
+    /// Replaces all cuts: traffic from the first to the second slot of each pair is held back, whichever of
+    /// them has connected.
     pub fn cut(&self, cuts: &BTreeSet<(Slot, Slot)>) {
         for ((from, to), state) in &self.links {
-            state.weathers.send_modify(|now| {
+            state.duplex.send_modify(|now| {
                 now.there.cut = cuts.contains(&(*from, *to));
                 now.back.cut = cuts.contains(&(*to, *from));
             });
         }
     }
 
-    /// Ends all connections of a link by a reset.
+    /// Resets all connections of a link.
     pub fn reset(&self, link: Link) {
         if let Some(state) = self.links.get(&link) {
             std::mem::take(&mut *state.connections.lock()).cancel();
         }
     }
 
-    /// The sum of something over all links.
+    /// Returns the sum of a counter over all links.
     pub fn sum(&self, of: impl Fn(&Counts) -> &AtomicU64) -> u64 {
         let counts = self
             .links
@@ -175,7 +173,7 @@ impl Proxy {
         counts.sum()
     }
 
-    /// The same of one link.
+    /// Returns a counter of one link.
     pub fn count(&self, link: Link, of: impl Fn(&Counts) -> &AtomicU64) -> u64 {
         self.links
             .get(&link)
@@ -187,7 +185,8 @@ impl Proxy {
             let (stream, address) = match listener.accept().await {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // Too many open files, or a connection that was gone before: neither is for ever.
+                    // Either the process has too many open files, or the connection has already gone; both
+                    // are temporary.
                     eprintln!("the proxy cannot accept: {error}");
                     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
                     continue;
@@ -198,7 +197,9 @@ impl Proxy {
                 .ok()
                 .and_then(|entrance| who(address, entrance));
             let Some(from) = from else {
-                eprintln!("the proxy does not know who connects from {address} to node at place {to}");
+                eprintln!(
+                    "the proxy cannot identify the process that connects from {address} to the node in slot {to}"
+                );
                 continue;
             };
             let Some(link) = self.links.get(&(from, to)).cloned() else {
@@ -217,18 +218,18 @@ impl Proxy {
     }
 }
 
-/// One connection, from its acceptance to its end.
+/// Serves one connection from its acceptance to its end.
 async fn serve(stream: TcpStream, target: SocketAddr, link: &LinkState, seed: u64) -> std::io::Result<()> {
     let ended = link.connections.lock().clone();
-    let weathers = link.weathers.subscribe();
-    // Who connects through a cut gets no answer, and gives up by itself.
+    let duplex = link.duplex.subscribe();
+    // A connection through a cut gets no answer until its caller gives up.
     let open = async {
-        let mut weathers = weathers.clone();
-        let is_cut = |now: &Weathers| now.there.cut || now.back.cut;
-        if is_cut(&weathers.borrow()) {
+        let mut duplex = duplex.clone();
+        let is_cut = |now: &DuplexConditions| now.there.cut || now.back.cut;
+        if is_cut(&duplex.borrow()) {
             link.counts.held.fetch_add(1, Ordering::Relaxed);
         }
-        let fine = weathers.wait_for(|now| !is_cut(now)).await;
+        let fine = duplex.wait_for(|now| !is_cut(now)).await;
         fine.map_err(|_| std::io::ErrorKind::ConnectionAborted)?;
         TcpStream::connect(target).await
     };
@@ -238,7 +239,7 @@ async fn serve(stream: TcpStream, target: SocketAddr, link: &LinkState, seed: u6
     };
     stream.set_nodelay(true)?;
     other.set_nodelay(true)?;
-    pump::both_ways(stream, other, weathers, &link.counts, ended, seed).await
+    pump::transfer_both(stream, other, duplex, &link.counts, ended, seed).await
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One connection's bytes, both ways, each portion with its fate.
+//! Transfer of one connection's bytes in both directions, one portion at a time.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -11,16 +11,16 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::weather::{Fate, Weather};
-use super::{Counts, Weathers};
+use super::conditions::{Fate, LinkConditions};
+use super::{Counts, DuplexConditions};
 
-/// What is read at once: what a node sends is mostly smaller.
-const PORTION_BYTES: usize = 64 * 1024;
+/// Size of a read: most messages of nodes are smaller.
+const READ_BYTES: usize = 64 * 1024;
 
-/// So many portions are on their way at most; more stay with their sender, as in a network.
-const UNDER_WAY: usize = 256;
+/// Limit of portions in flight; further ones stay with their sender, as in a network.
+const MAX_IN_FLIGHT: usize = 256;
 
-/// Whether a connection ended as connections do.
+/// Returns whether an error is an ordinary end of a connection.
 pub fn is_ordinary(error: &io::Error) -> bool {
     use io::ErrorKind::*;
     matches!(
@@ -35,35 +35,36 @@ pub fn is_ordinary(error: &io::Error) -> bool {
     ) || matches!(error.kind(), HostUnreachable | NetworkUnreachable)
 }
 
-/// Has the connection end by a reset instead of an orderly end when it is dropped.
+/// Makes the connection end with a reset instead of an orderly close when it is dropped.
 pub fn reset(stream: &TcpStream) -> io::Result<()> {
     stream.set_zero_linger()
 }
 
-/// Carries bytes both ways until both sides have ended, or the connection is torn.
-pub async fn both_ways(
+/// Transfers bytes in both directions until both sides have ended, or until the connection is reset.
+pub async fn transfer_both(
     mut client: TcpStream,
     mut server: TcpStream,
-    weathers: watch::Receiver<Weathers>,
+    duplex: watch::Receiver<DuplexConditions>,
     counts: &Counts,
     ended: CancellationToken,
     seed: u64,
 ) -> io::Result<()> {
-    // Borrowed halves: owned ones end their direction in an orderly way when they are dropped, before the reset.
+    // Borrowed halves: owned halves close their direction in an orderly way when they are dropped, before the
+    // reset.
     let (mut from_client, mut to_client) = client.split();
     let (mut from_server, mut to_server) = server.split();
-    let there = carry(
+    let there = transfer(
         &mut from_client,
         &mut to_server,
-        weathers.clone(),
+        duplex.clone(),
         |now| now.there,
         counts,
         seed,
     );
-    let back = carry(
+    let back = transfer(
         &mut from_server,
         &mut to_client,
-        weathers,
+        duplex,
         |now| now.back,
         counts,
         !seed,
@@ -79,27 +80,28 @@ pub async fn both_ways(
     Err(error)
 }
 
-/// One direction: a reader that draws each portion's fate, and a writer that waits until it comes.
-async fn carry(
+/// Transfers one direction: a reader that draws each portion's fate, and a writer that waits until the
+/// portion is due.
+async fn transfer(
     from: &mut (impl AsyncReadExt + Unpin),
     to: &mut (impl AsyncWriteExt + Unpin),
-    mut weathers: watch::Receiver<Weathers>,
-    of: impl Fn(&Weathers) -> Weather,
+    mut duplex: watch::Receiver<DuplexConditions>,
+    of: impl Fn(&DuplexConditions) -> LinkConditions,
     counts: &Counts,
     seed: u64,
 ) -> io::Result<()> {
-    let (sender, mut receiver) = mpsc::channel::<(Instant, Vec<u8>)>(UNDER_WAY);
+    let (sender, mut receiver) = mpsc::channel::<(Instant, Vec<u8>)>(MAX_IN_FLIGHT);
     let mut rng = Rng::with_seed(seed);
-    let weather = weathers.clone();
+    let conditions = duplex.clone();
     let read = async {
         loop {
-            let mut portion = vec![0; PORTION_BYTES];
+            let mut portion = vec![0; READ_BYTES];
             let length = from.read(&mut portion).await?;
             portion.truncate(length);
-            let weather = of(&weather.borrow());
-            let after = match weather.fate(&mut rng) {
+            let conditions = of(&conditions.borrow());
+            let after = match conditions.fate(&mut rng) {
                 Fate::Reset => return Err(io::ErrorKind::ConnectionReset.into()),
-                Fate::Comes { after, losses } => {
+                Fate::Arrives { after, losses } => {
                     counts.lost.fetch_add(u64::from(losses), Ordering::Relaxed);
                     after
                 }
@@ -107,7 +109,7 @@ async fn carry(
             if after > Duration::ZERO {
                 counts.delayed.fetch_add(1, Ordering::Relaxed);
             }
-            // An empty portion is the end; it comes after all that was before it.
+            // An empty portion is the end of the stream; it is due after everything before it.
             if sender.send((Instant::now() + after, portion)).await.is_err() || length == 0 {
                 drop(sender);
                 return Ok(());
@@ -117,9 +119,9 @@ async fn carry(
     let write = async {
         while let Some((due, portion)) = receiver.recv().await {
             tokio::time::sleep_until(due).await;
-            if of(&weathers.borrow()).cut {
+            if of(&duplex.borrow()).cut {
                 counts.held.fetch_add(1, Ordering::Relaxed);
-                if weathers.wait_for(|now| !of(now).cut).await.is_err() {
+                if duplex.wait_for(|now| !of(now).cut).await.is_err() {
                     return Err(io::ErrorKind::ConnectionAborted.into());
                 }
             }

@@ -1,4 +1,4 @@
-//! The proxy between a client and a server of the test's own.
+//! Tests of the proxy between a client and a server of the test.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -7,10 +7,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
-/// Nothing here takes longer.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Time limit of every wait in these tests.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A server that sends back what it gets, at place 2, and a proxy for who connects from place 1.
+/// Starts an echo server in slot 2, and a proxy for a client in slot 1.
 async fn echo() -> Arc<Proxy> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
     let address = listener.local_addr().expect("it listens");
@@ -22,8 +22,8 @@ async fn echo() -> Arc<Proxy> {
             });
         }
     });
-    let places = [(1, address), (2, address)];
-    Proxy::for_links(&places, IpAddr::V4(Ipv4Addr::LOCALHOST), 7)
+    let peers = [(1, address), (2, address)];
+    Proxy::for_links(&peers, IpAddr::V4(Ipv4Addr::LOCALHOST), 7)
         .await
         .expect("ports for all links")
 }
@@ -33,19 +33,19 @@ async fn connect(proxy: &Proxy) -> TcpStream {
     TcpStream::connect(entrance).await.expect("the proxy accepts")
 }
 
-/// Sends a byte and waits for it; gives how long that took.
+/// Sends a byte and waits for its echo; returns the time that this took.
 async fn round(stream: &mut TcpStream) -> std::io::Result<Duration> {
     let begun = Instant::now();
     stream.write_all(b"x").await?;
     let mut back = [0];
-    tokio::time::timeout(PATIENCE, stream.read_exact(&mut back))
+    tokio::time::timeout(TIMEOUT, stream.read_exact(&mut back))
         .await
-        .expect("in time")?;
+        .expect("an echo in time")?;
     Ok(begun.elapsed())
 }
 
 #[tokio::test]
-async fn what_goes_through_is_delayed_each_way() {
+async fn traffic_is_delayed_in_each_direction() {
     let proxy = echo().await;
     let mut stream = connect(&proxy).await;
     round(&mut stream).await.expect("a fine link");
@@ -53,9 +53,9 @@ async fn what_goes_through_is_delayed_each_way() {
     let delay = Duration::from_millis(60);
     proxy.set(
         (1, 2),
-        Weather {
+        LinkConditions {
             delay,
-            ..Weather::default()
+            ..LinkConditions::default()
         },
     );
     let took = round(&mut stream).await.expect("a slow link");
@@ -65,29 +65,31 @@ async fn what_goes_through_is_delayed_each_way() {
 }
 
 #[tokio::test]
-async fn a_cut_of_one_way_holds_back_what_goes_that_way_until_it_is_healed() {
+async fn one_way_cut_holds_traffic_back_in_its_direction_until_healed() {
     let proxy = echo().await;
     let mut stream = connect(&proxy).await;
     round(&mut stream).await.expect("a fine link");
-    // What the second sends to the first.
+    // Cuts the direction from the server to the client.
     proxy.cut(&BTreeSet::from([(2, 1)]));
-    stream.write_all(b"x").await.expect("the way there is open");
+    stream
+        .write_all(b"x")
+        .await
+        .expect("the direction to the server is open");
     let held = async {
         while proxy.count((1, 2), |counts| &counts.held) == 0 {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, held)
+    tokio::time::timeout(TIMEOUT, held)
         .await
         .expect("the echo is held back");
     let mut back = [0];
-    let nothing = stream
-        .try_read(&mut back)
-        .expect_err("nothing comes through a cut");
+    let nothing = stream.try_read(&mut back).expect_err("nothing passes a cut");
     assert_eq!(nothing.kind(), std::io::ErrorKind::WouldBlock);
     proxy.cut(&BTreeSet::new());
-    let echo = tokio::time::timeout(PATIENCE, stream.read_exact(&mut back)).await;
-    echo.expect("in time").expect("it comes after all");
+    let echo = tokio::time::timeout(TIMEOUT, stream.read_exact(&mut back)).await;
+    echo.expect("the echo in time")
+        .expect("the echo arrives after the healing");
 }
 
 #[tokio::test]
@@ -99,7 +101,7 @@ async fn connections_of_a_link_are_reset_together() {
     proxy.reset((1, 2));
     let mut back = [0];
     for stream in [&mut one, &mut other] {
-        let ended = tokio::time::timeout(PATIENCE, stream.read(&mut back))
+        let ended = tokio::time::timeout(TIMEOUT, stream.read(&mut back))
             .await
             .expect("in time");
         assert_eq!(
@@ -109,5 +111,5 @@ async fn connections_of_a_link_are_reset_together() {
     }
     round(&mut connect(&proxy).await)
         .await
-        .expect("new connections are as before");
+        .expect("new connections work as before");
 }

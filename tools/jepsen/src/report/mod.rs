@@ -1,6 +1,5 @@
-//! What is told of a run: every cell with its verdict, its faults with their evidence, and the history drawn as bars.
-//!
-//! These types are `report.json`, and what the page is made of.
+//! Report of a run: every cell with its verdict, its faults with their evidence, and its history as bars.
+//! These types are the schema of `report.json` and the source of the page.
 
 pub mod html;
 pub mod recovery;
@@ -11,53 +10,53 @@ use std::path::PathBuf;
 use lockgate_check::{Nanos, Verdict};
 use serde::{Deserialize, Serialize};
 
-use crate::mutants::Found;
+use crate::mutants::SearchResult;
 use crate::workloads::Span;
 use recovery::Recovery;
 
-/// A run of one or more cells.
+/// Run of one or more cells.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// What was asked for: `matrix gate`, `exclusive x kill-leader`.
+    /// The request: `matrix gate`, `exclusive x kill-leader`.
     pub title: String,
-    /// When it began, RFC 3339.
+    /// Start of the run, RFC 3339.
     pub started_at: String,
-    /// The program under test.
+    /// Program under test.
     pub program: String,
-    /// What the machine allowed: namespaces, disk images.
+    /// Isolation that the machine allowed: namespaces, disk images.
     pub machine: String,
-    /// What all seeds of the cells were drawn from.
+    /// Seed of the run, from which the cells' seeds derive.
     pub seed: u64,
-    /// How long it took, in seconds.
+    /// Duration in seconds.
     pub took_seconds: f64,
-    /// The cells in the order in which they were planned.
+    /// Cells in the order in which they were planned.
     pub cells: Vec<CellReport>,
-    /// How long it took until calls succeeded again, for each kind of fault.
+    /// Recovery times for each kind of fault.
     pub recoveries: Vec<Recovery>,
-    /// Which bugs on purpose were seen, if such were planted. The cells above are those that looked for them.
-    pub mutants: Vec<Found>,
+    /// Results of the search for planted bugs, if there was one. The cells above are those of the search.
+    pub mutants: Vec<SearchResult>,
 }
 
 /// One workload under one nemesis.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CellReport {
-    /// What clients did.
+    /// Workload of the clients.
     pub workload: String,
-    /// What happened to the nodes.
+    /// Nemesis.
     pub nemesis: String,
-    /// What was under test.
+    /// System under test.
     pub system: String,
-    /// What every random choice was drawn from.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// For how long there were faults, in seconds.
+    /// Duration of the faults in seconds.
     pub seconds: u64,
-    /// How many nodes there were at the beginning.
+    /// Number of nodes at the beginning.
     pub nodes: usize,
-    /// How it ended.
+    /// Outcome.
     pub outcome: Outcome,
-    /// Why, if it did not pass: one line for each reason.
+    /// Reasons of an outcome other than a pass, one a line.
     pub reasons: Vec<String>,
-    /// What each checker said.
+    /// Results of the checkers.
     pub checks: Vec<Check>,
     /// Successful calls per second before the first fault.
     pub rate_before: f64,
@@ -70,29 +69,29 @@ pub struct CellReport {
     /// Successful calls in each tenth of a second since the run began.
     #[serde(default)]
     pub rate: Vec<u32>,
-    /// Why calls failed or have no known outcome, and how often.
+    /// Reasons of calls that failed or have no known outcome, with their numbers.
     #[serde(default)]
     pub call_errors: BTreeMap<String, u64>,
-    /// The longest time in which no call succeeded.
+    /// Longest time in which no call succeeded.
     pub longest_silence_ms: f64,
     /// All faults, in order of time.
     pub faults: Vec<Fault>,
-    /// The history for people.
+    /// History for readers.
     pub timeline: Vec<Span>,
-    /// How long the cell took with start and checks, in seconds.
+    /// Duration of the cell in seconds, with start and checks.
     pub took_seconds: f64,
-    /// Where the nodes' logs and the raw history are, if they were kept.
+    /// Directory of the nodes' logs and the raw history, if they were kept.
     pub kept: Option<PathBuf>,
-    /// The command that does it again.
+    /// Command that repeats the cell.
     pub reproduce: String,
 }
 
-/// How many of these moments lie in each tenth of a second.
+/// Counts the given moments in each tenth of a second.
 pub fn rate(succeeded: &[Nanos]) -> Vec<u32> {
     const TENTH: Nanos = 100_000_000;
     let mut rate = Vec::new();
     for at in succeeded {
-        let tenth = usize::try_from(at / TENTH).expect("a run does not last for centuries");
+        let tenth = usize::try_from(at / TENTH).expect("a run lasts less than 2^32 tenths of a second");
         if rate.len() <= tenth {
             rate.resize(tenth + 1, 0);
         }
@@ -101,40 +100,41 @@ pub fn rate(succeeded: &[Nanos]) -> Vec<u32> {
     rate
 }
 
-/// What one checker said.
+/// Result of one checker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Check {
-    /// Which.
+    /// Name of the checker.
     pub name: String,
-    /// What.
+    /// Verdict.
     pub verdict: Verdict,
 }
 
-/// How a cell ended, from best to worst.
+/// Outcome of a cell, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Everything that was checked holds, and there was something to check.
+    /// All checks hold, and there was something to check.
     Passed,
-    /// It cannot be run here. Says nothing about the system.
+    /// The cell cannot run on this machine. Says nothing about the system.
     Skipped,
-    /// Too little happened, or a fault had no effect: nothing can be concluded.
+    /// Too few calls succeeded, or a fault had no effect: no conclusion is possible.
     Invalid,
     /// A checker could not decide.
     Undecided,
     /// The harness itself failed.
     Error,
-    /// The system did what it must not do.
+    /// The system violated a guarantee.
     Violated,
 }
 
 impl Outcome {
-    /// Whether a run with this cell may end well. What is skipped is told, and is no failure.
+    /// Returns whether a run with this cell can count as a success. A skipped cell is reported, and is no
+    /// failure.
     pub fn is_fine(self) -> bool {
         matches!(self, Self::Passed | Self::Skipped)
     }
 
-    /// The word for it.
+    /// Returns the word for the outcome.
     pub fn word(self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -150,31 +150,31 @@ impl Outcome {
 /// One fault, from its beginning until it was healed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Fault {
-    /// Which nemesis: with `chaos` several overlap.
+    /// Nemesis; with `chaos` several overlap.
     pub nemesis: String,
-    /// What it did to whom.
+    /// Description of the fault and its targets.
     pub what: String,
-    /// When it began to be brought about.
+    /// Time at which the fault began.
     pub begin: Nanos,
-    /// When it had been healed.
+    /// Time at which the fault had been healed.
     pub end: Nanos,
-    /// What shows that it took effect; `None`: nothing does.
+    /// Evidence of an effect; `None` if there is none.
     pub evidence: Option<String>,
-    /// From its beginning to the end of the longest silence of all clients that followed.
+    /// Time from the fault's beginning to the end of the longest silence of all clients that followed.
     pub recovery_ms: Option<f64>,
-    /// From the moment at which healing was begun to the end of the longest silence that followed.
+    /// Time from the start of the healing to the end of the longest silence that followed.
     pub heal_recovery_ms: Option<f64>,
-    /// When healing was begun.
+    /// Time at which healing began.
     pub healing: Nanos,
 }
 
 impl CellReport {
-    /// `exclusive x kill-leader`.
+    /// Returns the name: `exclusive x kill-leader`.
     pub fn name(&self) -> String {
         format!("{} x {}", self.workload, self.nemesis)
     }
 
-    /// One line for the terminal.
+    /// Formats the cell as one line for the terminal.
     pub fn line(&self) -> String {
         let effective = self
             .faults
@@ -197,7 +197,8 @@ impl CellReport {
 }
 
 impl Report {
-    /// Whether nothing was found, and nothing was left open. Of bugs on purpose: whether all were found.
+    /// Returns whether no violation was found and no check is undecided. In a search for planted bugs:
+    /// whether all were caught.
     pub fn is_fine(&self) -> bool {
         if !self.mutants.is_empty() {
             return self.mutants.iter().all(|found| found.caught_by.is_some());

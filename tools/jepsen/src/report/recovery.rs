@@ -1,4 +1,4 @@
-//! How long it took until calls succeeded again, over all faults of one kind.
+//! Recovery times: the time until calls succeed again, over all faults of one kind.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,34 +7,35 @@ use serde::{Deserialize, Serialize};
 
 use super::CellReport;
 
-/// The recoveries from one kind of fault.
+/// Recoveries from one kind of fault.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recovery {
-    /// Which.
+    /// Nemesis.
     pub nemesis: String,
-    /// How many faults took effect.
+    /// Number of faults that had an effect.
     pub faults: usize,
-    /// From the fault's beginning to the end of the longest silence that followed, before it was healed.
+    /// Time from the fault's beginning to the end of the longest silence that followed, before the fault was
+    /// healed.
     pub from_fault: Option<Times>,
-    /// The same from the moment at which healing was begun.
+    /// The same time from the start of the healing.
     pub from_heal: Option<Times>,
-    /// Faults during which no call succeeded.
+    /// Number of faults during which no call succeeded.
     pub dark: usize,
 }
 
-/// What some times are like, in milliseconds.
+/// Distribution of times, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Times {
-    /// The median.
+    /// Median.
     pub p50_ms: f64,
-    /// Of a hundred, all but one are not longer. Of fewer than a hundred, none is.
+    /// 99th percentile; of fewer than a hundred times the maximum.
     pub p99_ms: f64,
-    /// The longest.
+    /// Maximum.
     pub max_ms: f64,
 }
 
 impl Times {
-    /// Of these, in any order; `None` of none.
+    /// Computes the distribution of times in any order; `None` for no times.
     fn of(mut times: Vec<f64>) -> Option<Self> {
         times.sort_by(f64::total_cmp);
         let rank = |share: f64| {
@@ -49,7 +50,7 @@ impl Times {
     }
 }
 
-/// The recoveries from all faults of these cells that took effect, by nemesis.
+/// Returns the recoveries from all faults of these cells that had an effect, by nemesis.
 pub fn of(cells: &[CellReport]) -> Vec<Recovery> {
     let mut by_nemesis: BTreeMap<&str, Vec<_>> = BTreeMap::new();
     for fault in cells.iter().flat_map(|cell| &cell.faults) {
@@ -67,7 +68,7 @@ pub fn of(cells: &[CellReport]) -> Vec<Recovery> {
     recoveries.collect()
 }
 
-/// As a table.
+/// Formats the recoveries as a table.
 pub fn table(recoveries: &[Recovery]) -> String {
     let mut text = format!(
         "{:<20} {:>6}   {:>8} {:>8} {:>8}   {:>8} {:>8} {:>8}   no call succeeded during\n",
@@ -97,8 +98,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_times_that_were_seen() {
-        let times = Times::of((1..=20).rev().map(f64::from).collect()).expect("there are some");
+    fn percentiles_are_observed_times() {
+        let times = Times::of((1..=20).rev().map(f64::from).collect()).expect("the list is not empty");
         assert_eq!((times.p50_ms, times.p99_ms, times.max_ms), (10.0, 20.0, 20.0));
         assert_eq!(Times::of(vec![3.0]).map(|times| times.p50_ms), Some(3.0));
         assert_eq!(Times::of(Vec::new()), None);

@@ -1,4 +1,4 @@
-//! etcd as a system under test: the package of Debian, with its default times, asked by its JSON gateway.
+//! etcd as a system under test: Debian's package with its default timeouts, used through its JSON gateway.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,23 +9,23 @@ use futures_util::future::BoxFuture;
 use hyper::Method;
 use serde_json::{Value, json};
 
-use crate::cluster::software::{Node, Software, Start};
+use crate::cluster::software::{Node, Software, StartCommand};
 use crate::http;
 
 const PROGRAM: &str = "/usr/bin/etcd";
 
-/// A living node answers at once.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Time limit of a query; a running node answers at once.
+const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Snapshots happen again and again in a run of a minute.
+/// Entries between two snapshots, so that several are made in a run of a minute.
 const SNAPSHOT_COUNT: u64 = 2000;
 
-/// Whether it can be run on this machine; else what is missing.
+/// Returns the reason if etcd cannot run on this machine.
 pub fn missing() -> Option<String> {
     (!std::path::Path::new(PROGRAM).exists()).then(|| format!("{PROGRAM} is not installed (etcd-server)"))
 }
 
-/// The software.
+/// The system under test.
 #[derive(Clone, Debug)]
 pub struct Etcd;
 
@@ -45,7 +45,8 @@ impl Software for Etcd {
             "initial-cluster": members.join(","),
             "initial-cluster-state": if joins { "existing" } else { "new" },
             "snapshot-count": SNAPSHOT_COUNT,
-            // By which it is asked here; on by default, except where there is a file like this one.
+            // The gateway that this program uses; on by default, but off with a configuration file like this
+            // one.
             "enable-grpc-gateway": true,
             "logger": "zap",
             "log-level": "warn",
@@ -55,9 +56,9 @@ impl Software for Etcd {
         std::fs::write(&file, text.to_string()).with_context(|| file.display().to_string())
     }
 
-    fn start(&self, node: &Node) -> Start {
+    fn start(&self, node: &Node) -> StartCommand {
         let config = node.dir.join("etcd.yaml").display().to_string();
-        Start {
+        StartCommand {
             program: PathBuf::from(PROGRAM),
             arguments: vec!["--config-file".to_owned(), config],
             environment: Vec::new(),
@@ -66,7 +67,7 @@ impl Software for Etcd {
 
     fn is_ready<'a>(&'a self, node: &'a Node) -> BoxFuture<'a, bool> {
         async move {
-            let health = http::get(node.addresses.http, "/health", PATIENCE).await;
+            let health = http::get(node.addresses.http, "/health", TIMEOUT).await;
             health.is_ok_and(|health| health["health"] == "true")
         }
         .boxed()
@@ -76,7 +77,7 @@ impl Software for Etcd {
         async move {
             let path = "/v3/maintenance/status";
             let nothing = json!({});
-            let answer = http::call(node.addresses.http, Method::POST, path, &nothing, PATIENCE);
+            let answer = http::call(node.addresses.http, Method::POST, path, &nothing, TIMEOUT);
             leads(node.id, &answer.await.ok()?.json())
         }
         .boxed()
@@ -87,7 +88,8 @@ impl Software for Etcd {
     }
 }
 
-/// Members know each other by ids that are drawn, so each only tells whether it leads itself.
+/// Returns the node and the term if this member is the leader. Members know each other by random ids, so each
+/// can only report its own leadership.
 fn leads(id: u64, status: &Value) -> Option<(u64, u64)> {
     let own = status["header"]["member_id"].as_str()?;
     let term = status["raftTerm"].as_str()?.parse().ok()?;
@@ -99,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_knows_whether_it_leads() {
+    fn member_reports_only_its_own_leadership() {
         let status = |leader| json!({"header": {"member_id": "17"}, "leader": leader, "raftTerm": "4"});
         assert_eq!(leads(2, &status("17")), Some((2, 4)));
         assert_eq!(leads(2, &status("18")), None);

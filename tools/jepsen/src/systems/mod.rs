@@ -1,5 +1,5 @@
-//! The systems under test: what clients have to know of them, and, for those that are not Lockgate, how their nodes are
-//! started and asked.
+//! Systems under test: the interfaces for their clients, and, except for Lockgate, the start and queries of
+//! their nodes.
 
 mod etcd;
 mod zookeeper;
@@ -15,21 +15,21 @@ use crate::client::{
 };
 use crate::world::World;
 
-/// Which software a cluster runs, and how it is spoken to.
+/// Software of a cluster with the protocol of its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum System {
-    /// Lockgate, by HTTP.
+    /// Lockgate over HTTP.
     Lockgate,
-    /// Lockgate, by ZooKeeper's protocol.
+    /// Lockgate over ZooKeeper's protocol.
     LockgateZookeeper,
-    /// ZooKeeper, as this machine has it installed.
+    /// ZooKeeper as installed on this machine.
     Zookeeper,
-    /// etcd, as this machine has it installed.
+    /// etcd as installed on this machine.
     Etcd,
 }
 
-/// Those that speak ZooKeeper's protocol or etcd's, and the workloads of those that all of them can do.
+/// All systems, for workloads that use only their common API.
 pub const ALL: &[System] = &[
     System::Lockgate,
     System::LockgateZookeeper,
@@ -38,12 +38,12 @@ pub const ALL: &[System] = &[
 ];
 
 impl System {
-    /// Whether its nodes are Lockgate's.
+    /// Returns whether the nodes run Lockgate.
     pub fn is_lockgate(self) -> bool {
         matches!(self, Self::Lockgate | Self::LockgateZookeeper)
     }
 
-    /// Why it cannot be run on this machine, if so.
+    /// Returns the reason if the system cannot run on this machine.
     pub fn missing(self) -> Option<String> {
         match self {
             Self::Lockgate | Self::LockgateZookeeper => None,
@@ -52,13 +52,14 @@ impl System {
         }
     }
 
-    /// Whether what [`Freshness::Linearizable`](crate::client::Freshness) reads is promised to be so. ZooKeeper's `sync` and
-    /// `getData` nearly are: a leader answers its own clients' `sync` before it has applied what it has committed.
+    /// Returns whether the system promises that [`Freshness::Linearizable`](crate::client::Freshness) reads
+    /// are linearizable. ZooKeeper's `sync` and `getData` nearly are: a leader answers its own clients'
+    /// `sync` before it has applied what it has committed.
     pub fn reads_are_linearizable(self) -> bool {
         self != Self::Zookeeper
     }
 
-    /// A client's access to its store.
+    /// Returns a client of the system's store.
     pub fn store(self, world: &World, number: usize) -> Box<dyn Store> {
         match self {
             Self::Lockgate => Box::new(LockgateStore(caller(world, number))),
@@ -67,12 +68,13 @@ impl System {
         }
     }
 
-    /// A client's access to its locks, as the system's own clients take them: Lockgate's Rust client, ZooKeeper's recipe, etcd's
-    /// lock service.
+    /// Returns a client of the system's locks, in the way of the system's own clients: Lockgate's Rust
+    /// client, ZooKeeper's recipe, etcd's lock service.
     pub fn mutex(self, world: &World, number: usize) -> Box<dyn Mutex> {
         match self {
             Self::Lockgate => Box::new(
-                LockgateMutex::new(world.clone(), number).expect("addresses of sockets are addresses"),
+                LockgateMutex::new(world.clone(), number)
+                    .expect("socket addresses are valid client addresses"),
             ),
             Self::LockgateZookeeper | Self::Zookeeper => {
                 Box::new(ZooKeeperMutex::new(zookeeper(world, number), world.clone()))
@@ -86,7 +88,7 @@ impl System {
     }
 }
 
-/// A client of an HTTP API.
+/// Returns a client of an HTTP API.
 pub fn caller(world: &World, number: usize) -> Caller {
     let addresses = world.endpoints.iter().map(|endpoint| endpoint.http).collect();
     Caller::new(addresses, number)

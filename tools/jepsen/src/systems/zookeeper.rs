@@ -1,4 +1,4 @@
-//! ZooKeeper as a system under test: the packages of Debian, with the times of its own sample configuration.
+//! ZooKeeper as a system under test: Debian's packages with the times of ZooKeeper's sample configuration.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -11,27 +11,27 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::cluster::software::{Node, Software, Start};
+use crate::cluster::software::{Node, Software, StartCommand};
 
-/// Where Debian's packages put it, and what writes its log.
+/// Jars of Debian's packages, with a logger.
 const CLASS_PATH: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar";
 
-/// Three of them share a machine with their clients.
+/// Heap size; three servers share a machine with their clients.
 const HEAP: &str = "-Xmx256m";
 
-/// A living server answers a word at once.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Time limit of a four-letter word; a running server answers at once.
+const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Snapshots happen again and again in a run of a minute.
+/// Transactions between two snapshots, so that several are made in a run of a minute.
 const SNAPSHOT_COUNT: &str = "-Dzookeeper.snapCount=2000";
 
-/// Whether it can be run on this machine; else what is missing.
+/// Returns the reason if ZooKeeper cannot run on this machine.
 pub fn missing() -> Option<String> {
     let jar = CLASS_PATH.split(':').next().expect("there is a first part");
     (!std::path::Path::new(jar).exists()).then(|| format!("{jar} is not installed (libzookeeper-java)"))
 }
 
-/// The software.
+/// The system under test.
 #[derive(Clone, Debug)]
 pub struct ZooKeeper;
 
@@ -50,7 +50,7 @@ impl Software for ZooKeeper {
         );
         for member in all {
             let peer = member.addresses.peer;
-            // Elections have a port of their own, next to that of the leader's followers.
+            // Elections use a port of their own, next to the one for followers of the leader.
             writeln!(
                 text,
                 "server.{}={}:{}:{}",
@@ -65,7 +65,7 @@ impl Software for ZooKeeper {
         std::fs::write(&file, text).with_context(|| file.display().to_string())
     }
 
-    fn start(&self, node: &Node) -> Start {
+    fn start(&self, node: &Node) -> StartCommand {
         let config = node.dir.join("zoo.cfg").display().to_string();
         let arguments = [
             HEAP,
@@ -77,7 +77,7 @@ impl Software for ZooKeeper {
             "org.apache.zookeeper.server.quorum.QuorumPeerMain",
             &config,
         ];
-        Start {
+        StartCommand {
             program: PathBuf::from("/usr/bin/java"),
             arguments: arguments.map(str::to_owned).to_vec(),
             environment: Vec::new(),
@@ -91,7 +91,7 @@ impl Software for ZooKeeper {
     fn leader<'a>(&'a self, node: &'a Node) -> BoxFuture<'a, Option<(u64, u64)>> {
         async move {
             let (mode, zxid) = status(node.addresses.zookeeper).await?;
-            // Followers do not say whom they follow.
+            // Followers do not report their leader.
             (mode == "leader").then_some((node.id, zxid >> 32))
         }
         .boxed()
@@ -102,7 +102,7 @@ impl Software for ZooKeeper {
     }
 }
 
-/// Its mode and last zxid; `None`: it does not serve.
+/// Returns the server's mode and last zxid; `None` if it does not serve.
 async fn status(server: SocketAddr) -> Option<(String, u64)> {
     let ask = async {
         let mut stream = TcpStream::connect(server).await.ok()?;
@@ -111,7 +111,7 @@ async fn status(server: SocketAddr) -> Option<(String, u64)> {
         stream.read_to_string(&mut answer).await.ok()?;
         parse(&answer)
     };
-    tokio::time::timeout(PATIENCE, ask).await.ok().flatten()
+    tokio::time::timeout(TIMEOUT, ask).await.ok().flatten()
 }
 
 fn parse(answer: &str) -> Option<(String, u64)> {
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_serves_tells_its_mode_and_position() {
+    fn srvr_response_has_mode_and_zxid() {
         let answer = "Zookeeper version: 3.8.0\nZxid: 0x30000000a\nMode: leader\nNode count: 5\n";
         assert_eq!(parse(answer), Some(("leader".to_owned(), 0x3_0000_000a)));
         assert_eq!(

@@ -1,5 +1,6 @@
-//! Rights that are taken away: clients write znodes, one of them takes everybody's right to write, and asks every node at
-//! once whether that holds. From the answer on nothing may be written, at no node, however far behind it is.
+//! Revocation of access: clients write znodes, one of them removes the write permission for everyone, and
+//! then writes through all nodes at once. After the acknowledgement no node may accept a write, however far
+//! behind it is.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -16,9 +17,9 @@ use lockgate_check::{Call, ClientId, Verdict};
 use serde::Serialize;
 use serde_json::json;
 
-use super::marks::Marks;
+use super::highlights::Highlights;
 use super::{Progress, Span, Workload, fill};
-use crate::client::{Answer, Caller, PATIENCE, Reply};
+use crate::client::{CallResult, Caller, Reply, TIMEOUT};
 use crate::pace::Pace;
 use crate::record::{Recorder, bar};
 use crate::systems::{System, caller};
@@ -26,34 +27,34 @@ use crate::world::World;
 
 const CLIENTS: usize = 20;
 
-/// Calls of all clients together in a second.
+/// Calls of all clients per second.
 const PER_SECOND: f64 = 420.0;
 
-/// How often a znode is used before its right is taken away, and as often afterwards.
+/// Uses of a znode before its permission is removed, and again afterwards.
 const USES: u64 = 10;
 
-/// How many znodes are used at the same time.
-const AT_A_TIME: u64 = 5;
+/// Number of znodes in use at a time.
+const CONCURRENT_ZNODES: u64 = 5;
 
-/// How many there are: enough for five minutes.
+/// Number of znodes: enough for five minutes.
 const ZNODES: u64 = 6000;
 
 const PARENT: &str = "/jepsen/access";
 
 /// The workload.
 pub struct Rights {
-    calls: Recorder<Asked, Output>,
-    turn: AtomicU64,
-    marks: Marks,
+    calls: Recorder<AccessCall, Output>,
+    next_call: AtomicU64,
+    highlights: Highlights,
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct Asked {
+struct AccessCall {
     znode: u64,
     what: Input,
 }
 
-/// A client, which has a line to every node: the first is its own.
+/// Client with a connection to every node; the first one is its own node.
 struct Client {
     run: Arc<Rights>,
     world: World,
@@ -61,39 +62,42 @@ struct Client {
     me: ClientId,
 }
 
-/// What is called through another node at the same time is recorded as another client's.
-const OTHER_HAND: ClientId = 100;
+/// Offset of the client number under which simultaneous calls through other nodes are recorded.
+const SECOND_CALLER: ClientId = 100;
 
 impl Rights {
-    /// A fresh run.
+    /// Creates a run.
     pub fn new() -> Self {
         Self {
             calls: Recorder::default(),
-            turn: AtomicU64::new(0),
-            marks: Marks::default(),
+            next_call: AtomicU64::new(0),
+            highlights: Highlights::default(),
         }
     }
 
-    /// Which znode is next, and whether its right is to be taken away now.
+    /// Returns the next znode, and whether its permission is to be removed now.
     fn next(&self) -> Option<(u64, bool)> {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let (window, within) = (turn / (AT_A_TIME * USES * 2), turn % (AT_A_TIME * USES * 2));
-        let znode = window * AT_A_TIME + within % AT_A_TIME;
-        (znode < ZNODES).then_some((znode, within / AT_A_TIME == USES))
+        let next_call = self.next_call.fetch_add(1, Ordering::Relaxed);
+        let (window, within) = (
+            next_call / (CONCURRENT_ZNODES * USES * 2),
+            next_call % (CONCURRENT_ZNODES * USES * 2),
+        );
+        let znode = window * CONCURRENT_ZNODES + within % CONCURRENT_ZNODES;
+        (znode < ZNODES).then_some((znode, within / CONCURRENT_ZNODES == USES))
     }
 }
 
-async fn ask(caller: &mut Caller, asked: &Asked) -> Answer<Output> {
-    let (path, body) = match asked.what {
-        Input::Use => (format!("/v1/znodes{}", path(asked.znode)), json!({"data": "x"})),
+async fn write(caller: &mut Caller, input: &AccessCall) -> CallResult<Output> {
+    let (path, body) = match input.what {
+        Input::Use => (format!("/v1/znodes{}", path(input.znode)), json!({"data": "x"})),
         Input::Allow(_) => {
             let list = json!({"acl": [{"perms": "r", "scheme": "world", "id": "anyone"}]});
-            (format!("/v1/acl{}", path(asked.znode)), list)
+            (format!("/v1/acl{}", path(input.znode)), list)
         }
     };
-    match caller.call(Method::PUT, &path, Some(&body), PATIENCE).await {
-        Reply::Done(_) => Answer::Ok(Output::Done),
-        Reply::Refused(code, _) if code == "forbidden" => Answer::Ok(Output::Forbidden),
+    match caller.call(Method::PUT, &path, Some(&body), TIMEOUT).await {
+        Reply::Done(_) => CallResult::Ok(Output::Done),
+        Reply::Refused(code, _) if code == "forbidden" => CallResult::Ok(Output::Forbidden),
         other => other.done().map(|_| Output::Done),
     }
 }
@@ -103,25 +107,25 @@ fn path(znode: u64) -> String {
 }
 
 impl Client {
-    async fn call(&mut self, asked: Asked) -> Answer<Output> {
-        let call = ask(&mut self.callers[0], &asked);
+    async fn call(&mut self, input: AccessCall) -> CallResult<Output> {
+        let call = write(&mut self.callers[0], &input);
         self.run
             .calls
-            .call(&self.world, &mut self.me, asked.clone(), call)
+            .call(&self.world, &mut self.me, input.clone(), call)
             .await
     }
 
-    /// Writes through every node at the same moment.
+    /// Writes through every node at the same time.
     async fn use_everywhere(&mut self, znode: u64) {
         let (run, world, me) = (&self.run, &self.world, self.me);
-        let calls = (1..).zip(&mut self.callers).map(|(hand, caller)| async move {
-            let asked = Asked {
+        let calls = (1..).zip(&mut self.callers).map(|(index, caller)| async move {
+            let input = AccessCall {
                 znode,
                 what: Input::Use,
             };
-            let call = ask(caller, &asked);
-            let mut client = me + hand * OTHER_HAND;
-            run.calls.call(world, &mut client, asked.clone(), call).await
+            let call = write(caller, &input);
+            let mut client = me + index * SECOND_CALLER;
+            run.calls.call(world, &mut client, input.clone(), call).await
         });
         join_all(calls).await;
     }
@@ -147,15 +151,15 @@ impl Workload for Rights {
                 world,
             };
             while pace.next().await {
-                let Some((znode, take)) = client.run.next() else {
+                let Some((znode, revoke)) = client.run.next() else {
                     return;
                 };
-                let what = match take {
+                let what = match revoke {
                     true => Input::Allow(false),
                     false => Input::Use,
                 };
-                let answer = client.call(Asked { znode, what }).await;
-                if take {
+                let answer = client.call(AccessCall { znode, what }).await;
+                if revoke {
                     client.use_everywhere(znode).await;
                 }
                 if answer.ok().is_none() {
@@ -178,8 +182,8 @@ impl Workload for Rights {
         async move {
             let calls: Vec<_> = self.calls.calls().into_iter().map(of_znode).collect();
             let verdict = linearizable::check_by_key(&calls, |_| Access, MAX_CONFIGURATIONS);
-            let verdicts = vec![("what is taken away stays away".to_owned(), verdict)];
-            self.marks.note(&verdicts);
+            let verdicts = vec![("revoked permissions stay revoked".to_owned(), verdict)];
+            self.highlights.record(&verdicts);
             Ok(verdicts)
         }
         .boxed()
@@ -188,7 +192,7 @@ impl Workload for Rights {
     fn timeline(&self) -> Vec<Span> {
         let calls = self.calls.calls().into_iter().map(|call| {
             let label = format!("{:?} {} → {:?}", call.input.what, call.input.znode, call.outcome);
-            self.marks.call(bar(label, &call), &call)
+            self.highlights.call(bar(label, &call), &call)
         });
         calls.collect()
     }
@@ -198,7 +202,7 @@ impl Workload for Rights {
     }
 }
 
-fn of_znode(call: Call<Asked, Output>) -> (String, Call<Input, Output>) {
+fn of_znode(call: Call<AccessCall, Output>) -> (String, Call<Input, Output>) {
     let znode = path(call.input.znode);
-    (znode, crate::record::in_words(call, |asked| asked.what))
+    (znode, crate::record::map_input(call, |input| input.what))
 }

@@ -1,4 +1,4 @@
-//! The list of workloads: what each is called, what it is for, and what a run of it has to show.
+//! List of workloads with the name, purpose and minimum rate of each.
 
 use std::sync::Arc;
 
@@ -16,37 +16,38 @@ use super::watches::Watches;
 use crate::client::Freshness;
 use crate::systems::{ALL as EVERY, System};
 
-/// Enough that faults meet calls under way: runs below it prove little.
+/// Minimum rate at which faults interrupt calls in flight; slower runs prove little.
 const LEAST_RATE: f64 = 300.0;
 
-/// A workload that can be run.
+/// Kind of workload.
 pub struct Kind {
-    /// As it is called on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What it does, in a sentence.
+    /// Description in one sentence.
     pub about: &'static str,
-    /// A run that must be found wrong, because something is left out on purpose: it shows that the checker sees.
+    /// Control run that must be found wrong because it omits something on purpose: it proves that the checker
+    /// works.
     pub control: bool,
-    /// Below so many successful calls in a second before the faults a run is invalid.
+    /// Minimum of successful calls per second before the faults; a slower run is invalid.
     pub least_rate: f64,
-    /// Which systems can do it.
+    /// Systems that support the workload.
     pub systems: &'static [System],
     make: fn(System) -> Arc<dyn Workload>,
 }
 
 impl Kind {
-    /// A fresh run of it.
+    /// Creates a run of the workload.
     pub fn make(&self, system: System) -> Arc<dyn Workload> {
         (self.make)(system)
     }
 }
 
-/// All of them.
+/// Returns all kinds.
 pub fn all() -> &'static [Kind] {
     ALL
 }
 
-/// The one of this name.
+/// Returns the kind with this name.
 pub fn named(name: &str) -> Option<&'static Kind> {
     ALL.iter().find(|kind| kind.name == name)
 }
@@ -62,7 +63,7 @@ static ALL: &[Kind] = &[
     },
     Kind {
         name: "register-stale",
-        about: "control: reads of what the asked node knows are not linearizable, and are caught",
+        about: "control: local reads are not linearizable, which the checker must detect",
         control: true,
         least_rate: LEAST_RATE,
         systems: EVERY,
@@ -70,7 +71,7 @@ static ALL: &[Kind] = &[
     },
     Kind {
         name: "set",
-        about: "nothing that was appended is lost, doubled or invented",
+        about: "no appended value is lost, duplicated or invented",
         control: false,
         least_rate: LEAST_RATE,
         systems: EVERY,
@@ -78,7 +79,7 @@ static ALL: &[Kind] = &[
     },
     Kind {
         name: "unique-ids",
-        about: "numbers of sequential znodes are given once and rise, also after deletions",
+        about: "numbers of sequential znodes are unique and increase, also after deletions",
         control: false,
         least_rate: LEAST_RATE,
         systems: EVERY,
@@ -86,7 +87,7 @@ static ALL: &[Kind] = &[
     },
     Kind {
         name: "exclusive",
-        about: "one holder at a time, in order of arrival, with tokens that rise; clients die and give up",
+        about: "one holder at a time, in order of arrival, with increasing tokens; clients crash and time out",
         control: false,
         least_rate: LEAST_RATE,
         systems: &[System::Lockgate],
@@ -94,7 +95,7 @@ static ALL: &[Kind] = &[
     },
     Kind {
         name: "recipe",
-        about: "exclusive locks as each system's own client takes them: no two of them believe that they hold",
+        about: "exclusive locks through each system's own client: no two clients believe that they hold one",
         control: false,
         least_rate: LEAST_RATE / 2.0,
         systems: EVERY,
@@ -102,7 +103,7 @@ static ALL: &[Kind] = &[
     },
     Kind {
         name: "shared",
-        about: "readers together, writers alone, nobody overtaken",
+        about: "readers share, writers are exclusive, no contender is overtaken",
         control: false,
         least_rate: LEAST_RATE,
         systems: &[System::Lockgate],
@@ -110,7 +111,7 @@ static ALL: &[Kind] = &[
     },
     Kind {
         name: "semaphore",
-        about: "never more permits than there are, and none is lost",
+        about: "the limit of permits is never exceeded, and no permit is lost",
         control: false,
         least_rate: LEAST_RATE,
         systems: &[System::Lockgate],
@@ -118,7 +119,7 @@ static ALL: &[Kind] = &[
     },
     Kind {
         name: "fenced",
-        about: "a register that checks fencing tokens loses no update, whoever is paused",
+        about: "a register that checks fencing tokens loses no update, even if holders are paused",
         control: false,
         least_rate: LEAST_RATE,
         systems: &[System::Lockgate],
@@ -126,7 +127,7 @@ static ALL: &[Kind] = &[
     },
     Kind {
         name: "unfenced",
-        about: "control: a register that does not check them loses updates, and that is seen",
+        about: "control: a register that ignores fencing tokens loses updates, which the checker must detect",
         control: true,
         least_rate: LEAST_RATE,
         systems: &[System::Lockgate],
@@ -134,7 +135,7 @@ static ALL: &[Kind] = &[
     },
     Kind {
         name: "sessions",
-        about: "who was confirmed lives, who is silent ends, and nothing of the dead is left",
+        about: "a renewed session lives, a silent session expires, and none of its znodes remain",
         control: false,
         least_rate: LEAST_RATE,
         systems: &[System::Lockgate],
@@ -142,7 +143,7 @@ static ALL: &[Kind] = &[
     },
     Kind {
         name: "watches",
-        about: "each watch tells once, in time, and nothing is passed over in silence",
+        about: "each watch fires once and in time, and no change is missed without notice",
         control: false,
         least_rate: LEAST_RATE,
         systems: &[System::Lockgate],
@@ -150,7 +151,7 @@ static ALL: &[Kind] = &[
     },
     Kind {
         name: "exactly-once",
-        about: "what is sent again under its request id is done once, and answered the same",
+        about: "a request that is repeated with its request id is executed once, with the same response",
         control: false,
         least_rate: LEAST_RATE,
         systems: &[System::Lockgate],
@@ -158,7 +159,7 @@ static ALL: &[Kind] = &[
     },
     Kind {
         name: "access",
-        about: "a right that is taken away is gone at once, at every node",
+        about: "a revoked permission is denied at once, at every node",
         control: false,
         least_rate: LEAST_RATE,
         systems: &[System::Lockgate],

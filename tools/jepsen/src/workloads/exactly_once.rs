@@ -1,5 +1,6 @@
-//! Requests that are sent again: under an id of its own each makes one sequential znode. Clients hang up after sending, ask
-//! elsewhere, ask twice, ask two nodes at once. Each id may have made one znode at most, and all its answers are the same.
+//! Repeated requests: each creates one sequential znode under a request id. Clients close the connection
+//! after sending, repeat a request on another node, repeat it after its response, or send it to two nodes at
+//! once. Each id may create at most one znode, and all its responses must be the same.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -16,9 +17,9 @@ use lockgate_check::exactly_once::{self, Applied};
 use lockgate_check::{ClientId, Verdict};
 use serde_json::{Value, json};
 
-use super::marks::Marks;
-use super::{Persistence, Progress, Span, Workload, fill, last_look};
-use crate::client::{Answer, Caller, PATIENCE, Session};
+use super::highlights::Highlights;
+use super::{FinalRead, Progress, Span, Workload, fill, final_get};
+use crate::client::{CallResult, Caller, Session, TIMEOUT};
 use crate::pace::Pace;
 use crate::record::{Recorder, bar};
 use crate::systems::{System, caller};
@@ -26,26 +27,26 @@ use crate::world::World;
 
 const CLIENTS: usize = 20;
 
-/// Requests of all clients together in a second; most are sent more than once.
+/// Requests of all clients per second; most are sent more than once.
 const PER_SECOND: f64 = 260.0;
 
-/// How many znodes are made below one parent before the next one is used: the last reads stay short.
+/// Number of znodes created below one parent before the next one is used, so that the final reads stay short.
 const PER_PARENT: u64 = 1000;
 
-/// How many parents there are: enough for a quarter of an hour.
+/// Number of parents: enough for a quarter of an hour.
 const PARENTS: u64 = 250;
 
-/// How often a request is sent at most until somebody answers.
-const MAX_SENDINGS: usize = 12;
+/// Limit of attempts of a request until there is a response.
+const MAX_ATTEMPTS: usize = 12;
 
-/// Of a hundred requests so many are of no session.
+/// Percentage of requests outside of a session.
 const SESSIONLESS_PERCENT: u32 = 30;
 
 const TTL: Duration = Duration::from_secs(10);
 
 const PAGE: usize = 1000;
 
-/// How many reads one request has at most.
+/// Limit of reads in one request.
 const READS: usize = 100;
 
 const PARENT: &str = "/jepsen/once";
@@ -53,20 +54,20 @@ const PARENT: &str = "/jepsen/once";
 /// The workload.
 pub struct ExactlyOnce {
     attempts: Recorder<String, String>,
-    turn: AtomicU64,
-    marks: Marks,
+    next_request: AtomicU64,
+    highlights: Highlights,
 }
 
-/// How a client treats a request.
+/// Repetition of a request.
 #[derive(Clone, Copy)]
-enum Manner {
-    /// Sends it until it is answered.
+enum RepeatMode {
+    /// Repeats until there is a response.
     Plain,
-    /// Hangs up so long after sending, then goes on elsewhere.
-    HangUp(Duration),
-    /// Sends it once more, elsewhere, when it has its answer.
+    /// Closes the connection after this time, then repeats on another node.
+    Disconnect(Duration),
+    /// Repeats once more on another node after the response.
     Again,
-    /// Sends it to two nodes at the same time.
+    /// Sends to two nodes at the same time.
     Both,
 }
 
@@ -77,17 +78,17 @@ struct Request {
 }
 
 impl ExactlyOnce {
-    /// A fresh run.
+    /// Creates a run.
     pub fn new() -> Self {
         Self {
             attempts: Recorder::default(),
-            turn: AtomicU64::new(0),
-            marks: Marks::default(),
+            next_request: AtomicU64::new(0),
+            highlights: Highlights::default(),
         }
     }
 
     fn request(&self, session: Option<&Session>, id: String) -> Request {
-        let parent = self.turn.fetch_add(1, Ordering::Relaxed) / PER_PARENT % PARENTS;
+        let parent = self.next_request.fetch_add(1, Ordering::Relaxed) / PER_PARENT % PARENTS;
         let mut body = json!({"mode": "persistent_sequential", "data": id, "request_id": id});
         if let Some(session) = session {
             body["session"] = json!(session.id());
@@ -99,64 +100,71 @@ impl ExactlyOnce {
         }
     }
 
-    async fn attempt(&self, world: &World, me: &mut ClientId, caller: &mut Caller, asked: &Request) -> bool {
-        let call = async {
-            let reply = caller.call(Method::POST, &asked.path, Some(&asked.body), PATIENCE);
-            // The whole document is compared: also its stat is that of the moment after the first one took effect.
-            reply.await.done().map(|document| document.to_string())
-        };
-        let answer = self.attempts.call(world, me, asked.id.clone(), call).await;
-        answer.ok().is_some()
-    }
-
-    async fn hang_up(
+    async fn attempt(
         &self,
         world: &World,
         me: &mut ClientId,
         caller: &mut Caller,
-        asked: &Request,
+        request: &Request,
+    ) -> bool {
+        let call = async {
+            let reply = caller.call(Method::POST, &request.path, Some(&request.body), TIMEOUT);
+            // The whole document is compared: even its stat must be that of the moment of the first
+            // execution.
+            reply.await.done().map(|document| document.to_string())
+        };
+        let answer = self.attempts.call(world, me, request.id.clone(), call).await;
+        answer.ok().is_some()
+    }
+
+    async fn disconnect(
+        &self,
+        world: &World,
+        me: &mut ClientId,
+        caller: &mut Caller,
+        request: &Request,
         after: Duration,
     ) {
         let call = async {
-            let call = caller.call(Method::POST, &asked.path, Some(&asked.body), PATIENCE);
+            let call = caller.call(Method::POST, &request.path, Some(&request.body), TIMEOUT);
             match tokio::time::timeout(after, call).await {
                 Ok(reply) => reply.done().map(|document| document.to_string()),
-                Err(_) => Answer::Unknown("hung up".to_owned()),
+                Err(_) => CallResult::Unknown("connection closed by the client".to_owned()),
             }
         };
-        self.attempts.call(world, me, asked.id.clone(), call).await;
-        caller.move_on();
+        self.attempts.call(world, me, request.id.clone(), call).await;
+        caller.switch_node();
     }
 
-    async fn ask(
+    async fn send(
         &self,
         world: &World,
         me: &mut ClientId,
         callers: &mut [Caller; 2],
-        asked: &Request,
-        manner: Manner,
+        request: &Request,
+        mode: RepeatMode,
     ) {
         let [first, second] = callers;
-        match manner {
-            Manner::HangUp(after) => self.hang_up(world, me, first, asked, after).await,
-            Manner::Both => {
-                let mut other = *me + OTHER_HAND;
+        match mode {
+            RepeatMode::Disconnect(after) => self.disconnect(world, me, first, request, after).await,
+            RepeatMode::Both => {
+                let mut other = *me + SECOND_CALLER;
                 tokio::join!(
-                    self.attempt(world, me, first, asked),
-                    self.attempt(world, &mut other, second, asked)
+                    self.attempt(world, me, first, request),
+                    self.attempt(world, &mut other, second, request)
                 );
             }
-            Manner::Plain | Manner::Again => {}
+            RepeatMode::Plain | RepeatMode::Again => {}
         }
-        for _ in 0..MAX_SENDINGS {
-            if self.attempt(world, me, first, asked).await {
+        for _ in 0..MAX_ATTEMPTS {
+            if self.attempt(world, me, first, request).await {
                 break;
             }
-            // An election takes a while, and a request whose fate is open is worth some patience.
+            // An election takes a while, and the outcome of this request has to be determined.
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
-        if matches!(manner, Manner::Again) {
-            self.attempt(world, me, second, asked).await;
+        if matches!(mode, RepeatMode::Again) {
+            self.attempt(world, me, second, request).await;
         }
     }
 
@@ -164,11 +172,11 @@ impl ExactlyOnce {
         let mut reader = caller(world, 0);
         let mut times: BTreeMap<String, u64> = BTreeMap::new();
         let mut counter = 0;
-        let used = (self.turn.load(Ordering::Relaxed) / PER_PARENT + 1).min(PARENTS);
+        let used = (self.next_request.load(Ordering::Relaxed) / PER_PARENT + 1).min(PARENTS);
         for parent in 0..used {
             let parent = format!("{PARENT}/{parent}");
-            let look = format!("/v1/znodes{parent}?linearizable=true");
-            let document = last_look(&mut reader, &look).await?;
+            let address = format!("/v1/znodes{parent}?linearizable=true");
+            let document = final_get(&mut reader, &address).await?;
             let made = document["stat"]["cversion"].as_u64();
             counter += made.context("a parent without a cversion")?;
             let names = children(&mut reader, &parent).await?;
@@ -185,15 +193,15 @@ impl ExactlyOnce {
     }
 }
 
-/// What each of these children holds.
+/// Returns the data of these children.
 async fn contents(reader: &mut Caller, parent: &str, names: &[String]) -> Result<Vec<String>> {
     let get = |name: &String| json!({"get": {"path": format!("{parent}/{name}")}});
     let body = json!({"reads": names.iter().map(get).collect::<Vec<_>>()});
     let path = "/v1/read?linearizable=true";
-    let again = Persistence::about(parent);
+    let again = FinalRead::about(parent);
     let document = loop {
         let answer = reader.post(path, &body).await.done();
-        if let Some(document) = again.heed(answer).await? {
+        if let Some(document) = again.accept(answer).await? {
             break document;
         }
     };
@@ -205,17 +213,17 @@ async fn contents(reader: &mut Caller, parent: &str, names: &[String]) -> Result
     ids.collect()
 }
 
-/// What a client's other hand does is recorded as another client's.
-const OTHER_HAND: ClientId = 500;
+/// Offset of the client number under which a client's simultaneous second attempt is recorded.
+const SECOND_CALLER: ClientId = 500;
 
 async fn children(reader: &mut Caller, parent: &str) -> Result<Vec<String>> {
     let mut names: Vec<String> = Vec::new();
     loop {
-        let mut look = format!("/v1/znodes{parent}?children=true&count={PAGE}&linearizable=true");
+        let mut address = format!("/v1/znodes{parent}?children=true&count={PAGE}&linearizable=true");
         if let Some(last) = names.last() {
-            look.push_str(&format!("&after={last}"));
+            address.push_str(&format!("&after={last}"));
         }
-        let page = last_look(reader, &look).await?;
+        let page = final_get(reader, &address).await?;
         for child in page["children"].as_array().context("no children in the answer")? {
             names.push(
                 child["name"]
@@ -230,12 +238,12 @@ async fn children(reader: &mut Caller, parent: &str) -> Result<Vec<String>> {
     }
 }
 
-fn draw(rng: &mut Rng) -> Manner {
+fn draw(rng: &mut Rng) -> RepeatMode {
     match rng.u32(0..10) {
-        0..3 => Manner::Plain,
-        3..6 => Manner::HangUp(Duration::from_micros(rng.u64(200..6000))),
-        6..8 => Manner::Again,
-        _ => Manner::Both,
+        0..3 => RepeatMode::Plain,
+        3..6 => RepeatMode::Disconnect(Duration::from_micros(rng.u64(200..6000))),
+        6..8 => RepeatMode::Again,
+        _ => RepeatMode::Both,
     }
 }
 
@@ -258,14 +266,14 @@ impl Workload for ExactlyOnce {
             let mut ids = super::unique_numbers(number);
             let mut session: Option<Session> = None;
             while pace.next().await {
-                session = session.filter(Session::lives);
+                session = session.filter(Session::is_alive);
                 if session.is_none() {
                     session = Session::open(&world, number, &mut callers[0], TTL).await.ok();
                 }
                 let sessionless = rng.u32(0..100) < SESSIONLESS_PERCENT;
-                let on_behalf = session.as_ref().filter(|_| !sessionless);
-                let asked = self.request(on_behalf, format!("r{}", ids()));
-                self.ask(&world, &mut me, &mut callers, &asked, draw(&mut rng))
+                let owner = session.as_ref().filter(|_| !sessionless);
+                let request = self.request(owner, format!("r{}", ids()));
+                self.send(&world, &mut me, &mut callers, &request, draw(&mut rng))
                     .await;
             }
         }
@@ -285,7 +293,7 @@ impl Workload for ExactlyOnce {
             let applied = self.applied(world).await?;
             let verdict = exactly_once::check(&self.attempts.calls(), &applied);
             let verdicts = vec![("exactly once".to_owned(), verdict)];
-            self.marks.note(&verdicts);
+            self.highlights.record(&verdicts);
             Ok(verdicts)
         }
         .boxed()
@@ -294,7 +302,7 @@ impl Workload for ExactlyOnce {
     fn timeline(&self) -> Vec<Span> {
         let attempts = self.attempts.calls().into_iter().map(|call| {
             let label = format!("{} → {:?}", call.input, call.outcome);
-            self.marks.call(bar(label, &call), &call)
+            self.highlights.call(bar(label, &call), &call)
         });
         attempts.collect()
     }

@@ -1,11 +1,11 @@
-//! What clients do, and what must be true of it: one file for each workload.
+//! Workloads: the actions of clients and the checks of their results, one file each.
 
 mod access;
 mod all;
 mod exactly_once;
 mod fenced;
 mod locks;
-mod marks;
+mod highlights;
 mod recipe;
 mod register;
 mod sessions;
@@ -23,56 +23,56 @@ use futures_util::future::BoxFuture;
 use lockgate_check::{Nanos, Verdict};
 use serde_json::Value;
 
-use crate::client::{Answer, Caller};
+use crate::client::{CallResult, Caller};
 use crate::systems::System;
 use crate::world::World;
 
 pub use all::{all, named};
 
-/// Something that clients do to a cluster while faults happen, and that can be checked afterwards.
-///
-/// One value is one run: it keeps its own history. The harness calls `prepare` once, then every `client` at once, counts
-/// [`Workload::progress`] before and between faults, cancels `world.stop`, waits for the clients, heals everything, and
-/// calls `check` when all nodes serve again.
+/// Work of clients on a cluster during faults, with a check of the results afterwards.
+/// One value is one run, and records its own history. The harness calls `prepare` once, then every `client`
+/// concurrently, and counts [`Workload::progress`] before and between faults. Then it cancels `world.stop`,
+/// waits for the clients, heals everything, and calls `check` once all nodes serve again.
 pub trait Workload: Send + Sync {
-    /// How many clients there are.
+    /// Returns the number of clients.
     fn clients(&self) -> usize;
 
-    /// Whatever has to be there before clients begin. The cluster is healthy.
+    /// Creates what the clients need. The cluster is healthy.
     fn prepare<'a>(&'a self, world: &'a World) -> BoxFuture<'a, anyhow::Result<()>>;
 
-    /// One client, from 0 to `clients() - 1`, until `world.stop`.
+    /// Runs one client, from 0 to `clients() - 1`, until `world.stop`.
     fn client(self: Arc<Self>, world: World, number: usize) -> BoxFuture<'static, ()>;
 
-    /// The moments at which calls succeeded so far: what a run's rate and its longest silence are made of.
+    /// Returns the times of the successful calls so far, from which the rate and the longest silence of a run
+    /// are computed.
     fn progress(&self) -> Progress;
 
-    /// Why calls failed or have no known outcome, and how often.
+    /// Returns the reasons of calls that failed or have no known outcome, with their numbers.
     fn reasons(&self) -> BTreeMap<String, u64>;
 
-    /// Final reads of a healed cluster, and every checker's verdict under its name.
+    /// Makes the final reads of a healed cluster, and returns every checker's verdict with its name.
     fn check<'a>(&'a self, world: &'a World) -> BoxFuture<'a, anyhow::Result<Vec<(String, Verdict)>>>;
 
-    /// The history for the report.
+    /// Returns the history for the report.
     fn timeline(&self) -> Vec<Span>;
 
-    /// The whole history as it was recorded, one JSON document a line, for whoever looks into a failure.
+    /// Writes the whole recorded history, one JSON document a line, for the investigation of a failure.
     fn write_history(&self, to: &mut dyn Write) -> io::Result<()>;
 }
 
-/// How calls went so far.
+/// Results of the calls so far.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
-    /// When each successful call returned, in order of time.
+    /// Times at which the successful calls returned, in order.
     pub succeeded: Vec<Nanos>,
-    /// How many certainly failed.
+    /// Number of calls that certainly failed.
     pub failed: u64,
-    /// How many had no known outcome.
+    /// Number of calls without a known outcome.
     pub unknown: u64,
 }
 
 impl Progress {
-    /// Both together.
+    /// Combines two counts.
     fn and(mut self, other: Self) -> Self {
         self.succeeded.extend(other.succeeded);
         self.succeeded.sort_unstable();
@@ -82,55 +82,56 @@ impl Progress {
     }
 }
 
-/// One bar of a report's timeline.
+/// Bar of a report's timeline.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Span {
-    /// In which row: a lock, a client, a register.
+    /// Row: a lock, a client, a register.
     pub row: String,
-    /// What it was, in a few words.
+    /// Short description.
     pub label: String,
-    /// From when.
+    /// Begin.
     pub begin: Nanos,
-    /// Until when.
+    /// End.
     pub end: Nanos,
-    /// How it went, which gives the bar its colour.
+    /// Result, which determines the colour.
     pub tone: Tone,
 }
 
-/// How a bar is drawn.
+/// Colour class of a bar.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tone {
-    /// A call or hold that went well.
+    /// A successful call or hold.
     Ok,
-    /// A refusal.
+    /// A rejection.
     Failed,
-    /// No known outcome.
+    /// An unknown outcome.
     Unknown,
     /// A contradiction, if a checker names this bar.
     Violation,
 }
 
-/// Makes keys before a run.
+/// Creates keys before a run.
 async fn fill(system: System, world: &World, keys: Vec<String>, value: &str) -> Result<()> {
     match system.store(world, 0).create_all(&keys, value).await {
-        Answer::Ok(()) => Ok(()),
-        Answer::Failed(why) | Answer::Unknown(why) => bail!("the first keys cannot be made: {why}"),
+        CallResult::Ok(()) => Ok(()),
+        CallResult::Failed(why) | CallResult::Unknown(why) => {
+            bail!("the initial keys cannot be created: {why}")
+        }
     }
 }
 
-/// How long the final reads of a healed cluster are tried again.
+/// Time limit of a final read of a healed cluster, with its retries.
 const FINAL_READS_WITHIN: Duration = Duration::from_secs(20);
 
-/// A question that is asked again until there is an answer: a cluster that was healed a moment ago may still refuse a call
-/// or two.
-struct Persistence {
+/// Retry loop of a final read: a cluster that was healed a moment ago may still reject a call or two.
+struct FinalRead {
     what: String,
     give_up: Instant,
 }
 
-impl Persistence {
-    /// About what; from now on.
+impl FinalRead {
+    /// Starts the time limit of a read of `what`.
     fn about(what: impl Into<String>) -> Self {
         Self {
             what: what.into(),
@@ -138,39 +139,39 @@ impl Persistence {
         }
     }
 
-    /// What was answered; `None`: it is to be asked again.
-    async fn heed<T>(&self, answer: Answer<T>) -> Result<Option<T>> {
+    /// Returns the value; `None` after a pause if the read is to be repeated; an error after the time limit.
+    async fn accept<T>(&self, answer: CallResult<T>) -> Result<Option<T>> {
         match answer {
-            Answer::Ok(value) => return Ok(Some(value)),
-            Answer::Failed(why) | Answer::Unknown(why) if Instant::now() > self.give_up => {
+            CallResult::Ok(value) => return Ok(Some(value)),
+            CallResult::Failed(why) | CallResult::Unknown(why) if Instant::now() > self.give_up => {
                 bail!("{}: {why}", self.what)
             }
-            Answer::Failed(_) | Answer::Unknown(_) => {}
+            CallResult::Failed(_) | CallResult::Unknown(_) => {}
         }
         tokio::time::sleep(Duration::from_millis(200)).await;
         Ok(None)
     }
 }
 
-/// A final `GET`.
-async fn last_look(caller: &mut Caller, path: &str) -> Result<Value> {
-    let again = Persistence::about(path);
+/// Makes a final `GET`, with retries.
+async fn final_get(caller: &mut Caller, path: &str) -> Result<Value> {
+    let again = FinalRead::about(path);
     loop {
         let answer = caller.get(path).await.done();
-        if let Some(document) = again.heed(answer).await? {
+        if let Some(document) = again.accept(answer).await? {
             return Ok(document);
         }
     }
 }
 
-/// A client's random choices.
+/// Returns the generator of a client's random choices.
 fn rng(world: &World, number: usize) -> fastrand::Rng {
-    // Far apart, so that no two clients of two seeds that follow each other draw alike.
+    // Spreads the seeds, so that no two clients of two successive seeds draw the same.
     let number = u64::try_from(number).expect("there are few clients");
     fastrand::Rng::with_seed(world.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (number << 32))
 }
 
-/// Numbers of which each is drawn once in a run: a million times the client's number and on.
+/// Returns a generator of numbers that are unique in a run: a million for each client.
 fn unique_numbers(number: usize) -> impl FnMut() -> u64 + Send {
     const EACH: u64 = 1_000_000;
     let mut next = (1 + u64::try_from(number).expect("there are few clients")) * EACH;

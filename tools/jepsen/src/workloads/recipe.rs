@@ -1,5 +1,5 @@
-//! Exclusive locks of whatever system, as its own clients take them: what they believed is judged. For comparison; of
-//! Lockgate's own API the workload `exclusive` asks far more.
+//! Exclusive locks of any system, through the system's own client: the clients' beliefs are checked. This
+//! workload is for comparison; `exclusive` checks far more of Lockgate's own API.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use lockgate_check::holds::Mode;
 use lockgate_check::{ClientId, Verdict};
 use parking_lot::Mutex;
 
-use super::marks::Marks;
+use super::highlights::Highlights;
 use super::{Progress, Span, Tone, Workload};
 use crate::client;
 use crate::pace::Pace;
@@ -27,41 +27,41 @@ const CLIENTS: usize = 24;
 
 const LOCKS: usize = 24;
 
-/// How often all clients together take up a lock in a second.
+/// Acquires of all clients per second.
 const PER_SECOND: f64 = 250.0;
 
-/// How long a client waits for a lock.
+/// Maximum wait for a lock.
 const WAIT: Duration = Duration::from_millis(800);
 
-/// One of so many holders dies.
-const DIES_ONE_IN: u32 = 500;
+/// One in this number of holders crashes.
+const CRASHES_ONE_IN: u32 = 500;
 
 /// The workload.
 pub struct Recipe {
     system: System,
-    calls: Recorder<Asked, u64>,
+    calls: Recorder<RecipeCall, u64>,
     beliefs: Mutex<Vec<Belief>>,
-    marks: Marks,
+    highlights: Highlights,
 }
 
 #[derive(Clone, Debug, serde::Serialize)]
-enum Asked {
+enum RecipeCall {
     Lock(usize),
     Unlock(usize),
 }
 
 impl Recipe {
-    /// A fresh run.
+    /// Creates a run.
     pub fn new(system: System) -> Self {
         Self {
             system,
             calls: Recorder::default(),
             beliefs: Mutex::default(),
-            marks: Marks::default(),
+            highlights: Highlights::default(),
         }
     }
 
-    async fn take_and_leave(
+    async fn lock_once(
         &self,
         world: &World,
         client: &mut dyn client::Mutex,
@@ -72,12 +72,17 @@ impl Recipe {
         let lock = rng.usize(0..LOCKS);
         let path = name(lock);
         let call = client.lock(&path, WAIT);
-        let Some(token) = self.calls.call(world, me, Asked::Lock(lock), call).await.ok() else {
+        let Some(token) = self
+            .calls
+            .call(world, me, RecipeCall::Lock(lock), call)
+            .await
+            .ok()
+        else {
             return false;
         };
         let granted = world.now();
-        client.keep(hold(rng)).await;
-        let dies = rng.u32(0..DIES_ONE_IN) == 0;
+        client.stay_alive(hold(rng)).await;
+        let crashes = rng.u32(0..CRASHES_ONE_IN) == 0;
         let released = world.now();
         self.beliefs.lock().push(Belief {
             lock: path,
@@ -85,16 +90,17 @@ impl Recipe {
             mode: Mode::Exclusive,
             token,
             granted,
-            released: (!dies).then_some(released),
+            released: (!crashes).then_some(released),
             deadline: client.believed_until(),
         });
-        if dies {
-            client.die();
+        if crashes {
+            client.crash();
             return true;
         }
         let invoked = world.now();
         let answer = client.unlock().await.map(|()| token);
-        self.calls.add(world, me, invoked, Asked::Unlock(lock), &answer);
+        self.calls
+            .add(world, me, invoked, RecipeCall::Unlock(lock), &answer);
         answer.ok().is_some()
     }
 }
@@ -107,7 +113,7 @@ fn hold(rng: &mut Rng) -> Duration {
     })
 }
 
-/// How a lock is called; a path, for those to whom it is one.
+/// Returns a lock's name, which is a path for the systems that need one.
 fn name(lock: usize) -> String {
     format!("/jepsen/lock/{lock}")
 }
@@ -118,7 +124,7 @@ impl Workload for Recipe {
     }
 
     fn prepare<'a>(&'a self, _world: &'a World) -> BoxFuture<'a, Result<()>> {
-        // Locks come into being when somebody wants them.
+        // A lock is created by its first acquire.
         async { Ok(()) }.boxed()
     }
 
@@ -130,7 +136,7 @@ impl Workload for Recipe {
             let mut me = ClientId::try_from(number).expect("there are few clients");
             while pace.next().await {
                 if !self
-                    .take_and_leave(&world, &mut *client, &mut me, number, &mut rng)
+                    .lock_once(&world, &mut *client, &mut me, number, &mut rng)
                     .await
                 {
                     pace.back_off().await;
@@ -151,8 +157,8 @@ impl Workload for Recipe {
     fn check<'a>(&'a self, _world: &'a World) -> BoxFuture<'a, Result<Vec<(String, Verdict)>>> {
         async move {
             let verdict = client_view::check(&self.beliefs.lock());
-            let verdicts = vec![("beliefs exclude each other".to_owned(), verdict)];
-            self.marks.note(&verdicts);
+            let verdicts = vec![("no conflicting beliefs".to_owned(), verdict)];
+            self.highlights.record(&verdicts);
             Ok(verdicts)
         }
         .boxed()
@@ -172,7 +178,7 @@ impl Workload for Recipe {
                     .max(belief.granted),
                 tone: Tone::Ok,
             };
-            self.marks
+            self.highlights
                 .bar(span, &[&belief.lock, &format!("token {}", belief.token)])
         });
         spans.collect()

@@ -1,5 +1,5 @@
-//! Registers: reads, writes and writes that ask for a version, by many clients at a few keys at a time. Each key takes some
-//! hundred calls, then others are used, so that a search for an order of its calls stays short.
+//! Registers: reads, writes and conditional writes by many clients, at a few keys at a time. Each key gets
+//! some hundred calls, then others are used, so that the search for an order of its calls stays short.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -14,36 +14,36 @@ use lockgate_check::register::{self, Input, Output, Register as Model};
 use lockgate_check::{Call, ClientId, Verdict};
 use serde::Serialize;
 
-use super::marks::Marks;
-use super::{Persistence, Progress, Span, Workload, fill};
-use crate::client::{Answer, Freshness, Store};
+use super::highlights::Highlights;
+use super::{FinalRead, Progress, Span, Workload, fill};
+use crate::client::{CallResult, Freshness, Store};
 use crate::pace::Pace;
-use crate::record::{Recorder, bar, in_words};
+use crate::record::{Recorder, bar, map_input};
 use crate::systems::System;
 use crate::world::World;
 
 const CLIENTS: usize = 20;
 
-/// Calls of all clients together in a second.
+/// Calls of all clients per second.
 const PER_SECOND: f64 = 700.0;
 
-/// How many keys are used at a time.
+/// Number of keys in use at a time.
 const KEYS_AT_A_TIME: u64 = 10;
 
-/// How many calls a key gets: the search is exponential in what is concurrent, and unknown outcomes stay concurrent for
-/// the rest of a key's life.
+/// Calls per key. The search is exponential in the number of concurrent calls, and a call with an unknown
+/// outcome stays concurrent for the rest of a key's life.
 const CALLS_PER_KEY: u64 = 240;
 
-/// So many calls in a row go to one key, so that they meet.
+/// Successive calls to one key, so that they are concurrent.
 const CALLS_IN_A_ROW: u64 = 4;
 
-/// What keys hold at first. Clients write larger numbers.
+/// Initial value of the keys. Clients write larger numbers.
 const FIRST_VALUE: u64 = 0;
 
-/// How many keys there are: enough for a quarter of an hour. Whoever runs longer begins to leave calls out.
+/// Number of keys: enough for a quarter of an hour. A longer run has to omit calls.
 const KEYS: u64 = 2600;
 
-/// Who reads in the end.
+/// Client number of the final reads.
 const READER: ClientId = 999;
 
 const PARENT: &str = "/jepsen/register";
@@ -52,23 +52,23 @@ const PARENT: &str = "/jepsen/register";
 pub struct Register {
     system: System,
     freshness: Freshness,
-    recorder: Recorder<On<Input>, Output>,
-    /// The version of each key that was seen last: what a client guesses that it has.
+    recorder: Recorder<KeyedInput<Input>, Output>,
+    /// Latest known version of each key, which clients expect in conditional writes.
     seen: Vec<AtomicU64>,
     first_version: AtomicU64,
-    turn: AtomicU64,
-    marks: Marks,
+    next_call: AtomicU64,
+    highlights: Highlights,
 }
 
-/// A call's key and what is asked of it.
+/// Input of a call with its key.
 #[derive(Clone, Debug, Serialize)]
-struct On<I> {
+struct KeyedInput<I> {
     key: u64,
     input: I,
 }
 
 impl Register {
-    /// With reads as fresh as this.
+    /// Creates a run whose reads have this consistency.
     pub fn new(system: System, freshness: Freshness) -> Self {
         Self {
             system,
@@ -76,33 +76,33 @@ impl Register {
             recorder: Recorder::default(),
             seen: (0..KEYS).map(|_| AtomicU64::new(0)).collect(),
             first_version: AtomicU64::new(0),
-            turn: AtomicU64::new(0),
-            marks: Marks::default(),
+            next_call: AtomicU64::new(0),
+            highlights: Highlights::default(),
         }
     }
 
-    /// The key of the next call; none if all are used up.
+    /// Returns the key of the next call, or `None` if all keys are used up.
     fn next_key(&self) -> Option<u64> {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let window = turn / (KEYS_AT_A_TIME * CALLS_PER_KEY);
-        let key = window * KEYS_AT_A_TIME + turn / CALLS_IN_A_ROW % KEYS_AT_A_TIME;
+        let next_call = self.next_call.fetch_add(1, Ordering::Relaxed);
+        let window = next_call / (KEYS_AT_A_TIME * CALLS_PER_KEY);
+        let key = window * KEYS_AT_A_TIME + next_call / CALLS_IN_A_ROW % KEYS_AT_A_TIME;
         (key < KEYS).then_some(key)
     }
 
-    async fn step(&self, store: &mut dyn Store, key: u64, input: &Input) -> Answer<Output> {
+    async fn step(&self, store: &mut dyn Store, key: u64, input: &Input) -> CallResult<Output> {
         let path = path(key);
         match input {
             Input::Read => match store.get(&path, self.freshness).await {
-                Answer::Ok(Some(found)) => match found.value.parse() {
-                    Ok(value) => Answer::Ok(Output::Is {
+                CallResult::Ok(Some(found)) => match found.value.parse() {
+                    Ok(value) => CallResult::Ok(Output::Is {
                         value,
                         version: found.version,
                     }),
-                    Err(_) => Answer::Ok(nonsense()),
+                    Err(_) => CallResult::Ok(impossible_value()),
                 },
-                // It was there before the run began, and nobody deletes it.
-                Answer::Ok(None) => Answer::Ok(nonsense()),
-                Answer::Failed(why) | Answer::Unknown(why) => Answer::Failed(why),
+                // The key was created before the run, and no client deletes it.
+                CallResult::Ok(None) => CallResult::Ok(impossible_value()),
+                CallResult::Failed(why) | CallResult::Unknown(why) => CallResult::Failed(why),
             },
             Input::Write(value) => store.set(&path, &value.to_string(), None).await.map(written),
             Input::Cas { expected, value } => store
@@ -112,7 +112,7 @@ impl Register {
         }
     }
 
-    fn remember(&self, key: u64, output: &Output) {
+    fn record_version(&self, key: u64, output: &Output) {
         if let Output::Is { version, .. } | Output::Written { version } = output {
             self.seen[index(key)].fetch_max(*version, Ordering::Relaxed);
         }
@@ -145,8 +145,8 @@ fn written(version: Option<u64>) -> Output {
     }
 }
 
-/// What no register ever held: a read that cannot be ordered anywhere.
-fn nonsense() -> Output {
+/// Returns a value that no register ever held, for a read that fits into no order.
+fn impossible_value() -> Output {
     Output::Is {
         value: u64::MAX - 1,
         version: u64::MAX - 1,
@@ -167,8 +167,8 @@ impl Workload for Register {
                 .store(world, 0)
                 .get(&path(0), Freshness::Linearizable)
                 .await;
-            let Answer::Ok(Some(first)) = first else {
-                bail!("a key that was just made cannot be read: {first:?}")
+            let CallResult::Ok(Some(first)) = first else {
+                bail!("a new key cannot be read: {first:?}")
             };
             self.first_version.store(first.version, Ordering::Relaxed);
             for seen in &self.seen {
@@ -192,13 +192,13 @@ impl Workload for Register {
                 };
                 let input = self.draw(&mut rng, key, values());
                 let call = self.step(&mut *store, key, &input);
-                let input = On {
+                let input = KeyedInput {
                     key,
                     input: input.clone(),
                 };
                 match self.recorder.call(&world, &mut me, input, call).await {
-                    Answer::Ok(output) => self.remember(key, &output),
-                    Answer::Failed(_) | Answer::Unknown(_) => {
+                    CallResult::Ok(output) => self.record_version(key, &output),
+                    CallResult::Failed(_) | CallResult::Unknown(_) => {
                         pace.back_off().await;
                     }
                 }
@@ -217,21 +217,22 @@ impl Workload for Register {
 
     fn check<'a>(&'a self, world: &'a World) -> BoxFuture<'a, Result<Vec<(String, Verdict)>>> {
         async move {
-            // Every node's last word on the keys that were used last is a read like any other.
-            let last = self.turn.load(Ordering::Relaxed) / (KEYS_AT_A_TIME * CALLS_PER_KEY);
+            // The final reads of the last keys through every node are part of the history like any other
+            // reads.
+            let last = self.next_call.load(Ordering::Relaxed) / (KEYS_AT_A_TIME * CALLS_PER_KEY);
             let mut me = READER;
             for number in 0..world.endpoints.len() {
                 let mut store = self.system.store(world, number);
                 for key in last * KEYS_AT_A_TIME..((last + 1) * KEYS_AT_A_TIME).min(KEYS) {
-                    let again = Persistence::about(format!("the last read of key {key}"));
+                    let again = FinalRead::about(format!("the last read of key {key}"));
                     loop {
                         let call = self.step(&mut *store, key, &Input::Read);
-                        let input = On {
+                        let input = KeyedInput {
                             key,
                             input: Input::Read,
                         };
                         let read = self.recorder.call(world, &mut me, input, call).await;
-                        if again.heed(read).await?.is_some() {
+                        if again.accept(read).await?.is_some() {
                             break;
                         }
                     }
@@ -244,13 +245,11 @@ impl Workload for Register {
             let calls: Vec<_> = self.recorder.calls().into_iter().map(keyed).collect();
             let enough = match last * KEYS_AT_A_TIME < KEYS {
                 true => Verdict::Valid,
-                false => {
-                    Verdict::Undecided("the run was too long for its keys, and clients fell idle".to_owned())
-                }
+                false => Verdict::Undecided("the run used up its keys, and clients became idle".to_owned()),
             };
             let verdict = tokio::task::spawn_blocking(move || register::check(&initial, &calls)).await?;
             let verdicts = vec![("linearizable".to_owned(), verdict.and(enough))];
-            self.marks.note(&verdicts);
+            self.highlights.record(&verdicts);
             Ok(verdicts)
         }
         .boxed()
@@ -258,9 +257,9 @@ impl Workload for Register {
 
     fn timeline(&self) -> Vec<Span> {
         let calls = self.recorder.calls().into_iter().map(|call| {
-            let On { key, input } = &call.input;
+            let KeyedInput { key, input } = &call.input;
             let span = bar(format!("key {key}: {input:?} → {:?}", call.outcome), &call);
-            self.marks.call(span, &call)
+            self.highlights.call(span, &call)
         });
         calls.collect()
     }
@@ -270,11 +269,11 @@ impl Workload for Register {
     }
 }
 
-fn keyed(call: Call<On<Input>, Output>) -> (String, Call<Input, Output>) {
-    (named(call.input.key), in_words(call, |on| on.input))
+fn keyed(call: Call<KeyedInput<Input>, Output>) -> (String, Call<Input, Output>) {
+    (key_name(call.input.key), map_input(call, |on| on.input))
 }
 
-/// A key as a checker's lines begin.
-fn named(key: u64) -> String {
+/// Returns a key's name as checkers print it at the start of a line.
+fn key_name(key: u64) -> String {
     format!("key {key}")
 }

@@ -1,5 +1,5 @@
-//! Sets that grow: elements are appended to the text of a key by writes that ask for a version. Nothing that was
-//! acknowledged may be missing in the end, on any node.
+//! Growing sets: elements are appended to the text of a key by conditional writes. No acknowledged element
+//! may be missing at the end, on any node.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -12,32 +12,33 @@ use futures_util::future::BoxFuture;
 use lockgate_check::{Call, ClientId, Verdict, set};
 use serde::Serialize;
 
-use super::marks::Marks;
-use super::{Persistence, Progress, Span, Workload, fill};
-use crate::client::{Answer, Freshness, Store, Versioned};
+use super::highlights::Highlights;
+use super::{FinalRead, Progress, Span, Workload, fill};
+use crate::client::{CallResult, Freshness, Store, Versioned};
 use crate::pace::Pace;
-use crate::record::{Recorder, SUCCESSOR, bar, in_words};
+use crate::record::{Recorder, SUCCESSOR_OFFSET, bar, map_input};
 use crate::systems::System;
 use crate::world::World;
 
 const CLIENTS: usize = 20;
 
-/// Appends of all clients together in a second; each takes a read and a write at least.
+/// Appends of all clients per second; each makes at least a read and a write.
 const PER_SECOND: f64 = 250.0;
 
-/// So many sets grow at a time: two clients meet at each.
+/// Number of sets that grow at a time, so that two clients compete for each.
 const SETS_AT_A_TIME: u64 = 10;
 
-/// How many elements are meant for one set: each append writes all of it.
+/// Number of elements of one set; each append writes all of it.
 const ELEMENTS: u64 = 200;
 
-/// How many sets there are: enough for a quarter of an hour.
+/// Number of sets: enough for a quarter of an hour.
 const SETS: u64 = 1200;
 
-/// Who is overtaken so often gives the element up; it was certainly not appended.
+/// Attempts of an append. A client that loses every race gives the element up, which was then certainly not
+/// appended.
 const MAX_ATTEMPTS: usize = 10;
 
-/// Who reads in the end.
+/// Client number of the final reads.
 const READER: ClientId = 999;
 
 const PARENT: &str = "/jepsen/set";
@@ -47,8 +48,8 @@ pub struct Set {
     system: System,
     appends: Recorder<Append, ()>,
     reads: Recorder<Read, Vec<u64>>,
-    turn: AtomicU64,
-    marks: Marks,
+    next_call: AtomicU64,
+    highlights: Highlights,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -63,35 +64,36 @@ struct Append {
 }
 
 impl Set {
-    /// A fresh run.
+    /// Creates a run.
     pub fn new(system: System) -> Self {
         Self {
             system,
             appends: Recorder::default(),
             reads: Recorder::default(),
-            turn: AtomicU64::new(0),
-            marks: Marks::default(),
+            next_call: AtomicU64::new(0),
+            highlights: Highlights::default(),
         }
     }
 
     fn next_set(&self) -> Option<u64> {
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let window = turn / (SETS_AT_A_TIME * ELEMENTS);
-        let set = window * SETS_AT_A_TIME + turn % SETS_AT_A_TIME;
+        let next_call = self.next_call.fetch_add(1, Ordering::Relaxed);
+        let window = next_call / (SETS_AT_A_TIME * ELEMENTS);
+        let set = window * SETS_AT_A_TIME + next_call % SETS_AT_A_TIME;
         (set < SETS).then_some(set)
     }
 
-    /// Reads a set: its text, and its version.
+    /// Reads a set; returns its text and version.
     async fn read(
         &self,
         world: &World,
         store: &mut dyn Store,
         reader: ClientId,
         set: u64,
-    ) -> Answer<Versioned> {
+    ) -> CallResult<Versioned> {
         let invoked = world.now();
         let read = store.get(&path(set), Freshness::Linearizable).await;
-        // A set that is gone, or is no list of numbers, has lost all of it.
+        // A set that is missing, or is not a list of numbers, counts as empty or as garbage, so that the
+        // checker finds the loss.
         let found = read.map(|found| found.unwrap_or(GONE));
         let elements = found.clone().map(|found| elements(&found.value));
         let mut reader = reader;
@@ -105,35 +107,35 @@ impl Set {
         world: &World,
         store: &mut dyn Store,
         reader: ClientId,
-        asked: &Append,
-    ) -> Answer<()> {
-        let path = path(asked.set);
+        append: &Append,
+    ) -> CallResult<()> {
+        let path = path(append.set);
         for _ in 0..MAX_ATTEMPTS {
-            let found = match self.read(world, store, reader, asked.set).await {
-                Answer::Ok(found) => found,
-                Answer::Failed(why) | Answer::Unknown(why) => return Answer::Failed(why),
+            let found = match self.read(world, store, reader, append.set).await {
+                CallResult::Ok(found) => found,
+                CallResult::Failed(why) | CallResult::Unknown(why) => return CallResult::Failed(why),
             };
-            let longer = format!("{} {}", found.value, asked.element);
+            let longer = format!("{} {}", found.value, append.element);
             match store.set(&path, &longer, Some(found.version)).await {
-                Answer::Ok(Some(_)) => return Answer::Ok(()),
-                Answer::Ok(None) => {}
-                Answer::Failed(why) => return Answer::Failed(why),
-                Answer::Unknown(why) => return Answer::Unknown(why),
+                CallResult::Ok(Some(_)) => return CallResult::Ok(()),
+                CallResult::Ok(None) => {}
+                CallResult::Failed(why) => return CallResult::Failed(why),
+                CallResult::Unknown(why) => return CallResult::Unknown(why),
             }
         }
-        Answer::Failed("overtaken by others".to_owned())
+        CallResult::Failed("lost every race against other clients".to_owned())
     }
 
-    /// Every node's last word on every set.
+    /// Reads every set through every node.
     async fn read_all(&self, world: &World) -> Result<()> {
-        let used = self.turn.load(Ordering::Relaxed) / (SETS_AT_A_TIME * ELEMENTS) + 1;
+        let used = self.next_call.load(Ordering::Relaxed) / (SETS_AT_A_TIME * ELEMENTS) + 1;
         for node in 0..world.endpoints.len() {
             let mut store = self.system.store(world, node);
             for set in 0..(used * SETS_AT_A_TIME).min(SETS) {
-                let again = Persistence::about(format!("the last read of set {set}"));
+                let again = FinalRead::about(format!("the final read of set {set}"));
                 loop {
                     let read = self.read(world, &mut *store, READER, set).await;
-                    if again.heed(read).await?.is_some() {
+                    if again.accept(read).await?.is_some() {
                         break;
                     }
                 }
@@ -146,14 +148,15 @@ impl Set {
         let mut sets: BTreeMap<u64, (Vec<_>, Vec<_>)> = BTreeMap::new();
         for call in self.appends.calls() {
             let (additions, _) = sets.entry(call.input.set).or_default();
-            additions.push(in_words(call, |append| append.element));
+            additions.push(map_input(call, |append| append.element));
         }
-        // Where reads may be behind, only those that came when all was done say what is lost.
-        let judged =
-            |call: &Call<Read, _>| self.system.reads_are_linearizable() || call.client % SUCCESSOR == READER;
+        // For a system with stale reads only the final reads can prove a loss.
+        let judged = |call: &Call<Read, _>| {
+            self.system.reads_are_linearizable() || call.client % SUCCESSOR_OFFSET == READER
+        };
         for call in self.reads.calls().into_iter().filter(judged) {
             let (_, reads) = sets.entry(call.input.set).or_default();
-            reads.push(in_words(call, drop));
+            reads.push(map_input(call, drop));
         }
         sets.into_iter()
             .map(|(set, (additions, reads))| set::check(&additions, &reads).about(format_args!("set {set}")))
@@ -161,14 +164,14 @@ impl Set {
     }
 }
 
-/// What a set reads as that is not there.
+/// Value of a set that does not exist.
 const GONE: Versioned = Versioned {
     value: String::new(),
     version: u64::MAX,
 };
 
 fn elements(text: &str) -> Vec<u64> {
-    // What is no number was never added.
+    // A word that is not a number was never added.
     text.split_whitespace()
         .map(|word| word.parse().unwrap_or(u64::MAX))
         .collect()
@@ -198,9 +201,9 @@ impl Workload for Set {
                     return;
                 };
                 let element = elements();
-                let asked = Append { set, element };
-                let call = self.append(&world, &mut *store, me, &asked);
-                let answer = self.appends.call(&world, &mut me, asked.clone(), call).await;
+                let append = Append { set, element };
+                let call = self.append(&world, &mut *store, me, &append);
+                let answer = self.appends.call(&world, &mut me, append.clone(), call).await;
                 if answer.ok().is_none() {
                     pace.back_off().await;
                 }
@@ -220,8 +223,8 @@ impl Workload for Set {
     fn check<'a>(&'a self, world: &'a World) -> BoxFuture<'a, Result<Vec<(String, Verdict)>>> {
         async move {
             self.read_all(world).await?;
-            let verdicts = vec![("nothing lost or invented".to_owned(), self.judge())];
-            self.marks.note(&verdicts);
+            let verdicts = vec![("no element lost or invented".to_owned(), self.judge())];
+            self.highlights.record(&verdicts);
             Ok(verdicts)
         }
         .boxed()
@@ -230,7 +233,7 @@ impl Workload for Set {
     fn timeline(&self) -> Vec<Span> {
         let appends = self.appends.calls().into_iter().map(|call| {
             let label = format!("{:?} → {:?}", call.input, call.outcome);
-            self.marks.call(bar(label, &call), &call)
+            self.highlights.call(bar(label, &call), &call)
         });
         appends.collect()
     }

@@ -1,5 +1,5 @@
-//! Numbers that are given once: sequential znodes below a few parents, most of which are deleted soon, so that a server that
-//! looked at its children for the next number would give one twice.
+//! Unique numbers: sequential znodes below a few parents. Most of them are deleted soon, so that a server
+//! that derived the next number from its children would assign one twice.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -11,22 +11,22 @@ use futures_util::future::BoxFuture;
 use lockgate_check::{ClientId, Verdict, unique_ids};
 use serde::Serialize;
 
-use super::marks::Marks;
+use super::highlights::Highlights;
 use super::{Progress, Span, Workload, fill};
-use crate::client::Answer;
+use crate::client::CallResult;
 use crate::pace::Pace;
-use crate::record::{Recorder, bar, in_words};
+use crate::record::{Recorder, bar, map_input};
 use crate::systems::System;
 use crate::world::World;
 
 const CLIENTS: usize = 20;
 
-/// Calls of all clients together in a second, deletions among them.
+/// Calls of all clients per second, deletions included.
 const PER_SECOND: f64 = 600.0;
 
 const PARENTS: [&str; 4] = ["/jepsen/ids/0", "/jepsen/ids/1", "/jepsen/ids/2", "/jepsen/ids/3"];
 
-/// Of a hundred numbered znodes so many are deleted at once by who made them.
+/// Percentage of numbered znodes that their creator deletes at once.
 const DELETED_PERCENT: u32 = 60;
 
 /// The workload.
@@ -34,10 +34,10 @@ pub struct UniqueIds {
     system: System,
     created: Recorder<Parent, u64>,
     deleted: Recorder<Numbered, ()>,
-    marks: Marks,
+    highlights: Highlights,
 }
 
-/// Below which parent a number is asked for: an index into [`PARENTS`].
+/// Parent of a new number: an index into [`PARENTS`].
 #[derive(Clone, Debug, Serialize)]
 struct Parent {
     create_below: usize,
@@ -50,13 +50,13 @@ struct Numbered {
 }
 
 impl UniqueIds {
-    /// A fresh run.
+    /// Creates a run.
     pub fn new(system: System) -> Self {
         Self {
             system,
             created: Recorder::default(),
             deleted: Recorder::default(),
-            marks: Marks::default(),
+            highlights: Highlights::default(),
         }
     }
 }
@@ -94,11 +94,11 @@ impl Workload for UniqueIds {
                         let call = store.create_numbered(PARENTS[parent]);
                         let input = Parent { create_below: parent };
                         match self.created.call(&world, &mut me, input, call).await {
-                            Answer::Ok(number) => {
+                            CallResult::Ok(number) => {
                                 to_delete = (rng.u32(0..100) < DELETED_PERCENT).then_some((parent, number));
                                 false
                             }
-                            Answer::Failed(_) | Answer::Unknown(_) => true,
+                            CallResult::Failed(_) | CallResult::Unknown(_) => true,
                         }
                     }
                 };
@@ -128,10 +128,10 @@ impl Workload for UniqueIds {
     fn check<'a>(&'a self, _world: &'a World) -> BoxFuture<'a, Result<Vec<(String, Verdict)>>> {
         async move {
             let name = |parent: Parent| PARENTS[parent.create_below].to_owned();
-            let calls = self.created.calls().into_iter().map(|call| in_words(call, name));
+            let calls = self.created.calls().into_iter().map(|call| map_input(call, name));
             let calls: Vec<_> = calls.collect();
-            let verdicts = vec![("unique and rising".to_owned(), unique_ids::check(&calls))];
-            self.marks.note(&verdicts);
+            let verdicts = vec![("unique and increasing".to_owned(), unique_ids::check(&calls))];
+            self.highlights.record(&verdicts);
             Ok(verdicts)
         }
         .boxed()
@@ -140,11 +140,11 @@ impl Workload for UniqueIds {
     fn timeline(&self) -> Vec<Span> {
         let created = self.created.calls().into_iter().map(|call| {
             let label = format!("below {} → {:?}", call.input.create_below, call.outcome);
-            self.marks.call(bar(label, &call), &call)
+            self.highlights.call(bar(label, &call), &call)
         });
         let deleted = self.deleted.calls().into_iter().map(|call| {
             let label = format!("delete {:?} → {:?}", call.input, call.outcome);
-            self.marks.call(bar(label, &call), &call)
+            self.highlights.call(bar(label, &call), &call)
         });
         created.chain(deleted).collect()
     }

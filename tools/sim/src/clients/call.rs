@@ -1,4 +1,5 @@
-//! The way of a request to a node, and of its answer back. Both may be lost, and a request may come twice.
+//! Transport of requests to nodes and of responses to clients. Both may be lost, and a request may arrive
+//! twice.
 
 use std::time::Duration;
 
@@ -7,20 +8,25 @@ use raft_node::znode_watch::WatchKind;
 use raft_node::{HeartbeatError, Node, OpenSessionError, ProposeError};
 use znode_store::{Command, Identities, Refusal, Request, RequestId, SessionId};
 
-use super::{Answer, Ask, ClientId, OpId};
-use crate::agenda::{Event, MILLI, Micros};
+use super::{ClientId, ClientRequest, ClientResponse, OpId};
+use crate::agenda::Event;
 use crate::network::{Network, Shared};
+use crate::time::{MILLI, Micros};
 
-/// A copy of a request comes so much later at most: from the buffers of whoever stood between.
+/// Maximum delay of a duplicate request, as from the buffers of an intermediary.
 const LATEST_COPY: Micros = 800 * MILLI;
 
 /// Sends a request.
-pub fn send(network: &mut Network, machine: usize, client: ClientId, op: OpId, ask: Ask) {
+pub fn send(network: &mut Network, machine: usize, client: ClientId, op: OpId, ask: ClientRequest) {
     if network.clients_cut_off(machine) || network.loses_of_client() {
         return;
     }
-    // A copy of a call for a lock is another call to the server, which a client that counts its attempts never makes.
-    let may_be_copied = !matches!(ask, Ask::Acquire { .. } | Ask::Upgrade { .. } | Ask::Watch { .. });
+    // To the server a copy of a lock request is another request, which a client that counts its attempts
+    // never makes.
+    let may_be_copied = !matches!(
+        ask,
+        ClientRequest::Acquire { .. } | ClientRequest::Upgrade { .. } | ClientRequest::Watch { .. }
+    );
     if may_be_copied && network.copies_of_client() {
         let (delay, ask) = (network.client_delay() + network.within(LATEST_COPY), ask.clone());
         let copy = Event::Request {
@@ -41,21 +47,23 @@ pub fn send(network: &mut Network, machine: usize, client: ClientId, op: OpId, a
     network.agenda.after(delay, request);
 }
 
-/// Sends an answer.
-pub fn answer(network: &Shared, machine: usize, client: ClientId, op: OpId, answer: Answer) {
+/// Sends a response.
+pub fn answer(network: &Shared, machine: usize, client: ClientId, op: OpId, answer: ClientResponse) {
     let mut network = network.lock();
     if network.clients_cut_off(machine) || network.loses_of_client() {
         return;
     }
     let delay = network.client_delay();
-    network.agenda.after(delay, Event::Answer { client, op, answer });
+    network
+        .agenda
+        .after(delay, Event::ClientResponse { client, op, answer });
 }
 
-/// Does at a node what is asked.
-pub async fn perform(node: &Node, locks: &Locks, ask: Ask, network: &Shared) -> Answer {
+/// Executes a request at a node.
+pub async fn perform(node: &Node, locks: &Locks, ask: ClientRequest, network: &Shared) -> ClientResponse {
     let now = network.lock().agenda.now();
     match ask {
-        Ask::Open {
+        ClientRequest::Open {
             timeout_ms,
             request_id,
         } => {
@@ -64,21 +72,21 @@ pub async fn perform(node: &Node, locks: &Locks, ask: Ask, network: &Shared) -> 
                 .open_session(timeout, "client", "simulated", Some(request_id))
                 .await
             {
-                Ok(opened) => Answer::Opened(opened.session, now, micros(opened.timeout)),
-                Err(OpenSessionError::Refused(refusal)) => Answer::Refused(refusal),
+                Ok(opened) => ClientResponse::Opened(opened.session, now, micros(opened.timeout)),
+                Err(OpenSessionError::Refused(refusal)) => ClientResponse::Refused(refusal),
                 Err(OpenSessionError::Propose(error)) => error.into(),
-                Err(OpenSessionError::TooMany { .. }) => Answer::Unavailable,
+                Err(OpenSessionError::TooMany { .. }) => ClientResponse::Unavailable,
             }
         }
-        Ask::Heartbeat(session) => match node.heartbeat(session).await {
-            Ok(timeout) => Answer::Heard(session, now, micros(timeout)),
-            Err(HeartbeatError::SessionEnded | HeartbeatError::NoSession) => Answer::Ended(session),
-            Err(HeartbeatError::Unavailable(_)) => Answer::Unavailable,
+        ClientRequest::Heartbeat(session) => match node.heartbeat(session).await {
+            Ok(timeout) => ClientResponse::Refreshed(session, now, micros(timeout)),
+            Err(HeartbeatError::SessionEnded | HeartbeatError::NoSession) => ClientResponse::Ended(session),
+            Err(HeartbeatError::Unavailable(_)) => ClientResponse::Unavailable,
         },
-        Ask::Close { session, request_id } => {
+        ClientRequest::Close { session, request_id } => {
             propose(node, Some(session), request_id, Command::CloseSession { session }).await
         }
-        Ask::Acquire {
+        ClientRequest::Acquire {
             session,
             mut wishes,
             wait_ms,
@@ -98,9 +106,9 @@ pub async fn perform(node: &Node, locks: &Locks, ask: Ask, network: &Shared) -> 
                 }
                 _ => locks.acquire_many(session, wishes, wait, id, retry).await,
             };
-            granted.map_or_else(Into::into, Answer::Granted)
+            granted.map_or_else(Into::into, ClientResponse::Granted)
         }
-        Ask::Release {
+        ClientRequest::Release {
             session,
             mut holders,
             request_id,
@@ -113,9 +121,9 @@ pub async fn perform(node: &Node, locks: &Locks, ask: Ask, network: &Shared) -> 
                 }
                 _ => locks.release_many(session, holders, id).await.map(drop),
             };
-            released.map_or_else(Into::into, |()| Answer::Released)
+            released.map_or_else(Into::into, |()| ClientResponse::Released)
         }
-        Ask::Upgrade {
+        ClientRequest::Upgrade {
             session,
             held: (lock, holder),
             wait_ms,
@@ -126,9 +134,9 @@ pub async fn perform(node: &Node, locks: &Locks, ask: Ask, network: &Shared) -> 
             let upgraded = locks.upgrade(session, lock, holder, wait, Some(request_id), retry);
             upgraded
                 .await
-                .map_or_else(Into::into, |grant| Answer::Granted(vec![grant]))
+                .map_or_else(Into::into, |grant| ClientResponse::Granted(vec![grant]))
         }
-        Ask::Downgrade {
+        ClientRequest::Downgrade {
             session,
             held: (lock, holder),
             to,
@@ -137,9 +145,9 @@ pub async fn perform(node: &Node, locks: &Locks, ask: Ask, network: &Shared) -> 
             let downgraded = locks.downgrade(session, lock, holder, to, Some(request_id));
             downgraded
                 .await
-                .map_or_else(Into::into, |grant| Answer::Granted(vec![grant]))
+                .map_or_else(Into::into, |grant| ClientResponse::Granted(vec![grant]))
         }
-        Ask::Write {
+        ClientRequest::Write {
             session,
             mut ops,
             request_id,
@@ -150,36 +158,41 @@ pub async fn perform(node: &Node, locks: &Locks, ask: Ask, network: &Shared) -> 
             };
             propose(node, session, request_id, command).await
         }
-        Ask::Read(path) => match node.read_barrier().await {
-            Ok(()) => Answer::Saw(node.read(|store| {
-                // What is seen is the digest's business; here it is about when.
+        ClientRequest::Read(path) => match node.read_barrier().await {
+            Ok(()) => ClientResponse::ReadAt(node.read(|store| {
+                // The content is checked by the digests; this read is about its position.
                 let _ = store.get(&path);
                 store.zxid()
             })),
-            Err(_) => Answer::Unavailable,
+            Err(_) => ClientResponse::Unavailable,
         },
-        Ask::Watch { path, wait_ms } => {
+        ClientRequest::Watch { path, wait_ms } => {
             let nobody = Identities::none();
             let armed = node.read_and_watch(&path, WatchKind::Data, nobody, |store| store.zxid());
             let Ok((read, watcher)) = armed else {
-                return Answer::Unavailable;
+                return ClientResponse::Unavailable;
             };
             tokio::select! {
                 biased;
                 notice = watcher.fired() => match notice {
-                    Some(notice) => Answer::Told(read, notice.zxid),
-                    // The node stops, or cannot tell.
-                    None => Answer::Unavailable,
+                    Some(notice) => ClientResponse::Notified(read, notice.zxid),
+                    // The node is stopping, or cannot notify.
+                    None => ClientResponse::Unavailable,
                 },
                 () = tokio::time::sleep(Duration::from_millis(wait_ms)) => {
-                    Answer::Silent(read, node.read(|store| store.zxid()))
+                    ClientResponse::NotNotified(read, node.read(|store| store.zxid()))
                 }
             }
         }
     }
 }
 
-async fn propose(node: &Node, session: Option<SessionId>, request_id: RequestId, command: Command) -> Answer {
+async fn propose(
+    node: &Node,
+    session: Option<SessionId>,
+    request_id: RequestId,
+    command: Command,
+) -> ClientResponse {
     let request = Request {
         session,
         request_id: Some(request_id),
@@ -187,12 +200,12 @@ async fn propose(node: &Node, session: Option<SessionId>, request_id: RequestId,
         command,
     };
     match node.propose(request).await {
-        Ok(applied) => Answer::Applied(applied),
+        Ok(applied) => ClientResponse::Applied(applied),
         Err(error) => error.into(),
     }
 }
 
-impl From<ProposeError> for Answer {
+impl From<ProposeError> for ClientResponse {
     fn from(error: ProposeError) -> Self {
         match error {
             ProposeError::Unavailable(_) => Self::Unavailable,
@@ -201,7 +214,7 @@ impl From<ProposeError> for Answer {
     }
 }
 
-impl From<LockError> for Answer {
+impl From<LockError> for ClientResponse {
     fn from(error: LockError) -> Self {
         match error {
             LockError::Refused(Refusal::SessionEnded(session) | Refusal::NoSession(session)) => {

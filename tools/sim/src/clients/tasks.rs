@@ -1,4 +1,4 @@
-//! What clients have to do: drawn from the seed, one thing after the other.
+//! Tasks of the clients, drawn from the seed.
 
 use znode_store::{
     Acl, ContenderNames, CreateMode, CreatePath, Data, Grant, LockMode, LockName, LockWish, Op, ZPath,
@@ -9,51 +9,51 @@ use crate::dice::Dice;
 /// Znodes that all clients write, read and watch.
 pub const REGISTERS: [&str; 3] = ["/r0", "/r1", "/r2"];
 
-/// Below this one clients create what is counted at the end.
+/// Parent of the znodes that are counted at the end.
 pub const UNIQUE: &str = "/unique";
 
-/// The locks that are held exclusively, shared and upgradeable, and the semaphores with their limits.
+/// Locks that are used in exclusive, shared and upgradeable mode. The semaphores with their limits follow.
 const MIXED: [&str; 3] = ["a", "b", "c"];
 const SEMAPHORES: [(&str, u32); 2] = [("two", 2), ("three", 3)];
 
-/// All locks.
+/// Returns all locks.
 pub fn locks() -> Vec<LockName> {
     let semaphores = SEMAPHORES.iter().map(|(name, _)| *name);
     MIXED.into_iter().chain(semaphores).map(name).collect()
 }
 
 fn name(text: &str) -> LockName {
-    LockName::parse(text).expect("it is a name")
+    LockName::parse(text).expect("the text is a valid lock name")
 }
 
-/// One thing to do.
+/// Task of a client.
 #[derive(Debug, Clone)]
 pub enum Task {
-    /// To get locks, and to hold them for a while.
+    /// Acquires locks and holds them for a while.
     Acquire {
-        /// Which, and how.
+        /// The locks with their modes.
         wishes: Vec<LockWish>,
-        /// For how long to wait.
+        /// Maximum wait; `None` for a try.
         wait_ms: Option<u64>,
     },
-    /// To change something.
+    /// Makes changes.
     Write(Vec<Op>),
-    /// To create something that is counted at the end.
+    /// Creates a znode that is counted at the end.
     CreateUnique(Op),
-    /// To look at a znode.
+    /// Reads a znode.
     Read(ZPath),
-    /// To be told of its next change.
+    /// Waits for the next change of a znode.
     Watch {
-        /// Which.
+        /// The znode.
         path: ZPath,
-        /// For how long to wait.
+        /// Maximum wait.
         wait_ms: u64,
     },
-    /// To end the session.
+    /// Closes the session.
     Close,
 }
 
-/// What comes next, for a client that holds nothing.
+/// Draws the next task of a client that holds nothing.
 pub fn draw(dice: &mut Dice, client: u64) -> Task {
     match dice.between(0..100) {
         0..40 => {
@@ -95,7 +95,7 @@ pub fn draw(dice: &mut Dice, client: u64) -> Task {
     }
 }
 
-/// A write that counts only while the lock is held.
+/// Returns a write that is applied only while the lock is held.
 pub fn guarded(dice: &mut Dice, grant: &Grant) -> Vec<Op> {
     let held = Op::Held {
         lock: grant.lock.clone(),
@@ -104,7 +104,7 @@ pub fn guarded(dice: &mut Dice, grant: &Grant) -> Vec<Op> {
     vec![held, set(dice)]
 }
 
-/// The registers, to begin with.
+/// Returns the creation of the registers and the parents.
 pub fn registers() -> Vec<Op> {
     let registers = REGISTERS.iter().map(|path| create(path, CreateMode::Persistent));
     let parents = [UNIQUE, "/mine"].into_iter();
@@ -151,14 +151,14 @@ fn register(dice: &mut Dice) -> ZPath {
 }
 
 fn path(text: &str) -> ZPath {
-    ZPath::parse(text).expect("it is a path")
+    ZPath::parse(text).expect("the text is a valid path")
 }
 
 fn set(dice: &mut Dice) -> Op {
     Op::Set {
         path: register(dice),
         data: data(dice),
-        // Some expect a version that it seldom has.
+        // Some writes expect a version that the znode seldom has.
         version: if dice.chance(200) {
             dice.between(0..50) as i32
         } else {
@@ -174,7 +174,7 @@ fn data(dice: &mut Dice) -> Data {
 
 fn create(path: &str, mode: CreateMode) -> Op {
     Op::Create {
-        path: CreatePath::parse(path, mode.is_sequential()).expect("it is a path"),
+        path: CreatePath::parse(path, mode.is_sequential()).expect("the text is a valid path"),
         data: "".into(),
         acl: Acl::open(),
         mode,

@@ -1,9 +1,9 @@
-//! What was acknowledged stays, and is in order: a write that begins after another one was acknowledged takes a later
-//! position, and a linearizable read that begins then sees it.
+//! Acknowledged calls persist and are ordered: a write that begins after the acknowledgement of another one
+//! has a later position, and a linearizable read that begins then reflects it.
 
 use super::Check;
 
-/// The last position that a client was told of.
+/// Checker of acknowledged positions, with the highest one so far.
 #[derive(Default)]
 pub struct Acknowledged {
     highest: u64,
@@ -11,50 +11,50 @@ pub struct Acknowledged {
 }
 
 impl Acknowledged {
-    /// What a call that begins now has to come after.
+    /// Returns the position after which a call that begins now must take effect.
     pub fn floor(&self) -> u64 {
         self.highest
     }
 
-    /// How many calls were acknowledged.
+    /// Returns the number of acknowledged calls.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// A write was acknowledged, which began when `floor` was the last position.
+    /// Records an acknowledged write that began when `floor` was the highest acknowledged position.
     pub fn write(&mut self, floor: u64, position: u64) -> Check {
         self.count += 1;
         self.highest = self.highest.max(position);
         match position > floor {
             true => Ok(()),
             false => Err(format!(
-                "a write was carried out at {position}, and one before it at {floor}"
+                "a write was applied at {position}, although {floor} was acknowledged before it began"
             )),
         }
     }
 
-    /// A call was acknowledged whose position is not told.
+    /// Records an acknowledged call without a position.
     pub fn other(&mut self) {
         self.count += 1;
     }
 
-    /// A linearizable read has seen the state at `position`.
+    /// Checks a linearizable read that reflected the state at `position`.
     pub fn read(&mut self, floor: u64, position: u64) -> Check {
         self.count += 1;
         self.highest = self.highest.max(position);
-        self.still_there(floor, position)
+        self.check_not_lost(floor, position)
     }
 
-    /// The state at the end.
+    /// Checks the state at the end.
     pub fn at_end(&self, position: u64) -> Check {
-        self.still_there(self.highest, position)
+        self.check_not_lost(self.highest, position)
     }
 
-    fn still_there(&self, acknowledged: u64, position: u64) -> Check {
+    fn check_not_lost(&self, acknowledged: u64, position: u64) -> Check {
         match position >= acknowledged {
             true => Ok(()),
             false => Err(format!(
-                "a read has seen {position}, and {acknowledged} was acknowledged before it"
+                "a read reflected {position}, although {acknowledged} was acknowledged before it"
             )),
         }
     }
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_older_than_what_was_acknowledged_is_noticed() {
+    fn position_before_an_acknowledged_one_is_a_violation() {
         let mut acknowledged = Acknowledged::default();
         assert_eq!(acknowledged.write(0, 5), Ok(()));
         assert_eq!(acknowledged.read(5, 5), Ok(()));

@@ -1,15 +1,15 @@
-//! Bounded tables: whatever clients do, the state keeps no more than it says.
+//! Bounded tables: the state never exceeds its documented limits, whatever the clients do.
 
 use znode_store::{MAX_REMEMBERED_REQUESTS, MAX_SESSIONLESS_REQUESTS, Store};
 
 use super::Check;
 
-/// Looks at what could grow.
+/// Checker of the tables' sizes.
 pub struct BoundedTables;
 
 impl BoundedTables {
-    /// The state after a command.
-    pub fn look(&self, store: &Store) -> Check {
+    /// Checks the state after a command.
+    pub fn check(&self, store: &Store) -> Check {
         let (of_session, sessionless) = store.remembered_requests();
         bounded(
             "remembered requests of a session",
@@ -27,7 +27,7 @@ impl BoundedTables {
 fn bounded(what: &str, count: usize, limit: usize) -> Check {
     match count <= limit {
         true => Ok(()),
-        false => Err(format!("there are {count} {what}, and {limit} are the most")),
+        false => Err(format!("{count} {what} exceed the limit of {limit}")),
     }
 }
 
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_that_grows_is_noticed() {
+    fn table_above_its_limit_is_a_violation() {
         assert_eq!(bounded("things", 2, 2), Ok(()));
         assert!(bounded("things", 3, 2).is_err());
     }

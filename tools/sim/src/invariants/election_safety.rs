@@ -1,32 +1,32 @@
-//! Election safety: a term has at most one leader, and nobody votes for two in one term, whatever crashes in between.
-//! Votes count from when they are on the disk: before that nobody was told of them.
+//! Election safety: a term has at most one leader, and no node votes for two candidates in one term, even
+//! across crashes. A vote counts once it is on disk: before that it has not been sent to anyone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Check;
 
-/// Who leads which term, and who voted for whom.
+/// Checker of elections: the leader of each term, and the votes.
 #[derive(Default)]
 pub struct ElectionSafety {
     leaders: BTreeMap<u64, u64>,
     votes: BTreeMap<(usize, u64), u64>,
-    /// Machines that have forgotten votes. Nobody may count what they vote, so it is not compared.
+    /// Machines that have lost votes. Their votes may not be counted by others, so they are not compared.
     rolled_back: BTreeSet<usize>,
 }
 
 impl ElectionSafety {
-    /// How many terms had a leader.
+    /// Returns the number of terms that had a leader.
     pub fn leaders(&self) -> u64 {
         self.leaders.len() as u64
     }
 
-    /// The last term that had a leader, and that one.
+    /// Returns the last term that had a leader, with the leader.
     pub fn last(&self) -> Option<(u64, u64)> {
         let (term, leader) = self.leaders.last_key_value()?;
         Some((*term, *leader))
     }
 
-    /// A machine has an older copy of its disk, or has its own again.
+    /// Records that a machine runs on an older copy of its disk, or has its own again.
     pub fn rolled_back(&mut self, machine: usize, is: bool) {
         match is {
             true => self.rolled_back.insert(machine),
@@ -34,7 +34,7 @@ impl ElectionSafety {
         };
     }
 
-    /// A vote is on a machine's disk: as one of those that are asked for, or as the knowledge of who leads.
+    /// Records a vote on a machine's disk: a vote for a candidate, or the knowledge of a leader.
     pub fn voted(&mut self, machine: usize, term: u64, candidate: u64, leads: bool) -> Check {
         let node = machine + 1;
         if leads {
@@ -64,13 +64,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_leaders_and_two_votes_are_noticed() {
+    fn two_leaders_or_two_votes_in_a_term_are_violations() {
         let mut elections = ElectionSafety::default();
         assert_eq!(elections.voted(0, 1, 1, false), Ok(()));
         assert_eq!(
             elections.voted(0, 1, 1, false),
             Ok(()),
-            "the same again, after a restart"
+            "the same vote after a restart"
         );
         assert_eq!(elections.voted(0, 1, 2, true), Ok(()), "it voted for the loser");
         assert!(elections.voted(0, 1, 3, false).is_err());
@@ -85,7 +85,10 @@ mod tests {
         elections.rolled_back(0, true);
         assert_eq!(elections.voted(0, 1, 2, false), Ok(()));
         assert_eq!(elections.voted(1, 1, 1, true), Ok(()));
-        assert!(elections.voted(0, 1, 2, true).is_err(), "a leader does");
+        assert!(
+            elections.voted(0, 1, 2, true).is_err(),
+            "the leader of a term counts"
+        );
         elections.rolled_back(0, false);
         assert!(elections.voted(0, 1, 2, false).is_err(), "it voted for 1");
     }

@@ -1,21 +1,22 @@
-//! No ephemeral without a session: each ephemeral znode has a live owner.
+//! Ephemeral znodes need a session: each has a live owner.
 
 use znode_store::{SessionFate, SessionId, Store, ZPath};
 
 use super::Check;
 
-/// The whole tree is looked at when a session has ended, and else at every so manieth position: it costs as much as there is.
+/// Positions between two checks of the whole tree, unless a session has ended. A check costs as much as the
+/// tree has znodes.
 const EVERY: u32 = 64;
 
-/// Looks at the tree.
+/// Checker of the tree.
 #[derive(Default)]
 pub struct Ephemerals {
     since: u32,
 }
 
 impl Ephemerals {
-    /// The state after a command, which may have `ended` a session.
-    pub fn look(&mut self, store: &Store, ended: bool) -> Check {
+    /// Checks the state after a command, which may have `ended` a session.
+    pub fn check(&mut self, store: &Store, ended: bool) -> Check {
         self.since += 1;
         if ended || self.since >= EVERY {
             self.since = 0;
@@ -50,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ephemeral_whose_owner_is_gone_is_noticed() {
+    fn ephemeral_without_a_live_owner_is_a_violation() {
         let mut store = Store::new();
         let (session, mut events) = (SessionId(7), Vec::new());
         let open = Command::OpenSession {
@@ -76,7 +77,7 @@ mod tests {
             command: create,
         };
         assert!(store.apply(&entry, request, &mut events).outcome.is_ok());
-        assert_eq!(Ephemerals::default().look(&store, true), Ok(()));
+        assert_eq!(Ephemerals::default().check(&store, true), Ok(()));
         assert!(walk(&store, &ZPath::root(), &|_| false).is_err());
     }
 }

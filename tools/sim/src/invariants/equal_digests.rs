@@ -1,18 +1,18 @@
-//! Equal digests at equal positions: the states of two replicas at one position are the same. Each state that is compared
-//! was looked at by the other invariants once.
+//! Equal digests at equal positions: the states of two replicas at the same position are equal. Each distinct
+//! state is checked by the other invariants once.
 
 use std::collections::HashMap;
 
 use znode_store::Store;
 
-/// The digest at each position.
+/// Checker with the digest of each position.
 #[derive(Default)]
 pub struct EqualDigests {
     digests: HashMap<u64, u64>,
 }
 
 impl EqualDigests {
-    /// A machine's state. Says whether it is the first one at its position.
+    /// Checks a machine's state; returns whether it is the first one at its position.
     pub fn seen(&mut self, machine: usize, store: &Store) -> Result<bool, String> {
         self.compare(machine, store.zxid().0, store.digest())
     }
@@ -26,7 +26,7 @@ impl EqualDigests {
         match known == digest {
             true => Ok(first),
             false => Err(format!(
-                "the state of node {} at position {position} is another one than elsewhere",
+                "the state of node {} at position {position} differs from that of another node",
                 machine + 1
             )),
         }
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_that_differ_are_noticed() {
+    fn different_states_at_one_position_are_a_violation() {
         let mut digests = EqualDigests::default();
         assert_eq!(digests.compare(0, 1, 7), Ok(true));
         assert_eq!(digests.compare(1, 1, 7), Ok(false));

@@ -1,5 +1,5 @@
-//! Exactly once: a request that is sent again under its id, to whatever node, is carried out once. The requests here create
-//! sequential znodes, so what was carried out twice would have two names.
+//! Exactly once: a request that is repeated under its id, at any node, is executed once. The requests here
+//! create sequential znodes, so a second execution would create a second name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use znode_store::ZPath;
 
 use super::Check;
 
-/// What was asked, and what it created.
+/// Checker of the requests and the znodes that they created.
 #[derive(Default)]
 pub struct ExactlyOnce {
     asked: BTreeSet<String>,
@@ -16,32 +16,32 @@ pub struct ExactlyOnce {
 }
 
 impl ExactlyOnce {
-    /// A request is sent for the first time.
+    /// Records the first attempt of a request.
     pub fn asked(&mut self, id: &str) {
         self.asked.insert(id.to_owned());
     }
 
-    /// It is acknowledged.
+    /// Records an acknowledgement.
     pub fn created(&mut self, id: &str, path: &ZPath) -> Check {
         if let Some(before) = self.created.insert(id.to_owned(), path.clone())
             && before != *path
         {
-            return Err(format!("the request {id} created {before}, and {path} too"));
+            return Err(format!("the request {id} created {before}, and {path} as well"));
         }
         match self.by_path.insert(path.clone(), id.to_owned()) {
             Some(other) if other != id => Err(format!(
-                "the requests {other} and {id} were both told that they created {path}"
+                "the requests {other} and {id} were both acknowledged with {path}"
             )),
             _ => Ok(()),
         }
     }
 
-    /// All such znodes that there are at the end.
+    /// Checks the znodes that exist at the end.
     pub fn at_end(&self, there: &BTreeSet<ZPath>) -> Check {
         if let Some(lost) = self.by_path.keys().find(|path| !there.contains(path)) {
-            return Err(format!("{lost} was acknowledged and is not there"));
+            return Err(format!("{lost} was acknowledged but does not exist"));
         }
-        // Who was not told may have been carried out, but once.
+        // A request without a response may have been executed, but at most once.
         let (there, asked) = (there.len(), self.asked.len());
         match there <= asked {
             true => Ok(()),
@@ -55,12 +55,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_done_twice_or_lost_is_noticed() {
+    fn repeated_or_lost_execution_is_a_violation() {
         let path = |text| ZPath::parse(text).expect("a path");
         let mut once = ExactlyOnce::default();
         once.asked("a");
         assert_eq!(once.created("a", &path("/x1")), Ok(()));
-        assert_eq!(once.created("a", &path("/x1")), Ok(()), "told again");
+        assert_eq!(once.created("a", &path("/x1")), Ok(()), "acknowledged again");
         assert_eq!(once.at_end(&BTreeSet::from([path("/x1")])), Ok(()));
         assert!(once.at_end(&BTreeSet::new()).is_err());
         assert!(once.at_end(&BTreeSet::from([path("/x1"), path("/x2")])).is_err());

@@ -1,5 +1,6 @@
-//! Log matching: if two logs have an entry of the same index and term, they are the same up to there. It follows from two
-//! things that can be seen at each append: such entries are the same, and so are the index and term before them.
+//! Log matching: if two logs have an entry of the same index and term, the logs are equal up to it. This
+//! follows from two properties that are visible at each append: such entries are equal, and so are the index
+//! and term of their predecessors.
 
 use std::collections::HashMap;
 
@@ -7,29 +8,31 @@ use raft_node::simulation::Place;
 
 use super::Check;
 
-/// All entries that ever stood in a log.
+/// Checker with all entries that any log ever had.
 #[derive(Default)]
 pub struct LogMatching {
     entries: HashMap<Place, (u64, Option<Place>)>,
 }
 
 impl LogMatching {
-    /// How many entries there were.
+    /// Returns the number of entries.
     pub fn entries(&self) -> u64 {
         self.entries.len() as u64
     }
 
-    /// An entry stands in a machine's log, behind another one. `hash` is that of its bytes.
+    /// Checks an entry of a machine's log with its predecessor. `hash` is that of the entry's bytes.
     pub fn appended(&mut self, machine: usize, at: Place, hash: u64, before: Option<Place>) -> Check {
         let node = machine + 1;
         let (known, known_before) = *self.entries.entry(at).or_insert((hash, before));
         if known != hash {
-            return Err(format!("entry {at} of node {node} is another one than elsewhere"));
+            return Err(format!(
+                "entry {at} of node {node} differs from that of another node"
+            ));
         }
-        // The first entry of a log may have nothing before it because that was purged.
+        // The first entry of a log may have no predecessor because that was purged.
         match (known_before, before) {
             (Some(there), Some(here)) if there != here => Err(format!(
-                "before entry {at} stands {here} at node {node}, and {there} elsewhere"
+                "entry {at} follows {here} at node {node}, and {there} elsewhere"
             )),
             _ => Ok(()),
         }
@@ -45,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn logs_that_part_are_noticed() {
+    fn diverging_logs_are_a_violation() {
         let mut logs = LogMatching::default();
         assert_eq!(logs.appended(0, place(1, 2), 7, Some(place(1, 1))), Ok(()));
         assert_eq!(logs.appended(1, place(1, 2), 7, Some(place(1, 1))), Ok(()));

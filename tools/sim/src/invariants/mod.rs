@@ -1,7 +1,7 @@
-//! What must hold after every step, one file for each. They are fed with what happens, as it happens: an entry, a vote, a
-//! command that is carried out. So a step costs what it changes.
-//!
-//! A contradiction is noted and ends the run; nothing here panics, since a node would take that for its own.
+//! Invariants that must hold after every step, one file each. They receive events as they happen: an entry, a
+//! vote, an applied command. So the cost of a step depends on its changes.
+//! A violation is recorded and ends the run. Nothing here panics, since the node under test would handle the
+//! panic as its own.
 
 mod acknowledged;
 mod bounded_tables;
@@ -38,40 +38,40 @@ use self::state_machine_safety::StateMachineSafety;
 pub use self::state_time::StateTime;
 use self::tokens::Tokens;
 pub use self::watches::Watches;
-use crate::agenda::{MILLI, Micros};
 use crate::policies::may_lock;
+use crate::time::{MILLI, Micros};
 
-/// What an invariant says.
+/// Result of a check; an error describes the violation.
 pub type Check = Result<(), String>;
 
-/// How much was looked at, so that nobody takes a run in which nothing happened for a good one.
+/// Amounts of checked items, so that a run in which nothing happened does not count as a success.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
-pub struct Looked {
+pub struct Coverage {
     /// Terms that had a leader.
     pub leaders: u64,
-    /// Entries of logs.
+    /// Log entries.
     pub entries: u64,
-    /// Entries that were applied, on all machines together.
+    /// Applied entries of all machines together.
     pub applied: u64,
-    /// Positions.
+    /// Distinct positions.
     pub positions: u64,
     /// Holds that began.
     pub holds: u64,
-    /// Sessions that were ended for their silence.
+    /// Expired sessions.
     pub expired: u64,
-    /// States that came from a snapshot.
+    /// States installed from snapshots.
     pub snapshots: u64,
     /// Acknowledged calls.
     pub acknowledged: u64,
     /// Watches that fired.
     pub fired: u64,
-    /// Machines that came back with an older copy of their disk.
+    /// Machines that restarted with an older copy of their disk.
     pub rolled_back: u64,
-    /// Nodes that were refused for it.
+    /// Nodes that were rejected because of it.
     pub refused: u64,
 }
 
-/// All invariants, and what they have found.
+/// All invariants with the violations that they have found.
 pub struct Ledger {
     locks: Vec<LockName>,
     elections: ElectionSafety,
@@ -83,22 +83,23 @@ pub struct Ledger {
     bounds: BoundedTables,
     /// Times in the state.
     pub time: StateTime,
-    /// Sessions that must not have been ended yet.
+    /// Checks that no session expires too early.
     pub sessions: SessionExpiry,
-    /// Sessions that must have been ended.
+    /// Checks that sessions expire in time.
     pub prompt: PromptExpiry,
-    /// What clients were told.
+    /// Positions that clients learned from responses.
     pub acknowledged: Acknowledged,
-    /// What clients have asked more than once.
+    /// Requests that clients have repeated.
     pub exactly_once: ExactlyOnce,
-    /// What watchers were told.
+    /// Notifications of watches.
     pub watches: Watches,
-    looked: Looked,
+    coverage: Coverage,
     violations: Vec<String>,
 }
 
 impl Ledger {
-    /// Nothing has happened. These are all locks there are; the slowest clock has this rate, in thousandths.
+    /// Creates the ledger of a new run. `locks` are all locks that clients use; the slowest clock has the
+    /// rate `slowest`, in thousandths.
     pub fn new(
         machines: usize,
         locks: Vec<LockName>,
@@ -121,51 +122,51 @@ impl Ledger {
             acknowledged: Acknowledged::default(),
             exactly_once: ExactlyOnce::default(),
             watches: Watches::default(),
-            looked: Looked::default(),
+            coverage: Coverage::default(),
             violations: Vec::new(),
         }
     }
 
-    /// Notes what an invariant says.
+    /// Records the result of a check.
     pub fn note(&mut self, what: &str, check: Check) {
         if let Err(contradiction) = check {
             self.violations.push(format!("{what}: {contradiction}"));
         }
     }
 
-    /// What was contradicted.
+    /// Returns the violations so far.
     pub fn violations(&self) -> &[String] {
         &self.violations
     }
 
-    /// The last term that had a leader, and the number of its node.
+    /// Returns the last term that had a leader, and the leader's node id.
     pub fn last_leader(&self) -> Option<(u64, u64)> {
         self.elections.last()
     }
 
-    /// How much was looked at.
-    pub fn looked(&self) -> Looked {
-        Looked {
+    /// Returns the amounts of checked items.
+    pub fn coverage(&self) -> Coverage {
+        Coverage {
             leaders: self.elections.leaders(),
             entries: self.logs.entries(),
             acknowledged: self.acknowledged.count(),
             fired: self.watches.fired(),
-            ..self.looked.clone()
+            ..self.coverage.clone()
         }
     }
 
-    /// A machine has an older copy of its disk, or has its own again.
+    /// Records that a machine runs on an older copy of its disk, or has its own again.
     pub fn rolled_back(&mut self, machine: usize, is: bool) {
-        self.looked.rolled_back += u64::from(is);
+        self.coverage.rolled_back += u64::from(is);
         self.elections.rolled_back(machine, is);
     }
 
-    /// A node was refused because of an older copy.
+    /// Records that a node was rejected because of an older copy.
     pub fn refused(&mut self) {
-        self.looked.refused += 1;
+        self.coverage.refused += 1;
     }
 
-    /// A process begins on a machine.
+    /// Records the start of a process on a machine.
     pub fn booted(&mut self, machine: usize) {
         self.machines.booted(machine);
     }
@@ -184,14 +185,14 @@ impl Ledger {
 
     /// See [`raft_node::simulation::Host::applied`].
     pub fn applied(&mut self, machine: usize, at: Place, payload: &[u8]) {
-        self.looked.applied += 1;
+        self.coverage.applied += 1;
         let check = self.machines.applied(machine, at, xxh3_64(payload));
         self.note("state machine safety", check);
     }
 
     /// See [`raft_node::simulation::Host::replaced`].
     pub fn replaced(&mut self, machine: usize, at: Place, store: &Store) {
-        self.looked.snapshots += 1;
+        self.coverage.snapshots += 1;
         let check = self.machines.replaced(machine, at);
         self.note("state machine safety", check);
         let check = self.digests.seen(machine, store);
@@ -216,21 +217,21 @@ impl Ledger {
                 return;
             }
         };
-        // What is true of one state is true of all with its digest.
+        // A property of one state holds for all states with the same digest.
         if !first {
             return;
         }
-        self.looked.positions += 1;
-        let check = self.time.look(store.time_ms(), now);
+        self.coverage.positions += 1;
+        let check = self.time.check(store.time_ms(), now);
         self.note("no time of a wrong clock", check);
         for event in events {
             match event {
                 Event::HoldBegan(hold) => {
-                    self.looked.holds += 1;
+                    self.coverage.holds += 1;
                     let check = self.tokens.began(hold, zxid);
                     self.note("tokens strictly increasing", check);
                     let check = may_lock(&hold.lock, store);
-                    self.note("no lock without the right to it", check);
+                    self.note("no lock without permission", check);
                 }
                 Event::SessionOpened(session) => {
                     self.sessions.opened(*session);
@@ -241,7 +242,7 @@ impl Ledger {
                     }
                 }
                 Event::SessionEnded { session, expired } => {
-                    self.looked.expired += u64::from(*expired);
+                    self.coverage.expired += u64::from(*expired);
                     self.prompt.ended(*session);
                     let check = self.sessions.ended(*session, *expired, now);
                     self.note("no live session expired early", check);
@@ -266,27 +267,27 @@ impl Ledger {
                 self.note(what, check);
             }
         }
-        let check = self.ephemerals.look(store, ended);
+        let check = self.ephemerals.check(store, ended);
         self.note("no ephemeral without a session", check);
-        let check = self.bounds.look(store);
+        let check = self.bounds.check(store);
         self.note("bounded tables", check);
     }
 
-    /// See [`PromptExpiry::look`].
-    pub fn look_at_sessions(&mut self, now: Micros) {
-        let check = self.prompt.look(now);
-        self.note("no dead session lives on", check);
+    /// See [`PromptExpiry::check`].
+    pub fn check_sessions(&mut self, now: Micros) {
+        let check = self.prompt.check(now);
+        self.note("sessions expire in time", check);
     }
 
-    /// The session was heard by a leader that could prove itself; see `SessionExpiry::heard`.
+    /// Records a confirmed heartbeat; see `SessionExpiry::heard`.
     pub fn heard(&mut self, session: SessionId, sent: Micros, timeout: Micros) {
         let check = self.sessions.heard(session, sent, timeout);
         self.note("no live session expired early", check);
     }
 
-    /// A client was told that its session has ended.
-    pub fn told_over(&mut self, session: SessionId) {
-        let check = self.sessions.told_over(session);
-        self.note("no live session said to have ended", check);
+    /// Records that a client was informed of its session's end.
+    pub fn reported_ended(&mut self, session: SessionId) {
+        let check = self.sessions.reported_ended(session);
+        self.note("no live session reported as ended", check);
     }
 }

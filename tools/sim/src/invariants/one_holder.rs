@@ -1,5 +1,5 @@
-//! One holder per lock at every position: an exclusive holder is alone, at most one of several is upgradeable, semaphores do
-//! not mix with others, and whoever holds a lock has a live session and a znode in its queue.
+//! Compatible holders at every position: an exclusive holder is alone, at most one holder is upgradeable,
+//! semaphore holders do not mix with others, and each holder has a live session and a znode in its queue.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use znode_store::{Hold, LockMode, LockName, SessionFate, Store};
 
 use super::Check;
 
-/// Looks at a lock.
+/// Checks a lock.
 pub fn check(lock: &LockName, holds: &[Arc<Hold>], store: &Store) -> Check {
     modes(lock, &holds.iter().map(|hold| hold.mode).collect::<Vec<_>>())?;
     for hold in holds {
         if store.session_fate(hold.session) != SessionFate::Live {
             return Err(format!(
-                "{lock} is held by {}, whose session is over",
+                "{lock} is held by {}, whose session has ended",
                 hold.holder
             ));
         }
@@ -32,7 +32,7 @@ fn modes(lock: &LockName, modes: &[LockMode]) -> Check {
     let semaphores = count(|mode| matches!(mode, LockMode::Semaphore { .. }));
     if exclusive > 0 && modes.len() > 1 {
         return Err(format!(
-            "{lock} has {} holders, and {exclusive} of them are to be alone",
+            "{lock} has {} holders, {exclusive} of them exclusive",
             modes.len()
         ));
     }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn holders_that_do_not_get_along_are_noticed() {
+    fn incompatible_holders_are_a_violation() {
         let lock = LockName::parse("a").expect("a name");
         let (one, some, up) = (LockMode::Exclusive, LockMode::Shared, LockMode::Upgradeable);
         let permit = LockMode::Semaphore { limit: 2 };

@@ -1,4 +1,4 @@
-//! Permits within the limit: the holders of a semaphore have no more permits together than there are.
+//! Permits within the limit: the holders of a semaphore have no more permits together than its limit.
 
 use std::sync::Arc;
 
@@ -6,12 +6,13 @@ use znode_store::{Hold, LockMode, LockName, Store};
 
 use super::Check;
 
-/// Looks at a lock.
+/// Checks a lock.
 pub fn check(lock: &LockName, holds: &[Arc<Hold>], store: &Store) -> Check {
     let Some(LockMode::Semaphore { limit }) = holds.first().map(|hold| hold.mode) else {
         return Ok(());
     };
-    // What was configured counts for those who come later, so whoever holds may have come under another limit.
+    // A new limit applies to later contenders, so present holders may have been granted permits under another
+    // one.
     let limit = store
         .lock(lock)
         .and_then(|view| view.limit)
@@ -25,7 +26,7 @@ fn within(lock: &LockName, permits: impl Iterator<Item = u32>, limit: u32) -> Ch
     match permits <= limit {
         true => Ok(()),
         false => Err(format!(
-            "{permits} permits of {lock} are out, and there are {limit}"
+            "{permits} permits of {lock} are granted, above the limit of {limit}"
         )),
     }
 }
@@ -35,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_permit_too_many_is_noticed() {
+    fn permits_above_the_limit_are_a_violation() {
         let lock = LockName::parse("a").expect("a name");
         assert_eq!(within(&lock, [1, 2].into_iter(), 3), Ok(()));
         assert!(within(&lock, [1, 2, 1].into_iter(), 3).is_err());

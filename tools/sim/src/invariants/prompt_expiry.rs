@@ -1,74 +1,77 @@
-//! No session ends late: whoever has fallen silent ends within its timeout after its last sign of life, and soon.
-//!
-//! The bound is that of `docs/sessions.md`: the timeout, a tick, and for each change of leaders an election and the time that
-//! clients get to reach the new leader. A leader that dies adds half of the timeout: what it had not recorded yet. Several that die one after
-//! the other add at most one timeout more.
-//!
-//! Leaders count by their own clocks, so a timeout lasts longer by a right clock if theirs are slow. While the cluster is not
-//! whole (nobody leads, or no majority is well) nobody can end a session, and that time is added: [`PromptExpiry::passed`].
+//! Prompt expiry: a silent session ends within its timeout after its last heartbeat, and soon.
+//! The bound is that of `docs/sessions.md`: the timeout, a tick, and for each change of leaders an election
+//! and the time that clients get to reach the new leader. A leader that dies adds half of the timeout: the
+//! part that it had not recorded yet. Several leaders that die in a row add at most one more timeout.
+//! Leaders measure by their own clocks, so a timeout lasts longer if their clocks are slow. While the cluster
+//! is not whole (no leader, or no healthy majority) no session can be ended, and that time is added:
+//! [`PromptExpiry::passed`].
 
 use std::collections::HashMap;
 
 use znode_store::{SessionId, Zxid};
 
 use super::Check;
-use crate::agenda::{MILLI, Micros};
+use crate::time::{MILLI, Micros};
 
-/// What nodes need beside all else: a tick of 50 ms to look at the deadlines, a commit, and a heartbeat's way to the leader, which is
-/// bounded by a second over links that were slow a moment ago, and told by a clock that may be slow.
+/// Time that nodes need beside everything else: a tick of 50 ms to check the deadlines, a commit, and the way
+/// of a heartbeat to the leader. That way is bounded by a second over links that were slow a moment ago,
+/// measured by a clock that may be slow.
 pub const SLACK: Micros = 1_500 * MILLI;
 
-/// The same where links are never slow. When messages were held up the way is bounded by twice the last round trip, and that by a second; beside
-/// that only a tick and a commit are needed.
+/// Slack in a cluster whose links are never slow. When messages were held up, the way of a heartbeat is
+/// bounded by twice the last round trip, and that by a second; beside that only a tick and a commit are
+/// needed.
 pub const SLACK_WITH_FAST_LINKS: Micros = 1_150 * MILLI;
 
-/// What a change of leaders costs, beside the time without a leader: clients get the longest election timeout to reach the new
-/// one, by a clock that may be slow, and it looks at its sessions when an entry of its own is applied.
+/// Cost of a change of leaders, beside the time without a leader: clients get the longest election timeout,
+/// by a clock that may be slow, to reach the new leader, which checks its sessions once it has applied an
+/// entry of its own.
 const PER_CHANGE: Micros = 900 * MILLI;
 
 #[derive(Debug, Clone, Copy, Default)]
-struct Passed {
+struct Disturbance {
     /// Time in which the cluster was not whole.
     disturbed: Micros,
     /// Changes of leaders.
     changes: u64,
-    /// Of them those in which the leader died, or lost its majority.
+    /// Changes in which the old leader died or lost its majority.
     losses: u64,
 }
 
-struct Known {
+struct SessionState {
     timeout: Micros,
-    /// Its last sign of life.
+    /// Time of the last heartbeat.
     heard: Micros,
-    before: Passed,
+    before: Disturbance,
 }
 
-/// Until when sessions may live.
+/// Checker of the bound up to which sessions may live.
 pub struct PromptExpiry {
-    sessions: HashMap<SessionId, Known>,
-    passed: Passed,
-    /// The rate of the slowest clock, in thousandths.
+    sessions: HashMap<SessionId, SessionState>,
+    passed: Disturbance,
+    /// Rate of the slowest clock, in thousandths.
     slowest: u64,
     slack: Micros,
-    /// Up to where commands are known.
+    /// Position up to which commands are known.
     last: Zxid,
 }
 
 impl PromptExpiry {
-    /// With clocks of this rate, in thousandths, and faster ones, and so much time for what nodes need beside all else.
+    /// Creates the checker for clocks of at least the rate `slowest`, in thousandths, with a slack for what
+    /// nodes need beside everything else.
     pub fn new(slowest: u64, slack: Micros) -> Self {
         Self {
             sessions: HashMap::new(),
-            passed: Passed::default(),
+            passed: Disturbance::default(),
             slowest,
             slack,
             last: Zxid::default(),
         }
     }
 
-    /// A session was opened.
+    /// Records the opening of a session.
     pub fn opened(&mut self, session: SessionId, timeout: Micros, now: Micros) {
-        let known = Known {
+        let known = SessionState {
             timeout,
             heard: now,
             before: self.passed,
@@ -76,7 +79,7 @@ impl PromptExpiry {
         self.sessions.insert(session, known);
     }
 
-    /// A heartbeat of the session has come to a node.
+    /// Records that a heartbeat of the session arrived at a node.
     pub fn heard(&mut self, session: SessionId, now: Micros) {
         if let Some(known) = self.sessions.get_mut(&session) {
             known.heard = now;
@@ -84,7 +87,7 @@ impl PromptExpiry {
         }
     }
 
-    /// A command of the session is applied; only the first node that does counts.
+    /// Records an applied command of the session; only the first node that applies it counts.
     pub fn asked(&mut self, session: SessionId, at: Zxid, now: Micros) {
         if at > self.last {
             self.last = at;
@@ -92,32 +95,32 @@ impl PromptExpiry {
         }
     }
 
-    /// A session has ended.
+    /// Records the end of a session.
     pub fn ended(&mut self, session: SessionId) {
         self.sessions.remove(&session);
     }
 
-    /// The leader has changed. It was `lost` if it did not hand its office over.
+    /// Records a change of leaders, which was a loss unless the old leader handed its leadership over.
     pub fn leader_changed(&mut self, lost: bool) {
         self.passed.changes += 1;
         self.passed.losses += u64::from(lost);
     }
 
-    /// Some time has passed in which the cluster was whole, or was not.
+    /// Records that time has passed in which the cluster was or was not whole.
     pub fn passed(&mut self, time: Micros, was_whole: bool) {
         if !was_whole {
             self.passed.disturbed += time;
         }
     }
 
-    /// Whether all that live still may.
-    pub fn look(&self, now: Micros) -> Check {
+    /// Checks that no session lives longer than it may.
+    pub fn check(&self, now: Micros) -> Check {
         for (session, known) in &self.sessions {
             let timeout = known.timeout * 1000 / self.slowest;
             let unrecorded = match self.passed.losses - known.before.losses {
                 0 => 0,
                 1 => timeout / 2,
-                // If all processes end each time, half of what is left is lost each time.
+                // If all processes end each time, each change loses half of the remaining time.
                 _ => timeout * 3 / 2,
             };
             let disturbed = self.passed.disturbed - known.before.disturbed;
@@ -125,7 +128,7 @@ impl PromptExpiry {
             let until = known.heard + timeout + unrecorded + self.slack + disturbed + changes * PER_CHANGE;
             if now > until {
                 return Err(format!(
-                    "{session} with a timeout of {timeout} us lives at {now} us, and was heard at {} us for the last time: \
+                    "{session} with a timeout of {timeout} us is alive at {now} us, after its last heartbeat at {} us: \
                      since then leaders have changed {changes} times, and the cluster was not whole for {disturbed} us",
                     known.heard
                 ));
@@ -138,41 +141,41 @@ impl PromptExpiry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agenda::SECOND;
+    use crate::time::SECOND;
 
     const SESSION: SessionId = SessionId(1);
 
     #[test]
-    fn a_session_that_lives_too_long_is_noticed() {
+    fn session_above_its_bound_is_a_violation() {
         let mut sessions = PromptExpiry::new(1_000, SLACK);
         sessions.opened(SESSION, 4 * SECOND, 0);
         sessions.heard(SESSION, SECOND);
-        assert_eq!(sessions.look(5 * SECOND + SLACK), Ok(()));
-        assert!(sessions.look(5 * SECOND + SLACK + 1).is_err());
-        // Nobody leads for a while, and then another one, who knew of none of its silence.
+        assert_eq!(sessions.check(5 * SECOND + SLACK), Ok(()));
+        assert!(sessions.check(5 * SECOND + SLACK + 1).is_err());
+        // There is no leader for a while, and the next leader knew nothing of the silence.
         sessions.passed(SECOND, false);
         sessions.leader_changed(false);
-        assert_eq!(sessions.look(6 * SECOND + SLACK + PER_CHANGE), Ok(()));
-        assert!(sessions.look(6 * SECOND + SLACK + PER_CHANGE + 1).is_err());
+        assert_eq!(sessions.check(6 * SECOND + SLACK + PER_CHANGE), Ok(()));
+        assert!(sessions.check(6 * SECOND + SLACK + PER_CHANGE + 1).is_err());
         sessions.leader_changed(true);
-        assert_eq!(sessions.look(8 * SECOND + SLACK + 2 * PER_CHANGE), Ok(()));
-        assert!(sessions.look(8 * SECOND + SLACK + 2 * PER_CHANGE + 1).is_err());
+        assert_eq!(sessions.check(8 * SECOND + SLACK + 2 * PER_CHANGE), Ok(()));
+        assert!(sessions.check(8 * SECOND + SLACK + 2 * PER_CHANGE + 1).is_err());
         for changes in 3..6 {
             sessions.leader_changed(true);
             let until = 12 * SECOND + SLACK + changes * PER_CHANGE;
-            assert_eq!(sessions.look(until), Ok(()));
-            assert!(sessions.look(until + 1).is_err(), "one timeout more in all");
+            assert_eq!(sessions.check(until), Ok(()));
+            assert!(sessions.check(until + 1).is_err(), "one timeout more in all");
         }
         sessions.ended(SESSION);
-        assert_eq!(sessions.look(100 * SECOND), Ok(()));
+        assert_eq!(sessions.check(100 * SECOND), Ok(()));
     }
 
     #[test]
-    fn only_the_first_application_of_a_command_is_a_sign_of_life() {
+    fn command_counts_as_a_heartbeat_only_when_first_applied() {
         let mut sessions = PromptExpiry::new(1_000, SLACK);
         sessions.opened(SESSION, 4 * SECOND, 0);
         sessions.asked(SESSION, Zxid(7), SECOND);
         sessions.asked(SESSION, Zxid(7), 9 * SECOND);
-        assert!(sessions.look(9 * SECOND).is_err());
+        assert!(sessions.check(9 * SECOND).is_err());
     }
 }

@@ -1,10 +1,10 @@
-//! Queues are in order: nobody who waits was overtaken by somebody who holds, and nobody waits who could be let in.
+//! Fair queues: no holder has overtaken a waiter, and no waiter waits although it could be granted.
 
 use znode_store::{ContenderView, LockMode, LockName, LockView, Store};
 
 use super::Check;
 
-/// Looks at a lock.
+/// Checks a lock.
 pub fn check(lock: &LockName, store: &Store) -> Check {
     match store.lock(lock) {
         Some(view) => order(&view).and_then(|()| waits_for_a_reason(&view)),
@@ -12,7 +12,7 @@ pub fn check(lock: &LockName, store: &Store) -> Check {
     }
 }
 
-/// The number in a contender's name: the order of arrival.
+/// Parses the number in a contender's name, which is the order of arrival.
 fn number(contender: &ContenderView) -> Option<u64> {
     let digits = contender.holder.len().checked_sub(10)?;
     contender.holder.get(digits..)?.parse().ok()
@@ -23,7 +23,7 @@ fn order(view: &LockView) -> Check {
     let first = view.queue.iter().min_by_key(|waiter| number(waiter));
     match (last, first) {
         (Some(holder), Some(waiter)) if number(holder) > number(waiter) => Err(format!(
-            "{} holds {}, and {} waited before it",
+            "{} holds {}, although {} waited before it",
             holder.holder, view.lock, waiter.holder
         )),
         _ => Ok(()),
@@ -52,7 +52,10 @@ fn waits_for_a_reason(view: &LockView) -> Check {
         }
     };
     match fits {
-        true => Err(format!("{} waits for {} for no reason", first.holder, view.lock)),
+        true => Err(format!(
+            "{} waits for {} although it could be granted",
+            first.holder, view.lock
+        )),
         false => Ok(()),
     }
 }
@@ -99,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_overtaken_or_forgotten_is_noticed() {
+    fn overtaken_or_forgotten_waiter_is_a_violation() {
         let (one, some, permit) = (
             LockMode::Exclusive,
             LockMode::Shared,

@@ -1,73 +1,73 @@
-//! No live session expired early: whoever was told that a heartbeat counted lives for its timeout from when that was sent.
-//!
-//! A session that its own client has closed may be confirmed for a moment: the leader may be the last one to carry the closing
-//! out, when its disk is slower than the others'. Nobody but that client could be misled by it.
-//!
-//! And nobody is told that his session has ended before it has: what he has asked for may yet be carried out, and hold locks.
-//!
-//! The leader counts by its own clock, so by a clock that is right it may be as much earlier as that one is fast.
+//! No early expiry: after a confirmed heartbeat a session lives for its timeout from the time at which the
+//! heartbeat was sent.
+//! A session that its own client has closed may be confirmed for a moment: the leader may be the last node
+//! that applies the closing, if its disk is slower than the others'. Only that client could be misled by it.
+//! A client must not be informed of its session's end before the session has ended: its pending requests
+//! might still be applied, and hold locks.
+//! The leader measures by its own clock; measured by a correct clock it may be earlier by as much as its
+//! clock is fast.
 
 use std::collections::HashMap;
 
 use znode_store::SessionId;
 
 use super::Check;
-use crate::agenda::Micros;
+use crate::time::Micros;
 
-/// Of a session's timeout so much passes at least by a clock that is right, in thousandths: the fastest clock of a machine
-/// is faster by a fifth (see `plan.rs`), and a look at the deadlines takes a while.
+/// Share of a timeout that passes at least by a correct clock, in thousandths: the fastest clock of a machine
+/// is a fifth too fast (see `plan.rs`), and a check of the deadlines takes a while.
 const OF_TIMEOUT: Micros = 800;
 
 #[derive(Default)]
-struct Known {
-    /// Until when it has to live.
+struct SessionState {
+    /// Time up to which the session must live.
     until: Micros,
-    /// When it was ended, and whether for its silence.
+    /// Time of the end, and whether the session expired.
     ended: Option<(Micros, bool)>,
 }
 
-/// Until when sessions have to live.
+/// Checker of the times up to which sessions must live.
 #[derive(Default)]
 pub struct SessionExpiry {
-    sessions: HashMap<SessionId, Known>,
+    sessions: HashMap<SessionId, SessionState>,
 }
 
 impl SessionExpiry {
-    /// A session was opened. Until its client is told of that nothing is promised.
+    /// Records the opening of a session. Nothing is promised before the client gets the response.
     pub fn opened(&mut self, session: SessionId) {
         self.sessions.entry(session).or_default();
     }
 
-    /// A heartbeat that was sent at `sent`, or the opening itself, was confirmed.
+    /// Records a confirmed heartbeat that was sent at `sent`, or the confirmed opening itself.
     pub fn heard(&mut self, session: SessionId, sent: Micros, timeout: Micros) -> Check {
         let known = self.sessions.entry(session).or_default();
         let until = sent + timeout * OF_TIMEOUT / 1000;
         known.until = known.until.max(until);
         match known.ended {
             Some((at, true)) if at < until => Err(format!(
-                "{session} was ended at {at} us for its silence, and what it sent at {sent} us was confirmed"
+                "{session} expired at {at} us, although its heartbeat of {sent} us was confirmed"
             )),
             _ => Ok(()),
         }
     }
 
-    /// A client was told that its session has ended.
-    pub fn told_over(&self, session: SessionId) -> Check {
+    /// Checks that a session whose client was informed of its end has ended.
+    pub fn reported_ended(&self, session: SessionId) -> Check {
         match self.sessions.get(&session).and_then(|known| known.ended) {
             Some(_) => Ok(()),
             None => Err(format!(
-                "a client was told that {session} has ended, and it lives"
+                "a client was informed that {session} has ended, but it is alive"
             )),
         }
     }
 
-    /// A session has ended.
+    /// Checks the end of a session.
     pub fn ended(&mut self, session: SessionId, expired: bool, now: Micros) -> Check {
         let known = self.sessions.entry(session).or_default();
         known.ended = Some((now, expired));
         match expired && now < known.until {
             true => Err(format!(
-                "{session} was ended at {now} us for its silence, and had to live until {} us",
+                "{session} expired at {now} us, although it had to live until {} us",
                 known.until
             )),
             false => Ok(()),
@@ -82,7 +82,7 @@ mod tests {
     const SESSION: SessionId = SessionId(1);
 
     #[test]
-    fn an_early_end_is_noticed_whoever_is_told_first() {
+    fn early_expiry_is_a_violation_in_either_order_of_reports() {
         let mut sessions = SessionExpiry::default();
         sessions.opened(SESSION);
         assert_eq!(sessions.heard(SESSION, 1_000, 10_000), Ok(()));
@@ -92,8 +92,8 @@ mod tests {
         assert!(sessions.heard(SESSION, 1_000, 10_000).is_err());
         let mut sessions = SessionExpiry::default();
         assert_eq!(sessions.heard(SESSION, 1_000, 10_000), Ok(()));
-        assert!(sessions.told_over(SESSION).is_err());
+        assert!(sessions.reported_ended(SESSION).is_err());
         assert_eq!(sessions.ended(SESSION, true, 9_500), Ok(()));
-        assert_eq!(sessions.told_over(SESSION), Ok(()));
+        assert_eq!(sessions.reported_ended(SESSION), Ok(()));
     }
 }

@@ -1,6 +1,6 @@
-//! State machine safety: what one machine has applied at an index no other one ever applies something else at, and each
-//! applies without a gap. Since a call is acknowledged when it is applied, an acknowledged call that the cluster loses shows
-//! here as soon as something else stands in its place.
+//! State machine safety: two machines never apply different entries at the same index, and each applies
+//! without gaps. Since a call is acknowledged when it is applied, a lost acknowledged call shows here as soon
+//! as another entry is applied in its place.
 
 use std::collections::HashMap;
 
@@ -8,16 +8,16 @@ use raft_node::simulation::Place;
 
 use super::Check;
 
-/// What was applied where.
+/// Checker of the applied entries.
 pub struct StateMachineSafety {
     applied: HashMap<u64, (u64, u64)>,
-    /// Up to where each machine has applied, in its present life.
+    /// Last applied index of each machine since its last start.
     last: Vec<Option<u64>>,
     highest: u64,
 }
 
 impl StateMachineSafety {
-    /// Nothing was applied.
+    /// Creates the checker of a new run.
     pub fn new(machines: usize) -> Self {
         Self {
             applied: HashMap::new(),
@@ -26,12 +26,12 @@ impl StateMachineSafety {
         }
     }
 
-    /// A process begins: its state is empty, or a snapshot's.
+    /// Records the start of a process, whose state is empty or from a snapshot.
     pub fn booted(&mut self, machine: usize) {
         self.last[machine] = None;
     }
 
-    /// A machine has applied an entry. `hash` is that of its bytes.
+    /// Checks an applied entry. `hash` is that of its bytes.
     pub fn applied(&mut self, machine: usize, at: Place, hash: u64) -> Check {
         let node = machine + 1;
         let before = self.last[machine].replace(at.index);
@@ -44,14 +44,14 @@ impl StateMachineSafety {
         let known = *self.applied.entry(at.index).or_insert((at.term, hash));
         if known != (at.term, hash) {
             return Err(format!(
-                "node {node} applied another entry at index {}: of term {}, and before it was one of term {}",
+                "node {node} applied a different entry at index {}: of term {}, and earlier there was one of term {}",
                 at.index, at.term, known.0
             ));
         }
         Ok(())
     }
 
-    /// A machine's state comes from a snapshot.
+    /// Checks the installation of a snapshot.
     pub fn replaced(&mut self, machine: usize, at: Place) -> Check {
         let before = self.last[machine].replace(at.index);
         if before.is_some_and(|before| before > at.index) {
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gaps_and_other_entries_are_noticed() {
+    fn gaps_and_different_entries_are_violations() {
         let mut machines = StateMachineSafety::new(2);
         let place = |term, index| Place { term, index };
         assert_eq!(machines.applied(0, place(1, 1), 7), Ok(()));

@@ -1,32 +1,32 @@
-//! Times in the state are right while less than half of the wall clocks are wrong.
-//!
-//! They are never ahead. They may be behind for a while: a leader that does not know the clocks of all members prefers one that is
-//! behind to one that is ahead. When all members hear each other they are not behind either.
-//!
-//! Clocks that are right are so only roughly: a machine that stood still without its monotonic clock lacks that time, and monotonic
-//! clocks are up to a fifth too fast or too slow (see `plan.rs`). A wall clock that is wrong by less than a minute is used.
+//! Correct times in the state, provided that less than half of the wall clocks are wrong.
+//! They are never ahead. They may be behind for a while: a leader that does not know the clocks of all
+//! members prefers one that is behind to one that is ahead. Once all members are connected they are not
+//! behind either.
+//! Correct clocks are correct only roughly: a machine that was paused together with its monotonic clock lacks
+//! that time, and monotonic clocks are up to a fifth too fast or too slow (see `plan.rs`). A wall clock that
+//! is wrong by less than a minute is used.
 
 use super::Check;
-use crate::agenda::{MILLI, Micros};
 use crate::machine::EPOCH_MS;
+use crate::time::{MILLI, Micros};
 
-/// A run takes some minutes, and wrong clocks are wrong by up to an hour.
+/// Bound of the deviation. A run takes some minutes, and wrong clocks are wrong by up to an hour.
 const BOUND_MS: u64 = 5 * 60_000;
 
-/// See the module.
+/// Checker of the state's time; see the module.
 pub struct StateTime {
     /// Less than half of the clocks are wrong.
     is_right: bool,
 }
 
 impl StateTime {
-    /// In a run in which most clocks are right, or not.
+    /// Creates the checker; `is_right` says whether most clocks of the run are correct.
     pub fn new(is_right: bool) -> Self {
         Self { is_right }
     }
 
-    /// The time of the state after a command that was carried out for the first time.
-    pub fn look(&self, time_ms: u64, now: Micros) -> Check {
+    /// Checks the time of the state after a command that was applied for the first time.
+    pub fn check(&self, time_ms: u64, now: Micros) -> Check {
         match self.is_right && time_ms > true_ms(now) + BOUND_MS {
             true => Err(format!(
                 "the state is {} s ahead",
@@ -36,9 +36,9 @@ impl StateTime {
         }
     }
 
-    /// The time of the state after a command at the end.
+    /// Checks the time of the state after a command at the end.
     pub fn at_end(&self, time_ms: u64, now: Micros) -> Check {
-        self.look(time_ms, now)?;
+        self.check(time_ms, now)?;
         match self.is_right && time_ms + BOUND_MS < true_ms(now) {
             true => Err(format!(
                 "the state is {} s behind",
@@ -56,14 +56,14 @@ fn true_ms(now: Micros) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agenda::SECOND;
+    use crate::time::SECOND;
 
     #[test]
-    fn time_that_is_ahead_or_at_the_end_behind_is_a_contradiction() {
+    fn time_ahead_or_finally_behind_is_a_violation() {
         let (right, now) = (StateTime::new(true), 600 * SECOND);
-        assert_eq!(right.look(true_ms(now) + BOUND_MS, now), Ok(()));
-        assert!(right.look(true_ms(now) + BOUND_MS + 1, now).is_err());
-        assert_eq!(right.look(0, now), Ok(()));
+        assert_eq!(right.check(true_ms(now) + BOUND_MS, now), Ok(()));
+        assert!(right.check(true_ms(now) + BOUND_MS + 1, now).is_err());
+        assert_eq!(right.check(0, now), Ok(()));
         assert!(right.at_end(true_ms(now) - BOUND_MS - 1, now).is_err());
         assert_eq!(right.at_end(true_ms(now) - BOUND_MS, now), Ok(()));
         assert_eq!(StateTime::new(false).at_end(0, now), Ok(()));

@@ -1,6 +1,6 @@
-//! Tokens strictly increasing: of two holds of a lock the one that began at a later position has the larger token. Those who
-//! are let in by one command get along with each other, and may have the same one. (Of holds that get along nobody promises
-//! an order to clients; it holds because queues are in order of arrival.)
+//! Increasing tokens: of two holds of a lock the one that began at a later position has the larger token.
+//! Contenders that are granted by one command are compatible, and may share a token. (Clients are promised no
+//! order among compatible holds; it holds because queues are in order of arrival.)
 
 use std::collections::BTreeMap;
 
@@ -8,26 +8,24 @@ use znode_store::{Hold, LockName, Zxid};
 
 use super::Check;
 
-/// The token of each lock's last hold, and where that began.
+/// Checker with the token of each lock's last hold, and the position at which that began.
 #[derive(Default)]
 pub struct Tokens {
     last: BTreeMap<LockName, (Zxid, Zxid)>,
 }
 
 impl Tokens {
-    /// A hold began at a position.
+    /// Checks a hold that began at a position.
     pub fn began(&mut self, hold: &Hold, at: Zxid) -> Check {
         self.given(&hold.lock, hold.fencing_token, at)
     }
 
     fn given(&mut self, lock: &LockName, token: Zxid, at: Zxid) -> Check {
         match self.last.insert(lock.clone(), (token, at)) {
-            _ if token > at => Err(format!(
-                "{lock} was given with the token {token} at {at}, before it"
-            )),
+            _ if token > at => Err(format!("{lock} was granted at {at} with the later token {token}")),
             Some((before, then)) if then == at && before <= token => Ok(()),
             Some((before, then)) if before >= token => Err(format!(
-                "{lock} was given with the token {token} at {at}, after {before} at {then}"
+                "{lock} was granted with the token {token} at {at}, after {before} at {then}"
             )),
             _ => Ok(()),
         }
@@ -39,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_that_goes_back_is_noticed() {
+    fn decreasing_token_is_a_violation() {
         let [a, b] = ["a", "b"].map(|name| LockName::parse(name).expect("a name"));
         let mut tokens = Tokens::default();
         assert_eq!(tokens.given(&a, Zxid(5), Zxid(6)), Ok(()));
@@ -48,9 +46,12 @@ mod tests {
         assert_eq!(
             tokens.given(&a, Zxid(8), Zxid(8)),
             Ok(()),
-            "let in by the same command"
+            "granted by the same command"
         );
         assert!(tokens.given(&a, Zxid(8), Zxid(9)).is_err());
-        assert!(tokens.given(&b, Zxid(10), Zxid(9)).is_err(), "of the future");
+        assert!(
+            tokens.given(&b, Zxid(10), Zxid(9)).is_err(),
+            "a token above its position"
+        );
     }
 }

@@ -1,10 +1,12 @@
-//! The network between machines: connections that keep the order of what is sent, as TCP's do, over links that are slow, that
-//! lose (a connection stalls for a retransmission, or breaks), and that may be cut in either direction alone.
+//! Network between machines: connections that preserve the order of their bytes, as TCP's do. Links may be
+//! slow, may lose packets (a connection stalls for a retransmission, or breaks), and may be cut in either
+//! direction alone.
 //!
-//! What is under way on a link when it is cut waits there, as in the sender's buffers, and comes when the link is whole again;
-//! or the connection breaks, and each side learns of that when it can be reached. Connections are independent of each other, so
-//! what is sent on two of them arrives in any order.
+//! Packets in flight on a link when it is cut wait there, as in the sender's buffers, and arrive once the
+//! link is healthy again. Or the connection breaks, and each side learns of that when it can be reached.
+//! Connections are independent, so packets on two of them arrive in any order.
 
+pub mod packet;
 mod pipe;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,72 +19,44 @@ use parking_lot::Mutex;
 use raft_node::simulation::Line;
 use tokio::sync::{mpsc, oneshot};
 
+pub use self::packet::{ConnId, Packet};
 use self::pipe::{Reader, Writer};
-use crate::agenda::{Agenda, Event, MILLI, Micros};
+use crate::agenda::{Agenda, Event};
 use crate::dice::Dice;
+use crate::time::{MILLI, Micros};
 
-/// A connection.
-pub type ConnId = u64;
-
-/// Clients are about as far away as the machines are from each other.
+/// Delay between clients and machines, about the same as between machines.
 const CLIENT_DELAY: (Micros, Micros) = (100, 900);
 
-/// So much may be under way in one direction of a connection, read or not: then the writer waits.
+/// Limit of unread bytes in one direction of a connection; beyond it the writer waits.
 const WINDOW_BYTES: usize = 512 * 1024;
 
-/// How long a lost segment takes to be sent again: TCP's shortest time.
+/// Delay of a retransmission: TCP's shortest.
 const RETRANSMISSION: Micros = 200 * MILLI;
 
-/// After a link was cut, TCP tries again at growing distances: a connection goes on so much later at most.
+/// Maximum delay after a cut before a connection continues: TCP retries at growing intervals.
 const LONGEST_RETRY: u64 = 1_000 * MILLI;
 
-/// With more connections than this it is looked whether some are over. All machines together have some fifty.
+/// Number of connections above which finished ones are removed. All machines together have about fifty.
 const KEPT_CONNECTIONS: usize = 200;
-
-/// What arrives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Packet {
-    /// A call.
-    Call,
-    /// The call was taken.
-    Taken,
-    /// Nobody listens.
-    Refused,
-    /// The next bytes, or the end, in one direction.
-    Parcel(usize),
-    /// One end learns that the connection is broken.
-    Reset(usize),
-}
-
-impl Packet {
-    pub(crate) fn kind(self) -> u64 {
-        match self {
-            Self::Call => 0,
-            Self::Taken => 1,
-            Self::Refused => 2,
-            Self::Parcel(way) => 3 + way as u64,
-            Self::Reset(end) => 5 + end as u64,
-        }
-    }
-}
 
 enum Parcel {
     Bytes(Bytes),
     End,
 }
 
-/// One direction of a connection: from the end of the same number to the other.
+/// One direction of a connection: from the end with the same number to the other end.
 #[derive(Default)]
-struct Way {
-    /// Under way: an event is on the agenda for each.
+struct Direction {
+    /// Parcels in flight; the agenda has an event for each.
     under_way: VecDeque<Parcel>,
-    /// Held up by a cut, older than all that is under way.
+    /// Parcels held up by a cut, older than all in flight.
     held: VecDeque<Parcel>,
     arrived: VecDeque<Bytes>,
     ended: bool,
-    /// Bytes that were sent and not read yet.
+    /// Bytes that were sent but not yet read.
     unread: usize,
-    /// When the last one of what is under way arrives.
+    /// Arrival time of the last parcel in flight.
     last: Micros,
     reader: Option<Waker>,
     writer: Option<Waker>,
@@ -90,13 +64,13 @@ struct Way {
 
 struct Conn {
     ends: [usize; 2],
-    ways: [Way; 2],
+    directions: [Direction; 2],
     broken: [bool; 2],
-    /// The process at that end is gone: nobody hears what comes there.
+    /// The process at that end is gone: nothing that arrives there is received.
     dead: [bool; 2],
-    /// The process at that end has closed it, and may still have written something before.
+    /// The process at that end has closed the connection, and may have written something before.
     deaf: [bool; 2],
-    /// Halves that are held by somebody, at both ends together.
+    /// Halves in use, at both ends together.
     halves: u8,
     call: Option<oneshot::Sender<io::Result<Line>>>,
 }
@@ -104,24 +78,24 @@ struct Conn {
 /// One direction between two machines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
-    /// Nothing comes through.
+    /// Nothing arrives.
     pub cut: bool,
-    /// How long a packet takes, from and to.
+    /// Range of a packet's delay.
     pub delay: (Micros, Micros),
-    /// How many of a thousand packets are lost and sent again.
+    /// Packets in a thousand that are lost and retransmitted.
     pub loss: u64,
-    /// How many of ten thousand packets break their connection.
+    /// Packets in ten thousand that break their connection.
     pub breaks: u64,
 }
 
 impl Link {
-    /// Whether it is as it should be.
+    /// Returns whether the link has its normal quality.
     pub fn is_healthy(&self) -> bool {
         *self == HEALTHY
     }
 }
 
-/// A link as it should be: some tenths of a millisecond.
+/// Healthy link, with a delay of some tenths of a millisecond.
 pub const HEALTHY: Link = Link {
     cut: false,
     delay: (100, 600),
@@ -129,48 +103,49 @@ pub const HEALTHY: Link = Link {
     breaks: 0,
 };
 
-/// What of a machine the network sees.
+/// State of a machine that the network sees.
 #[derive(Default)]
 struct Site {
-    /// Its kernel answers, also when no process does.
+    /// Its kernel answers, even without a process.
     powered: bool,
     listener: Option<mpsc::UnboundedSender<(String, Line)>>,
 }
 
-/// All of it, and the agenda on which its packets are.
+/// Network with the agenda of its packets.
 pub struct Network {
-    /// What happens when.
+    /// Event queue.
     pub agenda: Agenda,
     links: Vec<Vec<Link>>,
     sites: Vec<Site>,
     conns: BTreeMap<ConnId, Conn>,
     next_conn: ConnId,
     dice: Dice,
-    /// Which machines no client reaches.
+    /// Machines that no client reaches.
     clients_cut_off: Vec<bool>,
-    /// How many of a thousand requests and answers of clients are lost.
+    /// Requests and responses of clients in a thousand that are lost.
     pub client_loss: u64,
-    /// How many of a thousand requests come twice.
+    /// Requests in a thousand that arrive twice.
     pub client_copies: u64,
 }
 
-/// The network, for all that are on it.
+/// Network, shared by everything that is connected to it.
 pub type Shared = Arc<Mutex<Network>>;
 
-/// Whom an arrival concerns, and whom to wake before that machine goes on. To be woken when the network is not locked.
+/// Effect of an arrival: the machine that it concerns, and the tasks to wake before that machine continues.
+/// They must be woken while the network is not locked.
 #[must_use]
 #[derive(Default)]
 pub struct Arrival {
-    /// The machine.
+    /// The machine that continues.
     pub machine: Option<usize>,
-    /// Tasks.
+    /// Tasks to wake.
     pub wake: Vec<Waker>,
-    /// Nobody took it. To be dropped when the network is not locked.
+    /// Line that no one accepted; to be dropped while the network is not locked.
     pub unwanted: Option<Line>,
 }
 
 impl Network {
-    /// A healthy network of machines that are off.
+    /// Creates a healthy network of machines that are off.
     pub fn new(machines: usize, dice: Dice) -> Self {
         Self {
             agenda: Agenda::default(),
@@ -185,12 +160,12 @@ impl Network {
         }
     }
 
-    /// The link from one machine to another, to look at.
+    /// Returns the link from one machine to another.
     pub fn link(&self, from: usize, to: usize) -> &Link {
         &self.links[from][to]
     }
 
-    /// Changes a link. What waited because it was cut is on its way again, if it is not any more.
+    /// Changes a link. If it is no longer cut, the parcels that were held up are in flight again.
     pub fn set_link(&mut self, from: usize, to: usize, link: Link) {
         let healed = self.links[from][to].cut && !link.cut;
         self.links[from][to] = link;
@@ -199,50 +174,52 @@ impl Network {
         }
         let conns = self.conns.iter_mut();
         let concerned = conns.filter_map(|(id, conn)| {
-            let way = (0..2).find(|way| conn.ends[*way] == from && conn.ends[1 - way] == to)?;
-            Some((*id, way, &mut conn.ways[way]))
+            let direction =
+                (0..2).find(|direction| conn.ends[*direction] == from && conn.ends[1 - direction] == to)?;
+            Some((*id, direction, &mut conn.directions[direction]))
         });
-        for (id, way, held) in concerned {
+        for (id, direction, held) in concerned {
             let retry = self.dice.between(0..LONGEST_RETRY);
             for parcel in std::mem::take(&mut held.held).into_iter().rev() {
                 held.under_way.push_front(parcel);
-                self.agenda.after(retry, Event::Network(id, Packet::Parcel(way)));
+                self.agenda
+                    .after(retry, Event::Network(id, Packet::Parcel(direction)));
             }
             held.last = held.last.max(self.agenda.now() + retry);
         }
     }
 
-    /// Whether clients reach a machine.
+    /// Returns whether clients are cut off from a machine.
     pub fn clients_cut_off(&self, machine: usize) -> bool {
         self.clients_cut_off[machine]
     }
 
-    /// Cuts clients off from a machine, or ends that.
+    /// Cuts clients off from a machine, or reconnects them.
     pub fn cut_clients_off(&mut self, machine: usize, cut: bool) {
         self.clients_cut_off[machine] = cut;
     }
 
-    /// Whether this request or answer of a client is lost.
+    /// Draws whether this request or response of a client is lost.
     pub fn loses_of_client(&mut self) -> bool {
         self.client_loss > 0 && self.dice.chance(self.client_loss)
     }
 
-    /// Whether this request comes twice.
+    /// Draws whether this request arrives twice.
     pub fn copies_of_client(&mut self) -> bool {
         self.client_copies > 0 && self.dice.chance(self.client_copies)
     }
 
-    /// How long a request or an answer takes.
+    /// Draws the delay of a request or response.
     pub fn client_delay(&mut self) -> Micros {
         self.dice.between(CLIENT_DELAY.0..CLIENT_DELAY.1)
     }
 
-    /// Some time up to this one.
+    /// Draws a time up to `most`.
     pub fn within(&mut self, most: Micros) -> Micros {
         self.dice.between(0..most + 1)
     }
 
-    /// A machine is switched on, and its node listens.
+    /// Switches a machine on; its node listens.
     pub fn listen(&mut self, machine: usize) -> mpsc::UnboundedReceiver<(String, Line)> {
         let (listener, calls) = mpsc::unbounded_channel();
         self.sites[machine] = Site {
@@ -252,17 +229,18 @@ impl Network {
         calls
     }
 
-    /// The process of a machine is gone. If the machine still has `power` its kernel tells all whom it was connected to.
+    /// Removes the process of a machine. If the machine still has `power`, its kernel notifies all peers of
+    /// the broken connections.
     pub fn vanish(&mut self, machine: usize, power: bool) {
         self.sites[machine] = Site {
             powered: power,
             listener: None,
         };
-        let mut told = Vec::new();
+        let mut to_notify = Vec::new();
         for (id, conn) in &mut self.conns {
             for end in (0..2).filter(|end| conn.ends[*end] == machine) {
                 if !conn.dead[end] && power {
-                    told.push((*id, 1 - end));
+                    to_notify.push((*id, 1 - end));
                 }
                 conn.dead[end] = true;
                 if end == 0 {
@@ -270,12 +248,12 @@ impl Network {
                 }
             }
         }
-        for (id, end) in told {
-            self.tell_broken(id, end);
+        for (id, end) in to_notify {
+            self.notify_broken(id, end);
         }
     }
 
-    /// How long a packet takes on a link.
+    /// Draws the delay of a packet on a link.
     fn delay(&mut self, from: usize, to: usize) -> Micros {
         let link = &self.links[from][to];
         let (least, most) = link.delay;
@@ -289,46 +267,47 @@ impl Network {
         delay
     }
 
-    /// One end of a connection is told that it is broken, if it can be reached.
-    fn tell_broken(&mut self, id: ConnId, end: usize) {
+    /// Notifies one end of a broken connection, if it can be reached.
+    fn notify_broken(&mut self, id: ConnId, end: usize) {
         let Some(conn) = self.conns.get(&id) else { return };
         let (from, to) = (conn.ends[1 - end], conn.ends[end]);
         let delay = self.delay(from, to);
         self.agenda.after(delay, Event::Network(id, Packet::Reset(end)));
     }
 
-    fn send(&mut self, id: ConnId, way: usize, parcel: Parcel) {
+    fn send(&mut self, id: ConnId, direction: usize, parcel: Parcel) {
         let Some(conn) = self.conns.get(&id) else { return };
-        if conn.dead[way] || conn.broken[way] {
+        if conn.dead[direction] || conn.broken[direction] {
             return;
         }
-        let (from, to) = (conn.ends[way], conn.ends[1 - way]);
+        let (from, to) = (conn.ends[direction], conn.ends[1 - direction]);
         let delay = self.delay(from, to);
         let breaks = self.links[from][to].breaks;
         if breaks > 0 && self.dice.between(0..10_000) < breaks {
-            self.tell_broken(id, 0);
-            self.tell_broken(id, 1);
+            self.notify_broken(id, 0);
+            self.notify_broken(id, 1);
             return;
         }
-        let conn = self.conns.get_mut(&id).expect("it was there above");
-        let way_now = &mut conn.ways[way];
+        let conn = self.conns.get_mut(&id).expect("the connection was found above");
+        let queue = &mut conn.directions[direction];
         if let Parcel::Bytes(bytes) = &parcel {
-            way_now.unread += bytes.len();
+            queue.unread += bytes.len();
         }
-        way_now.under_way.push_back(parcel);
-        let at = (self.agenda.now() + delay).max(way_now.last);
-        way_now.last = at;
+        queue.under_way.push_back(parcel);
+        let at = (self.agenda.now() + delay).max(queue.last);
+        queue.last = at;
         let delay = at - self.agenda.now();
-        self.agenda.after(delay, Event::Network(id, Packet::Parcel(way)));
+        self.agenda
+            .after(delay, Event::Network(id, Packet::Parcel(direction)));
     }
 
-    /// A packet arrives.
+    /// Delivers a packet.
     pub fn arrive(&mut self, shared: &Shared, id: ConnId, packet: Packet) -> Arrival {
         match packet {
             Packet::Call => self.called(shared, id),
-            Packet::Taken => self.taken(shared, id),
+            Packet::Accepted => self.accepted(shared, id),
             Packet::Refused => self.refused(id),
-            Packet::Parcel(way) => self.parcel(id, way),
+            Packet::Parcel(direction) => self.parcel(id, direction),
             Packet::Reset(end) => self.reset(id, end),
         }
     }
@@ -340,7 +319,7 @@ impl Network {
         let [caller, callee] = conn.ends;
         let site = &self.sites[callee];
         if self.links[caller][callee].cut || !site.powered {
-            // The caller's patience ends some time.
+            // The caller times out eventually.
             return Arrival::default();
         }
         let from = format!("machine {}", caller + 1);
@@ -352,7 +331,7 @@ impl Network {
         conn.halves += 2;
         let unwanted = listener.send((from, line(shared, id, 1))).err();
         let delay = self.delay(callee, caller);
-        self.agenda.after(delay, Event::Network(id, Packet::Taken));
+        self.agenda.after(delay, Event::Network(id, Packet::Accepted));
         Arrival {
             machine: Some(callee),
             wake: Vec::new(),
@@ -360,7 +339,7 @@ impl Network {
         }
     }
 
-    fn taken(&mut self, shared: &Shared, id: ConnId) -> Arrival {
+    fn accepted(&mut self, shared: &Shared, id: ConnId) -> Arrival {
         let Some(conn) = self.conns.get_mut(&id) else {
             return Arrival::default();
         };
@@ -379,8 +358,8 @@ impl Network {
                 unwanted: unwanted.and_then(Result::ok),
             };
         }
-        // The caller has given up, and says so.
-        self.tell_broken(id, 1);
+        // The caller has given up, and resets the connection.
+        self.notify_broken(id, 1);
         Arrival::default()
     }
 
@@ -393,7 +372,7 @@ impl Network {
             return Arrival::default();
         }
         if let Some(call) = conn.call.take() {
-            // Whoever called may have given up.
+            // The caller may have given up.
             let _ = call.send(Err(io::ErrorKind::ConnectionRefused.into()));
         }
         self.conns.remove(&id);
@@ -403,12 +382,12 @@ impl Network {
         }
     }
 
-    fn parcel(&mut self, id: ConnId, way: usize) -> Arrival {
+    fn parcel(&mut self, id: ConnId, direction: usize) -> Arrival {
         let Some(conn) = self.conns.get_mut(&id) else {
             return Arrival::default();
         };
-        let (from, to) = (conn.ends[way], conn.ends[1 - way]);
-        let now = &mut conn.ways[way];
+        let (from, to) = (conn.ends[direction], conn.ends[1 - direction]);
+        let now = &mut conn.directions[direction];
         let Some(parcel) = now.under_way.pop_front() else {
             return Arrival::default();
         };
@@ -416,10 +395,10 @@ impl Network {
             now.held.push_back(parcel);
             return Arrival::default();
         }
-        if conn.dead[1 - way] || conn.broken[1 - way] || conn.deaf[1 - way] {
+        if conn.dead[1 - direction] || conn.broken[1 - direction] || conn.deaf[1 - direction] {
             if self.sites[to].powered {
                 // The kernel knows no such connection.
-                self.tell_broken(id, way);
+                self.notify_broken(id, direction);
             }
             return Arrival::default();
         }
@@ -444,8 +423,8 @@ impl Network {
         }
         conn.broken[end] = true;
         let mut wake = Vec::new();
-        wake.extend(conn.ways[1 - end].reader.take());
-        wake.extend(conn.ways[end].writer.take());
+        wake.extend(conn.directions[1 - end].reader.take());
+        wake.extend(conn.directions[end].writer.take());
         Arrival {
             machine: Some(to),
             wake,
@@ -453,8 +432,8 @@ impl Network {
         }
     }
 
-    /// A half of a connection was dropped.
-    fn let_go(&mut self, id: ConnId) {
+    /// Drops a half of a connection.
+    fn release_half(&mut self, id: ConnId) {
         if let Some(conn) = self.conns.get_mut(&id) {
             conn.halves -= 1;
             if conn.halves == 0 && conn.call.is_none() {
@@ -463,7 +442,7 @@ impl Network {
         }
     }
 
-    /// Calls that nobody answered, and nobody waits for any more.
+    /// Removes calls without an answer whose callers have given up.
     fn forget_calls(&mut self) {
         if self.conns.len() > KEPT_CONNECTIONS {
             self.conns.retain(|_, conn| {
@@ -472,13 +451,13 @@ impl Network {
         }
     }
 
-    /// How many connections there are.
+    /// Returns the number of connections.
     pub fn connections(&self) -> usize {
         self.conns.len()
     }
 }
 
-/// Calls a machine.
+/// Opens a connection to a machine.
 pub fn call(shared: &Shared, from: usize, to: usize) -> oneshot::Receiver<io::Result<Line>> {
     let (call, answered) = oneshot::channel();
     let mut network = shared.lock();
@@ -489,7 +468,7 @@ pub fn call(shared: &Shared, from: usize, to: usize) -> oneshot::Receiver<io::Re
         id,
         Conn {
             ends: [from, to],
-            ways: Default::default(),
+            directions: Default::default(),
             broken: [false; 2],
             dead: [false; 2],
             deaf: [false; 2],
@@ -502,7 +481,7 @@ pub fn call(shared: &Shared, from: usize, to: usize) -> oneshot::Receiver<io::Re
     answered
 }
 
-/// The two halves at one end.
+/// Returns the two halves at one end.
 fn line(shared: &Shared, id: ConnId, end: usize) -> Line {
     Line {
         reader: Box::new(Reader::new(shared.clone(), id, 1 - end)),

@@ -9,33 +9,37 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{ConnId, Parcel, Shared, WINDOW_BYTES};
 
-/// Reads what comes on one way.
+/// Reader of one direction.
 pub struct Reader {
     network: Shared,
     conn: ConnId,
-    way: usize,
+    direction: usize,
 }
 
-/// Writes to one way.
+/// Writer of one direction.
 pub struct Writer {
     network: Shared,
     conn: ConnId,
-    way: usize,
+    direction: usize,
     ended: bool,
 }
 
 impl Reader {
-    pub fn new(network: Shared, conn: ConnId, way: usize) -> Self {
-        Self { network, conn, way }
+    pub fn new(network: Shared, conn: ConnId, direction: usize) -> Self {
+        Self {
+            network,
+            conn,
+            direction,
+        }
     }
 }
 
 impl Writer {
-    pub fn new(network: Shared, conn: ConnId, way: usize) -> Self {
+    pub fn new(network: Shared, conn: ConnId, direction: usize) -> Self {
         Self {
             network,
             conn,
-            way,
+            direction,
             ended: false,
         }
     }
@@ -43,7 +47,7 @@ impl Writer {
     fn end(&mut self) {
         if !self.ended {
             self.ended = true;
-            self.network.lock().send(self.conn, self.way, Parcel::End);
+            self.network.lock().send(self.conn, self.direction, Parcel::End);
         }
     }
 }
@@ -58,25 +62,25 @@ impl AsyncRead for Reader {
         let Some(conn) = network.conns.get_mut(&self.conn) else {
             return Poll::Ready(Err(broken()));
         };
-        if conn.broken[1 - self.way] {
+        if conn.broken[1 - self.direction] {
             return Poll::Ready(Err(broken()));
         }
-        let way = &mut conn.ways[self.way];
-        let Some(first) = way.arrived.front_mut() else {
-            if way.ended {
+        let direction = &mut conn.directions[self.direction];
+        let Some(first) = direction.arrived.front_mut() else {
+            if direction.ended {
                 return Poll::Ready(Ok(()));
             }
-            way.reader = Some(cx.waker().clone());
+            direction.reader = Some(cx.waker().clone());
             return Poll::Pending;
         };
         let taken = first.len().min(buf.remaining());
         buf.put_slice(&first[..taken]);
         first.advance(taken);
         if first.is_empty() {
-            way.arrived.pop_front();
+            direction.arrived.pop_front();
         }
-        way.unread -= taken;
-        let writer = way.writer.take();
+        direction.unread -= taken;
+        let writer = direction.writer.take();
         drop(network);
         if let Some(writer) = writer {
             writer.wake();
@@ -91,17 +95,17 @@ impl AsyncWrite for Writer {
         let Some(conn) = network.conns.get_mut(&self.conn) else {
             return Poll::Ready(Err(broken()));
         };
-        if conn.broken[self.way] {
+        if conn.broken[self.direction] {
             return Poll::Ready(Err(broken()));
         }
-        let way = &mut conn.ways[self.way];
-        let room = WINDOW_BYTES.saturating_sub(way.unread).min(bytes.len());
+        let direction = &mut conn.directions[self.direction];
+        let room = WINDOW_BYTES.saturating_sub(direction.unread).min(bytes.len());
         if room == 0 && !bytes.is_empty() {
-            way.writer = Some(cx.waker().clone());
+            direction.writer = Some(cx.waker().clone());
             return Poll::Pending;
         }
         let parcel = Parcel::Bytes(Bytes::copy_from_slice(&bytes[..room]));
-        network.send(self.conn, self.way, parcel);
+        network.send(self.conn, self.direction, parcel);
         Poll::Ready(Ok(room))
     }
 
@@ -118,17 +122,17 @@ impl AsyncWrite for Writer {
 impl Drop for Reader {
     fn drop(&mut self) {
         let mut network = self.network.lock();
-        // What comes from now on finds nobody.
+        // Parcels that arrive from now on are rejected.
         if let Some(conn) = network.conns.get_mut(&self.conn) {
-            conn.deaf[1 - self.way] = true;
+            conn.deaf[1 - self.direction] = true;
         }
-        network.let_go(self.conn);
+        network.release_half(self.conn);
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
         self.end();
-        self.network.lock().let_go(self.conn);
+        self.network.lock().release_half(self.conn);
     }
 }

@@ -1,4 +1,4 @@
-//! Wall clocks that are wrong, by libfaketime.
+//! Wrong wall clocks, by libfaketime.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,15 +11,15 @@ use super::prometheus::Prometheus;
 use crate::harness::{TestCluster, eventually};
 use crate::scrape::Scrape;
 
-/// What fires here.
+/// Alerts that these tests raise.
 pub const ALERTS: &[&str] = &["LockgateClockWrong"];
 
 const JOB: &str = "lockgate-clocks";
 
-/// Whether a machine without libfaketime makes a test fail.
+/// Environment variable that makes a missing libfaketime an error.
 const REQUIRED_VARIABLE: &str = "LOCKGATE_FAKETIME";
 
-/// libfaketime for programs with threads, if it is installed.
+/// Returns the path of libfaketime for programs with threads, if it is installed.
 fn library() -> Option<PathBuf> {
     let architectures = fs::read_dir("/usr/lib").ok()?.flatten();
     let mut places = architectures.map(|entry| entry.path().join("faketime/libfaketimeMT.so.1"));
@@ -32,7 +32,7 @@ fn library() -> Option<PathBuf> {
     found
 }
 
-/// How far a node's wall clock is ahead, as libfaketime reads it from a file.
+/// Offset of a node's wall clock, which libfaketime reads from a file.
 struct FakeClock {
     library: PathBuf,
     file: PathBuf,
@@ -46,14 +46,14 @@ impl FakeClock {
         clock
     }
 
-    /// Sets the clock. The file is renamed, so that nobody reads half of it.
+    /// Sets the clock. The file is renamed into place, so that the node never reads a partial file.
     fn set(&self, ahead: &str) {
         let new = self.file.with_extension("new");
         fs::write(&new, format!("{ahead}\n")).unwrap();
         fs::rename(&new, &self.file).unwrap();
     }
 
-    /// Starts a node with this clock. Its monotonic clock is right.
+    /// Starts a node with this clock. Its monotonic clock stays correct.
     async fn start(&self, cluster: &mut TestCluster, id: u64) {
         let environment = [
             ("LD_PRELOAD", self.library.to_str().unwrap()),
@@ -86,22 +86,22 @@ async fn clock_that_jumps_is_counted_once_and_fires_an_alert() {
         prometheus.wait_scraped("count(ALERTS)").await;
         let firing = prometheus.firing().await;
         let alert = (JOB.to_owned(), ALERTS[0].to_owned());
-        assert!(!firing.contains(&alert), "no clock is wrong yet: {firing:?}");
+        assert!(!firing.contains(&alert), "no alert before the jump: {firing:?}");
     }
-    // The state has a time from its first change on.
+    // The state has a time only after its first change.
     create(&cluster, id, "a").await;
     clock.set("-60d");
-    eventually("the node notices the jump", async || jumps().await > 0.5).await;
+    eventually("the node detects the jump", async || jumps().await > 0.5).await;
     let seen = Scrape::of(&cluster, id).await;
     let days = seen.value("lockgate_state_time_ahead_seconds") / 86_400.0;
     assert!((59.9..60.1).contains(&days), "{days}");
     if let Some(prometheus) = &prometheus {
         prometheus.wait_for(JOB, ALERTS[0]).await;
     }
-    assert!(jumps().await < 1.5, "it has jumped once");
+    assert!(jumps().await < 1.5, "one jump is counted");
 }
 
-/// When a znode was created, as text: later times are larger.
+/// Creates a znode; returns its creation time as text, whose order is that of time.
 async fn create(cluster: &TestCluster, id: u64, path: &str) -> String {
     let path = format!("/v1/znodes/{path}");
     let made = cluster.send(id, "POST", &path, &json!({ "data": "x" })).await;
@@ -123,14 +123,14 @@ async fn leader_that_starts_with_a_wrong_clock_stamps_the_time_of_the_others() {
         clock.start(&mut cluster, id).await;
         eventually("the node with the wrong clock leads", async || {
             let to = json!({ "node_id": id });
-            // Refused, or in vain, while the node is not up to date.
+            // Rejected or without effect while the node is not up to date.
             cluster.send(first, "POST", "/v1/cluster/leader", &to).await;
             cluster.leader_now().await == id
         })
         .await;
         let at = create(&cluster, id, name).await;
-        assert!(at > before, "the time stands still at {before}");
-        // At a node whose clock is right.
+        assert!(at > before, "the time is still {before}");
+        // Read at the node with the correct clock.
         cluster.get(first, &format!("/v1/znodes/{name}")).await;
         let seen = Scrape::of(&cluster, first).await;
         let ahead_s = seen.value("lockgate_state_time_ahead_seconds");
@@ -139,9 +139,12 @@ async fn leader_that_starts_with_a_wrong_clock_stamps_the_time_of_the_others() {
             .await
             .value("lockgate_wall_clock_timestamp_seconds");
         let right = seen.value("lockgate_wall_clock_timestamp_seconds");
-        assert!((shown - right).abs() > 59.0 * 86_400.0, "its own clock is wrong");
+        assert!(
+            (shown - right).abs() > 59.0 * 86_400.0,
+            "the leader's own clock is wrong"
+        );
         for node in [first, id] {
-            eventually("the alarm is there", async || {
+            eventually("the alarm is raised", async || {
                 let seen = cluster
                     .send(node, "GET", "/v1/cluster", &json!(null))
                     .await

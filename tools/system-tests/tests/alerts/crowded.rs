@@ -1,4 +1,5 @@
-//! Clients want more than there is: connections, sessions, watches, locks, and more than the cluster does in time.
+//! Demand above the limits: connections, sessions, watches, locks, and more requests than the cluster can
+//! commit.
 
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -11,7 +12,7 @@ use super::job;
 use super::prometheus::Prometheus;
 use crate::harness::{LONG_TTL, TestCluster};
 
-/// What fires here.
+/// Alerts that these tests raise.
 pub const ALERTS: &[&str] = &[
     "LockgateConnectionsNearLimit",
     "LockgateSessionsNearLimit",
@@ -27,14 +28,15 @@ const SETTINGS: &str = "propose_timeout_ms = 20000\n[http]\nmax_connections = 40
                         [load]\nmax_outstanding = 8\n";
 
 #[tokio::test]
-async fn who_comes_near_a_limit_is_told_of() {
+async fn demand_near_each_limit_raises_its_alert() {
     let cluster = TestCluster::start_with(SETTINGS).await;
     let Some(prometheus) = Prometheus::start(&[job(JOB, &cluster)]).await else {
         return;
     };
     let leader = cluster.leader_now().await;
     prometheus.wait_scraped("count(lockgate_ready)==3").await;
-    // The door for administration is not at this port, so Prometheus and this test need some of its places themselves.
+    // Administration has no port of its own here, so Prometheus and this test take up some connections
+    // themselves.
     let mut crowd = Vec::new();
     for _ in 0..33 {
         crowd.push(TcpStream::connect(cluster.http(leader)).await.unwrap());
@@ -49,7 +51,7 @@ async fn who_comes_near_a_limit_is_told_of() {
         let (http, path) = (cluster.http(leader), format!("/v1/locks/{lock}/acquire"));
         async move { http_client::request(&http, "POST", &path, &body.to_string()).await }
     };
-    // Waits in vain, some at a time, until enough have timed out within a window.
+    // Waits that time out, one after the other, until enough have done so within a window.
     let held = acquire(holder.id(), "hot", 0).await.unwrap();
     assert_eq!(held.status, 200, "{}", held.json());
     for at in 0..5 {
@@ -60,7 +62,7 @@ async fn who_comes_near_a_limit_is_told_of() {
     }
     prometheus.wait_for(JOB, "LockgateLockWaitsLong").await;
 
-    // Somebody waits, and nobody lets go.
+    // A contender waits, and the holder does not release.
     let waits = tokio::spawn(acquire(waiter.id(), "hot", LONG_TTL.as_millis() as u64));
     prometheus.wait_for(JOB, "LockgateLocksStuck").await;
 
@@ -83,7 +85,8 @@ async fn who_comes_near_a_limit_is_told_of() {
     prometheus.wait_for(JOB, "LockgateWatchesNearLimit").await;
     watches.shutdown().await;
 
-    // Nothing is committed any more, so whatever is taken in stays on its way, and there is no place for more.
+    // Without a majority nothing is committed, so every accepted request stays pending, and the admission
+    // limit is reached.
     for follower in cluster.followers().await {
         cluster.signal(follower, Signal::SIGSTOP).unwrap();
     }
@@ -93,7 +96,7 @@ async fn who_comes_near_a_limit_is_told_of() {
         asking.spawn(async move {
             loop {
                 let body = json!({"mode": "persistent_sequential"}).to_string();
-                // Refused, or given up after a while: the next one is as well.
+                // The request is rejected or times out, and so is the next one.
                 let _ = http_client::request(&http, "POST", "/v1/znodes/more", &body).await;
                 tokio::time::sleep(std::time::Duration::from_millis(20)).await;
             }

@@ -1,4 +1,4 @@
-//! A node that applies the same commands to another state than the others.
+//! Node that applies the same commands to a different state than the others.
 
 use serde_json::{Value, json};
 
@@ -6,14 +6,15 @@ use super::job;
 use super::prometheus::Prometheus;
 use crate::harness::{TestCluster, eventually};
 
-/// What fires here.
+/// Alerts that these tests raise.
 pub const ALERTS: &[&str] = &["LockgateReplicaDistrusted"];
 
-/// The number of `OwnClock` in `znode-store/src/planted.rs`: times in the state are the replica's own.
+/// Number of the planted bug `OwnClock` in `znode-store/src/planted.rs`: times in the state come from the
+/// replica's own clock.
 const OWN_CLOCK: &str = "11";
 
 #[tokio::test]
-async fn node_that_applies_differently_stops_serving_and_is_told() {
+async fn node_whose_state_differs_stops_serving_and_raises_an_alert() {
     let mut cluster = TestCluster::start().await;
     let id = cluster.followers().await[0];
     cluster.kill(id).await.unwrap();
@@ -30,7 +31,7 @@ async fn node_that_applies_differently_stops_serving_and_is_told() {
         let made = cluster.send(leader, "POST", &path, &json!({ "data": "x" })).await;
         assert_eq!(made.status, 201, "{}", made.json());
     }
-    eventually("the node does not serve", async || {
+    eventually("the node stops serving", async || {
         let read = cluster.send(id, "GET", "/v1/znodes/n1", &Value::Null).await;
         read.status == 503 && read.json()["detail"].as_str().unwrap().contains("state differs")
     })
@@ -51,7 +52,7 @@ async fn node_that_applies_differently_stops_serving_and_is_told() {
         .await;
     }
     let read = cluster.get(leader, "/v1/znodes/n1").await;
-    assert_eq!(read["data"], "x", "the others serve");
+    assert_eq!(read["data"], "x", "the other nodes serve");
     if let Some(prometheus) = Prometheus::start(&[job("lockgate-differing", &cluster)]).await {
         prometheus
             .wait_for("lockgate-differing", "LockgateReplicaDistrusted")

@@ -1,4 +1,4 @@
-//! A cluster loses nodes, leaders, sessions and finally its quorum.
+//! Losses of nodes, leaders, sessions and finally the quorum.
 
 use local_cluster::START_TIMEOUT;
 use nix::sys::signal::Signal;
@@ -9,7 +9,7 @@ use super::{job, nothing_fires_but};
 use crate::harness::{TestCluster, eventually};
 use crate::scrape::Scrape;
 
-/// What fires here.
+/// Alerts that these tests raise.
 pub const ALERTS: &[&str] = &[
     "LockgateNodeDown",
     "LockgateMemberSilent",
@@ -24,7 +24,7 @@ pub const ALERTS: &[&str] = &[
 const JOB: &str = "lockgate-losses";
 
 #[tokio::test]
-async fn what_is_lost_is_told() {
+async fn losses_of_nodes_leaders_and_sessions_raise_alerts() {
     let mut cluster = TestCluster::start().await;
     let Some(prometheus) = Prometheus::start(&[job(JOB, &cluster)]).await else {
         return;
@@ -32,10 +32,11 @@ async fn what_is_lost_is_told() {
     let leader = cluster.leader_now().await;
     prometheus.wait_scraped("count(lockgate_ready)==3").await;
     prometheus.wait_scraped("count(ALERTS)").await;
-    // It is well, but for what tests have in common: they are not secured, and the limit of memory is next to nothing.
+    // A healthy cluster raises only the two alerts that all test clusters have: it is not secured, and its
+    // memory limit is tiny.
     nothing_fires_but(&prometheus, &["LockgateNotSecured", "LockgateMemory"]).await;
 
-    // Twelve clients end without a word.
+    // Twelve clients disappear without closing their sessions.
     for _ in 0..12 {
         let opened = cluster
             .send(leader, "POST", "/v1/sessions", &json!({"ttl_ms": 1_000}))
@@ -56,7 +57,7 @@ async fn what_is_lost_is_told() {
     prometheus.wait_for(JOB, "LockgateFollowerLags").await;
     cluster.up(START_TIMEOUT).await.unwrap();
 
-    // Leadership goes round.
+    // Leadership moves several times.
     for round in 0..5 {
         let leader = cluster.leader_now().await;
         let next = cluster.followers().await[round % 2];
@@ -64,12 +65,15 @@ async fn what_is_lost_is_told() {
             .send(leader, "POST", "/v1/cluster/leader", &json!({"node_id": next}))
             .await;
         assert_eq!(moved.status, 200, "{}", moved.json());
-        // Each change is seen by a scrape, or it would be one change for Prometheus.
-        eventually("the next one leads", async || cluster.leader_now().await == next).await;
+        // A scrape has to see each change, or several would count as one.
+        eventually("the next leader is elected", async || {
+            cluster.leader_now().await == next
+        })
+        .await;
     }
     prometheus.wait_for(JOB, "LockgateLeaderChangesOften").await;
 
-    // One node is started again and again, each time long enough to be scraped.
+    // One node restarts several times, each time long enough to be scraped.
     let follower = cluster.followers().await[0];
     let instance = cluster.http(follower);
     for _ in 0..4 {
@@ -85,7 +89,7 @@ async fn what_is_lost_is_told() {
     }
     prometheus.wait_for(JOB, "LockgateNodeRestarts").await;
 
-    // Two of three stand still: the third one cannot serve. Then it is not even there.
+    // Two of three nodes are paused, so the third one cannot serve.
     let leader = cluster.leader_now().await;
     for follower in cluster.followers().await {
         cluster.signal(follower, Signal::SIGSTOP).unwrap();

@@ -1,8 +1,8 @@
-//! Alerts: each rule fires in a Prometheus that scrapes real nodes when its condition is brought about, and none fires for a healthy
-//! cluster.
+//! Alerts: each rule fires in a Prometheus that scrapes real nodes when its condition is met, and no rule
+//! fires for a healthy cluster.
 //!
-//! The rules are evaluated by a real Prometheus, the Debian package `prometheus`. Without it the tests say so and pass; with
-//! LOCKGATE_PROMETHEUS=required they fail.
+//! A real Prometheus, the Debian package `prometheus`, evaluates the rules. Without it the tests print a
+//! message and pass; with LOCKGATE_PROMETHEUS=required they fail.
 
 // clippy's exception for tests does not reach their helpers.
 #![allow(clippy::unwrap_used)]
@@ -38,7 +38,7 @@ use crate::project::{file, root};
 /// The program under test.
 pub const LOCKGATE: &str = env!("CARGO_BIN_EXE_lockgate-with-faults");
 
-/// Which test makes a rule fire. A rule that is in none of them is one too many.
+/// Alerts by the test that raises them. Every rule must be in the list.
 const FIRED: [(&str, &[&str]); 6] = [
     ("losses", losses::ALERTS),
     ("crowded", crowded::ALERTS),
@@ -48,7 +48,7 @@ const FIRED: [(&str, &[&str]); 6] = [
     ("clocks", clocks::ALERTS),
 ];
 
-/// How a cluster of a test is scraped.
+/// Returns the scrape job of a test's cluster.
 fn job<'a>(name: &'a str, cluster: &TestCluster) -> Job<'a> {
     Job {
         name,
@@ -57,7 +57,7 @@ fn job<'a>(name: &'a str, cluster: &TestCluster) -> Job<'a> {
     }
 }
 
-/// Nothing fires but what is expected.
+/// Asserts that only the expected alerts fire.
 async fn nothing_fires_but(prometheus: &Prometheus, expected: &[&str]) {
     let firing = prometheus.firing().await;
     let firing: BTreeSet<&str> = firing.iter().map(|(_, alert)| alert.as_str()).collect();
@@ -65,7 +65,7 @@ async fn nothing_fires_but(prometheus: &Prometheus, expected: &[&str]) {
 }
 
 #[test]
-fn every_rule_is_fired_by_a_test() {
+fn every_rule_is_raised_by_a_test() {
     let rules: BTreeSet<String> = rules::rules().into_iter().map(|rule| rule.alert).collect();
     let fired: BTreeSet<String> = FIRED
         .iter()
@@ -75,8 +75,8 @@ fn every_rule_is_fired_by_a_test() {
 }
 
 #[test]
-fn every_rule_says_what_it_means_and_where_to_read_on() {
-    let runbook = file("docs/alerts.md");
+fn every_rule_has_a_summary_a_description_and_a_runbook_entry() {
+    let runbook = file("docs/operate/runbook.md");
     for rule in rules::rules() {
         let field = |name: &str| {
             let field = rule.fields.get(name).filter(|text| !text.is_empty());
@@ -91,19 +91,19 @@ fn every_rule_says_what_it_means_and_where_to_read_on() {
         let severity = field("labels");
         let known = ["critical", "warning", "info"].map(|word| format!("{{ severity: {word} }}"));
         assert!(known.contains(severity), "{}: {severity}", rule.alert);
-        let anchor = format!("docs/alerts.md#{}", rule.alert.to_lowercase());
+        let anchor = format!("docs/operate/runbook.md#{}", rule.alert.to_lowercase());
         assert_eq!(*field("runbook_url"), anchor);
         let heading = format!("\n## {}\n", rule.alert);
         assert!(
             runbook.contains(&heading),
-            "docs/alerts.md has nothing about {}",
+            "docs/operate/runbook.md has no heading for {}",
             rule.alert
         );
     }
     let headings = runbook.lines().filter_map(|line| line.strip_prefix("## "));
     let rules: BTreeSet<String> = rules::rules().into_iter().map(|rule| rule.alert).collect();
     for heading in headings {
-        assert!(rules.contains(heading), "there is no rule {heading}");
+        assert!(rules.contains(heading), "no rule has the name {heading}");
     }
 }
 
@@ -116,7 +116,7 @@ fn summaries_have_whole_numbers() {
 }
 
 #[test]
-fn prometheus_finds_the_rules_in_order() {
+fn prometheus_accepts_the_rules() {
     if let Some(checked) = check_rules(&root().join(rules::PATH)) {
         checked.unwrap();
     }

@@ -1,4 +1,4 @@
-//! A real Prometheus on loopback, which scrapes quickly and evaluates the hastened rules. It ends with the test.
+//! A real Prometheus on loopback with short scrape and evaluation intervals. It ends with the test.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -15,23 +15,23 @@ use tokio::net::TcpStream;
 use super::rules;
 use crate::harness::eventually;
 
-/// Whether a machine without Prometheus makes a test fail.
+/// Environment variable that makes a missing Prometheus an error.
 const REQUIRED_VARIABLE: &str = "LOCKGATE_PROMETHEUS";
 
-/// Prometheus asks so often, and looks at the rules so often.
+/// Scrape and evaluation interval.
 const EVERY: &str = "500ms";
 
-/// A cluster that is scraped.
+/// Cluster to scrape.
 pub struct Job<'a> {
-    /// Its name, which begins with "lockgate".
+    /// Job name, which begins with "lockgate".
     pub name: &'a str,
     /// `https` or `http`.
     pub scheme: &'a str,
-    /// Where its nodes serve HTTP.
+    /// HTTP addresses of the nodes.
     pub targets: Vec<String>,
 }
 
-/// A server that runs.
+/// Running Prometheus server.
 pub struct Prometheus {
     child: Child,
     address: String,
@@ -40,13 +40,13 @@ pub struct Prometheus {
 
 impl Drop for Prometheus {
     fn drop(&mut self) {
-        // It is gone already, or ends now.
+        // An error means that the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Asks in HTTP/1.0, so that the answer comes in one piece, however long it is.
+/// Sends a `GET` in HTTP/1.0, so that the response is not chunked, however long it is.
 async fn get(address: &str, path: &str) -> io::Result<(u16, Vec<u8>)> {
     let mut stream = TcpStream::connect(address).await?;
     let head = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
@@ -63,19 +63,19 @@ async fn get(address: &str, path: &str) -> io::Result<(u16, Vec<u8>)> {
     }
 }
 
-/// Says what cannot be shown here, or fails where it has to be.
+/// Prints that a program is missing, or fails if it is required.
 fn missing(program: &str) {
     let required = std::env::var(REQUIRED_VARIABLE).is_ok_and(|value| value == "required");
     assert!(!required, "{program} is not installed (Debian: prometheus)");
     println!("skipped: {program} is not installed (Debian: prometheus)");
 }
 
-/// Whether Prometheus finds the rules in order; `None` where it is not installed.
+/// Checks the rules with promtool; `None` if it is not installed.
 pub fn check_rules(path: &std::path::Path) -> Option<Result<String, String>> {
     promtool("check", path)
 }
 
-/// Evaluates rules on given series, and compares what they say; `None` where promtool is not installed.
+/// Runs promtool's unit tests of rules; `None` if it is not installed.
 pub fn test_rules(path: &std::path::Path) -> Option<Result<String, String>> {
     promtool("test", path)
 }
@@ -98,7 +98,7 @@ fn promtool(command: &str, path: &std::path::Path) -> Option<Result<String, Stri
 }
 
 impl Prometheus {
-    /// Starts one that scrapes these; `None` where it is not installed.
+    /// Starts a server that scrapes these jobs; `None` if Prometheus is not installed.
     pub async fn start(jobs: &[Job<'_>]) -> Option<Self> {
         let dir = TempDir::new().unwrap();
         let mut config = format!(
@@ -117,7 +117,7 @@ impl Prometheus {
         fs::write(dir.path().join("prometheus.yml"), config).unwrap();
         fs::write(dir.path().join("alerts.yml"), rules::hastened()).unwrap();
         let [port] = free_ports(1).unwrap()[..] else {
-            unreachable!("one was asked for")
+            unreachable!("one port was requested")
         };
         let address = format!("127.0.0.1:{port}");
         let log = fs::File::create(dir.path().join("log")).unwrap();
@@ -131,7 +131,7 @@ impl Prometheus {
                 dir.path().join("data").display()
             ))
             .arg(format!("--web.listen-address={address}"))
-            // What is older than a window says nothing of now.
+            // Samples older than a window must not count as current.
             .arg("--query.lookback-delta=5s")
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
@@ -166,7 +166,7 @@ impl Prometheus {
         serde_json::from_slice(&body).expect("Prometheus answers with JSON")
     }
 
-    /// The alerts that fire, each with its job.
+    /// Returns the firing alerts, each with its job.
     pub async fn firing(&self) -> BTreeSet<(String, String)> {
         let answer = self.ask("/api/v1/alerts").await;
         let alerts = answer["data"]["alerts"]
@@ -189,7 +189,7 @@ impl Prometheus {
         .await;
     }
 
-    /// Waits until an expression finds something.
+    /// Waits until an expression has a result.
     pub async fn wait_scraped(&self, expression: &str) {
         let encoded: String = expression.bytes().map(|byte| format!("%{byte:02X}")).collect();
         let path = format!("/api/v1/query?query={encoded}");

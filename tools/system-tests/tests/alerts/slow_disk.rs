@@ -1,4 +1,4 @@
-//! A disk that takes long for a sync: a node inside this program, with a disk that a test can slow down.
+//! Slow syncs of a disk: a node in this process, with a disk that the test can slow down.
 
 use std::time::Duration;
 
@@ -15,13 +15,13 @@ use super::prometheus::{Job, Prometheus};
 use crate::harness::eventually;
 use crate::troubled_disk::TroubledDisk;
 
-/// What fires here.
+/// Alerts that these tests raise.
 pub const ALERTS: &[&str] = &["LockgateDiskSlow"];
 
 #[tokio::test]
-async fn a_slow_disk_is_told() {
+async fn slow_disk_raises_an_alert() {
     let [port] = free_ports(1).unwrap()[..] else {
-        unreachable!("one was asked for")
+        unreachable!("one port was requested")
     };
     let peer = format!("127.0.0.1:{port}");
     let http = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -59,19 +59,19 @@ async fn a_slow_disk_is_told() {
         let firing = prometheus.firing().await;
         assert!(
             !firing.iter().any(|(_, alert)| alert == "LockgateDiskSlow"),
-            "it is not slow yet: {firing:?}"
+            "no alert before the disk is slow: {firing:?}"
         );
         disk.set_delay(Duration::from_millis(400));
         let writes = async {
             loop {
-                // Each is a write to the log.
+                // Each opening is a write to the log.
                 let opened = node.open_session(None, "slow", "", None).await;
-                opened.expect("a slow disk writes all the same");
+                opened.expect("a slow disk still accepts writes");
             }
         };
         tokio::select! {
             () = prometheus.wait_for("lockgate-slow", "LockgateDiskSlow") => {}
-            () = writes => unreachable!("they do not end"),
+            () = writes => unreachable!("the loop does not end"),
         }
         disk.set_delay(Duration::ZERO);
     }

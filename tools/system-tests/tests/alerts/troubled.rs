@@ -1,10 +1,10 @@
-//! Nodes whose disks, certificates and memory are a trouble to them from the start, each in a cluster of its own.
+//! Nodes with problems of disks, certificates and memory from the start, each in a cluster of its own.
 
 use std::fs;
 use std::time::{Duration, SystemTime};
 
 use lockgate::transport_security::PeerName;
-use lockgate::transport_security::issue::{Authority, Issued, Wanted};
+use lockgate::transport_security::issue::{Authority, CertificateRequest, Issued};
 use serde_json::Value;
 
 use super::job;
@@ -12,7 +12,7 @@ use super::prometheus::Prometheus;
 use crate::harness::{TestCluster, eventually};
 use crate::scrape::Scrape;
 
-/// What fires here.
+/// Alerts that these tests raise.
 pub const ALERTS: &[&str] = &[
     "LockgateReadOnly",
     "LockgateDiskNearlyFull",
@@ -26,8 +26,8 @@ pub const ALERTS: &[&str] = &[
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 #[tokio::test]
-async fn troubles_of_disks_are_told() {
-    // No disk has so much space.
+async fn disk_problems_raise_alerts() {
+    // The required free space is larger than any disk.
     let full = TestCluster::start_with("[disk]\nlow_water_bytes = 1000000000000000\n").await;
     let other = TestCluster::start().await;
     let jobs = [job("lockgate-full", &full), job("lockgate-other", &other)];
@@ -42,7 +42,7 @@ async fn troubles_of_disks_are_told() {
     ] {
         prometheus.wait_for("lockgate-full", alert).await;
     }
-    // Somebody has tidied up.
+    // The directory for snapshots has been deleted by mistake.
     let leader = other.leader_now().await;
     let node = other.node(leader).unwrap();
     fs::remove_dir_all(node.data_dir().join("snapshots")).unwrap();
@@ -58,13 +58,13 @@ async fn troubles_of_disks_are_told() {
         let wrongly = ("lockgate-other".to_owned(), alert.to_owned());
         assert!(
             !firing.contains(&wrongly),
-            "{alert} fires of a disk that has room"
+            "{alert} fires for a disk with free space"
         );
     }
 }
 
 #[tokio::test]
-async fn a_backup_that_gets_old_is_told_and_none_is_not() {
+async fn old_backup_raises_an_alert_and_a_missing_one_does_not() {
     let mut backed_up = TestCluster::start().await;
     let never = TestCluster::start().await;
     let jobs = [
@@ -92,13 +92,16 @@ async fn a_backup_that_gets_old_is_told_and_none_is_not() {
     let before = now();
     let drawn = backed_up.send(node, "GET", "/v1/snapshot", &Value::Null).await;
     assert_eq!(drawn.status, 200);
-    eventually("the node knows of it", async || seen(&backed_up).await.is_some()).await;
+    eventually("the node records the backup", async || {
+        seen(&backed_up).await.is_some()
+    })
+    .await;
     let at = seen(&backed_up).await.unwrap();
     assert!(at >= before.floor() && at <= now(), "{before} {at}");
     prometheus
         .wait_for("lockgate-backed-up", "LockgateBackupTooOld")
         .await;
-    // Also of one whose node has forgotten it meanwhile.
+    // The alert also fires if the node has lost the record in a restart.
     backed_up.kill(node).await.unwrap();
     backed_up.start(node).unwrap();
     backed_up
@@ -113,11 +116,11 @@ async fn a_backup_that_gets_old_is_told_and_none_is_not() {
     let firing = prometheus.firing().await;
     assert!(
         !firing.contains(&wrongly),
-        "it fires of a cluster that nobody backs up: {firing:?}"
+        "the alert fires for a cluster without backups: {firing:?}"
     );
 }
 
-/// Certificates that are good for three days more, in the place of those of a year.
+/// Replaces the certificates by some that expire in three days.
 fn shorten(cluster: &TestCluster) {
     let read = |name: &str| fs::read_to_string(cluster.dir().join(name)).unwrap();
     let authority = Authority::read(&Issued {
@@ -132,7 +135,7 @@ fn shorten(cluster: &TestCluster) {
         };
         let hosts = ["127.0.0.1".to_owned(), "localhost".to_owned()];
         let now = SystemTime::now();
-        let wanted = Wanted::node(&name, &hosts, DAY).valid(now - DAY, now + 3 * DAY);
+        let wanted = CertificateRequest::node(&name, &hosts, DAY).valid(now - DAY, now + 3 * DAY);
         let issued = authority.issue(&wanted).unwrap();
         fs::write(node.dir.join("node.pem"), issued.certificate).unwrap();
         fs::write(node.dir.join("node.key"), issued.key).unwrap();
@@ -140,7 +143,7 @@ fn shorten(cluster: &TestCluster) {
 }
 
 #[tokio::test]
-async fn a_certificate_that_expires_soon_is_told() {
+async fn certificate_near_its_expiry_raises_an_alert() {
     let mut cluster = TestCluster::configure_secured();
     shorten(&cluster);
     cluster.up(local_cluster::START_TIMEOUT).await.unwrap();
@@ -150,7 +153,7 @@ async fn a_certificate_that_expires_soon_is_told() {
     prometheus
         .wait_for("lockgate-tls", "LockgateCertificateExpires")
         .await;
-    eventually("the node says the same", async || {
+    eventually("the node exports the expiry time", async || {
         let seen = Scrape::of(&cluster, 1).await;
         let at = seen.value("lockgate_peer_certificate_expiry_timestamp_seconds");
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();

@@ -1,5 +1,6 @@
-//! Promises in seconds, tested on whole clusters from outside. Such a test needs the machine to itself, so only `.ci/full` runs it. Beside
-//! other clusters on the same cores, elections are lost to split votes and the bounds fail for reasons that are not the nodes'.
+//! Bounds in seconds, tested on whole clusters from outside. These tests need a machine without other load,
+//! so only `.ci/full` runs them. Beside other clusters on the same cores, split votes delay elections, and
+//! the bounds fail for reasons outside of the nodes.
 //!
 //! LOCKGATE_TEST_ROUNDS multiplies the number of rounds.
 

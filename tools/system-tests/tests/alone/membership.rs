@@ -1,12 +1,12 @@
-//! Members are added, promoted, lost, replaced and removed, the leader among them, while many take locks and write.
-//! Nobody is in a lock together with somebody else, nothing that was acknowledged is lost, and writes go on.
+//! Members are added, promoted, lost, replaced and removed, including the leader, while many clients acquire
+//! locks and write. The lock never has two holders, no acknowledged write is lost, and writes continue.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cli_support::api_client::{ApiClient, KeptSession};
+use cli_support::api_client::{ApiClient, RenewedSession};
 use cli_support::http_client;
 use local_cluster::members::Members;
 use local_cluster::{START_TIMEOUT, STOP_TIMEOUT};
@@ -17,34 +17,34 @@ use tokio::time::Instant;
 
 use crate::harness::{PATIENCE, TestCluster, eventually, rounds};
 
-/// What must hold of writes.
-const LONGEST_WITHOUT_A_WRITE: Duration = Duration::from_secs(2);
+/// Bound for the time without a successful write.
+const MAX_WRITE_GAP: Duration = Duration::from_secs(2);
 
-/// A node that gives no answer for so long is left for another one. Less than what is promised of writes, since a
-/// request may be under way to a node that is killed.
-const TRY_ANOTHER_AFTER: Duration = Duration::from_millis(700);
+/// Timeout after which a caller switches to another node. It is below the bound for writes, since a request
+/// may be in flight to a node that is killed.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(700);
 
-/// Between two tries of a write: a node that is gone refuses at once, and to ask it without a pause takes the cores from
-/// those who elect.
-const BETWEEN_TRIES: Duration = Duration::from_millis(5);
+/// Pause between two attempts of a write. A dead node refuses at once, and retries without a pause would take
+/// CPU time from the election.
+const RETRY_DELAY: Duration = Duration::from_millis(5);
 
-/// So long everybody stays in the lock: long enough that somebody who is let in beside it is seen.
-const STAY: Duration = Duration::from_millis(3);
+/// Time for which each client holds the lock: long enough for a second holder to be detected.
+const HOLD_TIME: Duration = Duration::from_millis(3);
 
 const WRITERS: usize = 4;
 const LOCKERS: usize = 4;
 
-/// Where the callers find nodes, as members come and go.
+/// HTTP addresses of the nodes, updated as members change.
 #[derive(Default)]
-struct Places(Mutex<Vec<String>>);
+struct NodeAddresses(Mutex<Vec<String>>);
 
-impl Places {
+impl NodeAddresses {
     fn all(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 }
 
-/// What everybody who is in the lock sees of it.
+/// Shared state that the lock protects.
 #[derive(Default)]
 struct Guarded {
     inside: AtomicBool,
@@ -53,10 +53,11 @@ struct Guarded {
 }
 
 struct Load {
-    places: Arc<Places>,
+    addresses: Arc<NodeAddresses>,
     done: Arc<AtomicBool>,
     guarded: Arc<Guarded>,
-    /// When a write was answered; the longest that one took with all its tries; and what was answered.
+    /// Times of acknowledged writes, the longest duration of one with all its attempts, and the created
+    /// paths.
     writes: Arc<Mutex<Writes>>,
     tasks: JoinSet<()>,
 }
@@ -69,29 +70,30 @@ struct Writes {
 }
 
 impl Load {
-    fn start(places: Arc<Places>) -> Self {
+    fn start(addresses: Arc<NodeAddresses>) -> Self {
         let mut load = Self {
-            places,
+            addresses,
             done: Arc::default(),
             guarded: Arc::default(),
             writes: Arc::default(),
             tasks: JoinSet::new(),
         };
         for writer in 0..WRITERS {
-            let (places, done, writes) = (load.places.clone(), load.done.clone(), load.writes.clone());
+            let (addresses, done, writes) = (load.addresses.clone(), load.done.clone(), load.writes.clone());
             load.tasks.spawn(async move {
                 let mut turn = writer;
                 while !done.load(Ordering::Relaxed) {
-                    write(&places, &writes, &mut turn).await;
+                    write(&addresses, &writes, &mut turn).await;
                 }
             });
         }
         for locker in 0..LOCKERS {
-            let (places, done, guarded) = (load.places.clone(), load.done.clone(), load.guarded.clone());
+            let (addresses, done, guarded) =
+                (load.addresses.clone(), load.done.clone(), load.guarded.clone());
             load.tasks.spawn(async move {
                 let mut turn = locker;
                 while !done.load(Ordering::Relaxed) {
-                    enter(&places, &guarded, turn).await;
+                    enter(&addresses, &guarded, turn).await;
                     turn += 1;
                 }
             });
@@ -107,16 +109,17 @@ impl Load {
     }
 }
 
-/// One write, tried at one node after the other until one answers. A try that gave no answer may have been carried out.
-async fn write(places: &Places, writes: &Mutex<Writes>, turn: &mut usize) {
+/// Makes one write, trying one node after the other until one acknowledges it. An attempt without an answer
+/// may have been applied.
+async fn write(addresses: &NodeAddresses, writes: &Mutex<Writes>, turn: &mut usize) {
     let began = Instant::now();
     let body = json!({ "mode": "persistent_sequential", "data": "x" }).to_string();
     loop {
         *turn += 1;
-        let all = places.all();
+        let all = addresses.all();
         let node = &all[*turn % all.len()];
         let call = http_client::request(node, "POST", "/v1/znodes/writes/n-", &body);
-        if let Ok(Ok(answer)) = tokio::time::timeout(TRY_ANOTHER_AFTER, call).await
+        if let Ok(Ok(answer)) = tokio::time::timeout(ATTEMPT_TIMEOUT, call).await
             && answer.status == 201
         {
             let now = Instant::now();
@@ -127,22 +130,22 @@ async fn write(places: &Places, writes: &Mutex<Writes>, turn: &mut usize) {
             writes.paths.push(path);
             return;
         }
-        assert!(began.elapsed() < PATIENCE, "a write is not answered anywhere");
-        tokio::time::sleep(BETWEEN_TRIES).await;
+        assert!(began.elapsed() < PATIENCE, "no node answers a write");
+        tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 
-/// Takes the lock, is in it alone, and leaves it.
-async fn enter(places: &Places, guarded: &Guarded, first: usize) {
-    let mut client = ApiClient::new(&places.all(), first, PATIENCE);
-    let session = KeptSession::open(&mut client, Duration::from_secs(30), "locker")
+/// Acquires the lock, checks that it is held alone, and releases it.
+async fn enter(addresses: &NodeAddresses, guarded: &Guarded, first: usize) {
+    let mut client = ApiClient::new(&addresses.all(), first, PATIENCE);
+    let session = RenewedSession::open(&mut client, Duration::from_secs(30), "locker")
         .await
         .expect("a session");
-    // Nobody holds the lock for long, so a wait ends; a node that is gone meanwhile is left with its connection.
+    // Every holder releases soon, so each wait ends; when a node disappears, so does the connection to it.
     let held = client.acquire(session.id(), "guarded").await.expect("the lock");
     assert!(
         !guarded.inside.swap(true, Ordering::SeqCst),
-        "two are in the lock"
+        "the lock has two holders"
     );
     let before = guarded.last_token.swap(held.fencing_token, Ordering::SeqCst);
     assert!(
@@ -150,32 +153,35 @@ async fn enter(places: &Places, guarded: &Guarded, first: usize) {
         "{} after {before}",
         held.fencing_token
     );
-    tokio::time::sleep(STAY).await;
+    tokio::time::sleep(HOLD_TIME).await;
     guarded.entries.fetch_add(1, Ordering::SeqCst);
     assert!(guarded.inside.swap(false, Ordering::SeqCst));
     client
         .release(session.id(), &held)
         .await
-        .expect("the lock was kept");
-    client.close_session(session.id()).await.expect("the end of it");
+        .expect("the lock is still held");
+    client
+        .close_session(session.id())
+        .await
+        .expect("the session can be closed");
 }
 
-/// Who works on the cluster.
+/// Operator that changes the membership.
 struct Operator {
     cluster: TestCluster,
-    places: Arc<Places>,
+    addresses: Arc<NodeAddresses>,
 }
 
 impl Operator {
-    fn show_places(&self) {
-        *self.places.0.lock().unwrap() = self.cluster.http_addresses();
+    fn publish_addresses(&self) {
+        *self.addresses.0.lock().unwrap() = self.cluster.http_addresses();
     }
 
     fn members(&self) -> Members {
         Members::at(&self.cluster.http_addresses())
     }
 
-    /// A new node, from its configuration to its vote.
+    /// Adds a new node, from its configuration to its vote.
     async fn add(&mut self) -> NodeId {
         let mut members = self.members();
         let id = members.next_id().await.unwrap();
@@ -188,13 +194,13 @@ impl Operator {
         };
         members.add(id, &address).await.unwrap();
         self.cluster.wait_ready(&[id], START_TIMEOUT).await.unwrap();
-        // A learner takes requests as every node does.
-        self.show_places();
+        // A learner accepts requests like any other node.
+        self.publish_addresses();
         members.promote(id, PATIENCE).await.unwrap();
         id
     }
 
-    /// The leader, or somebody else.
+    /// Returns the leader, or a follower.
     async fn pick(&self, leader: bool) -> NodeId {
         match leader {
             true => self.cluster.leader_now().await,
@@ -202,7 +208,7 @@ impl Operator {
         }
     }
 
-    /// A node is lost, and its place goes to a new one.
+    /// Kills a node and replaces it by a new one.
     async fn replace(&mut self, leader: bool) {
         let lost = self.pick(leader).await;
         assert!(self.cluster.kill(lost).await.unwrap());
@@ -210,12 +216,12 @@ impl Operator {
         self.add().await;
     }
 
-    /// A node that lives is removed, and ends.
+    /// Removes a running node, which then exits.
     async fn remove(&mut self, leader: bool) {
         let id = self.pick(leader).await;
         self.members().remove(id, false).await.unwrap();
         let cluster = &self.cluster;
-        eventually(&format!("node {id} ends"), async || {
+        eventually(&format!("node {id} exits"), async || {
             cluster.pid(id).unwrap().is_none()
         })
         .await;
@@ -234,26 +240,26 @@ impl Operator {
     async fn forget(&mut self, id: NodeId) {
         self.members().remove(id, false).await.unwrap();
         self.cluster.put_aside(id, STOP_TIMEOUT).await.unwrap();
-        self.show_places();
+        self.publish_addresses();
     }
 }
 
 #[tokio::test]
-async fn locks_and_writes_go_on_while_members_come_and_go() {
+async fn locks_and_writes_continue_during_membership_changes() {
     let cluster = TestCluster::start().await;
     let mut operator = Operator {
         cluster,
-        places: Arc::default(),
+        addresses: Arc::default(),
     };
-    operator.show_places();
+    operator.publish_addresses();
     let parent = operator
         .cluster
         .send(1, "POST", "/v1/znodes/writes", &json!({}))
         .await;
     assert_eq!(parent.status, 201);
-    let load = Load::start(operator.places.clone());
+    let load = Load::start(operator.addresses.clone());
     let began = Instant::now();
-    // When what was done: to say what was going on when writes paused.
+    // Steps with their times, to report the step during which writes paused.
     let mut steps = Vec::new();
     let count = rounds(1);
     for round in 0..count {
@@ -273,7 +279,7 @@ async fn locks_and_writes_go_on_while_members_come_and_go() {
         told("promoted");
         members.move_leader(None).await.unwrap();
         told("made the leader");
-        // Once more the other way round.
+        // The same with the roles reversed.
         operator.add().await;
         operator.remove(without).await;
         told("added and another removed");
@@ -298,15 +304,19 @@ async fn locks_and_writes_go_on_while_members_come_and_go() {
         writes.slowest,
     );
     assert!(entries > 0);
-    assert!(longest < LONGEST_WITHOUT_A_WRITE, "no write for {longest:?}");
+    assert!(longest < MAX_WRITE_GAP, "no write for {longest:?}");
     assert!(
-        writes.slowest < LONGEST_WITHOUT_A_WRITE,
+        writes.slowest < MAX_WRITE_GAP,
         "a write took {:?}",
         writes.slowest
     );
 
     let answered: BTreeSet<String> = writes.paths.iter().cloned().collect();
-    assert_eq!(answered.len(), writes.paths.len(), "no number was given twice");
+    assert_eq!(
+        answered.len(),
+        writes.paths.len(),
+        "every sequence number is unique"
+    );
     let mut digests = BTreeSet::new();
     for id in operator.cluster.ids() {
         let there = children(&operator.cluster, id).await;
@@ -314,7 +324,7 @@ async fn locks_and_writes_go_on_while_members_come_and_go() {
         assert!(lost.is_empty(), "node {id} lacks {lost:?}");
         digests.insert(there);
     }
-    assert_eq!(digests.len(), 1, "all nodes have the same");
+    assert_eq!(digests.len(), 1, "all nodes have the same children");
 }
 
 async fn children(cluster: &TestCluster, id: NodeId) -> BTreeSet<String> {

@@ -1,5 +1,5 @@
-//! What the programs need and this machine may have: Java with Debian's jars, Python with kazoo. Installs nothing; what
-//! is missing is told with the name of its package.
+//! Prerequisites of the programs that this machine may have: Java with Debian's jars, Python with kazoo.
+//! Installs nothing; a missing prerequisite is reported with the name of its package.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,10 +11,10 @@ use tokio::process::Command;
 
 use crate::programs::directory;
 
-/// Where Debian's packages put their jars.
+/// Directory in which Debian's packages install jars.
 const JARS: &str = "/usr/share/java";
 
-/// The jars that the programs and ZooKeeper's server need beside those that these name themselves, and their packages.
+/// Jars that the programs and ZooKeeper's server need beyond their own class paths, with the packages.
 const WANTED: [(&str, &str); 9] = [
     ("zookeeper.jar", "libzookeeper-java"),
     ("zookeeper-jute.jar", "libzookeeper-java"),
@@ -23,12 +23,12 @@ const WANTED: [(&str, &str); 9] = [
     ("curator-recipes.jar", "libcurator-recipes-java"),
     ("guava.jar", "libguava-java"),
     ("slf4j-simple.jar", "libslf4j-java"),
-    // What ZooKeeper's server speaks TLS with needs these, and does not name them.
+    // Needed by the TLS code of ZooKeeper's server, whose manifest does not name them.
     ("netty-codec.jar", "libnetty-java"),
     ("netty-resolver.jar", "libnetty-java"),
 ];
 
-/// What every JVM of these tests is started with: on two cores and for some seconds, what starts quickest is quickest.
+/// Options of every JVM in these tests: on two cores and for a few seconds, a quick start matters most.
 const JVM: [&str; 5] = [
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
@@ -37,7 +37,7 @@ const JVM: [&str; 5] = [
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
 ];
 
-/// Java, ZooKeeper's and Curator's jars, and the compiled programs.
+/// Java with ZooKeeper's and Curator's jars and the compiled programs.
 #[derive(Debug, Clone)]
 pub struct Java {
     class_path: String,
@@ -45,7 +45,7 @@ pub struct Java {
 }
 
 impl Java {
-    /// Finds all that, and compiles the programs if they are not yet; says what is missing otherwise.
+    /// Finds all of these, and compiles the programs unless that is done; an error names what is missing.
     pub fn find() -> Result<&'static Self, String> {
         static FOUND: OnceLock<Result<Java, String>> = OnceLock::new();
         FOUND
@@ -62,7 +62,7 @@ impl Java {
             .map_err(Clone::clone)
     }
 
-    /// A command that runs one of the programs.
+    /// Returns a command that runs one of the programs.
     pub fn program(&self, class: &str) -> Command {
         let mut command = Command::new("java");
         command
@@ -74,7 +74,7 @@ impl Java {
         command
     }
 
-    /// A command that runs a class of the jars with these properties.
+    /// Returns a command that runs a class of the jars with these properties.
     pub fn server(&self, properties: &[&str], class: &str) -> StdCommand {
         let mut command = StdCommand::new("java");
         command
@@ -86,14 +86,14 @@ impl Java {
     }
 }
 
-/// Debian's jars, as Java wants them named.
+/// Returns Debian's jars as a class path.
 fn class_path() -> Result<String, String> {
     let mut jars = Vec::new();
     for (jar, package) in WANTED {
         let path = Path::new(JARS).join(jar);
         if !path.exists() {
             return Err(format!(
-                "{} is not there (Debian's package {package})",
+                "{} does not exist (Debian's package {package})",
                 path.display()
             ));
         }
@@ -102,8 +102,8 @@ fn class_path() -> Result<String, String> {
     Ok(jars.join(":"))
 }
 
-/// Compiles the programs, once for each state of their sources; gives the directory of the classes. Who compiles the same at
-/// the same time does so elsewhere, and the first to end gives the directory its name.
+/// Compiles the programs, once for each version of their sources; returns the directory of the classes. Each
+/// concurrent process compiles into a directory of its own, and the first one to finish renames it.
 fn compile(class_path: &str) -> PathBuf {
     let mut sources: Vec<PathBuf> = fs::read_dir(directory("programs/java"))
         .unwrap()
@@ -139,7 +139,7 @@ fn compile(class_path: &str) -> PathBuf {
         .unwrap();
     assert!(
         output.status.success(),
-        "javac refuses the programs:\n{}",
+        "javac rejects the programs:\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
     if let Err(error) = fs::rename(begun.path(), &classes) {
@@ -148,17 +148,18 @@ fn compile(class_path: &str) -> PathBuf {
     classes
 }
 
-/// Names a Python that has kazoo.
+/// Environment variable with the path of a Python that has kazoo.
 const PYTHON_VARIABLE: &str = "LOCKGATE_KAZOO_PYTHON";
 
-/// A Python that has kazoo.
+/// Python with kazoo.
 #[derive(Debug, Clone)]
 pub struct Python {
     executable: PathBuf,
 }
 
 impl Python {
-    /// The one that is named, that of the environment in the target directory, or that of the machine.
+    /// Finds the Python that the variable names, that of the virtual environment in the target directory, or
+    /// that of the machine.
     pub fn find() -> Result<&'static Self, String> {
         static FOUND: OnceLock<Result<Python, String>> = OnceLock::new();
         FOUND
@@ -170,7 +171,7 @@ impl Python {
                     None => PathBuf::from("python3"),
                 };
                 answers(&executable.to_string_lossy(), &["-c", "import kazoo"]).map_err(|missing| {
-                    format!("{missing}: there is no Python with kazoo ({PYTHON_VARIABLE} names one)")
+                    format!("{missing}: no Python with kazoo (set {PYTHON_VARIABLE} to one)")
                 })?;
                 Ok(Self { executable })
             })
@@ -178,16 +179,16 @@ impl Python {
             .map_err(Clone::clone)
     }
 
-    /// A command that runs a program.
+    /// Returns a command that runs a program.
     pub fn program(&self, file: &Path) -> Command {
         let mut command = Command::new(&self.executable);
-        // Nothing is written beside the sources.
+        // Writes no byte code next to the sources.
         command.arg("-B").arg(file);
         command
     }
 }
 
-/// Whether a program can be run so.
+/// Checks that a program runs with these arguments.
 fn answers(program: &str, arguments: &[&str]) -> Result<(), String> {
     let status = StdCommand::new(program)
         .args(arguments)

@@ -1,14 +1,15 @@
-//! Real ZooKeeper clients: Curator, the plain Java client, kazoo, `zkCli.sh` and `cli_mt`, as they are, against three
-//! nodes and against three servers of ZooKeeper.
+//! Real ZooKeeper clients: Curator, the plain Java client, kazoo, `zkCli.sh` and `cli_mt`, unmodified,
+//! against three Lockgate nodes and against three ZooKeeper servers.
 //!
-//! Each program below `programs/` prints what it finds out, the same in every run; what it must print stands in
-//! `expected/`. It kills the server that it is connected to, and goes on. As one file holds for both, what a program says
-//! to Lockgate is what it says to ZooKeeper; but for those that share a lock with callers by HTTP. The files are written from what ZooKeeper says, by the test of ZooKeeper with
-//! LOCKGATE_WRITE_EXPECTED=1, and read as a diff.
+//! Each program below `programs/` prints its results, the same in every run; the expected output is in
+//! `expected/`. It kills the server that it is connected to, and continues. One expectation holds for both
+//! systems, so a program gets the same results from Lockgate as from ZooKeeper. The exception are programs
+//! that share a lock with callers over HTTP. The files are written from ZooKeeper's results, by the test of
+//! ZooKeeper with LOCKGATE_WRITE_EXPECTED=1, and reviewed as a diff.
 //!
-//! LOCKGATE_ZOOKEEPER_PROGRAMS=NAME runs only programs with NAME in their names, and LOCKGATE_ZOOKEEPER_SHARE=20782/3 of
-//! each three programs one. What a program needs may be missing on
-//! a developer's machine, which is said, and the test passes; with LOCKGATE_ZOOKEEPER_CLIENTS=required it fails.
+//! LOCKGATE_ZOOKEEPER_PROGRAMS=NAME runs only programs with NAME in their names, and
+//! LOCKGATE_ZOOKEEPER_SHARE=20782/3 runs one in three programs. If a prerequisite of a program is missing on
+//! a developer's machine, the test prints that and passes; with LOCKGATE_ZOOKEEPER_CLIENTS=required it fails.
 
 // clippy's exception for tests does not reach their helpers.
 #![allow(clippy::unwrap_used)]
@@ -19,44 +20,44 @@ mod migration;
 mod programs;
 mod runner;
 mod tls;
-mod wanted;
+mod expectations;
 
 use ensemble::Ensemble;
 use programs::{ALL, Client, ONE_QUEUE};
 
 #[tokio::test]
 async fn curator_recipes() {
-    wanted::hold(Ensemble::lockgate, |program| program.client == Client::Curator).await;
+    expectations::check_programs(Ensemble::lockgate, |program| program.client == Client::Curator).await;
 }
 
 #[tokio::test]
 async fn the_java_client() {
-    wanted::hold(Ensemble::lockgate, |program| program.client == Client::Java).await;
+    expectations::check_programs(Ensemble::lockgate, |program| program.client == Client::Java).await;
 }
 
 #[tokio::test]
 async fn kazoo() {
-    wanted::hold(Ensemble::lockgate, |program| program.client == Client::Kazoo).await;
+    expectations::check_programs(Ensemble::lockgate, |program| program.client == Client::Kazoo).await;
 }
 
 #[tokio::test]
 async fn command_lines() {
-    wanted::hold(Ensemble::lockgate, |program| {
+    expectations::check_programs(Ensemble::lockgate, |program| {
         matches!(program.client, Client::ZkCli | Client::CliMt)
     })
     .await;
 }
 
-/// A Java program with Curator, a Python program with kazoo and a shell script with curl.
+/// Runs a Java program with Curator, a Python program with kazoo and a shell script with curl on one queue.
 #[tokio::test]
 async fn one_queue_for_all() {
-    wanted::hold_together(&ONE_QUEUE, "turns: 25").await;
+    expectations::check_programs_together(&ONE_QUEUE, "turns: 25").await;
 }
 
-/// What is expected of Lockgate is what ZooKeeper does.
+/// Verifies the expectations for Lockgate against ZooKeeper.
 #[tokio::test]
 async fn zookeeper_itself() {
-    wanted::hold(Ensemble::zookeeper, |program| !program.uses_http).await;
+    expectations::check_programs(Ensemble::zookeeper, |program| !program.uses_http).await;
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Runs one program: reads what it prints, carries out what it asks for, and sees to its end.
+//! Execution of one program: reads its output, executes its requests, and checks its end.
 
 use std::process::Stdio;
 
@@ -10,10 +10,10 @@ use tokio::process::{Child, ChildStdin, Command};
 use crate::ensemble::Ensemble;
 use crate::programs::Program;
 
-/// What a line of a program begins with that is no result but a request.
+/// Prefix of a program's line that is a request instead of a result.
 const REQUEST: char = '!';
 
-/// A program and whatever it has started. All of it ends with this value.
+/// Program with its child processes. All of them end with this value.
 struct Running {
     child: Child,
     group: Pid,
@@ -27,8 +27,8 @@ impl Running {
             .stderr(Stdio::piped())
             .process_group(0)
             .spawn()
-            .map_err(|error| format!("it cannot be started: {error}"))?;
-        let id = child.id().expect("it was not waited for") as i32;
+            .map_err(|error| format!("the program cannot be started: {error}"))?;
+        let id = child.id().expect("a child that was not awaited has an id") as i32;
         Ok(Self {
             child,
             group: Pid::from_raw(id),
@@ -38,35 +38,35 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A script may be dead and what it started alive. If nothing is left, that is what is wanted.
+        // A script may be dead while its children run. An error means that none is left.
         killpg(self.group, Signal::SIGKILL).ok();
     }
 }
 
-/// Runs a program against the ensemble to its end. Gives its results, a line each; or what went wrong.
+/// Runs a program against the ensemble to its end. Returns its results, a line each, or the failure.
 pub async fn run(program: &Program, command: Command, ensemble: &mut Ensemble) -> Result<String, String> {
-    let command = told_where(command, ensemble);
+    let command = with_addresses(command, ensemble);
     follow(program, command, async |request, answers| {
-        carry_out(request, ensemble, answers).await
+        execute(request, ensemble, answers).await
     })
     .await
 }
 
-/// Runs programs at the same time, which ask for nothing. Gives what came of each.
+/// Runs programs at the same time, which may not send requests. Returns the result of each.
 pub async fn run_together(
     programs: Vec<(&Program, Command)>,
     ensemble: &Ensemble,
 ) -> Vec<Result<String, String>> {
     let running = programs.into_iter().map(|(program, command)| {
-        let command = told_where(command, ensemble);
+        let command = with_addresses(command, ensemble);
         follow(program, command, async |request, _| {
-            Err(format!("it asked for `{request}` beside others"))
+            Err(format!("the program requested `{request}` while others run"))
         })
     });
     futures_util::future::join_all(running).await
 }
 
-fn told_where(mut command: Command, ensemble: &Ensemble) -> Command {
+fn with_addresses(mut command: Command, ensemble: &Ensemble) -> Command {
     command.arg(ensemble.servers().join(","));
     if let Some(http) = ensemble.http() {
         command.env("LOCKGATE_HTTP", http.join(","));
@@ -77,44 +77,44 @@ fn told_where(mut command: Command, ensemble: &Ensemble) -> Command {
 async fn follow(
     program: &Program,
     command: Command,
-    carry_out: impl AsyncFnMut(&str, &mut ChildStdin) -> Result<(), String>,
+    execute: impl AsyncFnMut(&str, &mut ChildStdin) -> Result<(), String>,
 ) -> Result<String, String> {
     let mut running = Running::start(command)?;
     let mut stderr = running.child.stderr.take().expect("it is piped");
-    // Read all the time, so that the program never waits for its reader.
+    // Read continuously, so that the program never blocks on a full pipe.
     let errors = tokio::spawn(async move {
         let mut text = Vec::new();
         stderr.read_to_end(&mut text).await.map(|_| text)
     });
     let mut results = String::new();
-    let talk = talk(&mut running.child, carry_out, &mut results);
+    let talk = talk(&mut running.child, execute, &mut results);
     let ended = tokio::time::timeout(program.deadline, talk).await;
     drop(running);
     let failure = match ended {
         Ok(Ok(())) => return Ok(results),
         Ok(Err(failure)) => failure,
-        Err(_) => format!("it has not ended after {:?}", program.deadline),
+        Err(_) => format!("the program has not ended after {:?}", program.deadline),
     };
     let errors = errors
         .await
         .expect("reading does not panic")
         .map_err(|error| error.to_string())?;
     Err(format!(
-        "{failure}\n--- it had printed:\n{results}--- on standard error:\n{}",
+        "{failure}\n--- output so far:\n{results}--- on standard error:\n{}",
         String::from_utf8_lossy(&errors)
     ))
 }
 
 async fn talk(
     child: &mut Child,
-    mut carry_out: impl AsyncFnMut(&str, &mut ChildStdin) -> Result<(), String>,
+    mut execute: impl AsyncFnMut(&str, &mut ChildStdin) -> Result<(), String>,
     results: &mut String,
 ) -> Result<(), String> {
     let mut stdin = child.stdin.take().expect("it is piped");
     let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
     while let Some(line) = lines.next_line().await.map_err(|error| error.to_string())? {
         match line.strip_prefix(REQUEST) {
-            Some(request) => carry_out(request, &mut stdin).await?,
+            Some(request) => execute(request, &mut stdin).await?,
             None => {
                 results.push_str(&line);
                 results.push('\n');
@@ -125,18 +125,18 @@ async fn talk(
     if status.success() {
         Ok(())
     } else {
-        Err(format!("it ended with {status}"))
+        Err(format!("the program ended with {status}"))
     }
 }
 
-async fn carry_out(request: &str, ensemble: &mut Ensemble, answers: &mut ChildStdin) -> Result<(), String> {
+async fn execute(request: &str, ensemble: &mut Ensemble, answers: &mut ChildStdin) -> Result<(), String> {
     match request.split_once(' ') {
         Some(("kill", server)) => ensemble.kill(server).await,
         Some(("start", server)) => ensemble.start(server).await,
-        _ => return Err(format!("it asked for `{request}`, which nobody knows")),
+        _ => return Err(format!("the program sent an unknown request `{request}`")),
     }
     answers
         .write_all(b"done\n")
         .await
-        .map_err(|error| format!("it does not hear the answer: {error}"))
+        .map_err(|error| format!("the program does not read the answer: {error}"))
 }

@@ -1,4 +1,4 @@
-//! ZooKeeper's own client for Java over TLS: as it is, and told to speak the newest version.
+//! ZooKeeper's own Java client over TLS: with its defaults, and configured for the newest version.
 
 use std::fs;
 use std::path::Path;
@@ -6,19 +6,19 @@ use std::path::Path;
 use local_cluster::{LocalCluster, Ports, START_TIMEOUT};
 use tempfile::TempDir;
 
+use crate::expectations::skip;
 use crate::installed::Java;
 use crate::programs::{ALL, Client};
-use crate::wanted::skip;
 
-/// The client speaks TLS through Netty alone. It believes the authority in a file.
+/// Options for TLS, which the client supports only with Netty; it trusts the authority in a file.
 const SECURE: &str =
     "-Dzookeeper.client.secure=true -Dzookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketNetty";
 
-/// Before 3.9 it speaks 1.2 alone unless it is told so. docs/security.md shows the same.
+/// Options for TLS 1.3: before 3.9 the client speaks only 1.2 by default. docs/security.md shows the same.
 const NEWEST: &str = "-Dzookeeper.ssl.protocol=TLSv1.3 -Dzookeeper.ssl.ciphersuites=TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256";
 
-/// Runs a program, with its JVM's options, against a node with TLS; it says what it says without.
-async fn hold(options: &str, environment: &[(&str, &str)]) {
+/// Runs a program with these JVM options against a node with TLS; its output must be the same as without TLS.
+async fn run_java_client(options: &str, environment: &[(&str, &str)]) {
     let java = match Java::find() {
         Ok(java) => java,
         Err(missing) => return skip("the client", &missing),
@@ -26,7 +26,7 @@ async fn hold(options: &str, environment: &[(&str, &str)]) {
     let program = ALL
         .iter()
         .find(|program| program.client == Client::Java && program.name == "Chroot")
-        .expect("it is one of the programs");
+        .expect("the list has this program");
     let directory = TempDir::new().unwrap();
     let executable = Path::new(env!("CARGO_BIN_EXE_lockgate-with-faults"));
     let mut cluster = LocalCluster::create_secured(directory.path(), executable, 1, Ports::Free, "").unwrap();
@@ -57,11 +57,11 @@ async fn hold(options: &str, environment: &[(&str, &str)]) {
 }
 
 #[tokio::test]
-async fn java_client_with_its_defaults_connects_where_tls_1_2_is_accepted() {
-    hold("", &[("LOCKGATE_TLS_ZOOKEEPER_OLDEST_VERSION", "1.2")]).await;
+async fn java_client_with_defaults_connects_to_a_node_that_accepts_tls_1_2() {
+    run_java_client("", &[("LOCKGATE_TLS_ZOOKEEPER_OLDEST_VERSION", "1.2")]).await;
 }
 
 #[tokio::test]
-async fn java_client_that_is_told_to_speaks_tls_1_3() {
-    hold(NEWEST, &[]).await;
+async fn java_client_configured_for_tls_1_3_connects() {
+    run_java_client(NEWEST, &[]).await;
 }

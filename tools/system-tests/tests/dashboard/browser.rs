@@ -1,5 +1,5 @@
-//! A real browser, told what to do by the DevTools protocol over a pipe: Chromium, headless, with a profile of its own that goes
-//! with it. It reaches nothing but this machine. Nothing here knows the page.
+//! A real browser, controlled by the DevTools protocol over a pipe: headless Chromium with a temporary
+//! profile, which reaches only this machine. Independent of the page.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -13,20 +13,22 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-use crate::wire::Wire;
+use crate::dev_tools::DevTools;
 
-/// With `required` a machine without a browser fails the tests; else that is said, and they pass.
+/// Environment variable: `required` makes a missing browser an error; otherwise the tests print a message and
+/// pass.
 const REQUIRED_VARIABLE: &str = "LOCKGATE_BROWSER";
 
-/// What Debian's package brings, and what others call it.
+/// Names of the program in Debian's package and elsewhere.
 const PROGRAMS: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
-/// No condition takes longer to come true, on however busy a machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit of every condition, on a busy machine.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
-const LOOK_EVERY: Duration = Duration::from_millis(40);
+const POLL_INTERVAL: Duration = Duration::from_millis(40);
 
-/// The protocol comes in at 3 and goes out at 4. What Rust calls the child's standard input and output become these.
+/// Shell command that connects the child's standard input and output to descriptors 3 and 4, which the
+/// protocol uses.
 const TO_THE_PIPE: &str = "exec \"$@\" 3<&0 4>&1 0</dev/null 1>&2";
 
 const OPTIONS: [&str; 14] = [
@@ -43,32 +45,32 @@ const OPTIONS: [&str; 14] = [
     "--disable-extensions",
     "--force-color-profile=srgb",
     "--ignore-certificate-errors",
-    // Names lead nowhere, so nothing is asked of anybody else.
+    // No name resolves, so the browser contacts no other host.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ];
 
-/// A browser with one page. It ends when this is dropped.
+/// Browser with one page. It ends when this is dropped.
 pub struct Browser {
     child: Child,
-    wire: Arc<Wire>,
+    dev_tools: Arc<DevTools>,
     session: String,
     _profile: TempDir,
 }
 
 impl Browser {
-    /// Starts one; `None`: this machine has none, which is said.
+    /// Starts a browser; returns `None` and prints a message if this machine has none.
     pub async fn start() -> Option<Self> {
         let Some(program) = PROGRAMS.iter().find(|program| is_there(program)) else {
             let required = std::env::var(REQUIRED_VARIABLE).is_ok_and(|value| value == "required");
-            assert!(!required, "there is no chromium on this machine");
-            println!("skipped: there is no chromium on this machine (Debian's package chromium)");
+            assert!(!required, "this machine has no chromium");
+            println!("skipped: this machine has no chromium (Debian's package chromium)");
             return None;
         };
         let profile = TempDir::new().expect("a directory for the profile");
         let mut command = Command::new("sh");
         command.args(["-c", TO_THE_PIPE, "sh", program]).args(OPTIONS);
         command.arg(format!("--user-data-dir={}", profile.path().display()));
-        // Killed, it leaves behind what it keeps there.
+        // A killed browser leaves its temporary files behind; they go with the profile.
         command.env("TMPDIR", profile.path());
         if geteuid().is_root() {
             command.arg("--no-sandbox");
@@ -83,54 +85,55 @@ impl Browser {
             .spawn()
             .expect("the browser can be run");
         let (to, from) = (child.stdin.take(), child.stdout.take());
-        let wire = Wire::open(to.expect("it is a pipe"), from.expect("it is a pipe"));
-        let made = wire
+        let dev_tools = DevTools::open(to.expect("it is a pipe"), from.expect("it is a pipe"));
+        let made = dev_tools
             .ask(None, "Target.createTarget", json!({"url": "about:blank"}))
             .await;
         let attach = json!({"targetId": made["targetId"], "flatten": true});
-        let attached = wire.ask(None, "Target.attachToTarget", attach).await;
+        let attached = dev_tools.ask(None, "Target.attachToTarget", attach).await;
         let browser = Self {
             child,
-            wire,
+            dev_tools,
             session: attached["sessionId"].as_str().expect("a session").to_owned(),
             _profile: profile,
         };
         for domain in ["Page", "Runtime", "Log"] {
-            browser.tell(&format!("{domain}.enable"), json!({})).await;
+            browser.send_command(&format!("{domain}.enable"), json!({})).await;
         }
         browser.size(1280, 800).await;
         Some(browser)
     }
 
-    async fn tell(&self, method: &str, parameters: Value) -> Value {
-        self.wire.ask(Some(&self.session), method, parameters).await
+    async fn send_command(&self, method: &str, parameters: Value) -> Value {
+        self.dev_tools.ask(Some(&self.session), method, parameters).await
     }
 
-    /// The size of its window.
+    /// Sets the size of the window.
     pub async fn size(&self, width: u32, height: u32) {
         let metrics =
             json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600});
-        self.tell("Emulation.setDeviceMetricsOverride", metrics).await;
+        self.send_command("Emulation.setDeviceMetricsOverride", metrics)
+            .await;
     }
 
-    /// What the system is said to like: `light` or `dark`.
+    /// Sets the preferred colour scheme: `light` or `dark`.
     pub async fn scheme(&self, scheme: &str) {
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
-        self.tell("Emulation.setEmulatedMedia", features).await;
+        self.send_command("Emulation.setEmulatedMedia", features).await;
     }
 
-    /// Goes to an address, which may be of the same page.
+    /// Navigates to an address, possibly within the same page.
     pub async fn go(&self, url: &str) {
-        let gone = self.tell("Page.navigate", json!({"url": url})).await;
+        let gone = self.send_command("Page.navigate", json!({"url": url})).await;
         assert!(gone["errorText"].is_null(), "{url}: {gone}");
     }
 
-    /// Loads the page that is there anew.
+    /// Reloads the current page.
     pub async fn reload(&self) {
-        self.tell("Page.reload", json!({})).await;
+        self.send_command("Page.reload", json!({})).await;
     }
 
-    /// What an expression comes to in the page.
+    /// Evaluates an expression in the page.
     pub async fn js(&self, expression: &str) -> Value {
         self.try_js(expression)
             .await
@@ -139,30 +142,30 @@ impl Browser {
 
     async fn try_js(&self, expression: &str) -> Result<Value, String> {
         let asked = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
-        let answer = self.tell("Runtime.evaluate", asked).await;
+        let answer = self.send_command("Runtime.evaluate", asked).await;
         match (answer.get("exceptionDetails"), answer.get("message")) {
             (None, None) => Ok(answer["result"]["value"].clone()),
-            // A page that is just being left answers nothing.
+            // A page that is being left answers nothing.
             (problem, message) => Err(format!("{problem:?} {message:?}")),
         }
     }
 
     /// Waits until an expression is true.
     pub async fn until(&self, expression: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while self.try_js(expression).await != Ok(Value::Bool(true)) {
             if Instant::now() >= deadline {
                 let body = self.try_js("document.body.innerText").await;
                 panic!(
-                    "it never came true that {expression}: {body:?}, {:?}",
-                    self.complaints()
+                    "timeout while waiting for {expression}: {body:?}, {:?}",
+                    self.page_errors()
                 );
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Waits until a text is to be read in what the selector means.
+    /// Waits until an element that the selector matches contains a text.
     pub async fn until_text(&self, selector: &str, text: &str) {
         let (selector, text) = (json!(selector), json!(text));
         self.until(&format!(
@@ -171,7 +174,7 @@ impl Browser {
         .await;
     }
 
-    /// Waits until it is to be read there no more.
+    /// Waits until no element that the selector matches contains a text.
     pub async fn until_no_text(&self, selector: &str, text: &str) {
         let (selector, text) = (json!(selector), json!(text));
         self.until(&format!(
@@ -180,7 +183,8 @@ impl Browser {
         .await;
     }
 
-    /// Clicks with the mouse into the middle of what the selector means, and the text if that is not empty.
+    /// Clicks into the middle of the element that matches the selector, and contains the text unless that is
+    /// empty.
     pub async fn click(&self, selector: &str, text: &str) {
         let find = format!(
             "[...document.querySelectorAll({})].find((it) => it.checkVisibility() && it.innerText.includes({}) && !it.disabled)",
@@ -197,16 +201,16 @@ impl Browser {
         for kind in ["mousePressed", "mouseReleased"] {
             let event =
                 json!({"type": kind, "x": place[0], "y": place[1], "button": "left", "clickCount": 1});
-            self.tell("Input.dispatchMouseEvent", event).await;
+            self.send_command("Input.dispatchMouseEvent", event).await;
         }
     }
 
-    /// Writes into the field that the selector means.
+    /// Types into the field that the selector matches.
     pub async fn write(&self, selector: &str, text: &str) {
         self.click(selector, "").await;
         self.js(&format!("document.querySelector({}).select()", json!(selector)))
             .await;
-        self.tell("Input.insertText", json!({"text": text})).await;
+        self.send_command("Input.insertText", json!({"text": text})).await;
     }
 
     /// Presses a key, such as `Enter`.
@@ -214,32 +218,32 @@ impl Browser {
         let text = if key == "Enter" { "\r" } else { "" };
         for kind in ["keyDown", "keyUp"] {
             let event = json!({"type": kind, "key": key, "code": key, "text": text, "windowsVirtualKeyCode": code(key)});
-            self.tell("Input.dispatchKeyEvent", event).await;
+            self.send_command("Input.dispatchKeyEvent", event).await;
         }
     }
 
-    /// A picture of what is seen.
+    /// Saves a screenshot.
     pub async fn picture(&self, file: &Path) {
         use base64::Engine;
         let shot = self
-            .tell("Page.captureScreenshot", json!({"format": "png"}))
+            .send_command("Page.captureScreenshot", json!({"format": "png"}))
             .await;
         let data = shot["data"].as_str().expect("a picture");
         let bytes = base64::engine::general_purpose::STANDARD
             .decode(data)
-            .expect("it is base64");
+            .expect("the screenshot is base64");
         std::fs::write(file, bytes).expect("the picture can be written");
     }
 
-    /// What the page has said against itself.
-    pub fn complaints(&self) -> Vec<String> {
-        self.wire.complaints.lock().clone()
+    /// Returns the page's exceptions, console errors and policy violations.
+    pub fn page_errors(&self) -> Vec<String> {
+        self.dev_tools.page_errors.lock().clone()
     }
 }
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // It has children of its own. That they are gone already is fine.
+        // The browser has children of its own. An error means that they have already ended.
         if let Some(id) = self.child.id() {
             let _ = killpg(Pid::from_raw(id as i32), Signal::SIGKILL);
         }

@@ -1,4 +1,4 @@
-//! What strangers have written is shown as it is written, and is nothing but text: names, notes, reasons, data.
+//! Hostile input: names, notes, reasons and data of clients are shown as they are, and only as text.
 
 use serde_json::json;
 
@@ -6,20 +6,20 @@ use crate::browser::Browser;
 use crate::harness::TestCluster;
 use crate::{acquire, encoded, must, page, session};
 
-/// Marks that it has run, if it ever does.
+/// Markup that leaves a mark if it is ever executed.
 const IMAGE: &str = "<img src=x onerror=\"window.ran='image'\">";
 const SCRIPT: &str = "</td><script>window.ran='script'</script><svg onload=\"window.ran='svg'\">";
 const LINK: &str = "javascript:window.ran='link'";
 
 #[tokio::test]
-async fn nothing_that_somebody_wrote_becomes_a_part_of_the_page() {
+async fn client_input_never_becomes_markup() {
     let Some(browser) = Browser::start().await else {
         return;
     };
     let cluster = TestCluster::start().await;
     let node = cluster.leader_now().await;
     let own = session(&cluster, node, SCRIPT).await;
-    // A slash makes a hierarchy, so the lock has the name without one.
+    // A slash separates levels of names, so the lock's name has none.
     let lock = IMAGE;
     acquire(&cluster, node, &own, lock, SCRIPT).await;
     acquire(
@@ -60,7 +60,7 @@ async fn nothing_that_somebody_wrote_becomes_a_part_of_the_page() {
         browser.until_text(".list", LINK).await;
         browser.until_text(".list", "Ünïcödé/🔒").await;
         browser.click("a.row", LINK).await;
-        // A mark of direction is spelled, so it turns nothing around.
+        // Direction marks are escaped, so that they reverse nothing.
         browser
             .until_text(".detail .holders", "\\u{202e}desrever\\u{202c}")
             .await;
@@ -85,7 +85,7 @@ async fn nothing_that_somebody_wrote_becomes_a_part_of_the_page() {
                 .replace("ZNODE", &encoded(&format!("/{IMAGE}")));
             browser.go(&page(&cluster, node, &place)).await;
             match selector {
-                // What is no HTML has no text that is laid out.
+                // SVG titles have no laid-out text.
                 ".graph a title" => {
                     let text = json!(text);
                     browser
@@ -107,16 +107,16 @@ async fn nothing_that_somebody_wrote_becomes_a_part_of_the_page() {
     let (granted, ()) = tokio::join!(waiting, looking);
     assert_eq!(granted.status, 200);
     assert_eq!(browser.js("window.ran ?? null").await, json!(null));
-    // Even a script of the page's own could not: the policy forbids what would parse text as markup.
+    // Even the page's own scripts cannot: the policy forbids parsing text as markup.
     let refused = browser
         .js("(() => { try { document.createElement('p').innerHTML = '<b>'; return 'taken'; } catch (error) { return error.name; } })()")
         .await;
     assert_eq!(refused, "TypeError");
-    let complaints = browser.complaints();
+    let page_errors = browser.page_errors();
     assert!(
-        complaints
+        page_errors
             .iter()
-            .all(|complaint| complaint.contains("TrustedHTML")),
-        "{complaints:?}"
+            .all(|page_error| page_error.contains("TrustedHTML")),
+        "{page_errors:?}"
     );
 }

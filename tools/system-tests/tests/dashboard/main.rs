@@ -1,22 +1,23 @@
-//! The dashboard in a real browser, against clusters of real processes: what its reader sees, and what becomes of what is done
-//! with it.
+//! The dashboard in a real browser, against clusters of real processes: the content of the pages, and the
+//! effects of actions.
 //!
-//! LOCKGATE_BROWSER=required fails the tests on a machine without a browser. LOCKGATE_PICTURES=DIRECTORY keeps pictures of all views in
-//! both themes. LOCKGATE_MANY=N makes the test of long lists one of N locks and N sessions.
+//! LOCKGATE_BROWSER=required fails the tests on a machine without a browser. LOCKGATE_PICTURES=DIRECTORY
+//! saves screenshots of all views in both themes. LOCKGATE_MANY=N runs the test of long lists with N locks
+//! and N sessions.
 
 // clippy's exception for tests does not reach their helpers.
 #![allow(clippy::unwrap_used)]
 
 mod browser;
-mod follows;
+mod live_updates;
 #[path = "../../../../crates/lockgate/tests/cluster/harness.rs"]
 #[allow(dead_code, reason = "these tests need a part of what the cluster tests need")]
 mod harness;
 mod hostile;
-mod looks;
+mod appearance;
 mod many;
 mod secured;
-mod wire;
+mod dev_tools;
 
 use std::time::Instant;
 
@@ -29,12 +30,12 @@ use harness::{PATIENCE, TestCluster};
 /// The program under test.
 pub const LOCKGATE: &str = env!("CARGO_BIN_EXE_lockgate-with-faults");
 
-/// Where a node's page is, with what follows the sharp.
+/// Returns the address of a node's page, with a fragment.
 fn page(cluster: &TestCluster, id: u64, place: &str) -> String {
     format!("{}/#/{place}", cluster.url_of(cluster.node(id).unwrap()))
 }
 
-/// A lock's name, or a session's, as a part of an address.
+/// Encodes a lock's or session's name as a part of an address.
 fn encoded(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     text.bytes()
@@ -45,8 +46,8 @@ fn encoded(text: &str) -> String {
         .collect()
 }
 
-/// A request that must succeed, with a token if there is one. A node that hears late of many at a time, because the machine has other
-/// things to do, refuses some of them before it does anything: those come again, as any client's do.
+/// Sends a request that must succeed, with a token if there is one. On a busy machine a node may shed some of
+/// many simultaneous requests before it does anything; those are repeated, as any client would.
 async fn must(cluster: &TestCluster, id: u64, method: &str, path: &str, body: Value) -> Value {
     let deadline = Instant::now() + PATIENCE;
     let response = loop {
@@ -95,7 +96,7 @@ async fn session(cluster: &TestCluster, id: u64, name: &str) -> String {
     opened["session"].as_str().unwrap().to_owned()
 }
 
-/// The page had nothing to say against itself.
+/// Asserts that the page has reported no problem.
 fn assert_content(browser: &Browser) {
-    assert_eq!(browser.complaints(), Vec::<String>::new());
+    assert_eq!(browser.page_errors(), Vec::<String>::new());
 }

@@ -1,5 +1,5 @@
-//! Long lists: only what is seen is there, and whatever is scrolled to is loaded. With a number of one's own (`LOCKGATE_MANY`) it also
-//! measures how fluid they are, and what a page that is open costs its node.
+//! Long lists: only visible rows exist, and scrolling loads further ones. With a number in `LOCKGATE_MANY`
+//! the test also measures the smoothness of scrolling and the cost of an open page for its node.
 
 use std::time::Duration;
 
@@ -12,23 +12,23 @@ use crate::browser::Browser;
 use crate::harness::TestCluster;
 use crate::{assert_content, must, page, session};
 
-/// How many locks, and how many sessions.
+/// Environment variable with the number of locks and of sessions.
 const MANY_VARIABLE: &str = "LOCKGATE_MANY";
 
-/// Enough for some pages of each list.
+/// Default number: enough for some pages of each list.
 const USUALLY: usize = 1200;
 
-/// The most rows that are there at a time: those of a screen, and some beside.
+/// Maximum number of rows at a time: those of a screen, with a margin.
 const ROWS: u64 = 80;
 
-/// For so long the node's time on the processor is measured.
+/// Time for which the node's CPU time is measured.
 const WINDOW: Duration = Duration::from_secs(20);
 
-/// Locks that one call takes.
+/// Number of locks acquired by one call.
 const AT_ONCE: usize = 60;
 
 #[tokio::test]
-async fn of_lists_of_any_length_only_what_is_seen_is_there() {
+async fn long_lists_contain_only_visible_rows() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -62,8 +62,8 @@ async fn of_lists_of_any_length_only_what_is_seen_is_there() {
             .until(&format!("document.querySelectorAll('{selector}').length > 10"))
             .await;
         let begin = Instant::now();
-        // As somebody does who drags the bar to its end, again and again until the last row is there: a page that has come makes the
-        // list longer with the next picture only. The heads are the first row.
+        // Drags the scroll bar to its end repeatedly until the last row exists: a loaded page extends the
+        // list only with the next frame. The header is the first row.
         let foot = grouped(total, if view == "locks" { "locks" } else { "sessions" });
         browser
             .until(&format!(
@@ -92,7 +92,7 @@ async fn of_lists_of_any_length_only_what_is_seen_is_there() {
     assert_content(&browser);
 }
 
-/// What a page costs that is open: first while nothing happens, then while a lock changes hands all the time.
+/// Measures the cost of an open page: first without events, then while a lock changes hands continuously.
 async fn measure_cost(browser: &Browser, cluster: &TestCluster, node: NodeId, own: &str) {
     browser.go(&page(cluster, node, "locks")).await;
     browser
@@ -118,7 +118,7 @@ async fn measure_cost(browser: &Browser, cluster: &TestCluster, node: NodeId, ow
     );
 }
 
-/// Scrolls for two seconds, and tells how long the pictures took.
+/// Scrolls for two seconds; returns statistics of the frame times.
 async fn scroll(browser: &Browser) -> String {
     let times = browser
         .js(r"new Promise((done) => {
@@ -143,18 +143,18 @@ async fn scroll(browser: &Browser) -> String {
         .collect();
     let at = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
     format!(
-        "{} pictures while it is scrolled, half of them within {:.1} ms, 99 of 100 within {:.1} ms",
+        "{} frames during scrolling, half of them within {:.1} ms, 99 of 100 within {:.1} ms",
         times.len(),
         at(0.5),
         at(0.99)
     )
 }
 
-/// The time that a node's process has had of the processors, in ticks of a hundredth of a second.
+/// Returns the CPU time of a node's process in ticks of a hundredth of a second.
 fn used(cluster: &TestCluster, node: NodeId) -> u64 {
-    let pid = cluster.pid(node).unwrap().expect("it runs");
+    let pid = cluster.pid(node).unwrap().expect("the node runs");
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    // Behind the name, which may have blanks in it.
+    // After the name, which may contain blanks.
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
     [fields[11], fields[12]]
         .iter()
@@ -166,7 +166,7 @@ fn share(cluster: &TestCluster, node: NodeId, begin: u64, window: Duration) -> f
     (used(cluster, node) - begin) as f64 / window.as_secs_f64()
 }
 
-/// As the page writes it: `1,200 locks`.
+/// Formats a number as the page does: `1,200 locks`.
 fn grouped(number: usize, what: &str) -> String {
     match number {
         0..1000 => format!("{number} {what}"),

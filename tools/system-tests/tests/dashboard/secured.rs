@@ -1,5 +1,5 @@
-//! A secured cluster: the page comes without a token and shows nothing, asks for one, and offers what it allows. What it does not
-//! offer the cluster refuses all the same.
+//! A secured cluster: the page loads without a token, shows nothing, asks for a token, and offers only
+//! permitted actions. The cluster rejects all others anyway.
 
 use cli_support::http_client::{Response, request_as};
 use lockgate::raft_node::NodeId;
@@ -9,7 +9,7 @@ use crate::browser::Browser;
 use crate::harness::TestCluster;
 use crate::{assert_content, page};
 
-/// A request by the administrator.
+/// Sends a request as the administrator.
 async fn admin(cluster: &TestCluster, id: NodeId, method: &str, path: &str, body: Value) -> Value {
     let body = if body.is_null() {
         String::new()
@@ -32,7 +32,7 @@ async fn admin(cluster: &TestCluster, id: NodeId, method: &str, path: &str, body
 }
 
 #[tokio::test]
-async fn a_token_is_asked_for_and_decides_what_is_offered() {
+async fn page_asks_for_a_token_and_offers_only_permitted_actions() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -73,7 +73,7 @@ async fn a_token_is_asked_for_and_decides_what_is_offered() {
             .contains("team/a")
     );
 
-    // One that does not count is asked for again.
+    // An invalid token is asked for again.
     browser.write("dialog input", "lg_nothing").await;
     browser.press("Enter").await;
     browser.until_text("dialog", "does not count").await;
@@ -84,7 +84,7 @@ async fn a_token_is_asked_for_and_decides_what_is_offered() {
     browser.until_text(".list", "team/a").await;
     browser.until_text("#who", "onlooker").await;
     browser.until_text("#link", &format!("node {node} leads")).await;
-    // What it may not read is not shown, and nothing is offered that it may not do.
+    // Locks that the token may not read are not shown, and forbidden actions are not offered.
     assert!(
         !browser
             .js("document.querySelector('.list').innerText")
@@ -99,12 +99,12 @@ async fn a_token_is_asked_for_and_decides_what_is_offered() {
         .js("[...document.querySelectorAll('.detail button')].filter((it) => it.checkVisibility()).map((it) => it.innerText)")
         .await;
     assert_eq!(offered, json!([]));
-    // Were it offered, it would be refused.
+    // The cluster rejects the action anyway.
     let refused = browser
         .js("import('/dashboard/api.js').then((api) => api.post('/v1/locks/team%2Fa/break', {holder: 'x', reason: 'y'})).catch((error) => error.code)")
         .await;
     assert_eq!(refused, "forbidden");
-    // The token is in this tab and nowhere else.
+    // The token is stored in this tab only.
     assert_eq!(
         browser
             .js("[localStorage.length, document.cookie, location.href.includes('lg_')]")
@@ -112,7 +112,7 @@ async fn a_token_is_asked_for_and_decides_what_is_offered() {
         json!([0, "", false])
     );
 
-    // With the administrator's everything is, also to revoke the other one.
+    // The administrator's token permits everything, including the revocation of the other token.
     browser.click("#who", "").await;
     browser.until_text("main", "onlooker").await;
     browser.click("main button", "Forget this token").await;
@@ -145,7 +145,7 @@ async fn a_token_is_asked_for_and_decides_what_is_offered() {
 }
 
 #[tokio::test]
-async fn whose_token_is_revoked_is_asked_for_another_one() {
+async fn page_asks_for_another_token_after_a_revocation() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -165,7 +165,7 @@ async fn whose_token_is_revoked_is_asked_for_another_one() {
 }
 
 #[tokio::test]
-async fn who_shows_no_token_is_not_asked_again_and_who_shows_a_poor_one_is_told_what_is_missing() {
+async fn page_does_not_insist_on_a_token_and_names_missing_permissions() {
     let Some(browser) = Browser::start().await else {
         return;
     };
@@ -175,7 +175,7 @@ async fn who_shows_no_token_is_not_asked_again_and_who_shows_a_poor_one_is_told_
     admin(&cluster, node, "PUT", "/v1/roles/poor", nothing).await;
     let poor = admin(&cluster, node, "POST", "/v1/tokens", json!({"role": "poor"})).await;
 
-    // Whoever declines is left alone, also where the next view would need one.
+    // After "Not now" the page does not ask again, even for a view that needs a token.
     browser.go(&page(&cluster, node, "locks")).await;
     browser.click("dialog button", "Not now").await;
     browser.until_text("#link", "no token was shown").await;
@@ -191,7 +191,7 @@ async fn who_shows_no_token_is_not_asked_again_and_who_shows_a_poor_one_is_told_
         true
     );
 
-    // One that counts and may do nothing (403) is not asked for again: it is said what is missing.
+    // A valid token without permissions (403) is not asked for again: the page says what is missing.
     browser.click("#who", "Show a token").await;
     browser
         .write("dialog input", poor["token"].as_str().unwrap())
@@ -211,7 +211,7 @@ async fn who_shows_no_token_is_not_asked_again_and_who_shows_a_poor_one_is_told_
         true
     );
 
-    // It is revoked. Whoever declines then can still show another one.
+    // After the revocation and another "Not now" a different token can still be given.
     let path = format!("/v1/tokens/{}", poor["id"].as_str().unwrap());
     admin(&cluster, node, "DELETE", &path, Value::Null).await;
     browser.until_text("dialog", "does not count").await;

@@ -1,4 +1,4 @@
-//! One cell of the matrix: one fault at one point of one node, and what must hold afterwards.
+//! One cell of the matrix: one fault at one point of one node, with the checks afterwards.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,33 +8,33 @@ use lockgate::raft_node::fail_points::table::{Point, Side};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::bench::{Bench, within};
+use crate::faulty_cluster::{FaultyCluster, within};
 use crate::load::Load;
 use crate::provoke::{Provocation, for_point};
 
-/// A step that was provoked has been taken by then.
+/// Time limit within which a provoked step must be reached.
 const HIT_WITHIN: Duration = Duration::from_secs(40);
 
-/// Between two attempts to provoke a step.
+/// Interval between two attempts to provoke a step.
 const PROVOKE_EVERY: Duration = Duration::from_millis(500);
 
-/// After a fault the cluster serves again: twice the longest election timeout, a delay of a second, and the time of a
-/// machine that does other things as well.
+/// Time limit within which the cluster must serve after a fault: twice the longest election timeout, a delay
+/// of a second, and a margin for a busy machine.
 const SERVES_WITHIN: Duration = Duration::from_secs(8);
 
-/// A node that was started again serves, whatever it was killed in.
+/// Time limit within which a restarted node must serve, at whatever step it was killed.
 const BACK_WITHIN: Duration = Duration::from_secs(15);
 
-/// A node that cannot go on drains and ends.
+/// Time limit within which a failed node must drain and exit.
 const ENDS_WITHIN: Duration = Duration::from_secs(15);
 
-/// Longer than an election timeout, shorter than a session's.
+/// Delay that is longer than an election timeout and shorter than a session's TTL.
 const DELAY_MS: u64 = 1000;
 
-/// So many grants show that the cluster serves.
+/// Number of grants that prove that the cluster serves.
 const GRANTS: u64 = 4;
 
-/// What is ordered.
+/// Fault to inject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// The step panics.
@@ -46,7 +46,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// For the route.
+    /// Returns the fault in the form of the HTTP route.
     fn order(self) -> Value {
         match self {
             Self::Panic => json!("panic"),
@@ -55,7 +55,7 @@ impl Fault {
         }
     }
 
-    /// For the environment.
+    /// Returns the fault in the form of the environment variable.
     pub fn spelled(self) -> String {
         match self {
             Self::Panic => "1*panic".to_owned(),
@@ -65,25 +65,25 @@ impl Fault {
     }
 }
 
-/// Which node it is ordered at.
+/// Node that gets the fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
     /// The leader at that moment.
     Leader,
-    /// One of the others.
+    /// One of the followers.
     Follower,
-    /// A node at its start, whichever it is.
+    /// Any node at its start.
     Starting,
 }
 
-/// A cell of the matrix.
+/// Cell of the matrix.
 #[derive(Debug, Clone, Copy)]
 pub struct Cell {
-    /// Where.
+    /// Fail point.
     pub point: &'static Point,
-    /// What.
+    /// Fault.
     pub fault: Fault,
-    /// At whom.
+    /// Target.
     pub target: Target,
 }
 
@@ -93,7 +93,7 @@ impl fmt::Display for Cell {
     }
 }
 
-/// All cells, point by point.
+/// Returns all cells, point by point.
 pub fn matrix(points: &'static [Point]) -> Vec<Cell> {
     let mut cells = Vec::new();
     for point in points {
@@ -118,44 +118,45 @@ pub fn matrix(points: &'static [Point]) -> Vec<Cell> {
     cells
 }
 
-/// What came of a cell.
+/// Result of a cell.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Whether the node ended.
+    /// True if the node exited.
     pub ended: bool,
-    /// How long it took until locks were granted again.
+    /// Time until locks were granted again.
     pub serves_after: Duration,
-    /// What must not happen and did.
+    /// Violations and other problems.
     pub problems: Vec<String>,
 }
 
 impl Cell {
-    /// Breaks the cluster and looks at what comes of it. All nodes serve before and, if there is no problem, after.
-    pub async fn run(&self, bench: &mut Bench, load: &Load, number: usize) -> Outcome {
+    /// Injects the fault and checks the consequences. All nodes serve before and, if there is no problem,
+    /// after.
+    pub async fn run(&self, cluster: &mut FaultyCluster, load: &Load, number: usize) -> Outcome {
         let mut outcome = Outcome::default();
-        let leader = bench.leader().await;
-        let followers: Vec<NodeId> = bench.ids().into_iter().filter(|id| *id != leader).collect();
+        let leader = cluster.leader().await;
+        let followers: Vec<NodeId> = cluster.ids().into_iter().filter(|id| *id != leader).collect();
         let mut target = match self.target {
             Target::Leader => leader,
             Target::Follower | Target::Starting => followers[number % followers.len()],
         };
         let provocation = for_point(self.point.name);
         if provocation == Provocation::Conflict {
-            // Whoever truncates has led and follows then.
+            // The node that truncates its log has led and then follows.
             target = leader;
         }
         load.take_longest_gap();
-        if !self.reach(bench, target, provocation).await {
-            let tail = bench.log_tail(target);
-            outcome
-                .problems
-                .push(format!("node {target} never came to it; its log ends:\n{tail}"));
+        if !self.reach(cluster, target, provocation).await {
+            let tail = cluster.log_tail(target);
+            outcome.problems.push(format!(
+                "node {target} never reached the fail point; its log ends:\n{tail}"
+            ));
         }
         let (hit, grants) = (Instant::now(), load.grants());
-        if self.fault == Fault::Panic && !within(ENDS_WITHIN, async || !bench.lives(target)).await {
+        if self.fault == Fault::Panic && !within(ENDS_WITHIN, async || !cluster.is_running(target)).await {
             outcome
                 .problems
-                .push(format!("node {target} lives on after a panic"));
+                .push(format!("node {target} keeps running after a panic"));
         }
         if !within(SERVES_WITHIN, async || load.grants() >= grants + GRANTS).await {
             outcome
@@ -163,42 +164,42 @@ impl Cell {
                 .push(format!("no grants within {SERVES_WITHIN:?}"));
         }
         outcome.serves_after = hit.elapsed();
-        self.recover(bench, target, &mut outcome).await;
+        self.recover(cluster, target, &mut outcome).await;
         outcome.problems.extend(load.take_violations());
         outcome
     }
 
-    /// Orders the fault and brings the node to the point; says whether it came there.
-    async fn reach(&self, bench: &mut Bench, target: NodeId, provocation: Provocation) -> bool {
+    /// Injects the fault and makes the node reach the point; returns whether it did.
+    async fn reach(&self, cluster: &mut FaultyCluster, target: NodeId, provocation: Provocation) -> bool {
         let name = self.point.name;
-        let log = bench.log_length(target);
+        let log = cluster.log_length(target);
         let spelled = format!("{name}={}", self.fault.spelled());
         let environment = [("FAILPOINTS", spelled.as_str())];
         let at_start = self.target == Target::Starting || provocation == Provocation::Absence;
         if provocation == Provocation::Absence {
-            bench.be_away(target).await;
+            cluster.stay_away(target).await;
         }
         let before = if at_start {
-            bench.restart(target, &environment).await;
+            cluster.restart(target, &environment).await;
             0
         } else {
-            let before = bench.view(target).await.map_or(0, |view| view.acted(name));
-            bench.order(target, name, self.fault.order(), 1).await;
+            let before = cluster.view(target).await.map_or(0, |view| view.hits(name));
+            cluster.order(target, name, self.fault.order(), 1).await;
             before
         };
         let began = Instant::now();
         let mut provoked: Option<Instant> = None;
         let mut round = 0;
         loop {
-            // Whoever has failed for good cannot be asked, but has said why.
-            let said = bench.log_since(target, log).contains(name);
+            // A failed node cannot be queried, but its log has the reason.
+            let said = cluster.log_since(target, log).contains(name);
             let reached = match self.fault {
-                Fault::Panic => said && !bench.lives(target),
+                Fault::Panic => said && !cluster.is_running(target),
                 Fault::Delay | Fault::Error => {
-                    said || bench
+                    said || cluster
                         .view(target)
                         .await
-                        .is_some_and(|view| view.acted(name) > before)
+                        .is_some_and(|view| view.hits(name) > before)
                 }
             };
             if reached {
@@ -208,41 +209,41 @@ impl Cell {
                 return false;
             }
             if provoked.is_none_or(|last| last.elapsed() > PROVOKE_EVERY) {
-                if provocation == Provocation::Absence && round > 0 && bench.is_ready(target).await {
-                    // It caught up without a snapshot.
-                    bench.be_away(target).await;
-                    bench.restart(target, &environment).await;
+                if provocation == Provocation::Absence && round > 0 && cluster.is_ready(target).await {
+                    // The node caught up without a snapshot.
+                    cluster.stay_away(target).await;
+                    cluster.restart(target, &environment).await;
                 } else if !at_start {
-                    bench.provoke(provocation, target, round).await;
+                    cluster.provoke(provocation, target, round).await;
                 }
                 round += 1;
                 provoked = Some(Instant::now());
             }
-            tokio::time::sleep(crate::bench::LOOK_EVERY).await;
+            tokio::time::sleep(crate::faulty_cluster::POLL_INTERVAL).await;
         }
     }
 
-    /// Starts what has ended, and waits until all serve.
-    async fn recover(&self, bench: &mut Bench, target: NodeId, outcome: &mut Outcome) {
-        // A node whose log has failed answers no more, but takes a moment to end.
+    /// Starts the nodes that have exited, and waits until all serve.
+    async fn recover(&self, cluster: &mut FaultyCluster, target: NodeId, outcome: &mut Outcome) {
+        // A node whose log has failed answers no more, but takes a moment to exit.
         let deadline = Instant::now() + BACK_WITHIN + ENDS_WITHIN;
         loop {
-            for id in bench.ids() {
-                if !bench.lives(id) {
+            for id in cluster.ids() {
+                if !cluster.is_running(id) {
                     outcome.ended |= id == target;
-                    if id != target && self.is_unexpected(bench, id) {
+                    if id != target && self.is_unexpected(cluster, id) {
                         outcome.problems.push(format!(
-                            "node {id} has ended, too; its log ends:\n{}",
-                            bench.log_tail(id)
+                            "node {id} has exited as well; its log ends:\n{}",
+                            cluster.log_tail(id)
                         ));
                     }
-                    bench.cluster().start(id).expect("the node can be started");
+                    cluster.cluster().start(id).expect("the node can be started");
                 }
             }
-            let ids = bench.ids();
-            match bench.cluster().wait_ready(&ids, BACK_WITHIN).await {
+            let ids = cluster.ids();
+            match cluster.cluster().wait_ready(&ids, BACK_WITHIN).await {
                 Ok(()) => return,
-                // It ended just now, of the same fault: it is started again.
+                // The node has just exited because of the same fault; it is started again.
                 Err(error) if Instant::now() >= deadline => {
                     outcome.problems.push(format!("{error:#}"));
                     return;
@@ -252,32 +253,33 @@ impl Cell {
         }
     }
 
-    /// Nodes that a provocation has killed and not started yet are no surprise.
-    fn is_unexpected(&self, bench: &Bench, id: NodeId) -> bool {
+    /// Returns whether a node has exited unexpectedly; a node that a provocation has killed and not yet
+    /// restarted is expected.
+    fn is_unexpected(&self, cluster: &FaultyCluster, id: NodeId) -> bool {
         let provocation = for_point(self.point.name);
         let killed = matches!(provocation, Provocation::AbsenceOfAnother | Provocation::Bounce);
-        !killed || bench.log_tail(id).contains("panicked")
+        !killed || cluster.log_tail(id).contains("panicked")
     }
 }
 
-/// The states of all nodes are the same, and nothing that was acknowledged is missing; with `sessions_too`, whatever
-/// fell silent has ended.
-pub async fn compare(bench: &Bench, load: &Load, sessions_too: bool) -> Vec<String> {
+/// Checks that the states of all nodes are equal and that nothing acknowledged is missing; with
+/// `sessions_too`, also that silent sessions have ended.
+pub async fn compare(cluster: &FaultyCluster, load: &Load, sessions_too: bool) -> Vec<String> {
     const SETTLED_WITHIN: Duration = Duration::from_secs(10);
-    let _quiet = load.quiet().await;
+    let _quiet = load.pause_clients().await;
     let mut problems = Vec::new();
     if sessions_too {
-        problems.extend(load.undead(bench.address(1)).await);
+        problems.extend(load.live_silent_sessions(cluster.address(1)).await);
     }
     let settled = within(SETTLED_WITHIN, async || {
         let mut views = Vec::new();
-        for id in bench.ids() {
-            views.push(bench.view(id).await);
+        for id in cluster.ids() {
+            views.push(cluster.view(id).await);
         }
         let Some(views) = views.into_iter().collect::<Option<Vec<_>>>() else {
             return false;
         };
-        // Silent sessions go on to end meanwhile.
+        // Silent sessions may end in the meantime.
         if views.iter().any(|view| view.zxid != views[0].zxid) {
             return false;
         }
@@ -292,10 +294,10 @@ pub async fn compare(bench: &Bench, load: &Load, sessions_too: bool) -> Vec<Stri
     .await;
     if !settled {
         problems.push(format!(
-            "the nodes are not at one position within {SETTLED_WITHIN:?}"
+            "the nodes did not reach the same position within {SETTLED_WITHIN:?}"
         ));
     }
-    for address in bench.addresses() {
+    for address in cluster.addresses() {
         problems.extend(load.missing(&address).await);
     }
     problems

@@ -1,22 +1,24 @@
-//! Every fail point, with every fault that it can have, on the leader and on a follower, while locks are taken.
+//! Every fail point, with every fault that it supports, on the leader and on a follower, under a load of
+//! locks and writes.
 //!
-//! A few of the cells are run unless the environment says otherwise:
+//! By default a few of the cells run; the environment selects others:
 //!
-//! | `LOCKGATE_FAIL_POINTS` | which cells |
+//! | `LOCKGATE_FAIL_POINTS` | cells |
 //! |---|---|
-//! | absent | 12, spread over the matrix, other ones every day (`LOCKGATE_DAY=20782` has those of that day) |
-//! | `all` | all: some twenty-five minutes |
-//! | anything else | those whose name (`area::step Fault Target`) contains it |
+//! | absent | 12, spread over the matrix, different ones every day (`LOCKGATE_DAY=20782` selects those of
+//! that day) |
+//! | `all` | all cells, in about twenty-five minutes |
+//! | any other text | the cells whose names (`area::step Fault Target`) contain it |
 //!
 //! ```sh
 //! LOCKGATE_FAIL_POINTS=all cargo test -p system-tests --test fail_points -- --nocapture
 //! ```
 
 // clippy's exception for tests does not reach their helpers.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on says so")]
+#![allow(clippy::unwrap_used, reason = "a panic is the failure of a test")]
 
-mod bench;
-mod birth;
+mod faulty_cluster;
+mod first_start;
 mod cell;
 mod load;
 mod provoke;
@@ -26,19 +28,19 @@ use std::time::{Duration, Instant, SystemTime};
 
 use lockgate::raft_node::fail_points::table::{POINTS, Side};
 
-use crate::bench::Bench;
 use crate::cell::{Cell, matrix};
+use crate::faulty_cluster::FaultyCluster;
 use crate::load::Load;
 
-/// How many cells run unless the environment asks for others: one or two minutes of the gate. Every cell has its day.
+/// Default number of cells: one or two minutes of the gate. Every cell has its day.
 const FEW: usize = 12;
 
-/// After so many cells it is looked whether silent sessions have ended, which takes as long as they live.
-const MOURN_EVERY: usize = 50;
+/// Number of cells between two checks that silent sessions have ended, which take as long as their TTL.
+const SILENT_SESSIONS_EVERY: usize = 50;
 
 const SECONDS_A_DAY: u64 = 24 * 3600;
 
-/// Which day's cells run: that of LOCKGATE_DAY, as .ci/run has it, or today's.
+/// Returns the day whose cells run: that of LOCKGATE_DAY, which .ci/run sets, or today.
 fn day() -> usize {
     if let Ok(day) = std::env::var("LOCKGATE_DAY") {
         return day.parse().expect("LOCKGATE_DAY is the number of a day");
@@ -64,32 +66,32 @@ fn chosen() -> Vec<Cell> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_fault_at_every_point_is_survived() {
+async fn cluster_survives_every_fault_at_every_point() {
     let cells = chosen();
     let began = Instant::now();
     let mut failed = Vec::new();
-    let mut next_mourning = MOURN_EVERY;
+    let mut next_session_check = SILENT_SESSIONS_EVERY;
     let mut slowest = Duration::ZERO;
     let (mut ended, mut run) = (0, 0);
-    let mut bench = Bench::start(3).await;
-    let load = Load::start(&bench.addresses());
+    let mut cluster = FaultyCluster::start(3).await;
+    let load = Load::start(&cluster.addresses());
     for (number, cell) in cells.iter().enumerate() {
         let cell_began = Instant::now();
         let outcome = if cell.point.side == Side::Birth {
-            birth::run(cell).await
+            first_start::run(cell).await
         } else {
-            let mut outcome = cell.run(&mut bench, &load, number).await;
+            let mut outcome = cell.run(&mut cluster, &load, number).await;
             let last_of_point = cells
                 .get(number + 1)
                 .is_none_or(|next| next.point.name != cell.point.name);
             if last_of_point {
-                let sessions_too = number + 1 == cells.len() || number >= next_mourning;
+                let sessions_too = number + 1 == cells.len() || number >= next_session_check;
                 if sessions_too {
-                    next_mourning = number + MOURN_EVERY;
+                    next_session_check = number + SILENT_SESSIONS_EVERY;
                 }
                 outcome
                     .problems
-                    .extend(cell::compare(&bench, &load, sessions_too).await);
+                    .extend(cell::compare(&cluster, &load, sessions_too).await);
             }
             outcome
         };
@@ -114,8 +116,8 @@ async fn every_fault_at_every_point_is_survived() {
             failed.push(format!("{cell}: {problem}"));
         }
         if !outcome.problems.is_empty() && cell.point.side != Side::Birth {
-            bench.keep_logs(number);
-            bench.up().await;
+            cluster.keep_logs(number);
+            cluster.up().await;
         }
     }
     println!(
@@ -126,6 +128,6 @@ async fn every_fault_at_every_point_is_survived() {
         slowest.as_secs_f32(),
         began.elapsed().as_secs_f32()
     );
-    assert!(run > 0, "no cell has this in its name");
+    assert!(run > 0, "no cell matches LOCKGATE_FAIL_POINTS");
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }

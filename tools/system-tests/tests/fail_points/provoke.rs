@@ -1,40 +1,41 @@
-//! How a cluster is brought to take a step that it takes rarely. Most steps need nothing but the load.
+//! Provocations of rare steps. Most steps need only the load.
 
 use std::time::Duration;
 
 use lockgate::raft_node::NodeId;
 use nix::sys::signal::Signal;
 
-use crate::bench::{Bench, within};
+use crate::faulty_cluster::{FaultyCluster, within};
 
-/// How the step of a point comes about.
+/// Provocation of a fail point's step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Provocation {
-    /// By itself, under load.
+    /// None: the step happens under load.
     None,
-    /// A snapshot is asked for, and with it the purge of the log.
+    /// A snapshot, with the purge of the log.
     Snapshot,
-    /// The leadership moves.
+    /// A change of the leader.
     Transfer,
-    /// The target hears nobody. Where a majority has lost the leader nobody asks for pre-votes: one that is alone does.
+    /// Isolation of the target. Without a leader in the majority no node requests pre-votes; an isolated node
+    /// does.
     Loneliness,
-    /// The same of another one, so that the target is asked.
+    /// Isolation of another node, so that the target receives its requests.
     LonelinessOfAnother,
-    /// A node dies and comes back, and all connections with it.
+    /// Restart of a node, which breaks all its connections.
     Bounce,
-    /// The target was away for longer than the log reaches.
+    /// Absence of the target for longer than the log reaches back.
     Absence,
-    /// Another node was away for longer than the log reaches, and the target leads.
+    /// Absence of another node for longer than the log reaches back, with the target as the leader.
     AbsenceOfAnother,
-    /// The leader has entries that nobody else has, and another one is elected.
+    /// Entries that only the leader has, and the election of another node.
     Conflict,
-    /// Somebody calls every node: the users may all have left one that died, and stay where they are served.
+    /// Calls to every node: all clients may have left a node that died, and stay where they are served.
     Call,
-    /// A client of ZooKeeper comes to every node, and goes on with its session at the next.
+    /// A ZooKeeper client that connects to every node, and moves its session to the next one.
     Reconnect,
 }
 
-/// What is needed for a point.
+/// Returns the provocation that a point needs.
 pub fn for_point(name: &str) -> Provocation {
     let (area, step) = name.split_once("::").expect("a name is area::step");
     match (area, step) {
@@ -57,24 +58,25 @@ pub fn for_point(name: &str) -> Provocation {
     }
 }
 
-/// The log moves on by so much that a node which was away needs a snapshot.
-const MOVED_ON: u64 = 150;
+/// Number of entries after which an absent node needs a snapshot.
+const CATCH_UP_WRITES: u64 = 150;
 
-/// How long the log may take to move on, under load.
-const MOVE_ON_PATIENCE: Duration = Duration::from_secs(15);
+/// Time limit for the log to grow by this, under load.
+const CATCH_UP_WRITE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long a node may take to start and to catch up by snapshot.
-const CATCH_UP_PATIENCE: Duration = Duration::from_secs(10);
+/// Time limit of a node's start and its installation of a snapshot.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a node is alone. It waits for the leader for up to five seconds, because it has heard of the pauses of others; it asks them in
-/// vain whether they have lost the leader; and then its election timer runs out.
-const ALONE_FOR: Duration = Duration::from_secs(9);
+/// Duration of an isolation. The node waits for the leader for up to five seconds because it knows of the
+/// pauses of others. It asks them without an answer whether they have lost the leader, and then its election
+/// timeout expires.
+const ISOLATION: Duration = Duration::from_secs(9);
 
-/// How long an election may take.
-const ELECTION_PATIENCE: Duration = Duration::from_secs(10);
+/// Time limit of an election.
+const ELECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-impl Bench {
-    /// Does once what `provocation` needs; `round` counts the attempts. The fault is ordered at `target` already.
+impl FaultyCluster {
+    /// Provokes the step once; `round` counts the attempts. The fault is already injected at `target`.
     pub async fn provoke(&mut self, provocation: Provocation, target: NodeId, round: usize) {
         match provocation {
             Provocation::None => {}
@@ -82,7 +84,7 @@ impl Bench {
             Provocation::Transfer => {
                 let leader = self.leader().await;
                 let others: Vec<NodeId> = self.ids().into_iter().filter(|id| *id != leader).collect();
-                // To the target first, so that it stands for election itself; then also past it.
+                // First to the target, so that it becomes a candidate itself; later also to others.
                 let to = match round % 3 {
                     0 if target != leader => target,
                     other => others[other % others.len()],
@@ -90,12 +92,12 @@ impl Bench {
                 self.hand_over(leader, to).await;
                 within(Duration::from_millis(400), async || self.leader().await == to).await;
             }
-            Provocation::Loneliness => self.leave_alone(target).await,
+            Provocation::Loneliness => self.isolate(target).await,
             Provocation::LonelinessOfAnother => {
                 let leader = self.leader().await;
                 let mut others = self.ids().into_iter().filter(|id| ![leader, target].contains(id));
                 let other = others.next().expect("a follower is left");
-                self.leave_alone(other).await;
+                self.isolate(other).await;
             }
             Provocation::Bounce => {
                 let leader = self.leader().await;
@@ -106,31 +108,31 @@ impl Bench {
                 };
                 self.restart(other, &[]).await;
             }
-            // Ordered with the start, see `come_back`.
+            // Injected at the start, see `stay_away`.
             Provocation::Absence => {}
             Provocation::AbsenceOfAnother => {
                 let leader = self.leader().await;
                 if leader != target {
                     self.hand_over(leader, target).await;
-                    within(ELECTION_PATIENCE, async || self.leader().await == target).await;
+                    within(ELECTION_TIMEOUT, async || self.leader().await == target).await;
                 }
                 let away = self
                     .ids()
                     .into_iter()
                     .find(|id| *id != target)
                     .expect("there are others");
-                self.be_away(away).await;
-                if self.lives(away) {
+                self.stay_away(away).await;
+                if self.is_running(away) {
                     return;
                 }
                 self.cluster().start(away).expect("the node can be started");
-                // To kill it again would be the end of what is waited for.
-                within(CATCH_UP_PATIENCE, async || {
-                    !self.lives(target) || self.is_ready(away).await
+                // Killing the node again would undo the step that is provoked.
+                within(CATCH_UP_TIMEOUT, async || {
+                    !self.is_running(target) || self.is_ready(away).await
                 })
                 .await;
             }
-            Provocation::Conflict => self.overrule(target).await,
+            Provocation::Conflict => self.replace_leader(target).await,
             Provocation::Call => {
                 for id in self.ids() {
                     self.call(id).await;
@@ -140,7 +142,7 @@ impl Bench {
         }
     }
 
-    /// Kills a node and starts it.
+    /// Kills a node and starts it again.
     pub async fn restart(&mut self, id: NodeId, environment: &[(&str, &str)]) {
         self.cluster().kill(id).await.expect("the node can be killed");
         self.cluster()
@@ -148,20 +150,20 @@ impl Bench {
             .expect("the node can be started");
     }
 
-    /// Kills a node and lets the log move on without it.
-    pub async fn be_away(&mut self, id: NodeId) {
+    /// Kills a node and lets the log grow without it.
+    pub async fn stay_away(&mut self, id: NodeId) {
         self.cluster().kill(id).await.expect("the node can be killed");
-        // Without one the fault has just ended another node: nothing moves on until somebody starts them.
-        let Ok(leader) = self.cluster().leader(ELECTION_PATIENCE).await else {
+        // Without a leader the fault has just ended another node: the log grows only after its restart.
+        let Ok(leader) = self.cluster().leader(ELECTION_TIMEOUT).await else {
             return;
         };
         let Some(then) = self.view(leader).await else {
             return;
         };
-        within(MOVE_ON_PATIENCE, async || {
+        within(CATCH_UP_WRITE_TIMEOUT, async || {
             let now = self.view(leader).await;
-            // Dead or deposed: the attempt is made again.
-            now.is_none_or(|now| now.zxid > then.zxid + MOVED_ON)
+            // The leader is dead or deposed: the attempt is repeated.
+            now.is_none_or(|now| now.zxid > then.zxid + CATCH_UP_WRITES)
         })
         .await;
         self.snapshot(leader).await;
@@ -172,49 +174,49 @@ impl Bench {
         .await;
     }
 
-    /// Lets all other nodes stand still for a while. What it asks them meanwhile they hear when they go on.
-    async fn leave_alone(&mut self, lonely: NodeId) {
+    /// Pauses all other nodes for a while. They receive the isolated node's requests when they continue.
+    async fn isolate(&mut self, lonely: NodeId) {
         let others = self.without(lonely);
         for id in &others {
             self.pause(*id);
         }
-        tokio::time::sleep(ALONE_FOR).await;
+        tokio::time::sleep(ISOLATION).await;
         for id in others {
-            self.go_on(id);
+            self.resume(id);
         }
     }
 
-    /// The leader gets entries that it cannot commit, and is deposed meanwhile.
-    async fn overrule(&mut self, leader: NodeId) {
+    /// Lets the leader append entries that it cannot commit, while another leader is elected.
+    async fn replace_leader(&mut self, leader: NodeId) {
         if self.leader().await != leader {
             let now = self.leader().await;
             self.hand_over(now, leader).await;
-            within(ELECTION_PATIENCE, async || self.leader().await == leader).await;
+            within(ELECTION_TIMEOUT, async || self.leader().await == leader).await;
             return;
         }
         let others = self.without(leader);
-        // Killed, not stopped: what the system has received for a stopped process reaches it later.
+        // Killed, not paused: the kernel would deliver to a paused process later what it has received for it.
         for id in &others {
             self.cluster().kill(*id).await.expect("the node can be killed");
         }
-        // The load writes: it stays in the leader's own log.
+        // The load writes, and the entries stay in the leader's own log.
         tokio::time::sleep(Duration::from_millis(150)).await;
         self.pause(leader);
         for id in &others {
             self.cluster().start(*id).expect("the node can be started");
         }
-        within(ELECTION_PATIENCE, async || {
+        within(ELECTION_TIMEOUT, async || {
             self.leader_among(&others).await.is_some()
         })
         .await;
-        self.go_on(leader);
+        self.resume(leader);
     }
 
     fn without(&self, id: NodeId) -> Vec<NodeId> {
         self.ids().into_iter().filter(|other| *other != id).collect()
     }
 
-    /// A leader among these, of a term in which none of the others can lead.
+    /// Returns a leader among these nodes, of a term in which no other node can lead.
     async fn leader_among(&mut self, ids: &[NodeId]) -> Option<NodeId> {
         for id in ids {
             let view = self.cluster().view_of(*id).await.ok().flatten();
@@ -226,14 +228,14 @@ impl Bench {
     }
 
     fn pause(&mut self, id: NodeId) {
-        // It may be dead just now: that is what all this is for.
-        if self.lives(id) {
+        // The node may have died just now, as intended by the faults.
+        if self.is_running(id) {
             let _dead_meanwhile = self.cluster().signal(id, Signal::SIGSTOP);
         }
     }
 
-    fn go_on(&mut self, id: NodeId) {
-        if self.lives(id) {
+    fn resume(&mut self, id: NodeId) {
+        if self.is_running(id) {
             let _dead_meanwhile = self.cluster().signal(id, Signal::SIGCONT);
         }
     }

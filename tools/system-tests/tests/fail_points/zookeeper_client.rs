@@ -1,4 +1,4 @@
-//! A client of ZooKeeper that goes from node to node. What it meets there is for the cell to judge.
+//! ZooKeeper client that moves from node to node. The cell judges the consequences.
 
 use std::io;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use zk_wire::{ConnectRequest, ConnectResponse, Reader, Request, frame};
 
-use crate::bench::Bench;
+use crate::faulty_cluster::FaultyCluster;
 
-/// A living node answers within this, unless it is made to wait just then.
+/// Time limit of an answer. A running node answers within this, unless a fault delays it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// For a session that nobody keeps.
+/// Timeout of a session without heartbeats.
 const SHORTEST_MS: i32 = 2_000;
 
-impl Bench {
-    /// Opens a session at the first node, writes, and goes on with it at each of the others, in turn.
+impl FaultyCluster {
+    /// Opens a session at the first node, writes, and resumes it at each of the others in turn.
     pub async fn reconnect_everywhere(&self) {
         let mut ticket = ConnectRequest {
             protocol_version: 0,
@@ -31,7 +31,7 @@ impl Bench {
         let ids = self.ids();
         for id in ids.iter().chain(&ids) {
             let visit = tokio::time::timeout(ANSWER_TIMEOUT, self.visit(*id, &ticket)).await;
-            // A node that does not answer has met its fault, or lives no more.
+            // A node that does not answer has met its fault, or no longer runs.
             if let Ok(Ok(granted)) = visit {
                 ticket.session_id = granted.session_id;
                 ticket.password = granted.password;
@@ -39,7 +39,7 @@ impl Bench {
         }
     }
 
-    /// Connects, and asks for something.
+    /// Connects, and sends a request.
     async fn visit(&self, id: NodeId, ticket: &ConnectRequest) -> io::Result<ConnectResponse> {
         let mut stream = TcpStream::connect(self.zookeeper_address(id)).await?;
         let mut bytes = BytesMut::new();
@@ -53,7 +53,7 @@ impl Bench {
         stream.write_all(&bytes).await?;
         let granted = receive(&mut stream, &mut BytesMut::new()).await?;
         let granted = ConnectResponse::decode(&mut Reader::new(granted)).map_err(io::Error::other)?;
-        // Whatever it is answered: the answer was on its way.
+        // The content of the response does not matter; it has arrived.
         let mut rest = [0; 64];
         stream.read(&mut rest).await.map(|_| granted)
     }

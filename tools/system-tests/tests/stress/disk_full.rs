@@ -1,4 +1,4 @@
-//! Disks that become full under real nodes: the data, the log of what happened and the process id are on them.
+//! Disks that become full under real nodes: the data, the lock history and the process ids are on them.
 
 use local_cluster::START_TIMEOUT;
 use serde_json::{Value, json};
@@ -10,11 +10,11 @@ const DISK_BYTES: u64 = 64 * 1024 * 1024;
 const BALLAST_BYTES: usize = 20 * 1024 * 1024;
 const SETTINGS: &str = "[snapshots]\nevery_entries = 100\nkeep_entries = 10\n\
     [disk]\nlow_water_bytes = 8388608\nresume_bytes = 10485760\nsegment_bytes = 4194304\ncheck_interval_ms = 100\n";
-/// As the settings have it.
+/// Size of a reserved segment, as in the settings.
 const SPARE_BYTES: u64 = 4 * 1024 * 1024;
 const LOCKS: usize = 40;
 const DATA_BYTES: usize = 32 * 1024;
-/// More would not fit on the disk, whatever is done about it.
+/// Limit of writes; more would not fit on the disk in any case.
 const MOST_WRITES: usize = 2_000;
 
 async fn create(
@@ -35,11 +35,11 @@ async fn is_read_only(cluster: &TestCluster, node: u64) -> bool {
 }
 
 #[tokio::test]
-async fn a_full_disk_stops_nobody_from_giving_back_and_nothing_is_lost() {
+async fn full_disk_allows_releases_and_loses_nothing() {
     let mut disks = match SmallDisks::configure(DISK_BYTES, SETTINGS) {
         Ok(disks) => disks,
         Err(error) => {
-            eprintln!("SKIPPED: disks of its own cannot be mounted here: {error}");
+            eprintln!("SKIPPED: separate disks cannot be mounted here: {error}");
             return;
         }
     };
@@ -58,7 +58,7 @@ async fn a_full_disk_stops_nobody_from_giving_back_and_nothing_is_lost() {
     }
     closer.acquire(closed.id(), "full/closed").await.unwrap();
 
-    // Until the cluster says that it is enough.
+    // Writes until the cluster rejects them.
     let data = "x".repeat(DATA_BYTES);
     let mut written = Vec::new();
     loop {
@@ -69,17 +69,17 @@ async fn a_full_disk_stops_nobody_from_giving_back_and_nothing_is_lost() {
             break;
         }
         written.push(path);
-        assert!(written.len() < MOST_WRITES, "the disks do not become full");
+        assert!(written.len() < MOST_WRITES, "the disks are still not full");
     }
-    // The disks are fullest while snapshots come and go: when that is over, there may be room again. So somebody else
-    // takes what is left; but for what the logs are given in advance.
-    eventually("every log has its segments in reserve", async || {
+    // The disks are fullest while snapshots are made and deleted; afterwards there may be free space again.
+    // So a foreign file takes all that is left, except for the segments that the logs have reserved.
+    eventually("every log has its reserved segments", async || {
         disks.have_spares(SPARE_BYTES)
     })
     .await;
     for node in disks.cluster.ids() {
         eventually(
-            "every node says that its disk is full and the cluster read-only",
+            "every node reports a full disk and a read-only cluster",
             async || {
                 disks.fill_up();
                 let metrics = disks.cluster.send(node, "GET", "/metrics", &Value::Null).await;
@@ -96,7 +96,7 @@ async fn a_full_disk_stops_nobody_from_giving_back_and_nothing_is_lost() {
         keeper.release(session.id(), &lock).await.unwrap();
     }
 
-    // Each node dies and starts on its full disk; the leader, too.
+    // Each node dies and starts on its full disk, including the leader.
     for node in disks.cluster.ids() {
         disks.cluster.kill(node).await.unwrap();
         disks.cluster.up(START_TIMEOUT).await.unwrap();
@@ -104,15 +104,18 @@ async fn a_full_disk_stops_nobody_from_giving_back_and_nothing_is_lost() {
         keeper.release(session.id(), &lock).await.unwrap();
     }
     closer.close_session(closed.id()).await.unwrap();
-    eventually("it is read-only under its new leader, too", async || {
-        disks.fill_up();
-        let answer = create(&disks.cluster, 1, "/full/more", "x").await;
-        answer.code() == "read_only"
-    })
+    eventually(
+        "the cluster is read-only under its new leader as well",
+        async || {
+            disks.fill_up();
+            let answer = create(&disks.cluster, 1, "/full/more", "x").await;
+            answer.code() == "read_only"
+        },
+    )
     .await;
 
-    disks.make_room();
-    eventually("it goes on by itself", async || {
+    disks.free_space();
+    eventually("the cluster accepts writes again", async || {
         create(&disks.cluster, 2, "/full/after", "x").await.status == 201
     })
     .await;

@@ -1,8 +1,9 @@
-//! The power of three nodes is cut at once, on a real file system: their data directories lie on ext4 in image files. The
-//! images are copied under load at one moment, which is what a disk holds whose machine lost its power: what was synced is
-//! in them, and of the rest what the kernel happened to have written. Then the nodes are killed, and start again on the copies.
+//! Power cuts of all three nodes at once, on a real file system: their data directories are on ext4 in image
+//! files. The images are copied under load at one moment. A copy is the content of a disk whose machine lost
+//! power: everything that was synced, and whatever else the kernel happened to have written. Then the nodes
+//! are killed, and start again on the copies.
 //!
-//! Needs root and loop devices; says so and does nothing elsewhere.
+//! Needs root and loop devices; otherwise prints a message and does nothing.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,18 +19,19 @@ use tokio::task::JoinSet;
 
 use crate::harness::{TestCluster, eventually, rounds};
 
-/// How often the power is cut.
+/// Number of power cuts.
 const CUTS: usize = 2;
 
-/// An image of this size has room for log and snapshots, and is copied in a moment.
+/// Size of an image: room for the log and snapshots, and still copied quickly.
 const IMAGE_BYTES: u64 = 64 * 1024 * 1024;
 
 const WRITERS: usize = 6;
 
-/// So many writes are acknowledged before each cut, and some more.
+/// Minimum of acknowledged writes before each cut.
 const WRITES: usize = 150;
 
-/// Snapshots, purges and new segments so often that cuts fall into them; and small images are not nearly full.
+/// Settings under which cuts coincide with snapshots, purges and new segments, and under which small images
+/// are not nearly full.
 const SETTINGS: &str = "[snapshots]\nevery_entries = 60\nkeep_entries = 5\n\n\
                         [disk]\nsegment_bytes = 4194304\nlow_water_bytes = 1048576";
 
@@ -71,14 +73,14 @@ impl Image {
 
 impl Drop for Image {
     fn drop(&mut self) {
-        // Not waiting for processes that a test that has failed has not ended yet.
+        // Lazily, since a failed test may not have ended its processes yet.
         if let Err(error) = run("umount", &[Path::new("-l"), &self.mounted_at]) {
             eprintln!("{} stays mounted: {error}", self.mounted_at.display());
         }
     }
 }
 
-/// The images of all nodes, each mounted where its node keeps its data.
+/// Creates the images of all nodes, mounted at their data directories.
 fn make_images(cluster: &TestCluster, dir: &Path) -> Result<Vec<Image>, String> {
     let nodes = cluster.nodes().map(|node| (node.id, node.data_dir()));
     nodes
@@ -86,9 +88,9 @@ fn make_images(cluster: &TestCluster, dir: &Path) -> Result<Vec<Image>, String> 
         .collect()
 }
 
-/// Copies all images at one moment, kills the nodes, and mounts the copies in the images' places.
+/// Copies all images at one moment, kills the nodes, and mounts the copies in place of the images.
 async fn cut(cluster: &mut TestCluster, images: Vec<Image>, dir: &Path, number: usize) -> Vec<Image> {
-    // The processes stand still, so that the copies show one moment; nothing is synced for it.
+    // The processes are paused so that all copies show the same moment; nothing is synced for that.
     for id in cluster.ids() {
         cluster.signal(id, nix::sys::signal::Signal::SIGSTOP).unwrap();
     }
@@ -112,7 +114,7 @@ async fn cut(cluster: &mut TestCluster, images: Vec<Image>, dir: &Path, number: 
         .collect()
 }
 
-/// Writes until the power is cut. Gives what was acknowledged, each path as soon as it is.
+/// Writes until the power is cut; records each acknowledged path at once.
 fn write(
     cluster: &TestCluster,
     round: usize,
@@ -124,7 +126,7 @@ fn write(
         let (cut, done) = (cut.clone(), done.clone());
         let node = cluster.http(1 + writer as u64 % 3);
         writers.spawn(async move {
-            let mut connection = Connection::connect(&node).await.expect("the node lives");
+            let mut connection = Connection::connect(&node).await.expect("the node runs");
             for number in 0.. {
                 let path = format!("/cut/{round}/{writer}-{number}");
                 let body = json!({ "data": path, "parents": true }).to_string();
@@ -144,7 +146,7 @@ fn write(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_acknowledged_write_is_on_the_images() {
+async fn power_cut_on_ext4_loses_no_acknowledged_write() {
     let cuts = rounds(CUTS);
     let dir = TempDir::new().unwrap();
     let mut cluster = TestCluster::configure(SETTINGS);
@@ -164,7 +166,7 @@ async fn every_acknowledged_write_is_on_the_images() {
         let wanted = WRITES + (round * 37) % 100;
         eventually("enough is written", async || done.lock().unwrap().len() >= wanted).await;
         is_cut.store(true, Ordering::Relaxed);
-        // What is acknowledged from here on may be on the images or not.
+        // Later acknowledgements may or may not be on the images.
         let of_round = std::mem::take(&mut *done.lock().unwrap());
         images = cut(&mut cluster, images, dir.path(), round).await;
         while let Some(ended) = writers.join_next().await {

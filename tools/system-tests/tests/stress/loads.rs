@@ -1,5 +1,5 @@
-//! What `lockgate bench` puts on a cluster: every workload over everything that it can be had over, open loops, and gaps. Small, and
-//! only whether it measures: how fast this machine is just now is nobody's business.
+//! Loads of `lockgate bench`: every workload over every protocol, open loops, and gaps. Small loads that show
+//! only that it measures: the speed of this machine does not matter.
 
 use std::process::{Output, Stdio};
 
@@ -19,7 +19,7 @@ async fn bench(arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Of a load of a second that had to go well.
+/// Returns the reports of a load of one second that must succeed.
 async fn reports(arguments: &[&str]) -> Vec<Value> {
     let mut all = arguments.to_vec();
     all.extend(["--seconds", "1", "--warmup", "0", "--json"]);
@@ -40,7 +40,7 @@ fn addresses(cluster: &TestCluster, over: &str) -> String {
     all.join(",")
 }
 
-fn is_sound(report: &Value, workload: &str, over: &str, clients: u64) {
+fn assert_valid_report(report: &Value, workload: &str, over: &str, clients: u64) {
     assert_eq!(report["workload"], workload, "{report}");
     assert_eq!(report["over"], over, "{report}");
     assert_eq!(report["clients"], clients, "{report}");
@@ -73,7 +73,7 @@ const WORKLOADS: [&str; 9] = [
 ];
 
 #[tokio::test]
-async fn every_workload_is_there_over_http_and_over_zookeepers_protocol() {
+async fn every_workload_runs_over_http_and_zookeepers_protocol() {
     let cluster = TestCluster::start().await;
     for over in ["http", "zookeeper"] {
         let target = addresses(&cluster, over);
@@ -81,12 +81,12 @@ async fn every_workload_is_there_over_http_and_over_zookeepers_protocol() {
             let arguments = [workload, "--over", over, "--target", &target, "--clients", "6"];
             let reports = reports(&arguments).await;
             assert_eq!(reports.len(), 1);
-            is_sound(&reports[0], workload, over, 6);
+            assert_valid_report(&reports[0], workload, over, 6);
             let hands_over = workload == "contended";
             assert_eq!(reports[0]["hand_over"].is_object(), hands_over, "{}", reports[0]);
         }
     }
-    // Whatever was made was taken away.
+    // Everything that was created has been removed.
     let top = cluster
         .send(
             1,
@@ -100,16 +100,16 @@ async fn every_workload_is_there_over_http_and_over_zookeepers_protocol() {
 }
 
 #[tokio::test]
-async fn all_clients_are_at_the_leader_if_they_are_to_be() {
+async fn at_leader_connects_all_clients_to_the_leader() {
     let mut cluster = TestCluster::start().await;
     let leader = cluster.leader_now().await;
     let followers = cluster.followers().await;
     let (follower, other) = (followers[0], followers[1]);
-    // Who does not answer does not lead.
+    // A node without an answer is not the leader.
     cluster.kill(follower).await.unwrap();
     let target = addresses(&cluster, "http");
     let loads = reports(&["contended", "--target", &target, "--clients", "4", "--at-leader"]).await;
-    is_sound(&loads[0], "contended", "http", 4);
+    assert_valid_report(&loads[0], "contended", "http", 4);
     assert_eq!(loads[0]["nodes"], 1, "{}", loads[0]);
     for (node, asked) in [(leader, true), (other, false)] {
         let metrics = cluster.send(node, "GET", "/metrics", &Value::Null).await;
@@ -124,21 +124,21 @@ async fn all_clients_are_at_the_leader_if_they_are_to_be() {
 }
 
 #[tokio::test]
-async fn an_open_loop_offers_what_it_was_told_to() {
+async fn open_loop_offers_the_requested_rate() {
     let cluster = TestCluster::start().await;
     let target = addresses(&cluster, "http");
     let loads = reports(&["set", "--target", &target, "--clients", "4", "--rate", "50"]).await;
     let report = &loads[0];
-    is_sound(report, "set", "http", 4);
+    assert_valid_report(report, "set", "http", 4);
     let offered = &report["offered"];
-    // All that was due counts, whether it was answered in time or never sent.
+    // Every due operation counts, whether it was answered in time or never sent.
     assert_eq!(report["operation"]["count"], 50, "{report}");
     assert_eq!(offered["wanted_per_second"], 50.0);
     assert_eq!(offered["due_per_second"], 50.0);
 }
 
 #[tokio::test]
-async fn writers_tell_the_longest_time_without_a_success() {
+async fn gap_reports_the_longest_time_without_a_success() {
     let cluster = TestCluster::start().await;
     for over in ["http", "zookeeper"] {
         let target = addresses(&cluster, over);
@@ -165,7 +165,7 @@ async fn writers_tell_the_longest_time_without_a_success() {
 }
 
 #[tokio::test]
-async fn a_fill_leaves_what_it_has_made() {
+async fn fill_leaves_its_znodes() {
     let cluster = TestCluster::start().await;
     let target = addresses(&cluster, "zookeeper");
     let output = bench(&["fill", "--target", &target, "--znodes", "2500", "--json"]).await;

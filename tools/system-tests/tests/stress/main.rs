@@ -1,5 +1,5 @@
-//! Whole clusters under every load and attack that `lockgate bench` has, and on disks that fill up, hang or lose power. Each test takes ten
-//! seconds of the processor or more, so they are not among the product's tests.
+//! Whole clusters under every load and attack of `lockgate bench`, and on disks that fill up, hang or lose
+//! power. Each test takes ten seconds of CPU time or more, so they are not among the product's tests.
 //!
 //! LOCKGATE_TEST_ROUNDS multiplies the number of rounds.
 

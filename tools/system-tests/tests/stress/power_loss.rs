@@ -1,4 +1,4 @@
-//! All nodes die at the same moment, under load, and come back from their disks.
+//! All nodes die at the same moment, under load, and restart from their disks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,11 +13,11 @@ use crate::harness::{TestCluster, eventually, rounds};
 
 const WRITERS: usize = 8;
 
-/// So many writes are acknowledged before the nodes die.
+/// Number of writes that are acknowledged before the nodes die.
 const WRITES: u64 = 400;
 
 #[tokio::test]
-async fn every_acknowledged_write_is_there_afterwards() {
+async fn kill_of_all_nodes_loses_no_acknowledged_write() {
     let mut cluster = TestCluster::start_with("[snapshots]\nevery_entries = 200\nkeep_entries = 20").await;
     let (mut keeper, session) = cluster.session(1, "keeper").await;
     let mut locks = Vec::new();
@@ -32,13 +32,13 @@ async fn every_acknowledged_write_is_there_afterwards() {
         for node in cluster.ids() {
             check_all(&cluster, node, &acknowledged, &locks).await;
         }
-        // The session lived through it: its time begins anew under a new leader.
+        // The session survived: its TTL starts again under a new leader.
         keeper.heartbeat(session.id()).await.unwrap();
         assert!(!session.is_lost());
     }
 }
 
-/// Writes from several connections to all nodes until they are killed; returns what was acknowledged.
+/// Writes from several connections to all nodes until they are killed; returns the acknowledged paths.
 async fn write_until_killed(cluster: &mut TestCluster, round: usize) -> Vec<String> {
     let count = Arc::new(AtomicU64::new(0));
     let killed = Arc::new(AtomicBool::new(false));
@@ -47,7 +47,7 @@ async fn write_until_killed(cluster: &mut TestCluster, round: usize) -> Vec<Stri
         let (count, killed) = (count.clone(), killed.clone());
         let node = cluster.http(1 + writer as u64 % 3);
         writers.spawn(async move {
-            let mut connection = Connection::connect(&node).await.expect("the node lives");
+            let mut connection = Connection::connect(&node).await.expect("the node runs");
             let mut acknowledged = Vec::new();
             for number in 0.. {
                 let path = format!("/power/{round}/{writer}-{number}");
@@ -57,7 +57,7 @@ async fn write_until_killed(cluster: &mut TestCluster, round: usize) -> Vec<Stri
                         acknowledged.push(path);
                         count.fetch_add(1, Ordering::Relaxed);
                     }
-                    // Neither an error nor an answer that is none may come before the end.
+                    // Neither an error nor a malformed response may occur before the end.
                     ended => {
                         assert!(killed.load(Ordering::Relaxed), "{ended:?}");
                         break;
@@ -99,7 +99,7 @@ async fn data_survives_the_restart_of_each_node_in_turn() {
     let mut paths = Vec::new();
     for node in cluster.ids() {
         cluster.kill(node).await.unwrap();
-        // More than a snapshot's worth, so that the one that was away may have to be sent one.
+        // More than a snapshot's worth of entries, so that the absent node may need a snapshot.
         for number in 0..150 {
             let path = format!("/turn/{node}/{number}");
             let body = json!({ "data": path, "parents": true, "request_id": path });

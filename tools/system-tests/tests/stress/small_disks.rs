@@ -1,5 +1,5 @@
-//! File systems of their own for the nodes, so small that they become full: images of ext4, mounted through loop
-//! devices. That needs root and a kernel that allows it.
+//! Separate file systems for the nodes, small enough to become full: ext4 images, mounted through loop
+//! devices. This needs root and a kernel that allows it.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,15 +12,15 @@ use tempfile::TempDir;
 
 use crate::harness::TestCluster;
 
-/// Pieces in which a disk is filled up: the last byte is found by halving them.
+/// Size of the pieces in which a disk is filled; halving them finds the last byte.
 const PIECE_BYTES: usize = 1024 * 1024;
 
-/// In what stat(2) counts what a file has on the disk.
+/// Unit of a file's disk usage in stat(2).
 const STAT_BLOCK_BYTES: u64 = 512;
 
-/// A cluster whose nodes have everything they write on a small disk of their own.
+/// Cluster whose nodes have all their files on small disks of their own.
 pub struct SmallDisks {
-    // In this order: the processes end, the disks are unmounted, the images are removed.
+    // Dropped in this order: the processes end, the disks are unmounted, the images are removed.
     pub cluster: TestCluster,
     mounts: Vec<Mount>,
     _images: TempDir,
@@ -60,7 +60,7 @@ fn mount(images: &Path, id: NodeId, bytes: u64) -> Result<Mount, String> {
         .and_then(|file| file.set_len(bytes))
         .map_err(io)?;
     std::fs::create_dir(&at).map_err(io)?;
-    // Nothing is kept back for root, who runs this.
+    // Reserves no blocks for root: the tests run as root, and so would not see a full disk.
     run(
         "mkfs.ext4",
         &["-q".as_ref(), "-m".as_ref(), "0".as_ref(), image.as_os_str()],
@@ -73,7 +73,8 @@ fn mount(images: &Path, id: NodeId, bytes: u64) -> Result<Mount, String> {
 }
 
 impl SmallDisks {
-    /// A cluster that does not run yet, on disks of so many bytes. An error if this machine mounts none.
+    /// Configures a cluster on disks of this size without starting it. Fails if this machine cannot mount
+    /// them.
     pub fn configure(bytes: u64, settings: &str) -> Result<Self, String> {
         let images = TempDir::new().expect("a directory for the images");
         let mounted = (1..=3).map(|id| mount(images.path(), id, bytes));
@@ -91,7 +92,7 @@ impl SmallDisks {
         })
     }
 
-    /// Puts a file of so many bytes on every disk.
+    /// Writes a file of this size on every disk.
     pub fn put_ballast(&self, bytes: usize) {
         for mount in &self.mounts {
             let mut file = File::create(mount.at.join("ballast")).unwrap();
@@ -100,7 +101,7 @@ impl SmallDisks {
         }
     }
 
-    /// Whether every node has made the segments that its log may need on a full disk.
+    /// Returns whether every node has reserved the segments that its log may need on a full disk.
     pub fn have_spares(&self, bytes: u64) -> bool {
         let is_whole = |path: PathBuf| {
             let found = std::fs::metadata(path);
@@ -114,7 +115,8 @@ impl SmallDisks {
         })
     }
 
-    /// Somebody else takes all that is left, to the last byte; once more, if something has become free.
+    /// Fills all free space with a foreign file, to the last byte; can be repeated when space has become
+    /// free.
     pub fn fill_up(&self) {
         for mount in &self.mounts {
             let mut options = File::options();
@@ -130,13 +132,13 @@ impl SmallDisks {
                     Err(_) => piece /= 2,
                 }
             }
-            // What had no room is not on the disk; the rest is there without this, too.
+            // Data without space is not on the disk; all other data is there without this sync as well.
             file.sync_all().ok();
         }
     }
 
-    /// All that is not the nodes' goes.
-    pub fn make_room(&self) {
+    /// Removes all files that are not the nodes'.
+    pub fn free_space(&self) {
         for name in ["ballast", "filler"] {
             for mount in &self.mounts {
                 std::fs::remove_file(mount.at.join(name)).unwrap();

@@ -1,4 +1,4 @@
-//! The load generator that speaks ZooKeeper's protocol: it measures, and leaves nothing behind.
+//! Load generator for ZooKeeper's protocol: it measures, and leaves nothing behind.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -16,7 +16,7 @@ fn load(cluster: &TestCluster, arguments: &[&str]) -> Child {
         .nodes()
         .map(|node| node.zookeeper.as_deref().unwrap())
         .collect();
-    // Whoever runs the tests in the background ignores SIGINT, and the program would go on to ignore it.
+    // A background job of a shell ignores SIGINT, and the program would inherit that.
     Command::new("env")
         .args(["--default-signal=INT", LOCKGATE])
         .args(["bench", "zookeeper", "--json", "--servers", &servers.join(",")])
@@ -28,7 +28,7 @@ fn load(cluster: &TestCluster, arguments: &[&str]) -> Child {
         .unwrap()
 }
 
-/// The names of all that lies at the top, and of all locks.
+/// Returns the names of all top-level znodes and of all locks.
 async fn names(cluster: &TestCluster) -> BTreeSet<String> {
     let reads = json!({"reads": [{"children": {"path": "/"}}, {"children": {"path": "/locks"}}]});
     let read = cluster
@@ -50,7 +50,7 @@ async fn names(cluster: &TestCluster) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn every_workload_is_measured_and_leaves_nothing() {
+async fn every_workload_is_measured_and_leaves_nothing_behind() {
     let cluster = TestCluster::start().await;
     let before = names(&cluster).await;
     let arguments = ["--clients", "1,5", "--seconds", "1", "--warmup", "0"];
@@ -88,10 +88,10 @@ async fn every_workload_is_measured_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn an_interrupted_load_leaves_nothing() {
+async fn interrupted_load_leaves_nothing_behind() {
     let cluster = TestCluster::start().await;
     let before = names(&cluster).await;
-    // It would go on for an hour.
+    // Without the signal the load would run for an hour.
     let arguments = ["--clients", "3", "--seconds", "3600", "--workloads", "lock"];
     let load = load(&cluster, &arguments);
     let is_there = async || {

@@ -1,6 +1,8 @@
-//! What a million znodes of 100 bytes in parents of 1,000 cost: in ZooKeeper's process, and in ours.
+//! Memory use of a million znodes of 100 bytes in parents of 1,000: in ZooKeeper's process, and in
+//! Lockgate's.
 //!
-//! `cargo run --release -p zookeeper-parity --example memory`. Needs Linux, a ZooKeeper, and `jcmd` of its Java.
+//! `cargo run --release -p zookeeper-parity --example memory`. Needs Linux, a ZooKeeper, and `jcmd` of its
+//! Java.
 
 mod resident;
 
@@ -8,13 +10,13 @@ use anyhow::{Result, bail, ensure};
 use resident::{live_heap_bytes, resident_bytes};
 use znode_store::{Acl, Command, CreateMode, CreatePath, EntryContext, Op, Store};
 use zookeeper_parity::server::{Installation, Server};
-use zookeeper_parity::wire::{AclEntry, Answered, Connection, CreateCall, Request, Resumed};
+use zookeeper_parity::wire::{AclEntry, ConnectOutcome, Connection, CreateCall, Reaction, Request};
 
 const NODES: u64 = 1_000_000;
 const SIBLINGS: u64 = 1_000;
 const DATA_BYTES: usize = 100;
 
-/// Enough that the collector is never short of room.
+/// Heap size, large enough that the collector is never short of space.
 const HEAP_MEGABYTES: u32 = 4_096;
 
 fn main() -> Result<()> {
@@ -28,7 +30,7 @@ fn main() -> Result<()> {
     drop(store);
 
     let Some(installation) = Installation::find() else {
-        println!("there is no ZooKeeper to compare with");
+        println!("no ZooKeeper is installed for a comparison");
         return Ok(());
     };
     let server = Server::start_with_heap(&installation, HEAP_MEGABYTES)?;
@@ -82,8 +84,8 @@ fn ours() -> Result<Store> {
 }
 
 fn load(server: &Server) -> Result<()> {
-    let Resumed::Accepted(mut connection, _) = Connection::open(server.address(), None, 0)? else {
-        bail!("the server refused a new session");
+    let ConnectOutcome::Accepted(mut connection, _) = Connection::open(server.address(), None, 0)? else {
+        bail!("the server rejected a new session");
     };
     let create = |path, data| Request::Create {
         call: CreateCall::Create,
@@ -102,7 +104,7 @@ fn load(server: &Server) -> Result<()> {
         let all = std::iter::once(create(parent(first), None)).chain(children);
         let answer = connection.call(&Request::Multi(all.collect()))?;
         ensure!(
-            matches!(answer.answered, Answered::Reply { .. }),
+            matches!(answer.reaction, Reaction::Reply { .. }),
             "the server did not create {}: {answer:?}",
             parent(first)
         );

@@ -1,11 +1,11 @@
-//! How much memory a process has, as the kernel and as Java count it.
+//! Memory of a process, as counted by the kernel and by Java.
 
 use std::fs;
 use std::process::Command as Process;
 
 use anyhow::{Context, Result, ensure};
 
-/// Bytes of objects that are reachable, after a full collection.
+/// Returns the bytes of reachable objects after a full collection.
 pub fn live_heap_bytes(process: u32) -> Result<u64> {
     let jcmd = |command: &str| -> Result<String> {
         let output = Process::new("jcmd")
@@ -16,7 +16,7 @@ pub fn live_heap_bytes(process: u32) -> Result<u64> {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     };
     jcmd("GC.run")?;
-    // Lines such as "def new generation   total 39296K, used 1234K [...".
+    // Parses lines such as "def new generation   total 39296K, used 1234K [...".
     let heap = jcmd("GC.heap_info")?;
     let used = heap
         .lines()
@@ -25,7 +25,7 @@ pub fn live_heap_bytes(process: u32) -> Result<u64> {
     Ok(used.sum::<u64>() * 1024)
 }
 
-/// Memory of a process that is in use, as the kernel counts it.
+/// Returns the resident memory of a process as counted by the kernel.
 pub fn resident_bytes(process: &str) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status

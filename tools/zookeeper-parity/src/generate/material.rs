@@ -1,4 +1,4 @@
-//! What programs are made of: names, data, versions, ACLs. Small sets, so that things meet.
+//! Material of programs: names, data, versions, ACLs. The sets are small, so that requests collide.
 
 use bytes::Bytes;
 
@@ -7,30 +7,30 @@ use crate::rng::Rng;
 use crate::server::{SUPER_CREDENTIALS, SUPER_DIGEST};
 use crate::wire::{AclEntry, CreateCall, Request};
 
-/// The znode that holds a quota's limits.
+/// Znode of a quota's limits.
 pub const LIMITS: &str = "zookeeper_limits";
 
-/// The znode that holds a quota's usage.
+/// Znode of a quota's usage.
 pub const USAGE: &str = "zookeeper_stats";
 
-/// Data that is more than a few bytes, and still cheap to send.
+/// Size of data that is more than a few bytes, and still cheap to send.
 const LARGE_DATA: usize = 2_000;
 
-/// Data that still fits into a request, also beside others in a multi. Seldom, for it takes its time.
+/// Size of data that still fits into a request, even in a multi. Rarely used, since it is slow.
 const LARGEST_DATA: usize = 1_000_000;
 
-/// What a client of the scheme `digest` shows, and how ACLs name it: with the base64 of a SHA-1, which stands here
-/// because nothing else needs one.
+/// Credentials of the scheme `digest`, with the id that ACLs use: the base64 of a SHA-1, written out because
+/// nothing else here needs that hash.
 pub const ALICE: (&str, &str) = ("alice:wonder", "alice:8y0lhh/7xkdEiwhX7vo9i+/Nmzc=");
-/// Another one.
+/// Credentials of a second user.
 pub const BOB: (&str, &str) = ("bob:builder", "bob:4rsXV9JgUbFl9ZE40xENilxlRV8=");
-/// Somebody who would like to do everything.
+/// Credentials of an impostor of the super user.
 pub const IMPOSTOR: (&str, &str) = ("super:wrong", "super:nXindoZMsrhmm0JDlDwACbCSBn0=");
-/// A password without a name, which becomes the name.
+/// Credentials without a name: the password becomes the name.
 pub const NAMELESS: (&str, &str) = ("secret", "secret:5en6G6MezRroT3XKqkdPOmY/BfQ=");
 
-/// What ZooKeeper makes of credentials of the scheme `digest` that programs show: how ACLs name their owner, and
-/// whether it may do everything.
+/// Returns ZooKeeper's interpretation of `digest` credentials in programs: the id in ACLs, and whether it is
+/// the super user.
 pub fn credentials(shown: &str) -> (&'static str, bool) {
     if shown == SUPER_CREDENTIALS {
         return (SUPER_DIGEST, true);
@@ -38,10 +38,10 @@ pub fn credentials(shown: &str) -> (&'static str, bool) {
     let known = [ALICE, BOB, IMPOSTOR, NAMELESS]
         .into_iter()
         .find(|(credentials, _)| *credentials == shown);
-    (known.expect("programs show no other credentials").1, false)
+    (known.expect("programs use no other credentials").1, false)
 }
 
-/// A path below the root, at most so many levels deep.
+/// Draws a path below the root, at most `deepest` levels deep.
 pub fn path(rng: &mut Rng, deepest: usize) -> String {
     let mut path = WRITTEN_ROOT.to_owned();
     for _ in 0..1 + rng.below(deepest).min(rng.below(deepest)) {
@@ -51,7 +51,7 @@ pub fn path(rng: &mut Rng, deepest: usize) -> String {
     path
 }
 
-/// A name of a znode. Names of blanks are left out, see `blank-names-in-quotas` in `differences`.
+/// Draws a name. Names of blanks are omitted, see `blank-names-in-quotas` in `differences`.
 pub fn name(rng: &mut Rng) -> &'static str {
     const RARE: [&str; 9] = ["c", "c1", "n-", "é", "a b", "...", ".a", "a=b,c", "a0000000001"];
     if rng.percent(80) {
@@ -61,18 +61,18 @@ pub fn name(rng: &mut Rng) -> &'static str {
     }
 }
 
-/// One of the few names that most znodes have.
+/// Draws one of the few names that most znodes have.
 pub fn common_name(rng: &mut Rng) -> &'static str {
     rng.pick(&["a", "b"])
 }
 
-/// What a sequential create puts before its number.
+/// Draws the prefix of a sequential create.
 pub fn prefix(rng: &mut Rng) -> &'static str {
     rng.pick(&["s-", "s-", "", "", "1", "a", "c1", ".", ".."])
 }
 
-/// Paths that no znode can have. Their parent, if they look as if they had one, is the root, which is always there
-/// and open: see `illegal-paths` in `differences`; and `characters` for those that are missing here.
+/// Invalid paths for creations and deletions. If they have a parent, it is the root, which always exists and
+/// is open: see `illegal-paths` in `differences`, and `characters` for the missing ones.
 pub const ILLEGAL_CHILDREN: [&str; 10] = [
     "p",
     "",
@@ -86,7 +86,7 @@ pub const ILLEGAL_CHILDREN: [&str; 10] = [
     "/p/\u{fff1}",
 ];
 
-/// Paths that no znode can have, for requests that neither create nor delete.
+/// Invalid paths for requests that neither create nor delete.
 pub const ILLEGAL: [&str; 11] = [
     "p",
     "/p//a",
@@ -101,7 +101,7 @@ pub const ILLEGAL: [&str; 11] = [
     "/p/\u{fffd}",
 ];
 
-/// Data of all lengths that matter.
+/// Draws data of all relevant lengths.
 pub fn data(rng: &mut Rng) -> Option<Bytes> {
     if rng.below(10_000) == 0 {
         return Some(vec![b'y'; LARGEST_DATA].into());
@@ -116,7 +116,7 @@ pub fn data(rng: &mut Rng) -> Option<Bytes> {
     Some(bytes.into())
 }
 
-/// A version, seldom a right one by plan.
+/// Draws a version, which is seldom right on purpose.
 pub fn version(rng: &mut Rng) -> i32 {
     rng.weighted(&[
         (60, -1),
@@ -130,12 +130,12 @@ pub fn version(rng: &mut Rng) -> i32 {
     ])
 }
 
-/// The ACL of whoever wants none.
+/// Returns the ACL without restrictions.
 pub fn open_acl() -> Option<Vec<AclEntry>> {
     Some(vec![entry(31, "world", "anyone")])
 }
 
-/// An ACL of any kind, also one that is refused. Schemes and ids that only one side knows are left out: see
+/// Draws an ACL of any kind, possibly invalid. Schemes and ids that only one side knows are omitted: see
 /// `acl-schemes` and `acl-ids` in `differences`.
 pub fn acl(rng: &mut Rng) -> Option<Vec<AclEntry>> {
     if rng.percent(40) {
@@ -157,7 +157,7 @@ pub fn acl(rng: &mut Rng) -> Option<Vec<AclEntry>> {
     Some(entries)
 }
 
-/// What people protect their znodes with: everything for one, and a little for the others.
+/// Draws a realistic ACL: all permissions for one user, and some for the others.
 fn usual_acl(rng: &mut Rng) -> Vec<AclEntry> {
     let owner = rng.pick(&[
         ("auth", ""),
@@ -240,7 +240,7 @@ fn perms(rng: &mut Rng) -> i32 {
         10 => 0,
         11 => 32,
         12 => -1,
-        _ => i32::try_from(rng.below(32)).expect("it is below 32"),
+        _ => i32::try_from(rng.below(32)).expect("the number is below 32"),
     }
 }
 
@@ -252,7 +252,7 @@ fn entry(perms: i32, scheme: &str, id: &str) -> AclEntry {
     }
 }
 
-/// A create that has nothing special.
+/// Returns an ordinary create.
 pub fn plain_create(path: &str, data: &[u8]) -> Request {
     Request::Create {
         call: CreateCall::Create,

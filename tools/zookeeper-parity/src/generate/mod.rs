@@ -1,9 +1,9 @@
 //! Random programs, from a seed.
 //!
-//! The generator wants collisions: few names, few versions, and paths where something is. What it keeps away from,
-//! because the two sides differ there on purpose, is said in `differences`; places in the code name the entry.
+//! The generator aims at collisions: few names, few versions, and existing paths. What it avoids because the
+//! two sides differ on purpose is listed in `differences`; comments in the code name the entry.
 
-mod beliefs;
+mod expected_tree;
 mod material;
 mod reads;
 mod writes;
@@ -12,24 +12,24 @@ pub use material::credentials;
 
 use std::collections::BTreeMap;
 
-use beliefs::Beliefs;
+use expected_tree::ExpectedTree;
 
 use crate::program::{Program, QUOTA_ROOT, Relative, Step, WRITTEN_ROOT};
 use crate::rng::Rng;
 use crate::wire::{Request, SetWatches};
 
-/// A program has at least so many steps, and at most [`MOST_STEPS`] (a few more where steps belong together).
+/// Minimum number of steps; the maximum is [`MOST_STEPS`] (and a few more where steps belong together).
 const FEWEST_STEPS: usize = 10;
 const MOST_STEPS: usize = 40;
 
-/// How deep paths go below the root.
+/// Maximum depth of paths below the root.
 const DEEPEST: usize = 4;
 const NARROW_DEPTH: usize = 2;
 
-/// More sessions would meet more seldom.
+/// Maximum number of sessions; more would collide less often.
 const MOST_SESSIONS: usize = 3;
 
-/// The program of a seed.
+/// Generates the program of a seed.
 pub fn program(seed: u64) -> Program {
     let mut rng = Rng::new(seed);
     let sessions = 1 + rng.below(MOST_SESSIONS);
@@ -44,8 +44,8 @@ pub fn program(seed: u64) -> Program {
     let mut generator = Generator {
         rng,
         theme,
-        sessions: (0..sessions).map(|_| Sketch::default()).collect(),
-        beliefs: Beliefs::new(),
+        sessions: (0..sessions).map(|_| SessionModel::default()).collect(),
+        expected: ExpectedTree::new(),
         steps: Vec::new(),
     };
     generator.sessions[0].open = true;
@@ -63,9 +63,9 @@ pub fn program(seed: u64) -> Program {
     }
 }
 
-/// What a program is mostly about; everything may happen in each.
+/// Focus of a program; every kind of step may happen in each.
 struct Theme {
-    /// Few and short paths, so that everybody is concerned by everything.
+    /// Few and short paths, so that steps affect each other.
     narrow: bool,
     acl: bool,
     quota: bool,
@@ -73,17 +73,17 @@ struct Theme {
     connections: bool,
 }
 
-/// What the generator believes of a session.
+/// The generator's model of a session.
 #[derive(Default)]
-struct Sketch {
+struct SessionModel {
     open: bool,
     connected: bool,
     is_super: bool,
-    /// Where its connection may have watches.
+    /// Paths on which the connection may have watches.
     watched: BTreeMap<String, Watched>,
 }
 
-/// How a path is watched.
+/// Kind of watch on a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Watched {
     Once,
@@ -94,8 +94,8 @@ enum Watched {
 struct Generator {
     rng: Rng,
     theme: Theme,
-    sessions: Vec<Sketch>,
-    beliefs: Beliefs,
+    sessions: Vec<SessionModel>,
+    expected: ExpectedTree,
     steps: Vec<Step>,
 }
 
@@ -143,22 +143,22 @@ impl Generator {
     }
 
     fn call(&mut self, session: usize, request: Request) {
-        self.beliefs.note(session, &request);
+        self.expected.note(session, &request);
         self.steps.push(Step::Call { session, request });
     }
 
     fn close(&mut self, session: usize) {
-        self.beliefs.end(session);
+        self.expected.end(session);
         self.sessions[session].open = false;
         self.steps.push(Step::Close { session });
     }
 
     fn open(&mut self, session: usize) {
         self.steps.push(Step::Open { session });
-        self.sessions[session] = Sketch {
+        self.sessions[session] = SessionModel {
             open: true,
             connected: true,
-            ..Sketch::default()
+            ..SessionModel::default()
         };
     }
 
@@ -191,7 +191,7 @@ impl Generator {
             5 | 6 => self.resume(session),
             7 => {
                 self.close(session);
-                // What a session that has ended may still do: nothing, until another one is opened.
+                // An ended session may still send requests, which have no effect until another one is opened.
                 if self.rng.percent(30) {
                     self.steps.push(Step::Resume {
                         session,
@@ -200,7 +200,7 @@ impl Generator {
                 }
             }
             _ => {
-                // Everything that the session owned goes, and somebody else looks.
+                // All znodes of the session disappear, and another session reads.
                 self.close(session);
                 let other = self.rng.below(self.sessions.len());
                 let request = self.read(other);
@@ -236,8 +236,8 @@ impl Generator {
         });
     }
 
-    /// Notes a watch; false if it must not be armed, because there is one of another kind: see `kinds-of-watches` in
-    /// `differences`.
+    /// Records a watch; returns `false` if it must not be set because there is one of another kind: see
+    /// `kinds-of-watches` in `differences`.
     fn may_watch(&mut self, session: usize, path: &str, watched: Watched) -> bool {
         *self.sessions[session]
             .watched
@@ -246,8 +246,7 @@ impl Generator {
             == watched
     }
 
-    /// One or two quotas on the root or below it, as ZooKeeper's shell sets them up, and the subtrees that they are
-    /// about.
+    /// Creates one or two quotas on the root or below it, as ZooKeeper's shell does, with their subtrees.
     fn set_up_quota(&mut self) {
         let subtrees: &[_] = match self.rng.below(6) {
             0 | 1 => &["/p"],
@@ -284,10 +283,10 @@ impl Generator {
         }
     }
 
-    /// A path for a request: mostly one that exists, else one near it, else any.
+    /// Draws a path for a request: mostly an existing one, otherwise one near it, otherwise any.
     fn path(&mut self) -> String {
         match self.rng.below(100) {
-            0..=74 => self.beliefs.existing(&mut self.rng),
+            0..=74 => self.expected.existing(&mut self.rng),
             75..=91 => self.fresh(),
             _ => {
                 let deepest = self.depth();
@@ -300,9 +299,9 @@ impl Generator {
         if self.theme.narrow { NARROW_DEPTH } else { DEEPEST }
     }
 
-    /// A path below one that exists, where there may be nothing yet.
+    /// Draws a path below an existing one, which may be new.
     fn fresh(&mut self) -> String {
-        let parent = self.beliefs.existing(&mut self.rng);
+        let parent = self.expected.existing(&mut self.rng);
         let deep = parent.matches('/').count() > self.depth();
         let parent = if deep { WRITTEN_ROOT } else { &parent };
         let name = if self.theme.narrow {
@@ -313,11 +312,11 @@ impl Generator {
         format!("{parent}/{name}")
     }
 
-    /// A version for a request about a path: any, the right one, or one of the others.
+    /// Draws a version for a request about a path: any, the right one, or another one.
     fn version(&mut self, path: &str) -> i32 {
         match self.rng.below(100) {
             0..=54 => -1,
-            55..=79 => self.beliefs.version(path),
+            55..=79 => self.expected.version(path),
             _ => material::version(&mut self.rng),
         }
     }

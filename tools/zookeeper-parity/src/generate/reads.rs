@@ -1,7 +1,7 @@
 //! Random requests that change no znode, and those about watches and identities.
 
 use super::material::{self, ALICE, BOB, IMPOSTOR, NAMELESS};
-use super::{Generator, Sketch, Watched};
+use super::{Generator, SessionModel, Watched};
 use crate::program::{QUOTA_ROOT, WRITTEN_ROOT, auth};
 use crate::server::SUPER_CREDENTIALS;
 use crate::wire::Request;
@@ -42,7 +42,7 @@ impl Generator {
         }
     }
 
-    /// Parents are where children change; but a watch was noted for the path itself.
+    /// Parents are where children change; but a watch was recorded for the path itself.
     fn parent_or(&mut self, path: String, watch: bool) -> String {
         if watch || self.rng.percent(50) {
             return path;
@@ -78,7 +78,7 @@ impl Generator {
         Request::MultiRead(items)
     }
 
-    /// A request about watches; none if it is to be setWatches2.
+    /// Draws a request about watches; `None` stands for setWatches2.
     pub(super) fn watch(&mut self, session: usize) -> Option<Request> {
         let path = self.path();
         Some(match self.rng.below(20) {
@@ -100,7 +100,8 @@ impl Generator {
                 kind: self.watcher_type(session, &path),
                 path,
             },
-            // See `check-watches` in `differences`: with others there, the answer is about them, too.
+            // See `check-watches` in `differences`: with other sessions the answer would be about their
+            // watches as well.
             12 | 13 if self.sessions.len() == 1 => Request::CheckWatches {
                 kind: self.watcher_type(session, &path),
                 path,
@@ -121,8 +122,8 @@ impl Generator {
         })
     }
 
-    /// Which watches are removed or looked for. Persistent ones are not of the type of standard ones, see
-    /// `watcher-types` in `differences`.
+    /// Draws the type of watches to remove or check. Persistent ones do not have the type of standard ones,
+    /// see `watcher-types` in `differences`.
     fn watcher_type(&mut self, session: usize, path: &str) -> i32 {
         match self.sessions[session].watched.get(path) {
             Some(Watched::Persistently | Watched::Recursively) => 3,
@@ -138,9 +139,9 @@ impl Generator {
             15 => digest(IMPOSTOR.0),
             16 => digest(NAMELESS.0),
             17 => {
-                self.sessions[session] = Sketch {
+                self.sessions[session] = SessionModel {
                     open: true,
-                    ..Sketch::default()
+                    ..SessionModel::default()
                 };
                 auth("nobody", "knows")
             }
@@ -152,7 +153,7 @@ impl Generator {
         }
     }
 
-    /// Requests that concern the reserved tree. A check outside of a multi is left out, see `lone-check` in
+    /// Draws a request about the reserved tree. A check outside of a multi is omitted, see `lone-check` in
     /// `differences`.
     pub(super) fn special(&mut self, session: usize) -> Request {
         let reserved = self.rng.pick(&["/zookeeper", "/zookeeper/config"]);
@@ -169,7 +170,7 @@ impl Generator {
             },
             3 => material::plain_create("/", b""),
             4 => material::plain_create("/zookeeper/config", b""),
-            // Whoever may do everything would change what all programs see.
+            // The super user would change znodes that all programs share.
             5 if !self.sessions[session].is_super => Request::SetData {
                 path: "/zookeeper/config".to_owned(),
                 data: None,

@@ -1,13 +1,13 @@
-//! Random requests that change znodes, alone and several at once.
+//! Random requests that change znodes, alone and in a multi.
 
 use super::{Generator, material};
 use crate::program::{QUOTA_ROOT, WRITTEN_ROOT};
 use crate::wire::{AclEntry, CreateCall, Request};
 
-/// The longest time to live that an `ephemeralOwner` has room for: 40 bits of milliseconds.
+/// Longest time to live that fits into an `ephemeralOwner`: 40 bits of milliseconds.
 const LONGEST_TTL_MS: i64 = (1 << 40) - 1;
 
-/// Where a quota's limits are read and written in programs: at every place that `set_up_quota` may use.
+/// Subtrees whose quotas programs read and write: all that `set_up_quota` may use.
 const QUOTA_SUBTREES: [&str; 3] = ["/p", "/p/a", "/p/a/b"];
 
 #[derive(Clone, Copy)]
@@ -37,7 +37,7 @@ impl Generator {
             Write::Delete => self.delete(),
             Write::SetData => self.set_data(),
             Write::SetAcl => {
-                // The root stays open, or nothing would happen any more.
+                // The root stays open, or no further request would have an effect.
                 let path = match self.path() {
                     root if root == WRITTEN_ROOT => self.fresh(),
                     path => path,
@@ -74,8 +74,8 @@ impl Generator {
         }
     }
 
-    /// Which create, and with which flags. What the flags mean to a request that they do not belong to is the same
-    /// on both sides but for the cases that `create-flags` in `differences` names.
+    /// Draws a kind of create with its flags. Flags that do not fit the request have the same meaning on both
+    /// sides, except for the cases of `create-flags` in `differences`.
     fn create_call(&mut self) -> (CreateCall, i32) {
         let plain = if self.rng.percent(50) {
             CreateCall::Create
@@ -129,7 +129,7 @@ impl Generator {
 
     fn delete(&mut self) -> Request {
         let leaf = if self.rng.percent(60) {
-            self.beliefs.leaf(&mut self.rng)
+            self.expected.leaf(&mut self.rng)
         } else {
             None
         };
@@ -137,7 +137,7 @@ impl Generator {
             Some(leaf) => leaf,
             None => self.path(),
         };
-        // The root stays: what has no parent says little.
+        // The root stays, since requests without a parent reveal little.
         let path = if path == WRITTEN_ROOT { self.fresh() } else { path };
         Request::Delete {
             version: self.version(&path),
@@ -168,15 +168,15 @@ impl Generator {
             return Request::Multi(Vec::new());
         }
         // Later items build upon earlier ones, until one of them is to fail.
-        let before = self.beliefs.clone();
+        let before = self.expected.clone();
         let mut items = Vec::new();
         for _ in 0..1 + self.rng.below(5) {
-            // See `quota-in-multi` in `differences`: with a quota, one item may change what counts.
+            // See `quota-in-multi` in `differences`: with a quota, only one item may change the usage.
             if self.theme.quota && !items.is_empty() {
                 items.push(self.check());
                 continue;
             }
-            // Items that find what they want make longer multis succeed.
+            // Items that are likely to succeed make longer multis succeed.
             let wants_success = self.rng.percent(85);
             for attempt in 0..8 {
                 let item = match self.rng.below(40) {
@@ -187,7 +187,7 @@ impl Generator {
                     _ => self.illegal_write(4),
                 };
                 let item = with_ttl_of_its_own(item);
-                if self.beliefs.note(session, &item) || !wants_success || attempt == 7 {
+                if self.expected.note(session, &item) || !wants_success || attempt == 7 {
                     items.push(item);
                     break;
                 }
@@ -196,11 +196,12 @@ impl Generator {
         if self.theme.quota && self.rng.percent(50) {
             items.rotate_left(1);
         }
-        self.beliefs = before;
+        self.expected = before;
         Request::Multi(items)
     }
 
-    /// Also inside of a multi, so no setACL here; a check, the last kind, is for multis alone.
+    /// Draws an invalid request. Used inside of a multi as well, so without setACL; a check, the last kind,
+    /// is valid only in a multi.
     fn illegal_write(&mut self, kinds: usize) -> Request {
         let path = self.rng.pick(&material::ILLEGAL).to_owned();
         match self.rng.below(kinds) {
@@ -236,8 +237,8 @@ impl Generator {
         }
     }
 
-    /// The znodes of a quota are made, changed and taken away. Malformed limits are left out, see
-    /// `malformed-quotas` in `differences`.
+    /// Draws a request that creates, changes or deletes the znodes of a quota. Malformed limits are omitted,
+    /// see `malformed-quotas` in `differences`.
     fn quota(&mut self) -> Request {
         let subtree = self.rng.pick(&QUOTA_SUBTREES);
         let limits = format!("{QUOTA_ROOT}{subtree}/{}", material::LIMITS);
@@ -278,8 +279,8 @@ impl Generator {
     }
 }
 
-/// Inside of a multi the flags alone say what is created, and a time to live is missed if there is none: see
-/// `ttl-flags-in-multi` in `differences`.
+/// Adds a time to live if the flags require one. In a multi only the flags determine what is created, and a
+/// missing time to live is an error: see `ttl-flags-in-multi` in `differences`.
 fn with_ttl_of_its_own(request: Request) -> Request {
     match request {
         Request::Create {

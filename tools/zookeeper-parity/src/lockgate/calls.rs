@@ -1,22 +1,22 @@
-//! What becomes of a request: who carries it out, what its sender and the others are told.
+//! Execution of a request on Lockgate's side: the effect, the reply, and the notifications.
 
 use anyhow::Result;
 use zk_front::translate::{self, Shape, code, notification};
 use znode_store::{Command, Identities, Identity, SessionId, ZPath, Zxid};
 use znode_watch::{WatchLists, WatcherId};
 
-use super::{Answered, Lockgate, wire_zxid};
+use super::{CallResult, Lockgate, wire_zxid};
 use crate::generate::credentials;
-use crate::trace::{Happened, Moment};
+use crate::trace::{Effect, StepResult};
 use crate::wire::{ErrorCode, Notification, Reply, Request, SetWatches};
 use crate::zookeeper::closes_connection;
 
 impl Lockgate {
-    /// Carries out a request on a session's connection, if it has one.
-    pub(super) fn call(&mut self, number: usize, request: &Request) -> Result<Moment> {
-        let skipped = Moment {
-            happened: Happened::Skipped,
-            heard: Vec::new(),
+    /// Executes a request on a session's connection, if it has one.
+    pub(super) fn call(&mut self, number: usize, request: &Request) -> Result<StepResult> {
+        let skipped = StepResult {
+            effect: Effect::Skipped,
+            received: Vec::new(),
         };
         let Some(session) = &self.sessions[number] else {
             return Ok(skipped);
@@ -26,20 +26,20 @@ impl Lockgate {
         };
         let (id, watcher, caller) = (session.id, client.watcher, client.identities());
 
-        let Answered { zxid, outcome, told } = match request {
+        let CallResult { zxid, outcome, fired } = match request {
             Request::Auth { scheme, auth, .. } => {
                 let auth = str::from_utf8(auth.as_deref().unwrap_or_default())?;
                 self.auth(number, scheme, auth)
             }
             Request::CloseSession => {
-                let mut told = Vec::new();
+                let mut fired = Vec::new();
                 let command = Command::CloseSession { session: id };
-                let (zxid, outcome) = self.apply(Some(id), caller, command, &mut told);
+                let (zxid, outcome) = self.apply(Some(id), caller, command, &mut fired);
                 let outcome = outcome.map(|_| Reply::Done).map_err(|refusal| code(&refusal));
-                Answered {
+                CallResult {
                     zxid: wire_zxid(zxid),
                     outcome,
-                    told,
+                    fired,
                 }
             }
             Request::Create { .. }
@@ -53,45 +53,47 @@ impl Lockgate {
             } => self.rewatch(watcher, *relative_zxid, watches)?,
             _ => {
                 let outcome = self.read(id, watcher, &caller, request)?;
-                Answered {
+                CallResult {
                     zxid: wire_zxid(self.store.zxid()),
                     outcome,
-                    told: Vec::new(),
+                    fired: Vec::new(),
                 }
             }
         };
 
-        let heard = self.heard(number, told);
+        let received = self.received(number, fired);
         let closed = closes_connection(request, &outcome);
-        let session = self.sessions[number].as_mut().expect("it has made this call");
+        let session = self.sessions[number]
+            .as_mut()
+            .expect("the session has made this call");
         session.seen.push(zxid);
         if closed {
             session.ended = *request == Request::CloseSession;
             session.connection = None;
             self.watches.disconnect(watcher);
         }
-        Ok(Moment {
-            happened: Happened::Replied {
+        Ok(StepResult {
+            effect: Effect::Replied {
                 zxid,
                 outcome,
                 closed,
             },
-            heard,
+            received,
         })
     }
 
-    /// Sorts notifications by who was told, whoever acted first.
-    pub(super) fn heard(
+    /// Groups notifications by session, the acting one first.
+    pub(super) fn received(
         &self,
         acting: usize,
-        told: Vec<(WatcherId, Notification)>,
+        fired: Vec<(WatcherId, Notification)>,
     ) -> Vec<(usize, Vec<Notification>)> {
         let others = (0..self.sessions.len()).filter(|number| *number != acting);
         std::iter::once(acting)
             .chain(others)
             .filter_map(|number| {
                 let watcher = self.sessions[number].as_ref()?.connection.as_ref()?.watcher;
-                let its_own = told.iter().filter(|(told, _)| *told == watcher);
+                let its_own = fired.iter().filter(|(fired, _)| *fired == watcher);
                 let notifications = its_own
                     .map(|(_, notification)| notification.clone())
                     .collect::<Vec<_>>();
@@ -100,11 +102,11 @@ impl Lockgate {
             .collect()
     }
 
-    fn auth(&mut self, number: usize, scheme: &str, auth: &str) -> Answered {
+    fn auth(&mut self, number: usize, scheme: &str, auth: &str) -> CallResult {
         let client = self.sessions[number]
             .as_mut()
             .and_then(|session| session.connection.as_mut());
-        let client = client.expect("it has made this call");
+        let client = client.expect("the session has made this call");
         let outcome = if scheme == "digest" {
             let (digest, is_super) = credentials(auth);
             if is_super {
@@ -116,47 +118,47 @@ impl Lockgate {
         } else {
             Err(ErrorCode::AUTH_FAILED)
         };
-        Answered {
+        CallResult {
             zxid: 0,
             outcome,
-            told: Vec::new(),
+            fired: Vec::new(),
         }
     }
 
-    fn write(&mut self, session: SessionId, caller: Identities, request: &Request) -> Answered {
-        let mut told = Vec::new();
+    fn write(&mut self, session: SessionId, caller: Identities, request: &Request) -> CallResult {
+        let mut fired = Vec::new();
         let op = match translate::op(request, false) {
             Ok(op) => op,
-            // Refused by the front end: no command, and no zxid.
+            // Rejected by the front end: no command, and no zxid.
             Err(code) => {
-                return Answered {
+                return CallResult {
                     zxid: wire_zxid(self.store.zxid()),
                     outcome: Err(code),
-                    told,
+                    fired,
                 };
             }
         };
-        let (zxid, outcome) = self.apply(Some(session), caller, Command::Write(op), &mut told);
+        let (zxid, outcome) = self.apply(Some(session), caller, Command::Write(op), &mut fired);
         let outcome = match outcome {
             Ok(reply) => Ok(translate::reply(reply, Shape::of(request))),
             Err(refusal) => Err(code(&refusal)),
         };
-        Answered {
+        CallResult {
             zxid: wire_zxid(zxid),
             outcome,
-            told,
+            fired,
         }
     }
 
-    /// An item that the front end refuses becomes one that the state machine refuses with the same code, for an
-    /// earlier item may fail before it.
-    fn multi(&mut self, session: SessionId, caller: Identities, items: &[Request]) -> Answered {
-        let mut told = Vec::new();
+    /// Executes a multi. An item that the front end rejects is replaced by one that the state machine rejects
+    /// with the same code, since an earlier item may fail before it.
+    fn multi(&mut self, session: SessionId, caller: Identities, items: &[Request]) -> CallResult {
+        let mut fired = Vec::new();
         let ops = items
             .iter()
             .map(|item| translate::op(item, true).unwrap_or_else(translate::refused_with))
             .collect();
-        let (zxid, outcome) = self.apply(Some(session), caller, Command::Multi(ops), &mut told);
+        let (zxid, outcome) = self.apply(Some(session), caller, Command::Multi(ops), &mut fired);
         let results = match outcome {
             Ok(znode_store::Reply::Multi(replies)) => items
                 .iter()
@@ -164,16 +166,21 @@ impl Lockgate {
                 .map(|(item, reply)| translate::result(reply, Shape::in_multi(item)))
                 .collect(),
             Ok(other) => unreachable!("a multi was answered by {other:?}"),
-            Err(refusal) => translate::failed_multi(&refusal, items.len()).expect("an item was refused"),
+            Err(refusal) => translate::failed_multi(&refusal, items.len()).expect("an item was rejected"),
         };
-        Answered {
+        CallResult {
             zxid: wire_zxid(zxid),
             outcome: Ok(Reply::Results(results)),
-            told,
+            fired,
         }
     }
 
-    fn rewatch(&mut self, watcher: WatcherId, relative_zxid: i64, watches: &SetWatches) -> Result<Answered> {
+    fn rewatch(
+        &mut self,
+        watcher: WatcherId,
+        relative_zxid: i64,
+        watches: &SetWatches,
+    ) -> Result<CallResult> {
         let parse = |paths: &[String]| {
             paths
                 .iter()
@@ -188,15 +195,15 @@ impl Lockgate {
             recursive: parse(&watches.persistent_recursive)?,
         };
         let since = Zxid(relative_zxid.unsigned_abs());
-        let mut told = Vec::new();
+        let mut fired = Vec::new();
         self.watches
             .rearm(watcher, &self.store, since, &lists, |notice| {
-                told.push((watcher, notification(&notice)))
+                fired.push((watcher, notification(&notice)))
             })?;
-        Ok(Answered {
+        Ok(CallResult {
             zxid: wire_zxid(self.store.zxid()),
             outcome: Ok(Reply::Done),
-            told,
+            fired,
         })
     }
 }

@@ -1,6 +1,6 @@
-//! The side that is Lockgate: the state machine and the watches, without a cluster and a network around them.
+//! Lockgate's side: the state machine and the watches, without a cluster and a network.
 //!
-//! What stands here between ZooKeeper's requests and [`Store`] is what any front end has to do for ZooKeeper's
+//! The code between ZooKeeper's requests and [`Store`] is what any front end has to do for ZooKeeper's
 //! clients; it decides nothing that the state machine could decide.
 
 mod calls;
@@ -16,40 +16,41 @@ use znode_watch::{WatchLimits, WatcherId, Watches};
 
 use crate::program::{Relative, Step};
 use crate::side::Side;
-use crate::trace::{Happened, Moment};
+use crate::trace::{Effect, StepResult};
 use crate::wire::{Notification, Outcome, Request};
 use crate::zookeeper::relative_zxid;
 use zk_front::translate::notification;
 
-/// What both sides grant: ZooKeeper's most, twenty ticks of two seconds.
+/// Session timeout of both sides: ZooKeeper's maximum, twenty ticks of two seconds.
 const SESSION_TIMEOUT_MS: i32 = 40_000;
 
-/// Time passes from command to command, so that two commands never have the same time by accident.
+/// Time between two commands, so that they never have the same time by accident.
 const TIME_STEP_MS: u64 = 1_000;
 
-/// Small, for programs make few znodes and snapshots have several parts.
+/// Znodes per part of a snapshot; small, since programs create few znodes, and snapshots should have several
+/// parts.
 const ZNODES_PER_PART: usize = 3;
 
-/// Where ZooKeeper sees its clients come from.
+/// Client address that ZooKeeper sees.
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// What happens to a state beside its requests, and must not be seen by anybody.
+/// Events beside a program's requests, which must stay invisible.
 #[derive(Clone, Copy, Default)]
-pub struct Habits {
-    /// Every request of a session has an id, and comes a second time.
+pub struct ReplicaOptions {
+    /// Every request of a session has a request id, and is repeated.
     pub repeats: bool,
-    /// After so many commands the state is replaced by what a snapshot of it becomes.
+    /// Number of commands after which the state is replaced by a restored snapshot of itself.
     pub restores_after: Option<u64>,
 }
 
-/// A state of its own for one program.
+/// State for one program.
 pub struct Lockgate {
     store: Store,
     watches: Watches,
     time_ms: u64,
     sessions: Vec<Option<Session>>,
     drawn: u64,
-    habits: Habits,
+    options: ReplicaOptions,
     commands: u64,
 }
 
@@ -72,23 +73,23 @@ impl Client {
     }
 }
 
-/// A reply, and who was told of what on the way.
-struct Answered {
+/// Reply, with the notifications that the request has caused.
+struct CallResult {
     zxid: i64,
     outcome: Outcome,
-    told: Vec<(WatcherId, Notification)>,
+    fired: Vec<(WatcherId, Notification)>,
 }
 
 impl Lockgate {
-    /// An empty state, for a program with so many sessions.
-    pub fn new(sessions: usize, habits: Habits) -> Self {
+    /// Creates an empty state for a program with this number of sessions.
+    pub fn new(sessions: usize, options: ReplicaOptions) -> Self {
         Self {
             store: Store::new(),
             watches: Watches::new(WatchLimits::default(), 0x5eed),
             time_ms: TIME_STEP_MS,
             sessions: (0..sessions).map(|_| None).collect(),
             drawn: 0,
-            habits,
+            options,
             commands: 0,
         }
     }
@@ -98,7 +99,7 @@ impl Lockgate {
         session: Option<SessionId>,
         caller: Identities,
         command: Command,
-        told: &mut Vec<(WatcherId, Notification)>,
+        fired: &mut Vec<(WatcherId, Notification)>,
     ) -> (Zxid, znode_store::Outcome) {
         self.commands += 1;
         self.time_ms += TIME_STEP_MS;
@@ -107,7 +108,7 @@ impl Lockgate {
             term: 1,
         };
         let is_repeated =
-            self.habits.repeats && session.is_some() && !matches!(command, Command::CloseSession { .. });
+            self.options.repeats && session.is_some() && !matches!(command, Command::CloseSession { .. });
         let request_id =
             is_repeated.then(|| RequestId::parse(&self.commands.to_string()).expect("a number is short"));
         let request = znode_store::Request {
@@ -124,20 +125,20 @@ impl Lockgate {
             let second = self.store.apply(&entry, again, &mut no_events);
             assert_eq!(
                 second.outcome, applied.outcome,
-                "a repeated request is answered as before"
+                "a repeated request gets the same response"
             );
             assert_eq!(no_events, [], "a repeated request changes nothing");
         }
         for event in &events {
             if let Event::Znode(event) = event {
                 self.watches
-                    .fire(applied.zxid, event, self.store.sight(), |watcher, notice| {
-                        told.push((watcher, notification(&notice)))
+                    .fire(applied.zxid, event, self.store.visibility(), |watcher, notice| {
+                        fired.push((watcher, notification(&notice)))
                     });
             }
         }
         if self
-            .habits
+            .options
             .restores_after
             .is_some_and(|after| self.commands.is_multiple_of(after))
         {
@@ -146,18 +147,19 @@ impl Lockgate {
         (applied.zxid, applied.outcome)
     }
 
-    /// Sweeps as a leader does: all that is due, once. Returns what a session hears of it; `None` if nothing was due.
+    /// Sweeps everything that is due, once, as a leader does. Returns the notifications of a session; `None`
+    /// if nothing was due.
     pub fn sweep(&mut self, listening: usize) -> Option<Vec<Notification>> {
         let due = self.store.to_sweep(self.time_ms + 1, self.time_ms);
         if due.is_empty() {
             return None;
         }
-        let mut told = Vec::new();
-        let (_, outcome) = self.apply(None, Identities::none(), Command::Sweep(due), &mut told);
-        outcome.expect("a sweep is never refused");
-        let heard = self.heard(listening, told);
+        let mut fired = Vec::new();
+        let (_, outcome) = self.apply(None, Identities::none(), Command::Sweep(due), &mut fired);
+        outcome.expect("a sweep is never rejected");
+        let received = self.received(listening, fired);
         Some(
-            heard
+            received
                 .into_iter()
                 .filter(|(session, _)| *session == listening)
                 .flat_map(|(_, notifications)| notifications)
@@ -165,14 +167,14 @@ impl Lockgate {
         )
     }
 
-    /// Goes on with what a snapshot of the state becomes.
+    /// Replaces the state by a restored snapshot of itself.
     fn restore(&mut self) {
         let mut restorer = Restorer::new();
         self.store.begin_snapshot();
         while let Some(part) = self.store.next_snapshot_part(ZNODES_PER_PART) {
-            restorer.add(part).expect("what was drawn can be restored");
+            restorer.add(part).expect("a part of a snapshot can be restored");
         }
-        let restored = restorer.finish().expect("what was drawn can be restored");
+        let restored = restorer.finish().expect("a complete snapshot can be restored");
         assert_eq!(
             restored.digest(),
             self.store.digest(),
@@ -189,12 +191,12 @@ impl Lockgate {
         }
     }
 
-    fn open(&mut self, session: usize) -> Result<Happened> {
+    fn open(&mut self, session: usize) -> Result<Effect> {
         if self.sessions[session]
             .as_ref()
             .is_some_and(|session| !session.ended)
         {
-            return Ok(Happened::Skipped);
+            return Ok(Effect::Skipped);
         }
         self.drawn += 1;
         let (id, password) = (
@@ -220,18 +222,18 @@ impl Lockgate {
             seen: Vec::new(),
             ended: false,
         });
-        Ok(Happened::Opened {
+        Ok(Effect::Opened {
             session_id: wire_session(id),
             timeout_ms: SESSION_TIMEOUT_MS,
         })
     }
 
-    fn resume(&mut self, number: usize, wrong_password: bool) -> Happened {
+    fn resume(&mut self, number: usize, wrong_password: bool) -> Effect {
         let Some(session) = &mut self.sessions[number] else {
-            return Happened::Skipped;
+            return Effect::Skipped;
         };
         if wrong_password && session.connection.is_some() {
-            return Happened::Skipped;
+            return Effect::Skipped;
         }
         let mut password = session.password;
         if wrong_password {
@@ -242,28 +244,28 @@ impl Lockgate {
         }
         let id = session.id;
         if self.store.session_password(id) != Some(password) {
-            return Happened::Refused;
+            return Effect::Refused;
         }
         let client = self.connect();
         if let Some(session) = &mut self.sessions[number] {
             session.connection = Some(client);
         }
-        Happened::Resumed {
+        Effect::Resumed {
             session_id: wire_session(id),
             timeout_ms: SESSION_TIMEOUT_MS,
         }
     }
 
-    fn drop_connection(&mut self, number: usize) -> Happened {
+    fn drop_connection(&mut self, number: usize) -> Effect {
         match self.sessions[number]
             .as_mut()
             .and_then(|session| session.connection.take())
         {
             Some(client) => {
                 self.watches.disconnect(client.watcher);
-                Happened::Dropped
+                Effect::Dropped
             }
-            None => Happened::Skipped,
+            None => Effect::Skipped,
         }
     }
 
@@ -278,11 +280,11 @@ impl Lockgate {
 }
 
 impl Side for Lockgate {
-    fn step(&mut self, step: &Step) -> Result<Moment> {
-        let quiet = |happened| {
-            Ok(Moment {
-                happened,
-                heard: Vec::new(),
+    fn step(&mut self, step: &Step) -> Result<StepResult> {
+        let quiet = |effect| {
+            Ok(StepResult {
+                effect,
+                received: Vec::new(),
             })
         };
         match step {
@@ -317,17 +319,17 @@ impl Side for Lockgate {
                         }
                         self.call(number, &Request::CloseSession)
                     }
-                    _ => quiet(Happened::Skipped),
+                    _ => quiet(Effect::Skipped),
                 }
             }
         }
     }
 
-    fn look(&mut self, requests: &[Request]) -> Result<Vec<Outcome>> {
+    fn read_all(&mut self, requests: &[Request]) -> Result<Vec<Outcome>> {
         let caller = Identities::new([Identity::Super]);
         Ok(requests
             .iter()
-            .map(|request| self.look_at(&caller, request))
+            .map(|request| self.read_outcome(&caller, request))
             .collect())
     }
 }

@@ -1,4 +1,4 @@
-//! Requests that change no znode: what a caller may see, and the watches that it leaves.
+//! Requests that change no znode: reads with the caller's permissions, and the watches that they set.
 
 use anyhow::{Result, bail};
 use zk_front::reads;
@@ -36,12 +36,12 @@ impl Lockgate {
                 if *watch {
                     self.arm(watcher, WatchKind::Data, &path)?;
                 }
-                Ok(self.look_at(caller, request))
+                Ok(self.read_outcome(caller, request))
             }
             Request::GetData { path, watch }
             | Request::GetChildren { path, watch }
             | Request::GetChildren2 { path, watch } => {
-                let outcome = self.look_at(caller, request);
+                let outcome = self.read_outcome(caller, request);
                 if *watch && outcome.is_ok() {
                     let kind = match request {
                         Request::GetData { .. } => WatchKind::Data,
@@ -52,7 +52,7 @@ impl Lockgate {
                 Ok(outcome)
             }
             Request::GetAcl { .. } | Request::GetAllChildrenNumber { .. } | Request::MultiRead(_) => {
-                Ok(self.look_at(caller, request))
+                Ok(self.read_outcome(caller, request))
             }
             Request::GetEphemerals { prefix } => {
                 let paths = self.store.seen_by(caller).ephemerals(session, prefix);
@@ -91,8 +91,8 @@ impl Lockgate {
         }
     }
 
-    /// Answers a request that changes nothing and leaves no watch.
-    pub(super) fn look_at(&self, caller: &Identities, request: &Request) -> Outcome {
-        reads::see(&self.store, caller, request)
+    /// Answers a request that changes nothing and sets no watch.
+    pub(super) fn read_outcome(&self, caller: &Identities, request: &Request) -> Outcome {
+        reads::answer(&self.store, caller, request)
     }
 }

@@ -1,4 +1,4 @@
-//! A client's connection: it sends one request, and returns what came until its reply, in order.
+//! Client connection: sends one request, and returns everything that arrives up to its reply, in order.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -11,22 +11,23 @@ use zk_wire::{
     frame, xid,
 };
 
-/// How long a server may take for anything. It takes milliseconds; this only turns a hanging test into a failure.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Time limit of every wait for the server. It normally takes milliseconds; the limit turns a hanging test
+/// into a failure.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The session timeout that is asked for, far longer than any program: nothing may expire while it runs.
+/// Requested session timeout, far longer than any program: nothing may expire while it runs.
 const SESSION_TIMEOUT_MS: i32 = 40_000;
 
-/// A frame longer than this is taken for a broken one; the largest reply of a program is far smaller.
+/// Length above which a frame counts as broken; the largest reply of a program is far smaller.
 const LONGEST_FRAME: usize = 16 << 20;
 
-/// So much is read at once.
+/// Size of a read.
 const READ_BYTES: usize = 64 << 10;
 
-/// What proves that a session is one's own.
+/// Password of a session.
 pub type Password = [u8; 16];
 
-/// A session as its server granted it.
+/// Session as granted by the server.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the names are ZooKeeper's own")]
 pub struct Accepted {
@@ -35,20 +36,20 @@ pub struct Accepted {
     pub timeout_ms: i32,
 }
 
-/// What came of an attempt to connect.
-pub enum Resumed {
-    /// The session lives, and this is its connection.
+/// Result of an attempt to connect.
+pub enum ConnectOutcome {
+    /// The session is alive, with this connection.
     Accepted(Connection, Accepted),
-    /// The session has ended, or the password is not its own. The server has closed the connection.
+    /// The session has ended, or the password is wrong. The server has closed the connection.
     Refused,
 }
 
-/// What ended the wait for a reply.
+/// End of the wait for a reply.
 #[derive(Debug)]
-pub enum Answered {
+pub enum Reaction {
     /// The reply.
     Reply {
-        /// The header's.
+        /// Zxid of the header.
         zxid: i64,
         /// Body or error.
         outcome: Outcome,
@@ -57,34 +58,34 @@ pub enum Answered {
     Closed,
 }
 
-/// What a connection was told from a request until its reply.
+/// Everything that arrived from a request to its reply.
 #[derive(Debug)]
-pub struct Answer {
-    /// Notifications that came before the reply, in order.
+pub struct Response {
+    /// Notifications before the reply, in order.
     pub notifications: Vec<Notification>,
-    /// What came last.
-    pub answered: Answered,
+    /// The reply, or the end of the connection.
+    pub reaction: Reaction,
 }
 
-/// A connection with a session.
+/// Connection with a session.
 pub struct Connection {
     stream: TcpStream,
-    /// What has come and was not taken yet.
+    /// Received bytes that have not been parsed yet.
     received: BytesMut,
     next_xid: i32,
 }
 
 impl Connection {
-    /// Connects, and opens a session or takes up an existing one.
+    /// Connects, and opens a session or resumes an existing one.
     pub fn open(
         server: SocketAddr,
         session: Option<(i64, Password)>,
         last_zxid_seen: i64,
-    ) -> Result<Resumed> {
-        let stream = TcpStream::connect_timeout(&server, PATIENCE).context("connect to the server")?;
+    ) -> Result<ConnectOutcome> {
+        let stream = TcpStream::connect_timeout(&server, TIMEOUT).context("connect to the server")?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         let mut connection = Self {
             stream,
             received: BytesMut::new(),
@@ -105,7 +106,7 @@ impl Connection {
         connection.stream.write_all(&frame)?;
 
         let Some(body) = connection.frame()? else {
-            bail!("the server closed a connection without a word: it has not seen zxid {last_zxid_seen:#x}")
+            bail!("the server closed a connection without an answer: it is behind zxid {last_zxid_seen:#x}")
         };
         let mut reader = Reader::new(body);
         let ConnectResponse {
@@ -118,19 +119,19 @@ impl Connection {
         reader.end()?;
         ensure!(
             read_only.is_some(),
-            "the server does not answer to whether it is read-only"
+            "the response does not say whether the server is read-only"
         );
         let Ok(password) = Password::try_from(password.as_deref().unwrap_or_default()) else {
-            bail!("the server sent a password that has not 16 bytes")
+            bail!("the server sent a password whose length is not 16 bytes")
         };
         if timeout_ms <= 0 {
             ensure!(
                 connection.is_closed()?,
-                "the server refused a session and kept the connection"
+                "the server rejected a session but did not close the connection"
             );
-            return Ok(Resumed::Refused);
+            return Ok(ConnectOutcome::Refused);
         }
-        Ok(Resumed::Accepted(
+        Ok(ConnectOutcome::Accepted(
             connection,
             Accepted {
                 session_id,
@@ -140,13 +141,13 @@ impl Connection {
         ))
     }
 
-    /// Sends a request and reads until its reply.
-    pub fn call(&mut self, request: &Request) -> Result<Answer> {
+    /// Sends a request and reads up to its reply.
+    pub fn call(&mut self, request: &Request) -> Result<Response> {
         let xid = self.send(request)?;
         self.receive(request, xid)
     }
 
-    /// Sends a request. Its reply must be taken with [`Connection::receive`], in the order of sending.
+    /// Sends a request. Its reply must be read with [`Connection::receive`], in the order of sending.
     pub fn send(&mut self, request: &Request) -> Result<i32> {
         let xid = request.fixed_xid().unwrap_or(self.next_xid);
         self.next_xid += 1;
@@ -156,14 +157,14 @@ impl Connection {
         Ok(xid)
     }
 
-    /// Reads until the reply to a request.
-    pub fn receive(&mut self, request: &Request, xid: i32) -> Result<Answer> {
+    /// Reads up to the reply to a request.
+    pub fn receive(&mut self, request: &Request, xid: i32) -> Result<Response> {
         let mut notifications = Vec::new();
         loop {
             let Some(body) = self.frame()? else {
-                return Ok(Answer {
+                return Ok(Response {
                     notifications,
-                    answered: Answered::Closed,
+                    reaction: Reaction::Closed,
                 });
             };
             let mut reader = Reader::new(body);
@@ -173,42 +174,40 @@ impl Connection {
                 reader.end()?;
                 continue;
             }
-            ensure!(got == xid, "the reply to {xid} was expected, that to {got} came");
+            ensure!(got == xid, "expected the reply to {xid}, but got that to {got}");
             let outcome = if err == ErrorCode::OK {
                 let reply = Reply::decode(request, &mut reader)
                     .with_context(|| format!("read the reply to {request:?}"))?;
-                // A longer record is another one than we took it for.
+                // Remaining bytes mean that the record has another type.
                 reader.end()?;
                 Ok(reply)
             } else {
                 Err(err)
             };
-            return Ok(Answer {
+            return Ok(Response {
                 notifications,
-                answered: Answered::Reply { zxid, outcome },
+                reaction: Reaction::Reply { zxid, outcome },
             });
         }
     }
 
-    /// Waits for a notification. No request may be under way.
+    /// Waits for a notification. No request may be in flight.
     pub fn next_notification(&mut self) -> Result<Notification> {
         let Some(body) = self.frame()? else {
             bail!("the server closed an idle connection")
         };
         let mut reader = Reader::new(body);
         let xid = ReplyHeader::decode(&mut reader)?.xid;
-        ensure!(
-            xid == xid::NOTIFICATION,
-            "a reply to {xid} came, which nobody waits for"
-        );
+        ensure!(xid == xid::NOTIFICATION, "an unexpected reply to {xid}");
         let notification = Notification::decode(&mut reader)?;
         reader.end()?;
         Ok(notification)
     }
 
-    /// Ends the connection without closing its session, and waits until the server has noticed: if the session came
-    /// back while the server was still busy with its older connection, ZooKeeper would mistake the one for the other.
-    pub fn leave(mut self) -> Result<()> {
+    /// Ends the connection without closing its session, and waits until the server has noticed. If the
+    /// session resumed while the server was still busy with the older connection, ZooKeeper would confuse the
+    /// two.
+    pub fn disconnect(mut self) -> Result<()> {
         self.stream
             .shutdown(Shutdown::Write)
             .context("end a connection")?;
@@ -219,12 +218,12 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits for the server to close the connection; false if it sent something instead.
+    /// Waits for the server to close the connection; returns `false` if it sent something instead.
     pub fn is_closed(&mut self) -> Result<bool> {
         Ok(self.frame()?.is_none())
     }
 
-    /// The next frame's body; none if the server has closed the connection.
+    /// Returns the next frame's body; `None` if the server has closed the connection.
     fn frame(&mut self) -> Result<Option<Bytes>> {
         let mut chunk = [0; READ_BYTES];
         loop {
@@ -249,7 +248,7 @@ impl Connection {
     }
 }
 
-/// Whether an error says that the other side has ended the connection.
+/// Returns whether an error means that the other side has ended the connection.
 fn is_end(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }

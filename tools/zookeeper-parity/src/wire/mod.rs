@@ -1,9 +1,9 @@
-//! The ZooKeeper client protocol as seen by one blocking client, which keeps what it was told in the order in which it was
-//! told. The records are `zk-wire`'s.
+//! ZooKeeper's client protocol for one blocking client, which preserves the order of everything that it
+//! receives. The records are those of `zk-wire`.
 
 mod connection;
 
-pub use connection::{Accepted, Answer, Answered, Connection, Password, Resumed};
+pub use connection::{Accepted, ConnectOutcome, Connection, Password, Reaction, Response};
 pub use zk_wire::{
     AclEntry, CreateCall, ErrorCode, MultiResult, Notification, Outcome, Reply, Request, SetWatches, Stat,
     event_type, keeper_state, op_code, watch_mode, watcher_type,

@@ -1,6 +1,6 @@
-//! A short run of what `zookeeper-parity` does for hours. Without a ZooKeeper on the machine there is nothing to
-//! compare with, and each test says so.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on may say so shortly")]
+//! A short version of the long runs of `zookeeper-parity`. Without a ZooKeeper on the machine each test
+//! prints a message and passes.
+#![allow(clippy::unwrap_used, reason = "a panic is the failure of a test")]
 
 mod clock;
 
@@ -8,41 +8,41 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use zookeeper_parity::arena::{Arena, Opponent};
-use zookeeper_parity::differences::{self, CHAPTERS};
+use zookeeper_parity::arena::{Arena, Counterpart};
+use zookeeper_parity::differences::{self, SECTIONS};
 use zookeeper_parity::generate;
 use zookeeper_parity::program::Program;
 use zookeeper_parity::server::Installation;
 
-/// A few seconds' worth.
+/// Number of programs, for a few seconds.
 const PROGRAMS: u64 = 200;
 
-/// The same, over real connections on both sides: most of the time is ZooKeeper's.
+/// Number of programs over real connections on both sides: most of the time is ZooKeeper's.
 const PROGRAMS_OVER_CONNECTIONS: u64 = 100;
 
-/// Enough to find what traces forget to make alike.
+/// Number of programs that are compared with themselves: enough to find faults of the traces.
 const REPEATED: u64 = 20;
 
 #[test]
-fn both_sides_show_the_same() {
-    let Some(mut arena) = arena("both_sides_show_the_same") else {
+fn both_sides_produce_the_same_trace() {
+    let Some(mut arena) = arena("both_sides_produce_the_same_trace") else {
         return;
     };
     for seed in 1..=PROGRAMS {
         if let Some(difference) = arena
-            .examine(&generate::program(seed), Opponent::Lockgate)
+            .examine(&generate::program(seed), Counterpart::Lockgate)
             .unwrap()
         {
-            panic!("{}", arena.shrink(difference, Opponent::Lockgate).unwrap());
+            panic!("{}", arena.shrink(difference, Counterpart::Lockgate).unwrap());
         }
     }
-    // A comparison of programs in which nothing happens would prove nothing.
+    // A comparison of programs without effects would prove nothing.
     let tally = arena.tally();
     let enough = |kind, outcome, least| {
         let met = tally.met(kind, outcome);
         assert!(
             met >= least,
-            "{kind}: {outcome} was met {met} times only\n{tally}"
+            "{kind}: {outcome} happened only {met} times\n{tally}"
         );
     };
     enough("create", "ok", 300);
@@ -56,44 +56,47 @@ fn both_sides_show_the_same() {
     enough("delete", "NotEmpty", 5);
     enough("setWatches2", "ok", 50);
     enough("removeWatches", "ok", 5);
-    assert!(tally.notifications() >= 400, "only so few notifications\n{tally}");
+    assert!(tally.notifications() >= 400, "too few notifications\n{tally}");
 
-    // ZooKeeper against itself: what differs here is not a server's doing.
+    // ZooKeeper against itself: a difference here is not caused by a server.
     for seed in 1..=REPEATED {
-        if let Some(difference) = arena.examine(&generate::program(seed), Opponent::Itself).unwrap() {
+        if let Some(difference) = arena
+            .examine(&generate::program(seed), Counterpart::Itself)
+            .unwrap()
+        {
             panic!("ZooKeeper differs from itself\n{difference}");
         }
     }
-    // And what is said to differ does differ.
-    for known in CHAPTERS.iter().flat_map(|chapter| chapter.known) {
+    // Each listed difference must still exist.
+    for known in SECTIONS.iter().flat_map(|section| section.known) {
         if let Some(steps) = known.example {
             let example = Program {
                 seed: 0,
                 sessions: 2,
                 steps: steps(),
             };
-            let difference = arena.examine(&example, Opponent::Lockgate).unwrap();
-            assert!(difference.is_some(), "{} is no difference any more", known.name);
+            let difference = arena.examine(&example, Counterpart::Lockgate).unwrap();
+            assert!(difference.is_some(), "{} is no longer a difference", known.name);
         }
     }
 }
 
 #[test]
-fn the_front_end_shows_the_same() {
-    let Some(mut arena) = arena("the_front_end_shows_the_same") else {
+fn front_end_produces_the_same_trace() {
+    let Some(mut arena) = arena("front_end_produces_the_same_trace") else {
         return;
     };
     for seed in 1..=PROGRAMS_OVER_CONNECTIONS {
         let program = generate::program(seed);
-        if let Some(difference) = arena.examine(&program, Opponent::Front).unwrap() {
-            panic!("{}", arena.shrink(difference, Opponent::Front).unwrap());
+        if let Some(difference) = arena.examine(&program, Counterpart::Front).unwrap() {
+            panic!("{}", arena.shrink(difference, Counterpart::Front).unwrap());
         }
     }
 }
 
 #[test]
-fn the_reserved_tree_is_the_same() {
-    let Some(arena) = arena("the_reserved_tree_is_the_same") else {
+fn both_sides_have_the_same_reserved_tree() {
+    let Some(arena) = arena("both_sides_have_the_same_reserved_tree") else {
         return;
     };
     if let Some(difference) = arena.examine_reserved().unwrap() {
@@ -102,7 +105,7 @@ fn the_reserved_tree_is_the_same() {
 }
 
 #[test]
-fn a_seed_is_one_program() {
+fn seed_determines_the_program() {
     for seed in 0..100 {
         assert_eq!(generate::program(seed), generate::program(seed));
     }
@@ -110,7 +113,7 @@ fn a_seed_is_one_program() {
 }
 
 #[test]
-fn the_page_of_differences_is_up_to_date() {
+fn page_of_differences_is_up_to_date() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/zookeeper-differences.md");
     let advice =
         "write it with `cargo run -p zookeeper-parity -- --differences > docs/zookeeper-differences.md`";
@@ -125,7 +128,8 @@ fn arena(test: &str) -> Option<Arena> {
     Some(Arena::start(&installation(test)?).unwrap())
 }
 
-/// None if there is no ZooKeeper, which is said past the test harness, for a skipped test must be seen.
+/// Returns the installation; without one prints a message past the test harness, so that a skipped test is
+/// visible.
 fn installation(test: &str) -> Option<Installation> {
     let installation = Installation::find();
     if installation.is_none() {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use utoipa::ToSchema;
-use znode_store::{PartyView, WaitView};
+use znode_store::{OwnerView, WaitView};
 
 use super::looks::SessionNames;
 use crate::http::openapi::words;
@@ -45,7 +45,7 @@ pub struct PartyAnswer<'a> {
 }
 
 impl<'a> PartyAnswer<'a> {
-    fn new(party: &'a PartyView, names: &'a SessionNames) -> Self {
+    fn new(party: &'a OwnerView, names: &'a SessionNames) -> Self {
         Self {
             session: party.session.to_string(),
             session_name: names.name(party.session),

@@ -2,27 +2,27 @@
 
 use std::fmt;
 
-use front_door::{DoorCounts, DoorMeter};
+use listener::{ConnectionCounts, ConnectionMetrics};
 use raft_node::metrics::sheet::{self, Instruments, Registry, Sheet};
 
 /// Has these doors asked at every scrape, each under its name.
-pub fn register_doors(registry: &mut Registry, doors: Vec<(&'static str, DoorMeter)>) {
+pub fn register_doors(registry: &mut Registry, doors: Vec<(&'static str, ConnectionMetrics)>) {
     sheet::register(registry, Doors(doors));
 }
 
 /// The one door where requests are refused so; at that for administration none are.
 const HTTP: &str = "http";
 
-struct Doors(Vec<(&'static str, DoorMeter)>);
+struct Doors(Vec<(&'static str, ConnectionMetrics)>);
 
 impl Instruments for Doors {
     fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
-        let counts: Vec<(&str, DoorCounts)> = self
+        let counts: Vec<(&str, ConnectionCounts)> = self
             .0
             .iter()
             .map(|(door, meter)| (*door, meter.counts()))
             .collect();
-        let each = |of: fn(&DoorCounts) -> u64| {
+        let each = |of: fn(&ConnectionCounts) -> u64| {
             let counts = counts.iter();
             counts.map(move |(door, counts)| ([("door", *door)], of(counts)))
         };
@@ -35,14 +35,17 @@ impl Instruments for Doors {
         let help =
             "Callers that found no place: all were taken, or their address had as many as one may have";
         let refused = counts.iter().flat_map(|(door, counts)| {
-            [("full", counts.full), ("address", counts.too_many)]
-                .map(|(reason, count)| ([("door", *door), ("reason", reason)], count))
+            [
+                ("full", counts.rejected_total_limit),
+                ("address", counts.rejected_address_limit),
+            ]
+            .map(|(reason, count)| ([("door", *door), ("reason", reason)], count))
         });
         sheet.counters("connections_refused", help, refused)?;
         let help = "Requests over HTTP that a busy node has refused before it looked for their route";
-        let is_http = |(door, _): &&(&str, DoorCounts)| *door == HTTP;
+        let is_http = |(door, _): &&(&str, ConnectionCounts)| *door == HTTP;
         let refused = counts.iter().filter(is_http);
-        let refused = refused.map(|(_, counts)| ([("reason", "busy")], counts.unheard));
+        let refused = refused.map(|(_, counts)| ([("reason", "busy")], counts.shed));
         sheet.counters("http_refused", help, refused)
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use axum::extract::{MatchedPath, Request};
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
-use raft_node::metrics::numbers::{Classes, Counter, Histogram};
+use raft_node::counters::{Classes, Counter, Histogram};
 use raft_node::metrics::sheet::{Instruments, Sheet};
 use tokio::time::Instant;
 

@@ -18,7 +18,7 @@ use raft_node::{
 };
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
-use znode_store::{AccessRefusal, BadPath, BadRequestId, Limited, LockMode, Party, Refusal};
+use znode_store::{AccessRefusal, BadPath, BadRequestId, Limited, LockMode, Owner, Refusal, SessionId};
 
 use super::lenient::in_words;
 use crate::locks::{LockError, LockHistoryError};
@@ -467,8 +467,8 @@ pub(crate) fn mode_word(mode: LockMode) -> &'static str {
 }
 
 /// One of those who would wait for each other.
-fn party(party: &Party) -> Value {
-    let Party {
+fn party(party: &Owner) -> Value {
+    let Owner {
         session,
         owner,
         has,
@@ -491,6 +491,19 @@ impl From<TooManyWatches> for Problem {
     fn from(refusal: TooManyWatches) -> Self {
         let (TooManyWatches::OfWatcher { limit } | TooManyWatches::OfNode { limit }) = refusal;
         Self::new(Code::TooManyRequests, refusal.to_string())
+            .with("limit", limit)
+            .retry_after(DEFAULT_RETRY_AFTER)
+    }
+}
+
+impl Problem {
+    /// A stream of events would begin with more than can be told at once.
+    pub fn too_large_to_follow(session: SessionId, limit: usize) -> Self {
+        let detail = format!(
+            "session {session} has more than {limit} ephemeral znodes, so a stream of its events cannot begin with all of its locks: open the \
+             stream while it has fewer, or keep it alive by heartbeats"
+        );
+        Self::new(Code::TooManyRequests, detail)
             .with("limit", limit)
             .retry_after(DEFAULT_RETRY_AFTER)
     }
@@ -612,7 +625,7 @@ impl From<LockError> for Problem {
 
 impl Problem {
     /// Why a heartbeat of `session` was not counted.
-    pub fn of_heartbeat(error: HeartbeatError, session: znode_store::SessionId) -> Self {
+    pub fn of_heartbeat(error: HeartbeatError, session: SessionId) -> Self {
         match error {
             HeartbeatError::SessionEnded => Refusal::SessionEnded(session).into(),
             HeartbeatError::NoSession => Refusal::NoSession(session).into(),

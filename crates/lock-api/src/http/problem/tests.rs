@@ -183,7 +183,7 @@ fn refusals() -> Vec<(Refusal, u16, &'static str, Value)> {
         (
             Refusal::WouldDeadlock {
                 lock: lock(),
-                cycle: vec![Party {
+                cycle: vec![Owner {
                     session: SessionId(0x2a),
                     owner: "main".into(),
                     has: lock(),

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use cli_support::connection_options::{ConnectionOptions, addresses};
 use cli_support::credentials::Credentials;
 use cli_support::usage::UsageError;
-use local_cluster::members::{Changed, Members};
+use local_cluster::members::{ChangeResult, Members};
 use local_cluster::{LocalCluster, STOP_TIMEOUT};
 use raft_node::{MemberAddress, NodeId};
 
@@ -293,7 +293,7 @@ async fn named(members: &mut Members, node: NodeName) -> anyhow::Result<NodeId> 
     }
 }
 
-fn said(changed: &Changed, now: String) -> String {
+fn said(changed: &ChangeResult, now: String) -> String {
     let mut text = match changed.changed {
         true => now,
         false => format!("{now}, as it was"),

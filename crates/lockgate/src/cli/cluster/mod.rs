@@ -12,7 +12,7 @@ use cli_support::output::{say, shown};
 use local_cluster::secured::SETTINGS as SECURED;
 use local_cluster::{
     HTTP_BASE_PORT, LocalCluster, NodeReport, PEER_BASE_PORT, Ports, START_TIMEOUT, STOP_TIMEOUT,
-    ZOOKEEPER_BASE_PORT, mixed_up,
+    ZOOKEEPER_BASE_PORT, mixed_directories,
 };
 use raft_node::{Alarm, NodeId, Role, SnapshotMade};
 
@@ -319,7 +319,7 @@ fn table(reports: &[NodeReport]) -> String {
         let (id, url) = (report.id, &report.url);
         text.push_str(&format!("\n{id:<4}  {pid:<7}  {role:<9}  {url:<22}  {data}"));
     }
-    if let Some(told) = mixed_up(reports) {
+    if let Some(told) = mixed_directories(reports) {
         text.push_str(&format!("\n\nNote: {told}."));
     }
     for alarm in alarms(reports) {

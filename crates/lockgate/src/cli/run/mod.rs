@@ -14,7 +14,7 @@ use cli_support::connection_options::TOKEN_VARIABLE;
 use cli_support::exit_code;
 use cli_support::orphans::Orphans;
 use cli_support::output::{shown, tell};
-use lock_client::{AcquireOptions, Error, LockGuard, LockSession, Loss, Standing};
+use lock_client::{AcquireOptions, Error, LockGuard, LockSession, Loss, SessionState};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use tokio::process::Child;
@@ -337,7 +337,7 @@ fn not_run(error: Error) -> Failure {
     let why = match error {
         Error::Refused(_) => return error.into(),
         Error::Unavailable(why) | Error::Unknown(why) => why,
-        Error::Lost(loss) => loss.to_string(),
+        other => other.to_string(),
     };
     Failure::new(
         exit_code::UNAVAILABLE,
@@ -370,40 +370,40 @@ async fn supervised(
 ) -> Result<End, Failure> {
     let mut child = spawn(arguments, session, guard, orphans)?;
     let mut group = Group::of(&child)?;
-    let mut standing = session.standing_changes();
+    let mut state = session.state_changes();
     let mut loss = std::pin::pin!(guard.lost());
-    let mut revocation = std::pin::pin!(guard.revoke_requested());
+    let mut request = std::pin::pin!(guard.release_requested());
     let mut is_asked = false;
     let ended = loop {
         tokio::select! {
             biased;
             status = child.wait() => break End::Itself(status.context("waiting for the command")?),
             loss = &mut loss => break End::Lost(loss),
-            changed = standing.changed() => {
+            changed = state.changed() => {
                 changed.context("the session is watched for as long as it lives")?;
-                let now = standing.borrow_and_update().clone();
+                let now = state.borrow_and_update().clone();
                 match (now, arguments.on_uncertain) {
-                    (Standing::Uncertain, OnUncertain::Pause) => {
+                    (SessionState::Uncertain, OnUncertain::Pause) => {
                         tell("lockgate: no heartbeat is confirmed, the command is paused");
                         group.send(Signal::SIGSTOP)?;
                     }
-                    (Standing::Uncertain, OnUncertain::Kill) => break End::Lost(Loss::NoHeartbeat),
-                    (Standing::Uncertain, OnUncertain::Continue) => {
+                    (SessionState::Uncertain, OnUncertain::Kill) => break End::Lost(Loss::NoHeartbeat),
+                    (SessionState::Uncertain, OnUncertain::Continue) => {
                         tell("lockgate: no heartbeat is confirmed, the lock may soon be lost");
                     }
-                    (Standing::Sure, OnUncertain::Pause) => {
+                    (SessionState::Confirmed, OnUncertain::Pause) => {
                         tell("lockgate: heartbeats are confirmed again, the command goes on");
                         group.wake()?;
                     }
-                    (Standing::Sure, OnUncertain::Continue | OnUncertain::Kill) => {
+                    (SessionState::Confirmed, OnUncertain::Continue | OnUncertain::Kill) => {
                         tell("lockgate: heartbeats are confirmed again");
                     }
                     // The loss itself is told by the guard.
-                    (Standing::Lost(_), _) => {}
+                    _ => {}
                 }
             }
             signal = signals.next() => group.send(signal)?,
-            asked = &mut revocation, if !is_asked => {
+            asked = &mut request, if !is_asked => {
                 is_asked = true;
                 let (by, reason) = (shown(&asked.by), shown(&asked.reason));
                 tell(format!("lockgate: {by} asks that the lock be given up: {reason}"));
@@ -417,7 +417,7 @@ async fn supervised(
                 group.give_terminal_back();
                 suspend::suspend()?;
                 // The lock may be lost by now. Then the command is not woken but to be ended.
-                let stays_paused = arguments.on_uncertain == OnUncertain::Pause && session.standing() != Standing::Sure;
+                let stays_paused = arguments.on_uncertain == OnUncertain::Pause && session.state() != SessionState::Confirmed;
                 if guard.check().is_ok() && !stays_paused {
                     group.wake()?;
                 }

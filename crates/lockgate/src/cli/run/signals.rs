@@ -1,6 +1,6 @@
 //! The signals that are the command's, not this program's.
 
-use cli_support::signals::Listener;
+use cli_support::signals::SignalListener;
 use nix::sys::signal::Signal;
 
 use super::suspend::suspend;
@@ -35,7 +35,7 @@ impl Signals {
         let (tell, arrived) = tokio::sync::mpsc::unbounded_channel();
         let mut listeners = tokio::task::JoinSet::new();
         for which in PASSED_ON {
-            let mut listener = Listener::new(which)?;
+            let mut listener = SignalListener::new(which)?;
             let tell = tell.clone();
             listeners.spawn(async move {
                 loop {

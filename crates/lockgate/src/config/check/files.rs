@@ -1,4 +1,4 @@
-//! The files and directories that a configuration names.
+//! Checks of the files and directories that a configuration names.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::Findings;
 use crate::config::ServeConfig;
 use crate::transport::TlsConfig;
 
-/// Looks at them.
+/// Checks all of them.
 pub(super) fn look(config: &ServeConfig, findings: &mut Findings) {
     directory("data_dir", &config.node.data_dir, findings);
     space(config, findings);
@@ -25,7 +25,7 @@ pub(super) fn look(config: &ServeConfig, findings: &mut Findings) {
             false => {
                 let dir = pid_file.parent().filter(|dir| !dir.as_os_str().is_empty());
                 let dir = dir.unwrap_or(Path::new("."));
-                // A node makes its data directory before nothing else.
+                // A node creates its data directory first.
                 if !dir.is_dir() {
                     findings.error("pid_file", format!("there is no directory {}", dir.display()));
                 } else if let Err(error) = access(dir, AccessFlags::W_OK | AccessFlags::X_OK) {
@@ -44,7 +44,7 @@ pub(super) fn look(config: &ServeConfig, findings: &mut Findings) {
     }
 }
 
-/// A directory that is there and can be written to, or that can be made.
+/// A directory that exists and is writable, or can be created.
 fn directory(setting: &str, path: &Path, findings: &mut Findings) {
     let path = match path.as_os_str().is_empty() {
         true => Path::new("."),
@@ -71,7 +71,7 @@ fn directory(setting: &str, path: &Path, findings: &mut Findings) {
     }
 }
 
-/// The directory itself, or the one above it that is there.
+/// Returns the directory, or the lowest existing one above it.
 fn nearest(path: &Path) -> Option<PathBuf> {
     path.ancestors()
         .map(|path| match path.as_os_str().is_empty() {
@@ -82,7 +82,7 @@ fn nearest(path: &Path) -> Option<PathBuf> {
         .map(Path::to_owned)
 }
 
-/// Whether the disk would count as nearly full from the start.
+/// Returns whether the disk would count as nearly full from the start.
 fn space(config: &ServeConfig, findings: &mut Findings) {
     let Some(nearest) = nearest(&config.node.data_dir) else {
         return;
@@ -103,7 +103,7 @@ fn space(config: &ServeConfig, findings: &mut Findings) {
     }
 }
 
-/// Reads them as a start does, each use by itself so that all errors come out.
+/// Reads them as a start does, each use separately, so that all errors are reported.
 fn certificates(config: &ServeConfig, tls: &TlsConfig, findings: &mut Findings) {
     let files = &tls.files;
     if !readable(tls, findings) {
@@ -146,7 +146,7 @@ fn certificates(config: &ServeConfig, tls: &TlsConfig, findings: &mut Findings) 
     }
 }
 
-/// Whether all of them can be read; says of each that cannot.
+/// Returns whether all of them can be read, and reports the others.
 fn readable(tls: &TlsConfig, findings: &mut Findings) -> bool {
     let of = |prefix: &str, files: &TlsFiles| {
         let files = [
@@ -173,7 +173,7 @@ fn readable(tls: &TlsConfig, findings: &mut Findings) -> bool {
     are
 }
 
-/// Which setting names the file that an error is about.
+/// Returns the setting that names the file of an error.
 fn named(error: &str, files: &TlsFiles, prefix: &str) -> String {
     let is_about = |path: &Path| error.contains(&path.display().to_string());
     let key = match () {
@@ -200,7 +200,7 @@ fn expiry(setting: &str, not_after: Option<SystemTime>, findings: &mut Findings)
     }
 }
 
-/// Clients call a node by the name that the members' list gives it.
+/// Clients call a node by its name in the member list.
 fn named_host(config: &ServeConfig, hosts: &[String], findings: &mut Findings) {
     let Some(own) = config.node.members.get(&config.node.node_id) else {
         return;

@@ -1,5 +1,5 @@
-//! What a configuration names: whether it is there, and good. Looks at files, directories and ports as a start would, and changes
-//! nothing: a port is listened at for a moment, and given back.
+//! Checks of the things that a configuration names: files, directories and ports, as a start would use them. Changes nothing: a port is
+//! bound for a moment only.
 
 mod files;
 mod ports;
@@ -7,23 +7,23 @@ mod ports;
 use std::path::Path;
 
 use local_cluster::process::claimant;
-use raft_node::storage::{DataDir, RealDisk};
+use raft_log::{DataDir, RealDisk};
 
 use super::problem::{ConfigProblem, Source};
 use super::{ConfigErrors, Loaded, ServeConfig};
 use crate::serve::open_files;
 
-/// What was found.
+/// Findings.
 #[derive(Debug, Clone, Default)]
 pub struct Findings {
     /// A node would not start, or would serve nobody.
     pub errors: Vec<ConfigProblem>,
-    /// Deserves a look.
+    /// Warning.
     pub warnings: Vec<ConfigProblem>,
 }
 
 impl Findings {
-    /// Nothing would keep a node from starting.
+    /// Returns whether a node would start.
     pub fn is_good(&self) -> bool {
         self.errors.is_empty()
     }
@@ -37,7 +37,7 @@ impl Findings {
     }
 }
 
-/// Reads a configuration, and looks at all that it names.
+/// Reads a configuration, and checks the things that it names.
 pub async fn check(file: Option<&Path>) -> Findings {
     let Loaded { config, warnings, .. } = match ServeConfig::load(file) {
         Ok(loaded) => loaded,
@@ -49,7 +49,7 @@ pub async fn check(file: Option<&Path>) -> Findings {
         }
     };
     let mut findings = look(&config).await;
-    // What was found beyond the text has no line in it, but it belongs to the file.
+    // Findings outside of the text have no line, but they belong to the file.
     for problem in findings.errors.iter_mut().chain(&mut findings.warnings) {
         if problem.source == Source::Nowhere {
             problem.file = file.map(Path::to_owned);
@@ -59,7 +59,7 @@ pub async fn check(file: Option<&Path>) -> Findings {
     findings
 }
 
-/// Looks at all that a configuration names.
+/// Checks the things that a configuration names.
 pub async fn look(config: &ServeConfig) -> Findings {
     let mut findings = Findings::default();
     let runs = runs_already(config, &mut findings);
@@ -75,7 +75,7 @@ pub async fn look(config: &ServeConfig) -> Findings {
     findings
 }
 
-/// Whether this very node runs, so that its ports are taken by itself.
+/// Returns whether this node is running, so that it has bound its ports itself.
 fn runs_already(config: &ServeConfig, findings: &mut Findings) -> bool {
     let Some(path) = &config.pid_file else {
         return false;
@@ -89,7 +89,7 @@ fn runs_already(config: &ServeConfig, findings: &mut Findings) -> bool {
     }
 }
 
-/// A directory belongs to one node for ever.
+/// A directory belongs to one node only.
 fn whose_directory(config: &ServeConfig, findings: &mut Findings) {
     let node = &config.node;
     if !node.data_dir.is_dir() {

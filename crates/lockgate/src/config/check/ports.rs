@@ -1,4 +1,4 @@
-//! The addresses that a configuration would have a node listen at.
+//! Checks of the addresses that a node would listen at.
 
 use std::io::ErrorKind;
 
@@ -8,7 +8,7 @@ use super::Findings;
 use crate::config::ServeConfig;
 use crate::transport::{reaches_beyond, refuse_exposed};
 
-/// Looks at them. `runs`: this very node has them already.
+/// Checks them. `runs`: this node is running and has bound them.
 pub(super) async fn look(config: &ServeConfig, runs: bool, findings: &mut Findings) {
     let node = &config.node;
     if config.tls.is_none() && !config.insecure {

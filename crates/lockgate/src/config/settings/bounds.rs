@@ -1,4 +1,4 @@
-//! How much there may be of what, and how much is taken in. Part of the table of settings.
+//! Limits and admission control. Part of the table of settings.
 
 use znode_store::MAX_DATA_BYTES;
 

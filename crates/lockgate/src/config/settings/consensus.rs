@@ -1,6 +1,6 @@
-//! Agreement, snapshots, disks and sessions. Part of the table of settings.
+//! Raft, snapshots, disks and sessions. Part of the table of settings.
 
-use raft_node::config::MIN_SEND_BYTES_PER_SECOND;
+use raft_node::MIN_SEND_BYTES_PER_SECOND;
 
 use super::{
     ANY, Kind, MAX_SEGMENT_BYTES, MIN_SEGMENT_BYTES, Reload, Section, Setting, Shown, Usual, YEAR_MS,
@@ -18,7 +18,7 @@ pub(super) const RAFT: Section = Section {
             reload: Reload::Restart,
             meaning: "How often the leader shows that it lives. An answer has to come back within the same time, so it is \
                 about twice the round trip between the nodes that are farthest apart, and never less than one; \
-                docs/operations.md has a table. Shorter costs messages and gains nothing; at most a third of \
+                docs/operate/high-latency.md has a table. Shorter costs messages and gains nothing; at most a third of \
                 election_min_ms.",
         },
         Setting {

@@ -1,4 +1,4 @@
-//! What callers can cost, over HTTP and in ZooKeeper's protocol. Part of the table of settings.
+//! Bounds of callers, over HTTP and ZooKeeper's protocol. Part of the table of settings.
 
 use lock_api::http::MAX_HTTP_PATH_BYTES;
 use znode_store::{MAX_PATH_BYTES, MAX_PATH_DEPTH};

@@ -1,7 +1,7 @@
-//! The table of all settings: what each is called, takes, means, and whether a reload takes it up. It is the one source: what is
-//! read is checked against it, and the sample files and docs/configuration.md are printed from it (`reference.rs`).
+//! Table of all settings: name, type, meaning, and whether a reload applies changes. It is the only source: settings are checked against
+//! it, and the sample files and docs/configuration.md are printed from it (`reference.rs`).
 //!
-//! What a setting does, and its default as a value, stands where it is used; a test holds the defaults here against those.
+//! The default of a setting as a value is defined where it is used; a test compares it with the table.
 
 mod bounds;
 mod consensus;
@@ -12,61 +12,61 @@ mod protection;
 
 use super::{MAX_SEGMENT_BYTES, MAX_WORKERS, MIN_SEGMENT_BYTES};
 
-/// The beginning of every environment variable that overrides a setting.
+/// Prefix of environment variables that override settings.
 pub const ENVIRONMENT_PREFIX: &str = "LOCKGATE_";
 
-/// No bound but that of the type: TOML's integers are signed.
+/// No bound but that of the type: integers of TOML are signed.
 const ANY: u64 = i64::MAX as u64;
 
-/// Longer times are mistakes in the unit, and would be beyond what clocks can be added to.
+/// Maximum time. Longer ones are mistakes in the unit, and would overflow clocks.
 const YEAR_MS: u64 = 365 * 24 * 3_600_000;
 
-/// Who remembers something wants to for long.
+/// Maximum age of remembered things, which may be long.
 const TEN_YEARS_MS: u64 = 10 * YEAR_MS;
 
-/// Each costs a file descriptor, and the kernel's own bound (`fs.nr_open`) is this.
+/// Maximum number of connections: each costs a file descriptor, and the kernel's bound (`fs.nr_open`) is this.
 const MOST_CONNECTIONS: u64 = 1_048_576;
 
-/// A part of the file: `[raft]`. The settings of the node itself have none.
+/// Section of the file: `[raft]`. The settings of the node itself have none.
 #[derive(Debug)]
 pub struct Section {
-    /// Its name; empty for the node itself.
+    /// Name; empty for the node itself.
     pub name: &'static str,
-    /// What it is about, if its settings do not say that.
+    /// Subject, if its settings do not explain it.
     pub meaning: &'static str,
-    /// What belongs to it, in the order in which it is told.
+    /// Settings, in display order.
     pub settings: &'static [Setting],
 }
 
-/// One setting.
+/// Setting.
 #[derive(Debug)]
 pub struct Setting {
-    /// Its name with its section: `raft.heartbeat_ms`.
+    /// Name with its section: `raft.heartbeat_ms`.
     pub name: &'static str,
-    /// What it takes.
+    /// Type.
     pub kind: Kind,
-    /// What it is where nobody says anything.
+    /// Default.
     pub usual: Usual,
-    /// How the sample files show it.
+    /// Form in the sample files.
     pub sample: Shown,
-    /// Whether a reload takes a change up.
+    /// Whether a reload applies a change.
     pub reload: Reload,
-    /// What it means, and what it costs to change it.
+    /// Meaning, and the cost of a change.
     pub meaning: &'static str,
 }
 
-/// What a setting takes.
+/// Type of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Any text.
     Text,
-    /// Any text, which no log and no answer repeats.
+    /// Any text, which neither logs nor answers repeat.
     Secret,
-    /// Texts with commas between.
+    /// Texts, separated by commas.
     List,
     /// One of these texts.
     OneOf(&'static [&'static str]),
-    /// A file or directory; relative to the directory of the configuration.
+    /// File or directory, relative to the directory of the configuration.
     Path,
     /// `HOST:PORT`.
     Address,
@@ -74,38 +74,38 @@ pub enum Kind {
     AddressOrOff,
     /// `ADDRESS:PORT`, where the address is no name.
     SocketAddress,
-    /// true or false.
+    /// `true` or `false`.
     Flag,
-    /// A whole number.
+    /// Integer.
     Number {
-        /// The smallest one.
+        /// Minimum.
         least: u64,
-        /// The largest one.
+        /// Maximum.
         most: u64,
     },
-    /// A whole number of milliseconds, at least one.
+    /// Integer of milliseconds, at least one.
     Milliseconds {
-        /// The longest time.
+        /// Maximum time.
         most: u64,
     },
-    /// A part of all: from 0 to 1.
+    /// Share from 0 to 1.
     Ratio,
-    /// A number from 1, or `hostname`.
+    /// Integer from 1, or `hostname`.
     NodeId,
 }
 
-/// What a setting is where nobody says anything.
+/// Default of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Usual {
-    /// This, as it would be written.
+    /// Value, as it is written in the file.
     Is(&'static str),
-    /// It depends; in words.
+    /// Depends on other things; in words.
     Said(&'static str),
-    /// There is no default.
+    /// None.
     Required,
 }
 
-/// How the sample files show a setting. `{N}` is the node's id.
+/// Form of a setting in the sample files. `{N}` is the node's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shown {
     /// The default, commented out.
@@ -116,7 +116,7 @@ pub enum Shown {
     Set(&'static str),
 }
 
-/// When a change is taken up.
+/// Time at which a change is applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reload {
     /// At a reload.
@@ -125,13 +125,13 @@ pub enum Reload {
     Restart,
 }
 
-/// What `[members]` is, which is a table of tables and not a setting.
+/// Description of `[members]`, which is a table of tables and not a setting.
 pub const MEMBERS: &str = "All nodes at the cluster's first start, this one among them: where each is reached by its peers and \
     by clients. The cluster forms from these, once; from then on it knows its members itself, and `lockgate cluster add` and the \
     like change them. Two things are still read here: this node's own addresses, which it tells the cluster if they have changed \
     (so a node that moves needs nothing else), and where else to look for a node that is not where it was.";
 
-/// All of them, in the order of the sample files.
+/// All sections, in the order of the sample files.
 pub const SECTIONS: [&Section; 19] = [
     &node::NODE,
     &consensus::RAFT,
@@ -154,30 +154,30 @@ pub const SECTIONS: [&Section; 19] = [
     &observation::METRICS,
 ];
 
-/// All settings.
+/// Returns all settings.
 pub fn all() -> impl Iterator<Item = &'static Setting> {
     SECTIONS.into_iter().flat_map(|section| section.settings)
 }
 
-/// The setting of this name.
+/// Returns the setting of this name.
 pub fn find(name: &str) -> Option<&'static Setting> {
     all().find(|setting| setting.name == name)
 }
 
-/// The environment variable of a setting: `raft.heartbeat_ms` is `LOCKGATE_RAFT_HEARTBEAT_MS`.
+/// Returns the environment variable of a setting: `raft.heartbeat_ms` is `LOCKGATE_RAFT_HEARTBEAT_MS`.
 pub fn variable(name: &str) -> String {
     format!("{ENVIRONMENT_PREFIX}{}", name.replace('.', "_").to_uppercase())
 }
 
 impl Setting {
-    /// Its name within its section.
+    /// Returns the name within the section.
     pub fn key(&self) -> &'static str {
         self.name.split_once('.').map_or(self.name, |(_, key)| key)
     }
 }
 
 impl Kind {
-    /// The bounds of a number; none: it is no number.
+    /// Returns the bounds of a number; `None` for other types.
     pub fn bounds(self) -> Option<(u64, u64)> {
         match self {
             Self::Number { least, most } => Some((least, most)),
@@ -187,7 +187,7 @@ impl Kind {
         }
     }
 
-    /// What is allowed, for people, to follow "must be".
+    /// Returns the allowed values for people, to follow "must be".
     pub fn allowed(self) -> String {
         let range = |least: u64, most: u64| match (least, most) {
             (0, ANY) => String::new(),

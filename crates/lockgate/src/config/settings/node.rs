@@ -1,4 +1,4 @@
-//! The node itself: who it is, where its data is, where it listens. Part of the table of settings.
+//! Identity, data directory and addresses of the node. Part of the table of settings.
 
 use super::{Kind, MAX_WORKERS, Reload, Section, Setting, Shown, Usual, YEAR_MS};
 

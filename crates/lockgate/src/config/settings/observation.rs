@@ -1,4 +1,4 @@
-//! What is told of a node to those who watch it, beside its log.
+//! Metrics and traces. Part of the table of settings.
 
 use super::{Kind, Reload, Section, Setting, Shown, Usual};
 

@@ -1,4 +1,4 @@
-//! Certificates, who is served, and the log. Part of the table of settings.
+//! Certificates, access, and the log. Part of the table of settings.
 
 use super::{ANY, Kind, Reload, Section, Setting, Shown, Usual, YEAR_MS};
 

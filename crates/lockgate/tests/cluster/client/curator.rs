@@ -35,7 +35,7 @@ async fn five_clients_use_a_resource_one_after_the_other_and_enter_again() {
             for _ in 0..10 {
                 let outer = session.acquire("resource", mine()).await.unwrap();
                 let inner = session.acquire("resource", mine()).await.unwrap();
-                assert_eq!((outer.holds(), inner.holds()), (1, 2));
+                assert_eq!((outer.hold_count(), inner.hold_count()), (1, 2));
                 resource.use_it().await;
                 assert_eq!(inner.release().await, Ok(1));
                 // Still alone.

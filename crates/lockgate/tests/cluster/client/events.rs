@@ -57,8 +57,8 @@ async fn a_guard_hears_at_once_how_its_lock_was_lost_also_when_servers_die() {
     assert_eq!(lost(&guard, begun).await, Loss::Released);
 
     let guard = acquire("asked").await;
-    client.revoke("asked", None, "noon").await.unwrap();
-    let asked = tokio::time::timeout(PATIENCE, guard.revoke_requested())
+    client.request_release("asked", None, "noon").await.unwrap();
+    let asked = tokio::time::timeout(PATIENCE, guard.release_requested())
         .await
         .expect("it is told");
     before_the_next_heartbeat(begun);

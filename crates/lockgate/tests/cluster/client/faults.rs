@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lock_client::{AcquireOptions, Error, LockClient, Loss, Standing};
+use lock_client::{AcquireOptions, Error, LockClient, Loss, SessionState};
 use nix::sys::signal::Signal;
 use tokio::time::Instant;
 
@@ -91,20 +91,20 @@ async fn when_no_server_can_be_reached_the_loss_is_told_before_another_gets_the_
         (Instant::now(), guard)
     });
     cluster.wait_queued(1, "heir", 1).await;
-    let mut changes = session.standing_changes();
+    let mut changes = session.state_changes();
     let silent_from = Instant::now();
     for proxy in &proxies {
         proxy.fall_silent();
     }
     changes
-        .wait_for(|standing| *standing == Standing::Uncertain)
+        .wait_for(|standing| *standing == SessionState::Uncertain)
         .await
         .unwrap();
     assert!(guard.check().is_ok(), "uncertain is not lost");
     assert_eq!(guard.lost().await, Loss::NoHeartbeat);
     let told = Instant::now();
     assert_eq!(guard.check(), Err(Error::Lost(Loss::NoHeartbeat)));
-    assert_eq!(*changes.borrow(), Standing::Lost(Loss::NoHeartbeat));
+    assert_eq!(*changes.borrow(), SessionState::Lost(Loss::NoHeartbeat));
     let (granted, other) = tokio::time::timeout(PATIENCE, inherited).await.unwrap().unwrap();
     assert!(
         told < granted,
@@ -121,7 +121,7 @@ async fn when_no_server_can_be_reached_the_loss_is_told_before_another_gets_the_
     for proxy in &proxies {
         proxy.clear_up();
     }
-    assert_eq!(guard.release().await, Err(Error::Lost(Loss::Expired)));
+    assert_eq!(guard.release().await, Err(Error::Lost(Loss::NoHeartbeat)));
     assert!(other.verify().await.unwrap());
     let again = session
         .acquire("heir", AcquireOptions::exclusive())
@@ -161,7 +161,7 @@ async fn a_connection_that_breaks_in_the_middle_of_an_acquire_leaves_one_contend
         .unwrap()
         .unwrap()
         .unwrap();
-    assert_eq!(guard.holds(), 1);
+    assert_eq!(guard.hold_count(), 1);
     // It stays its own, although servers find out by and by that earlier callers have hung up.
     let view = cluster.lock_client().lock("once").await.unwrap().unwrap();
     assert_eq!(
@@ -224,7 +224,7 @@ async fn a_session_that_the_cluster_has_ended_is_lost_at_once() {
     assert_eq!(wait.await.unwrap().unwrap_err(), Error::Lost(Loss::Expired));
     assert_eq!(guard.lost().await, Loss::Expired);
     assert_eq!(guard.release().await, Err(Error::Lost(Loss::Expired)));
-    assert_eq!(session.standing(), Standing::Lost(Loss::Expired));
+    assert_eq!(session.state(), SessionState::Lost(Loss::Expired));
     session.close().await.unwrap();
 }
 

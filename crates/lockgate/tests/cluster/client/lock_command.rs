@@ -203,7 +203,7 @@ async fn a_command_is_ended_when_its_lock_is_asked_for_if_it_was_started_so() {
     let end = command(&["--semaphore", "any", "--on-revoke", "end", "--lock-delay", "1m"]);
     let (ends, mut last_lines) = start(&cluster, &end);
     assert_eq!(line(&mut last_lines).await, "ready");
-    assert_eq!(client.revoke("job", None, "maintenance").await, Ok(2));
+    assert_eq!(client.request_release("job", None, "maintenance").await, Ok(2));
     assert_eq!(line(&mut last_lines).await, "bye");
     let (code, told) = ended(ends).await;
     assert_eq!(code, Some(3), "{told}");

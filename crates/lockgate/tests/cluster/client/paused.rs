@@ -141,7 +141,7 @@ async fn a_paused_client_hears_of_its_loss_before_it_acts_and_its_late_steps_are
         "lost the session is lost: no heartbeat was confirmed in time"
     );
     assert_eq!(said(&mut lines).await, "write refused: the heir's");
-    assert_eq!(said(&mut lines).await, "release Err(Lost(Expired))");
+    assert_eq!(said(&mut lines).await, "release Err(Lost(NoHeartbeat))");
     assert!(paused.wait().await.unwrap().success());
     assert!(guard.verify().await.unwrap(), "the late release took nothing");
 }

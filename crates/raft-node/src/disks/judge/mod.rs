@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::config::DiskConfig;
 use super::report::{Alarm, AlarmKind, DiskReport, DiskView};
-use crate::config::NodeId;
+use crate::ids::NodeId;
 
 /// A disk is slow if its syncs take so many times as long as those of the best one…
 const SLOW_FACTOR: u64 = 8;

@@ -8,12 +8,9 @@ use std::collections::HashMap;
 
 use znode_store::{Command, ContenderEnd, Event, Hold, LockCommand, LockName, Store, WithdrawCause};
 
-use super::numbers::{Classes, Counter, Histogram};
 use super::sheet::Sheet;
+use crate::counters::{Classes, Counter, Histogram};
 use crate::sync::Mutex;
-
-/// There may be so many prefixes: each has some fifty series of its own, at every node.
-pub const MAX_LOCK_PREFIXES: usize = 16;
 
 /// The beginnings of so many holds of ZooKeeper's clients are remembered at most, whose ends do not tell them. Of those beyond
 /// the time is not known, and not counted.

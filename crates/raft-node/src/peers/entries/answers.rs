@@ -8,12 +8,12 @@ use futures_util::{Stream, StreamExt, stream};
 use tokio::io::AsyncWrite;
 use tokio::time::{Instant, sleep_until};
 
-use crate::fail_step;
 use crate::peers::server::{Services, bad_data};
 use crate::peers::stream::{ReadHalf, WriteHalf};
 use crate::peers::wire::{
     FrameReader, QUIET_SINCE, WireAppend, WireAppendResult, WireEntry, put_frame, send_frames,
 };
+use fault_injection::fail_step;
 
 /// How long an answer that says the same as the one before it, which is all there is to say to a leader who tells only how far is
 /// committed, waits for one that says something new. Less than any leader's patience.
@@ -55,7 +55,7 @@ pub async fn serve(
     let results = services.raft.stream_append(requests).map(|result| {
         let result = result.map_err(io::Error::other)?;
         Ok(match WireAppendResult::from(result) {
-            WireAppendResult::Stored(last) if may_be_quiet && !services.replica.is_awaited() => {
+            WireAppendResult::Stored(last) if may_be_quiet && !services.application.awaits_entries() => {
                 WireAppendResult::StoredQuietly(last)
             }
             result => result,

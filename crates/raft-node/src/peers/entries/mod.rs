@@ -22,9 +22,9 @@ use tokio::time::Instant;
 use super::wire::{
     FrameReader, WireAppend, WireAppendResult, WireLogId, decode_frame, put_frame, send_frames,
 };
-use crate::fail_step;
 use crate::storage::OwnSyncs;
 use crate::types::TypeConfig;
+use fault_injection::fail_step;
 
 /// How many appends may be under way to one follower without an answer. Enough to keep a line of 100 ms
 /// busy with batches; beyond that the follower is the bottleneck.

@@ -7,11 +7,11 @@ use std::time::Duration;
 use bytes::BytesMut;
 use openraft::raft::TransferLeaderRequest;
 use tokio::sync::{Semaphore, mpsc};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use transport_security::{Crowd, HandshakeBounds, PeerName};
+use transport_security::{HandshakeLimiter, HandshakeLimits, PeerName};
 
+use super::application::Application;
 use super::entries::answers;
 use super::gate::{Gate, HandshakeError};
 use super::link::CONNECT_TIMEOUT;
@@ -23,18 +23,15 @@ use super::wire::{
 };
 use crate::audit::Audit;
 use crate::codec;
-use crate::config::NodeId;
 use crate::disks::Disks;
-use crate::fail_step;
-use crate::leader::Leadership;
+use crate::ids::NodeId;
 use crate::membership::change::MembershipLeader;
-use crate::panics::Alarm;
-use crate::proposer::Submissions;
-use crate::replica::Replica;
+use crate::panics::PanicGuard;
 use crate::snapshot_file::blocking;
+use crate::state_machine::Raft;
 use crate::storage::Storage;
 use crate::succession::Succession;
-use crate::types::Raft;
+use fault_injection::fail_step;
 
 /// Connections of peers at a time: four purposes each and a few that are being replaced, for a large
 /// cluster; and whoever is not a peer cannot exhaust the node's files.
@@ -58,10 +55,8 @@ const PARTING_GRACE: Duration = Duration::from_millis(200);
 pub struct Services {
     /// Raft.
     pub raft: Raft,
-    /// The leader's queue of commands.
-    pub submissions: Submissions,
-    /// Heartbeats of sessions and confirmations of reads.
-    pub leadership: Arc<Leadership>,
+    /// Commands, sessions and reads.
+    pub application: Arc<dyn Application>,
     /// Changes of the membership.
     pub membership: Arc<MembershipLeader>,
     /// Where received snapshots go, and the cluster's id once it is known.
@@ -70,8 +65,6 @@ pub struct Services {
     pub disks: Arc<Disks>,
     /// Which snapshots are on their way.
     pub traffic: Arc<SnapshotTraffic>,
-    /// The state, and who waits for it.
-    pub replica: Arc<Replica>,
     /// What becomes of a leader's signs of life, and of their end.
     pub succession: Arc<Succession>,
     /// Whether this node's state is that of the others.
@@ -82,7 +75,7 @@ pub struct Services {
 pub async fn serve(listener: PeerListener, gate: Arc<Gate>, services: Services, stop: CancellationToken) {
     let connections = TaskTracker::new();
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let crowd = Crowd::new(HandshakeBounds {
+    let crowd = HandshakeLimiter::new(HandshakeLimits {
         timeout: CONNECT_TIMEOUT,
         at_once: MAX_GREETINGS,
     });
@@ -107,7 +100,7 @@ pub async fn serve(listener: PeerListener, gate: Arc<Gate>, services: Services, 
         };
         let (gate, services, stop, crowd) = (gate.clone(), services.clone(), stop.clone(), crowd.clone());
         connections.spawn(async move {
-            let _alarm = Alarm::new(&gate, "the connection of a peer");
+            let _guard = PanicGuard::new(gate.failure(), "the connection of a peer");
             let served = async {
                 let (hello, reader, writer) =
                     greet(stream, &from.to_string(), &gate, &services.storage, &crowd).await?;
@@ -159,7 +152,7 @@ async fn greet(
     from: &str,
     gate: &Gate,
     storage: &Arc<Storage>,
-    crowd: &Arc<Crowd>,
+    crowd: &Arc<HandshakeLimiter>,
 ) -> io::Result<(Hello, FrameReader<ReadHalf>, WriteHalf)> {
     let shake = async {
         fail_step!(async "peer::before_greeting", |error| error);
@@ -214,7 +207,7 @@ async fn greet(
             }
         }
     };
-    match crowd.bound(shake).await {
+    match crowd.limit(shake).await {
         Ok(shaken) => shaken,
         Err(cut) => Err(cut.into()),
     }
@@ -290,13 +283,13 @@ async fn answer(
                 ask = Ask::Append(append);
             }
             #[cfg(feature = "failpoints")]
-            crate::fail_points::asked(&ask).await?;
+            crate::peers::fail_points::asked(&ask).await?;
             // The place in the queue is taken here, in order; the answer may come in any order.
             let answer = begin(ask, services.clone()).await;
             let answers = answers.clone();
-            let alarm = Alarm::new(gate, "the answer to a peer");
+            let guard = PanicGuard::new(gate.failure(), "the answer to a peer");
             pending.spawn(async move {
-                let _alarm = alarm;
+                let _guard = guard;
                 // A connection that is gone needs no answer.
                 let _ = answers.send((id, answer.await)).await;
             });
@@ -313,7 +306,7 @@ async fn answer(
 async fn begin(ask: Ask, services: Services) -> futures_util::future::BoxFuture<'static, Answer> {
     match ask {
         Ask::Forward { term, envelopes } => {
-            let done = services.submissions.submit(term, envelopes).await;
+            let done = services.application.forward(term, envelopes).await;
             Box::pin(async move {
                 match done.await {
                     Ok(outcome) => Answer::Forward(outcome),
@@ -364,20 +357,16 @@ async fn finish(ask: Ask, services: Services) -> Answer {
                 Err(error) => failed(&error),
             }
         }
-        Ask::Touch { sessions } => {
-            let arrived = Instant::now();
-            let beats = sessions.into_iter().map(|session| (session, arrived)).collect();
-            Answer::Touch(services.leadership.touch(beats).await)
-        }
+        Ask::Touch { sessions } => Answer::Touch(services.application.touch(sessions).await),
         Ask::Heartbeats {
             seen,
             within_ms,
             sessions,
         } => {
             let within = Duration::from_millis(u64::from(within_ms));
-            Answer::Heartbeats(services.leadership.take_heartbeats(seen, within, sessions).await)
+            Answer::Heartbeats(services.application.take_heartbeats(seen, within, sessions).await)
         }
-        Ask::ReadIndex => Answer::ReadIndex(services.leadership.read_index().await),
+        Ask::ReadIndex => Answer::ReadIndex(services.application.read_index().await),
         Ask::Disk { view } => {
             if let Some(view) = view {
                 services.disks.learn(view);

@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use transport_security::issue::{Authority, Wanted};
-use transport_security::{HandshakeBounds, HandshakeError, PeerTls, Stream, TlsFiles};
+use transport_security::issue::{Authority, CertificateRequest};
+use transport_security::{HandshakeError, HandshakeLimits, PeerTls, Stream, TlsFiles};
 
 use super::super::wire::MAX_GREETING_BYTES;
 use super::*;
-use crate::config::{MemberAddress, NodeConfig};
+use crate::config::NodeConfig;
+use crate::ids::DiskId;
+use crate::ids::MemberAddress;
 use crate::node::Node;
-use crate::types::DiskId;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -31,7 +32,9 @@ fn name(node: NodeId) -> PeerName {
 
 fn tls(authority: &Authority, dir: &Path, node: NodeId) -> PeerTls {
     let path = |ending: &str| dir.join(format!("{node}.{ending}"));
-    let issued = authority.issue(&Wanted::node(&name(node), &[], DAY)).unwrap();
+    let issued = authority
+        .issue(&CertificateRequest::node(&name(node), &[], DAY))
+        .unwrap();
     let files = TlsFiles {
         certificate: path("pem"),
         key: path("key"),
@@ -41,7 +44,7 @@ fn tls(authority: &Authority, dir: &Path, node: NodeId) -> PeerTls {
         fs::write(path, text).unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
     }
-    PeerTls::new(&files, "c", node, HandshakeBounds::default()).unwrap()
+    PeerTls::new(&files, "c", node, HandshakeLimits::default()).unwrap()
 }
 
 /// What node 1 answers to a caller that proves to be `proven` and says that it is `claimed`. None: it hangs up.

@@ -10,23 +10,16 @@ mod sound;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use znode_store::SessionId;
 
 pub use self::frame::*;
 pub use self::raft::*;
-use crate::audit::{AuditAnswer, AuditQuestion};
-use crate::config::NodeId;
-use crate::disks::{DiskReport, DiskView, MemberNews};
+use crate::audit::messages::{AuditAnswer, AuditQuestion};
+use crate::disks::report::{DiskReport, DiskView, MemberNews};
+use crate::ids::NodeId;
+use crate::ids::{ClusterId, DiskId};
 use crate::membership::{MembershipChange, MembershipOutcome};
-use crate::types::{ClusterId, DiskId};
+use crate::messages::{Declined, HeartbeatsTaken, NotLeader, SeenMoment, Touched};
 use crate::versions::{ProgramVersions, WireRange};
-
-/// The newest version of what is in this module, in which a message may be new. Two nodes use the highest version that both
-/// speak; see `crate::versions`.
-pub const WIRE_VERSION: u16 = 11;
-
-/// The oldest version that is still spoken.
-pub const OLDEST_WIRE_VERSION: u16 = 7;
 
 /// The version in which forwarded heartbeats got their ages.
 pub const HEARTBEATS_SINCE: u16 = 11;
@@ -184,8 +177,8 @@ pub enum Ask {
     /// Heartbeats of sessions, for the leader, counted from when they arrive there. Nodes that speak version 11 use
     /// [`Ask::Heartbeats`] instead.
     Touch {
-        /// Whose.
-        sessions: Vec<SessionId>,
+        /// Numbers of the sessions.
+        sessions: Vec<u64>,
     },
     /// Up to where must be applied for a linearizable read? For the leader.
     ReadIndex,
@@ -214,26 +207,8 @@ pub enum Ask {
         /// The leader counts the heartbeats only if the question was on its way for at most so many milliseconds.
         within_ms: u32,
         /// Whose, and how many milliseconds ago the node that asks got the heartbeat.
-        sessions: Vec<(SessionId, u32)>,
+        sessions: Vec<(u64, u32)>,
     },
-}
-
-/// A moment of one process's monotonic clock. Only that process can tell how long ago it was.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moment {
-    /// Random number of the process.
-    pub clock: u64,
-    /// Microseconds since the process began to count.
-    pub micros: u64,
-}
-
-/// A moment of the leader's clock that a node got to know, and how long it has known it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SeenMoment {
-    /// The leader's moment.
-    pub moment: Moment,
-    /// Microseconds since the node received it, by the node's own clock.
-    pub known_for_us: u64,
 }
 
 /// The answer to an [`Ask`].
@@ -267,15 +242,6 @@ pub enum Answer {
     Heartbeats(Result<HeartbeatsTaken, NotLeader>),
 }
 
-/// What became of forwarded heartbeats.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HeartbeatsTaken {
-    /// When the leader wrote this answer.
-    pub moment: Moment,
-    /// As to a touch. `None`: the question was on its way for too long, or that is unknown, and nothing was counted.
-    pub touched: Option<Vec<Touched>>,
-}
-
 /// What a voter has to say about a leader that another one suspects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaderLoss {
@@ -283,36 +249,6 @@ pub struct LeaderLoss {
     pub lost: bool,
     /// The end of its log.
     pub last: Option<WireLogId>,
-}
-
-/// The commands of a run that the leader did not propose, because there is no room for what they make. Nothing was done
-/// about them.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Declined {
-    /// Their places in the run.
-    pub places: Vec<u32>,
-    /// Why, for people.
-    pub reason: String,
-    /// Whether it is for want of room, and not because a member could not apply them.
-    pub read_only: bool,
-}
-
-/// The node that was asked does not lead (that term), or cannot prove it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NotLeader {
-    /// The leader that it knows.
-    pub leader: Option<NodeId>,
-}
-
-/// What became of one session's heartbeat.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Touched {
-    /// Counted; the session's timeout in milliseconds.
-    Renewed(u32),
-    /// The session has ended, or is being ended.
-    Ended,
-    /// Never heard of.
-    Unknown,
 }
 
 impl Ask {

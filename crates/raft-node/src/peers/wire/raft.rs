@@ -9,12 +9,12 @@ use openraft::raft::{
 use serde::{Deserialize, Serialize};
 
 use super::sound::{AnyLogId, AnyMembership, AnyVote, openraft_membership};
-use crate::config::NodeId;
-use crate::storage::SnapshotKey;
+use crate::ids::Member;
+use crate::ids::NodeId;
 use crate::types::{
-    Entry, LogId, Member, Membership, Proposal, SnapshotMeta, StoredMembership, TypeConfig, Vote, log_id,
-    term_of,
+    Entry, LogId, Membership, Proposal, SnapshotMeta, StoredMembership, TypeConfig, Vote, log_id, term_of,
 };
+use raft_log::SnapshotKey;
 
 /// A vote on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,9 +5,10 @@
 use serde::Deserialize;
 
 use super::raft::{WireAppend, WireEntry, WireLogId, WireMembership, WireVote};
-use crate::config::NodeId;
-use crate::storage::wal::MAX_POSITION;
-use crate::types::{Member, Membership};
+use crate::ids::Member;
+use crate::ids::NodeId;
+use crate::types::Membership;
+use raft_log::wal::MAX_POSITION;
 
 fn position(what: &str, number: u64) -> Result<u64, String> {
     match number <= MAX_POSITION {
@@ -106,8 +107,8 @@ mod tests {
     use super::super::raft::WirePayload;
     use super::*;
     use crate::codec::{decode, encode};
-    use crate::config::MemberAddress;
-    use crate::types::DiskId;
+    use crate::ids::DiskId;
+    use crate::ids::MemberAddress;
 
     const VOTE: WireVote = WireVote {
         term: 3,

@@ -11,12 +11,12 @@ use openraft::storage::{IOFlushed, LeaderBoundedStreamError, LogState, RaftLogRe
 use openraft::type_config::alias::LeaderIdOf;
 use tokio::sync::oneshot;
 
-use super::error::StorageError;
 use super::log_entry::{decode_entry, encode_entry, id_at, position};
-use super::wal::{ReadPlan, VoteRecord, Wal};
 use crate::blocking;
-use crate::fail_step;
 use crate::types::{Entry, LogId, Payload, TypeConfig, Vote};
+use fault_injection::fail_step;
+use raft_log::StorageError;
+use raft_log::wal::{ReadPlan, VoteRecord, Wal};
 
 mod own_syncs;
 
@@ -54,8 +54,8 @@ impl LogStore {
 
     /// Tells the machine that this node runs on what is about to be appended.
     #[cfg(feature = "simulation")]
-    fn tell_of(&self, entries: &[super::wal::WalEntry]) {
-        let place = |pos: super::wal::LogPos| crate::simulation::Place {
+    fn tell_of(&self, entries: &[raft_log::wal::WalEntry]) {
+        let place = |pos: raft_log::wal::LogPos| crate::simulation::Place {
             term: pos.term,
             index: pos.index,
         };
@@ -70,7 +70,7 @@ impl LogStore {
     /// Calls and waits until what was queued is durable.
     async fn durably(
         &self,
-        call: impl FnOnce(&Wal, super::wal::OnDurable) -> Result<(), StorageError>,
+        call: impl FnOnce(&Wal, raft_log::wal::OnDurable) -> Result<(), StorageError>,
     ) -> Result<(), io::Error> {
         let (sender, receiver) = oneshot::channel();
         // Whoever asked may have gone away, and then needs no answer.

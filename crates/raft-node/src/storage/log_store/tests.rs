@@ -11,10 +11,11 @@ use openraft::{StorageError as RaftStorageError, vote::RaftVote};
 use tempfile::TempDir;
 
 use super::*;
-use crate::config::MemberAddress;
-use crate::storage::disk::RealDisk;
-use crate::storage::wal::{WalIdentity, WalOptions};
-use crate::types::{DiskId, Member, Membership, Payload, Proposal, StoredMembership, log_id};
+use crate::ids::MemberAddress;
+use crate::ids::{DiskId, Member};
+use crate::types::{Membership, Payload, Proposal, StoredMembership, log_id};
+use raft_log::disk::RealDisk;
+use raft_log::wal::{WalIdentity, WalOptions};
 
 impl Default for Member {
     fn default() -> Self {

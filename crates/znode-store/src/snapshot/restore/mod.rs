@@ -4,16 +4,16 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::lock::KeptState;
-use crate::planted::{self, Bug};
-use crate::sessions::{Session, SessionFate};
-use crate::snapshot::{FORMAT, OLDEST_FORMAT, Part, SnapshotPart};
-use crate::store::Store;
-use crate::tree::{Damage, Rebuild};
-use crate::write::lock_of_child;
+use fault_injection::planted::{self, Bug};
 
-/// What counts commands, or what they brought about, never gets so far. A counter that did could not go on.
-pub(crate) const NEVER_COUNTED: u64 = 1 << 63;
+use crate::locks::table::KeptState;
+use crate::model::damage::{Damage, NEVER_COUNTED};
+use crate::model::path::LockName;
+use crate::model::session::SessionFate;
+use crate::sessions::Session;
+use crate::snapshot::part::{FORMAT, OLDEST_FORMAT, Part, SnapshotPart};
+use crate::store::Store;
+use crate::tree::Rebuild;
 
 /// Why a snapshot cannot be restored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -30,12 +30,12 @@ pub enum SnapshotError {
     /// It is not the state that was drawn.
     #[error("the snapshot comes to the digest {found:016x}, and began with {claimed:016x}")]
     WrongDigest {
-        /// What its last part says.
+        /// Digest in its last part.
         claimed: u64,
-        /// What its parts come to.
+        /// Digest of the restored state.
         found: u64,
     },
-    /// What it says cannot be true.
+    /// Its content contradicts itself.
     #[error("the snapshot is damaged: {0}")]
     Damaged(&'static str),
 }
@@ -46,14 +46,14 @@ impl From<Damage> for SnapshotError {
     }
 }
 
-/// Puts a state together from the parts of a snapshot, one after the other.
+/// Restores a state from the parts of a snapshot, one after the other.
 #[derive(Default)]
 pub struct Restorer {
     /// Everything but the tree; `None` before the first part.
     store: Option<Store>,
     tree: Rebuild,
     locks: Vec<KeptState>,
-    /// What the state must come to; `None` before the last part.
+    /// Digest that the state must have; `None` before the last part.
     digest: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ impl Restorer {
         Self::default()
     }
 
-    /// Takes the next part.
+    /// Adds the next part.
     pub fn add(&mut self, part: SnapshotPart) -> Result<(), SnapshotError> {
         if self.digest.is_some() {
             return Err(SnapshotError::OutOfOrder);
@@ -104,7 +104,7 @@ impl Restorer {
                 for mut record in records {
                     let id = record.session;
                     if !id.is_legal() {
-                        return Err(SnapshotError::Damaged("the id of a session in it is none"));
+                        return Err(SnapshotError::Damaged("the id of a session in it is illegal"));
                     }
                     if store.sessions.fate(id) != SessionFate::Unknown {
                         return Err(SnapshotError::Damaged("two of its sessions are the same"));
@@ -113,7 +113,7 @@ impl Restorer {
                         return Err(SnapshotError::Damaged("a session in it is newer than its state"));
                     }
                     let requests = core::mem::take(&mut record.requests);
-                    let mut session = Session::restored(record, store.sessions.nothing_remembered());
+                    let mut session = Session::restored(record, store.sessions.empty_cache());
                     if !requests.is_nothing() {
                         Arc::make_mut(&mut session.remembered).restore(requests)?;
                     }
@@ -138,6 +138,14 @@ impl Restorer {
                     session.certificate = Some(certificate);
                 }
             }
+            (Part::Endings(endings), Some(store)) => {
+                for (id, ending) in endings {
+                    if ending.at > store.zxid {
+                        return Err(SnapshotError::Damaged("an end in it is newer than its state"));
+                    }
+                    store.sessions.begin_end(id, ending)?;
+                }
+            }
             (Part::EndedSessions(ended), Some(store)) => {
                 for session in ended {
                     if store.sessions.fate(session) != SessionFate::Unknown {
@@ -146,12 +154,15 @@ impl Restorer {
                     store.sessions.remember_ended(session);
                 }
             }
-            // Only a session stands in queues.
+            // Only a session's call can wait in a queue.
             (Part::Requests(requests), Some(_)) if requests.waits() => {
                 return Err(SnapshotError::Damaged("a request in it waits without a session"));
             }
             (Part::Requests(requests), Some(store)) => {
-                Arc::make_mut(&mut store.remembered).restore(requests)?;
+                let sessionless = store.sessions.requests_mut(None);
+                sessionless
+                    .expect("requests without a session have a cache")
+                    .restore(requests)?;
             }
             (Part::Znodes(records), Some(store)) => {
                 for record in records {
@@ -185,18 +196,18 @@ impl Restorer {
             let owner = node.session().expect("only ephemeral nodes are listed");
             match sessions.get_mut(owner) {
                 Some(session) => {
-                    session.ephemerals.insert(index);
+                    session.ephemerals.insert((node.czxid, index));
                 }
                 None if planted::leaves_orphans() => {}
                 None => return Err(SnapshotError::Damaged("an ephemeral znode in it has no session")),
             }
             if let Some(path) = path
-                && let Some(lock) = lock_of_child(&path)
+                && let Some(lock) = LockName::of_contender(&path)
             {
                 locks.contender_created(&lock, path.name(), &node.data, owner, node.czxid);
             }
         }
-        store.locks_restored(self.locks)?;
+        store.locks.restored(self.locks, store.zxid)?;
         match store.digest() {
             // Who forgets a part of the state has another digest, and says so if it is asked to.
             found if found != claimed && !planted::is(Bug::ForgottenCounter) => {

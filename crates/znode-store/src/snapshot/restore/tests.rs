@@ -1,15 +1,17 @@
-//! Snapshots that lie without being damaged: their digest is that of what they say. Whoever writes such a one has other
-//! means, too, but a state that could not go on would take the whole cluster with it.
+//! Snapshots that contradict themselves without being damaged: their digest is right. An author of such a snapshot has other means, too,
+//! but a state that could not go on would end the whole cluster.
 
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-use super::*;
-use crate::ids::{Data, Password, RequestId, SessionId, Zxid};
-use crate::path::{LockName, ZPath};
-use crate::remembered::Kept;
-use crate::reply::{Place, Reply};
-use crate::tree::{NodeIndex, ZnodeRecord};
+use crate::model::data::Data;
+use crate::model::ids::{Password, RequestId, SessionId, Zxid};
+use crate::model::path::{LockName, ZPath};
+use crate::model::reply::{Place, Reply};
+use crate::sessions::request_cache::CachedRequests;
+use crate::snapshot::restore::*;
+use crate::tree::ZnodeRecord;
+use crate::tree::index::NodeIndex;
 use crate::{Command, EntryContext, Op, Request};
 
 /// A state with a session, at position 1.
@@ -76,7 +78,7 @@ fn refused_znode(at: usize, change: impl Fn(&mut ZnodeRecord), why: &str) {
 }
 
 #[track_caller]
-fn refused_requests(change: impl Fn(&mut Kept), why: &str) {
+fn refused_requests(change: impl Fn(&mut CachedRequests), why: &str) {
     let change = |part: &mut Part| {
         if let Part::Requests(kept) = part
             && kept.records.len() == 1
@@ -117,7 +119,7 @@ fn counters_of_children_that_could_not_go_on() {
 
 #[test]
 fn a_special_znode_that_could_be_swept() {
-    let ttl = crate::stat::Kind::Ttl(1);
+    let ttl = crate::model::stat::Kind::Ttl(1);
     for special in [NodeIndex::SYSTEM, NodeIndex::QUOTA, NodeIndex::CONFIG] {
         refused_znode(
             special.0 as usize,
@@ -141,7 +143,7 @@ fn a_session_that_could_not_own_anything() {
 fn requests_whose_order_could_not_go_on() {
     refused_requests(|kept| kept.next = u64::MAX, "after all that can come");
     refused_requests(|kept| kept.next = 0, "not in the order");
-    let twice = |kept: &mut Kept| {
+    let twice = |kept: &mut CachedRequests| {
         let mut again = kept.records[0].clone();
         again.0 = (&RequestId::parse("again").expect("it is short")).into();
         kept.records.push(again);
@@ -151,7 +153,7 @@ fn requests_whose_order_could_not_go_on() {
 
 #[test]
 fn a_request_that_waits_without_a_session() {
-    let waits = |kept: &mut Kept| {
+    let waits = |kept: &mut CachedRequests| {
         kept.records[0].1.outcome = Ok(Reply::Queued(Place {
             lock: LockName::parse("x").expect("it is a name"),
             holder: "n0000000000".into(),

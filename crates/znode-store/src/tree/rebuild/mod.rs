@@ -5,13 +5,16 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::ids::{Data, Zxid};
-use crate::path::{MAX_PATH_BYTES, SHORT_PATH_BYTES, ZPath, check_component};
-use crate::planted::{self, Bug};
-use crate::snapshot::NEVER_COUNTED;
+use fault_injection::planted::{self, Bug};
+
+use crate::model::damage::{Damage, NEVER_COUNTED};
+use crate::model::data::Data;
+use crate::model::ids::Zxid;
+use crate::model::path::{MAX_PATH_BYTES, SHORT_PATH_BYTES, ZPath, check_component};
+use crate::model::stat::Kind;
 use crate::stable_hash::Table;
-use crate::stat::Kind;
-use crate::tree::node::{Family, NodeIndex, PathHash};
+use crate::tree::index::NodeIndex;
+use crate::tree::node::{Family, PathHash};
 use crate::tree::places::Places;
 use crate::tree::record::ZnodeRecord;
 use crate::tree::{Acls, SPECIAL, Slab, Tree};
@@ -21,18 +24,15 @@ use crate::tree::{Acls, SPECIAL, Slab, Tree};
 pub(crate) struct Rebuild {
     slab: Slab,
     acls: Acls,
-    /// Where the nodes lie now, by where they lay when the snapshot was taken.
+    /// Present indices of the nodes, by their indices in the snapshot.
     places: Places,
 }
 
-/// Where an ephemeral node lies, and its path unless that is long.
+/// Index of an ephemeral node, and its path unless that is long.
 pub(crate) type Ephemeral = (Option<ZPath>, NodeIndex);
 
-/// What is wrong with the records.
-pub(crate) type Damage = &'static str;
-
 impl Rebuild {
-    /// Takes one record of a tree that was as it was at `zxid`; the root's comes first.
+    /// Adds one record of a tree as of `zxid`; the root's is the first.
     pub(crate) fn add(&mut self, record: ZnodeRecord, zxid: Zxid) -> Result<(), Damage> {
         if record.newest() > zxid {
             return Err("a znode in it is newer than it");
@@ -59,7 +59,7 @@ impl Rebuild {
         }
     }
 
-    /// Makes null the data, of no bytes, of the node that lay at `before`, whose record came already.
+    /// Makes null the data, of no bytes, of the node that lay at `before`, whose record was added already.
     pub(crate) fn make_null(&mut self, before: NodeIndex) -> Result<(), Damage> {
         let now = self.places.get(before).ok_or("null data in it is of no znode")?;
         let data = &mut self.slab[now].data;
@@ -70,11 +70,11 @@ impl Rebuild {
         Ok(())
     }
 
-    /// The tree, and all its ephemeral nodes, the oldest first; with their paths, except those whose parents are at paths of more
-    /// than [`SHORT_PATH_BYTES`], where no lock is.
+    /// Returns the tree, and all its ephemeral nodes, the oldest first; with their paths, except below paths of more than
+    /// [`SHORT_PATH_BYTES`], where no lock is.
     ///
-    /// Nodes are taken in the order in which they lie, in which those with the same parent mostly follow each other: then their
-    /// parent is found once for all of them, and its path is written once.
+    /// Nodes are visited in the order of their indices, in which siblings mostly follow each other. So their parent is found once for all
+    /// of them, and its path is written once.
     pub(crate) fn finish(mut self) -> Result<(Tree, Vec<Ephemeral>), Damage> {
         if self.slab.len() == 0 {
             return Err("it has no znodes");
@@ -98,7 +98,7 @@ impl Rebuild {
             emptied: Default::default(),
             expiring: Default::default(),
             undo: None,
-            drawing: None,
+            capture: None,
         };
         let mut ephemerals = Vec::new();
         let mut paths = Paths::default();
@@ -130,7 +130,7 @@ impl Rebuild {
         ))
     }
 
-    /// Puts every node into its parent's set of children.
+    /// Inserts every node into its parent's set of children.
     fn link_all(&mut self) -> Result<(), Damage> {
         let mut siblings: Option<Siblings> = None;
         for index in (1..self.slab.slots()).map(NodeIndex) {
@@ -189,10 +189,10 @@ impl Rebuild {
 
 /// The children of one node, while they are put together.
 struct Siblings {
-    /// Where the node lay, and where it lies.
+    /// Former and present index of the node.
     parent_before: NodeIndex,
     parent: NodeIndex,
-    /// So many children it may have.
+    /// Maximum number of its children.
     created: u64,
     inner: Box<Family>,
 }
@@ -207,13 +207,13 @@ impl Siblings {
 /// made of its parent's, so that a deep tree costs no more than its names.
 #[derive(Default)]
 struct Paths {
-    /// Whose children are looked at.
+    /// Parent of the visited nodes.
     parent: Option<NodeIndex>,
     /// The hash of its path, if that is of more than [`SHORT_PATH_BYTES`].
     long: Option<PathHash>,
-    /// Else its path with a slash behind it, and then the name of the node that was looked at last.
+    /// Otherwise its path with a slash at the end, followed by the name of the last visited node.
     text: String,
-    /// How much of `text` is the parent's.
+    /// Length of the parent's part of `text`.
     parent_bytes: usize,
     /// From the parent upwards.
     ancestors: Vec<NodeIndex>,

@@ -2,13 +2,13 @@
 
 use alloc::format;
 
-use super::*;
-use crate::acl::Acl;
-use crate::command::{Command, CreateMode, Op, Request};
-use crate::ids::Data;
-use crate::path::CreatePath;
-use crate::path::MAX_LONG_PATHS_BYTES;
-use crate::snapshot::Restorer;
+use crate::Restorer;
+use crate::model::acl::Acl;
+use crate::model::command::{Command, CreateMode, Op, Request};
+use crate::model::data::Data;
+use crate::model::path::CreatePath;
+use crate::model::path::MAX_LONG_PATHS_BYTES;
+use crate::tree::rebuild::*;
 use crate::{EntryContext, Identities, Limited, Outcome, Refusal, Reply, Store};
 
 /// The records of a tree with `/a/b/c` below the root, whose places are 4, 5 and 6.
@@ -29,8 +29,8 @@ fn records() -> Vec<ZnodeRecord> {
             1,
         );
     }
-    let record = |index| ZnodeRecord::of(index, tree.node(index), tree.acls());
-    (0..tree.slab().slots()).map(NodeIndex).map(record).collect()
+    let record = |index| ZnodeRecord::of(index, tree.node(index), &tree.acls);
+    (0..tree.slab.slots()).map(NodeIndex).map(record).collect()
 }
 
 fn rebuilt(records: Vec<ZnodeRecord>) -> Result<Tree, Damage> {
@@ -97,8 +97,8 @@ fn chain<'n>(names: impl Iterator<Item = &'n str>) -> Tree {
 }
 
 fn records_of(tree: &Tree) -> Vec<ZnodeRecord> {
-    let record = |index| ZnodeRecord::of(index, tree.node(index), tree.acls());
-    (0..tree.slab().slots()).map(NodeIndex).map(record).collect()
+    let record = |index| ZnodeRecord::of(index, tree.node(index), &tree.acls);
+    (0..tree.slab.slots()).map(NodeIndex).map(record).collect()
 }
 
 /// Adds a child to the last one of these, which is as the one before but has no child.
@@ -135,7 +135,7 @@ fn a_deep_tree_comes_back_whatever_the_order_of_its_records() {
     assert_eq!((again.digest(), again.bytes()), (tree.digest(), tree.bytes()));
 }
 
-/// A chain of so many znodes: with names of one letter the deepest one's path has half a million bytes.
+/// Length of a chain of znodes: with names of one letter the deepest one's path has half a million bytes.
 const DEEP: usize = 250_000;
 
 /// A store with such a chain, which nobody creates soon by commands.

@@ -26,9 +26,9 @@ use crate::replicas::Replicas;
 struct Calls {
     /// Those that were neither withdrawn nor forgotten, in the order in which they came.
     known: Vec<u64>,
-    /// So many of them were given back; which ones nobody said.
+    /// Number of released calls; the release does not say which.
     released: usize,
-    /// Given back so long ago that nobody knows of them.
+    /// Calls released too long ago to be recorded.
     forgotten: Vec<u64>,
 }
 
@@ -52,7 +52,7 @@ struct World {
     /// The number of the next call of `acquire`.
     next_call: u64,
     calls: BTreeMap<HolderId, Calls>,
-    /// Which call a request id of a session stands for by now.
+    /// Call that a request id of a session stands for.
     requests: BTreeMap<(SessionId, u8), u64>,
     /// The last call of `upgrade` of a contender.
     upgrades: BTreeMap<HolderId, u64>,

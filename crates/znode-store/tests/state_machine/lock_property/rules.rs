@@ -1,11 +1,11 @@
-//! What must hold between what is seen of all locks before a step and after it.
+//! Rules about the views of all locks before and after a step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use znode_store::{
-    Command, ContenderEnd, ContenderView, Event, Grant, Hold, HolderId, LockCommand, LockCounts, LockMode,
-    LockName, LockView, Outcome, Reply, SessionFate, Standing, Store, Zxid,
+    Command, ContenderEnd, ContenderState, ContenderView, Event, Grant, Hold, HolderId, LockCommand,
+    LockCounts, LockMode, LockName, LockView, Outcome, Reply, SessionFate, Store, Zxid,
 };
 
 use super::steps::LOCKS;
@@ -62,8 +62,7 @@ pub fn all(view: &LockView) -> Vec<&ContenderView> {
 /// A hold by its lock, its contender and its token: an upgrade ends one and begins another.
 pub type HoldKey = (LockName, HolderId, Zxid);
 
-/// Exactly those who hold now and did not before are told to begin; exactly those who did and do not are told to end, with
-/// all that a look at the state said about them while they held.
+/// Checks that holds begin and end exactly in the events, with the description that the state had during the hold.
 pub fn check_holds(before: &Views, after: &Views, events: &[Event]) {
     let holding = |views: &Views| -> BTreeMap<HoldKey, ContenderView> {
         let holders = views.iter().flat_map(|(lock, view)| {
@@ -89,13 +88,13 @@ pub fn check_holds(before: &Views, after: &Views, events: &[Event]) {
         began
             .keys()
             .eq(hold.keys().filter(|key| !held.contains_key(*key))),
-        "beginnings that were told"
+        "events of beginnings"
     );
     assert!(
         ended
             .keys()
             .eq(held.keys().filter(|key| !hold.contains_key(*key))),
-        "ends that were told"
+        "events of ends"
     );
     for (views, told) in [(&hold, &began), (&held, &ended)] {
         for (key, hold) in told {
@@ -121,8 +120,7 @@ pub fn key_of(hold: &Hold) -> HoldKey {
     (hold.lock.clone(), hold.holder.to_string(), hold.fencing_token)
 }
 
-/// Exactly those who waited and hold now are told so; exactly those who are gone are reported, before whomever they
-/// let in.
+/// Checks that exactly the granted waiters and the ended contenders have events, an end before the grants that it allows.
 pub fn check_events(before: &Views, after: &Views, events: &[Event], store: &Store) {
     let waited: BTreeSet<Key> = keys(before, |view| view.queue.iter().collect()).collect();
     let hold: BTreeSet<Key> = keys(after, |view| view.holders.iter().collect()).collect();
@@ -132,8 +130,8 @@ pub fn check_events(before: &Views, after: &Views, events: &[Event], store: &Sto
         if let Event::Granted { session, grant } = event {
             granted.push((grant.lock.clone(), grant.holder.clone()));
             assert_eq!(
-                store.standing(&grant.lock, &grant.holder),
-                Some(Standing::Holds(grant.clone()))
+                store.contender_state(&grant.lock, &grant.holder),
+                Some(ContenderState::Holds(grant.clone()))
             );
             let view = &after[&grant.lock];
             assert!(
@@ -145,7 +143,7 @@ pub fn check_events(before: &Views, after: &Views, events: &[Event], store: &Sto
     }
     granted.sort();
     expected.sort();
-    assert_eq!(granted, expected, "grants that were told");
+    assert_eq!(granted, expected, "events of grants");
 
     check_holds(before, after, events);
     for (lock, view) in after {
@@ -191,13 +189,13 @@ pub fn check_events(before: &Views, after: &Views, events: &[Event], store: &Sto
             );
             assert!(
                 !granted_before,
-                "a grant was told before the end that made it possible"
+                "the event of a grant is before that of the end that made it possible"
             );
         }
     }
     gone.sort();
     ended.sort();
-    assert_eq!(ended, gone, "ends that were told");
+    assert_eq!(ended, gone, "events of ends");
 }
 
 /// The holders of a lock get along with each other, however they came to it; and nobody gets in who should not.
@@ -273,7 +271,7 @@ pub fn check_closed(before: &Views, after: &Views, events: &[Event]) {
     }
 }
 
-/// Sessions are told of exactly those holders that were asked and have not answered.
+/// Checks that the release requests of sessions are exactly those without an answer.
 pub fn check_asked(after: &Views, store: &Store) {
     let asked = |view: &ContenderView| view.revoke.as_ref().is_some_and(|revoke| revoke.answer.is_none());
     let expected: BTreeSet<Key> = keys(after, all)
@@ -289,14 +287,14 @@ pub fn check_asked(after: &Views, store: &Store) {
     assert_eq!(told, expected);
 }
 
-/// Who held a lock and is still there holds it.
+/// Checks that a holder that still exists still holds.
 pub fn check_nothing_taken_back(before: &Views, after: &Views) {
     let held: BTreeSet<Key> = keys(before, |view| view.holders.iter().collect()).collect();
     let waits: BTreeSet<Key> = keys(after, |view| view.queue.iter().collect()).collect();
     assert_eq!(held.intersection(&waits).next(), None);
 }
 
-/// Nobody overtakes: those who are left stand in the old order, newcomers behind them.
+/// Checks that no contender is overtaken: the remaining ones keep their order, and newcomers follow them.
 pub fn check_order(before: &Views, after: &Views) {
     let order: Vec<Key> = keys(after, all).collect();
     let left = keys(before, all).filter(|key| order.contains(key));
@@ -322,13 +320,13 @@ pub fn check_sessions(after: &Views, store: &Store) {
             .filter(|contender| contender.session == view.session);
         assert_eq!(of_session.len(), expected.count());
         for (lock, holder, holds) in of_session {
-            let standing = store.standing(&lock, &holder).expect("it was listed");
-            assert_eq!(holds, !matches!(standing, Standing::Waits(_)));
+            let standing = store.contender_state(&lock, &holder).expect("it was listed");
+            assert_eq!(holds, !matches!(standing, ContenderState::Waits(_)));
         }
     }
 }
 
-/// What an acquire answers is so, unless it repeats what was long ago.
+/// Checks that the answer of an acquire is true, unless it repeats an old one.
 pub fn check_reply(command: &Command, outcome: &Outcome, store: &Store, may_repeat: bool) {
     if let Command::Lock(LockCommand::Acquire { wait: false, .. }) = command
         && !may_repeat
@@ -339,31 +337,34 @@ pub fn check_reply(command: &Command, outcome: &Outcome, store: &Store, may_repe
     if let Command::Lock(LockCommand::Upgrade { .. }) = command
         && let Ok(Reply::Queued(place)) = outcome
     {
-        let standing = store.standing(&place.lock, &place.holder);
-        assert!(matches!(standing, Some(Standing::Upgrades(_))), "{standing:?}");
+        let standing = store.contender_state(&place.lock, &place.holder);
+        assert!(
+            matches!(standing, Some(ContenderState::Upgrades(_))),
+            "{standing:?}"
+        );
         return;
     }
     match outcome {
         // A call that enters once more while another one upgrades.
         Ok(Reply::Granted(grant))
             if matches!(
-                store.standing(&grant.lock, &grant.holder),
-                Some(Standing::Upgrades(_))
+                store.contender_state(&grant.lock, &grant.holder),
+                Some(ContenderState::Upgrades(_))
             ) =>
         {
             assert_eq!(grant.mode, LockMode::Upgradeable);
         }
         Ok(Reply::Granted(grant)) if !may_repeat => {
             assert_eq!(
-                store.standing(&grant.lock, &grant.holder),
-                Some(Standing::Holds(grant.clone()))
+                store.contender_state(&grant.lock, &grant.holder),
+                Some(ContenderState::Holds(grant.clone()))
             );
             assert!(store.is_held_with(&grant.lock, grant.fencing_token));
         }
         Ok(Reply::Queued(place)) => {
             assert_eq!(
-                store.standing(&place.lock, &place.holder),
-                Some(Standing::Waits(place.clone()))
+                store.contender_state(&place.lock, &place.holder),
+                Some(ContenderState::Waits(place.clone()))
             );
         }
         _ => {}

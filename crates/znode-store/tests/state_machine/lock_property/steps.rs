@@ -1,4 +1,4 @@
-//! What callers, operators, ZooKeeper clients and time may do, drawn at random.
+//! Random steps of callers, operators, ZooKeeper clients and time.
 
 use proptest::prelude::*;
 use znode_store::WithdrawCause;
@@ -58,10 +58,9 @@ pub enum What {
     },
     Revoke(Option<u8>),
     Answer(u8),
-    /// All locks that are closed.
-    /// So many halves of the time are over for which locks are closed.
+    /// All closed locks; a number of halves of their delays has passed.
     Pass(u8),
-    /// What ZooKeeper clients do.
+    /// Steps of ZooKeeper clients.
     Create(&'static str),
     Delete(u8),
     DeleteLock,

@@ -1,5 +1,5 @@
-//! A client of etcd, by its JSON gateway. Keys and values are base64, numbers are texts, and whatever is not 200 leaves open
-//! whether something was done, unless nothing was sent.
+//! Client of etcd's JSON gateway. Keys and values are base64 and numbers are strings. Any status but 200
+//! leaves the outcome unknown, unless nothing was sent.
 
 mod mutex;
 mod store;
@@ -14,38 +14,38 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use hyper::Method;
 use serde_json::Value;
 
-use super::answer::Answer;
-use super::caller::{Caller, PATIENCE, Reply};
+use super::caller::{Caller, Reply, TIMEOUT};
+use super::result::CallResult;
 
-/// Text as the gateway wants it.
+/// Encodes text for the gateway.
 fn encoded(text: &str) -> String {
     BASE64.encode(text)
 }
 
-/// Text as the gateway gives it.
+/// Decodes text of the gateway.
 fn decoded(value: &Value) -> Option<String> {
     let bytes = BASE64.decode(value.as_str()?).ok()?;
     String::from_utf8(bytes).ok()
 }
 
-/// A number as the gateway gives it; it leaves zeros out.
+/// Reads a number of the gateway, which omits zeros.
 fn number(value: &Value) -> u64 {
     value.as_str().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// Calls, with the usual patience.
-async fn call(caller: &mut Caller, path: &str, body: &Value) -> Answer<Value> {
-    call_patiently(caller, path, body, PATIENCE).await
+/// Sends a call with the usual timeout.
+async fn call(caller: &mut Caller, path: &str, body: &Value) -> CallResult<Value> {
+    call_within(caller, path, body, TIMEOUT).await
 }
 
-/// Calls, and waits for so long.
-async fn call_patiently(caller: &mut Caller, path: &str, body: &Value, patience: Duration) -> Answer<Value> {
-    match caller.call(Method::POST, path, Some(body), patience).await {
-        Reply::Done(document) => Answer::Ok(document),
-        // `lease not found` and the like: etcd has looked, and has not done it.
-        Reply::Refused(_, document) => Answer::Failed(reason(&document)),
-        Reply::NotDone(why) => Answer::Failed(why),
-        Reply::Unknown(why) => Answer::Unknown(why),
+/// Sends a call with the given timeout.
+async fn call_within(caller: &mut Caller, path: &str, body: &Value, timeout: Duration) -> CallResult<Value> {
+    match caller.call(Method::POST, path, Some(body), timeout).await {
+        Reply::Done(document) => CallResult::Ok(document),
+        // `lease not found` and the like: etcd has processed the call and has rejected it.
+        Reply::Refused(_, document) => CallResult::Failed(reason(&document)),
+        Reply::NotDone(why) => CallResult::Failed(why),
+        Reply::Unknown(why) => CallResult::Unknown(why),
     }
 }
 

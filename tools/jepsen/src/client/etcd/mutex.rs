@@ -1,5 +1,6 @@
-//! etcd's lock service: a lease, `lock` under it, `unlock`. Its own pages say that a client has to look at the key that it was
-//! given with each of its writes; this one believes what `lock` says, as most do.
+//! Client of etcd's lock service: grants a lease, calls `lock` under it, then `unlock`. etcd's documentation
+//! says that each write has to check the key that `lock` returned. This client believes `lock` without that
+//! check, as most do.
 
 use std::time::Duration;
 
@@ -8,26 +9,26 @@ use futures_util::future::BoxFuture;
 use lockgate_check::Nanos;
 use serde_json::json;
 
-use super::{call, call_patiently, encoded, number};
-use crate::client::answer::Answer;
-use crate::client::caller::{Caller, PATIENCE};
+use super::{call, call_within, encoded, number};
+use crate::client::caller::{Caller, TIMEOUT};
 use crate::client::mutex::Mutex;
+use crate::client::result::CallResult;
 use crate::client::session::nanos;
 use crate::world::World;
 
-/// What leases ask for, in seconds.
+/// Requested TTL of leases, in seconds.
 const TTL_SECONDS: u64 = 2;
 
 const TTL: Duration = Duration::from_secs(TTL_SECONDS);
 
-/// Between two signs of life.
-const KEEP_EVERY: Duration = Duration::from_millis(400);
+/// Interval between two keep-alive calls.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_millis(400);
 
-/// One client.
+/// One client of the lock service.
 pub struct EtcdMutex {
     caller: Caller,
-    /// For signs of life while the other one waits for a lock.
-    keeper: Caller,
+    /// Sends keep-alives while `caller` waits for a lock.
+    heartbeats: Caller,
     world: World,
     lease: Option<String>,
     held: Option<String>,
@@ -35,11 +36,11 @@ pub struct EtcdMutex {
 }
 
 impl EtcdMutex {
-    /// A client that holds nothing. Both ways lead to the same servers.
-    pub fn new(caller: Caller, keeper: Caller, world: World) -> Self {
+    /// Creates a client that holds nothing. Both callers reach the same servers.
+    pub fn new(caller: Caller, heartbeats: Caller, world: World) -> Self {
         Self {
             caller,
-            keeper,
+            heartbeats,
             world,
             lease: None,
             held: None,
@@ -47,11 +48,11 @@ impl EtcdMutex {
         }
     }
 
-    async fn lease(&mut self) -> Answer<String> {
+    async fn lease(&mut self) -> CallResult<String> {
         if let Some(lease) = &self.lease
             && self.believed_until > self.world.now()
         {
-            return Answer::Ok(lease.clone());
+            return CallResult::Ok(lease.clone());
         }
         let sent = self.world.now();
         let answer = call(
@@ -61,7 +62,7 @@ impl EtcdMutex {
         )
         .await;
         let granted = answer.map(|document| document["ID"].as_str().unwrap_or_default().to_owned());
-        if let Answer::Ok(lease) = &granted {
+        if let CallResult::Ok(lease) = &granted {
             self.believed_until = sent + nanos(TTL);
             self.lease = Some(lease.clone());
         }
@@ -69,71 +70,89 @@ impl EtcdMutex {
     }
 }
 
-/// Keeps a lease alive until it cannot be, or for ever: up to when it was kept.
-async fn keep_alive(keeper: &mut Caller, world: &World, lease: &str, believed_until: &mut Nanos) {
+/// Keeps a lease alive until that fails; raises `believed_until` after each keep-alive.
+async fn keep_alive(heartbeats: &mut Caller, world: &World, lease: &str, believed_until: &mut Nanos) {
     while *believed_until > world.now() {
-        tokio::time::sleep(KEEP_EVERY).await;
+        tokio::time::sleep(KEEPALIVE_INTERVAL).await;
         let sent = world.now();
-        let answer = call_patiently(keeper, "/v3/lease/keepalive", &json!({"ID": lease}), KEEP_EVERY).await;
-        let kept = answer
+        let answer = call_within(
+            heartbeats,
+            "/v3/lease/keepalive",
+            &json!({"ID": lease}),
+            KEEPALIVE_INTERVAL,
+        )
+        .await;
+        let renewal = answer
             .ok()
             .map_or(0, |document| number(&document["result"]["TTL"]));
-        if kept > 0 && world.now() < *believed_until {
+        if renewal > 0 && world.now() < *believed_until {
             *believed_until = (*believed_until).max(sent + nanos(TTL));
         }
     }
 }
 
 impl Mutex for EtcdMutex {
-    fn lock<'a>(&'a mut self, name: &'a str, wait: Duration) -> BoxFuture<'a, Answer<u64>> {
+    fn lock<'a>(&'a mut self, name: &'a str, wait: Duration) -> BoxFuture<'a, CallResult<u64>> {
         async move {
             let lease = match self.lease().await {
-                Answer::Ok(lease) => lease,
-                Answer::Failed(why) => return Answer::Failed(why),
-                Answer::Unknown(why) => return Answer::Unknown(why),
+                CallResult::Ok(lease) => lease,
+                CallResult::Failed(why) => return CallResult::Failed(why),
+                CallResult::Unknown(why) => return CallResult::Unknown(why),
             };
             let body = json!({"name": encoded(name), "lease": lease});
-            let asked = tokio::time::timeout(
+            let locking = tokio::time::timeout(
                 wait,
-                call_patiently(&mut self.caller, "/v3/lock/lock", &body, wait + PATIENCE),
+                call_within(&mut self.caller, "/v3/lock/lock", &body, wait + TIMEOUT),
             );
-            let kept = keep_alive(&mut self.keeper, &self.world, &lease, &mut self.believed_until);
+            let renewal = keep_alive(
+                &mut self.heartbeats,
+                &self.world,
+                &lease,
+                &mut self.believed_until,
+            );
             let answer = tokio::select! {
                 biased;
-                answer = asked => answer,
-                () = kept => Ok(Answer::Unknown("the lease is lost".to_owned())),
+                answer = locking => answer,
+                () = renewal => Ok(CallResult::Unknown("the lease is lost".to_owned())),
             };
             match answer {
-                Ok(Answer::Ok(document)) => {
+                Ok(CallResult::Ok(document)) => {
                     self.held = document["key"].as_str().map(str::to_owned);
-                    Answer::Ok(number(&document["header"]["revision"]))
+                    CallResult::Ok(number(&document["header"]["revision"]))
                 }
-                Ok(Answer::Failed(why)) => {
-                    self.die();
-                    Answer::Failed(why)
+                Ok(CallResult::Failed(why)) => {
+                    self.crash();
+                    CallResult::Failed(why)
                 }
-                // What was asked for ends with the lease.
-                Ok(Answer::Unknown(why)) => {
-                    self.die();
-                    Answer::Unknown(why)
+                // The request ends with the lease.
+                Ok(CallResult::Unknown(why)) => {
+                    self.crash();
+                    CallResult::Unknown(why)
                 }
                 Err(_) => {
-                    self.die();
-                    Answer::Unknown("not free in time, and hung up".to_owned())
+                    self.crash();
+                    CallResult::Unknown(
+                        "the lock was not granted in time, and the connection was closed".to_owned(),
+                    )
                 }
             }
         }
         .boxed()
     }
 
-    fn keep(&mut self, time: Duration) -> BoxFuture<'_, ()> {
+    fn stay_alive(&mut self, time: Duration) -> BoxFuture<'_, ()> {
         async move {
             let Some(lease) = self.lease.clone() else {
                 return;
             };
-            let kept = keep_alive(&mut self.keeper, &self.world, &lease, &mut self.believed_until);
-            // That the time is over is what was asked for.
-            tokio::time::timeout(time, kept).await.ok();
+            let renewal = keep_alive(
+                &mut self.heartbeats,
+                &self.world,
+                &lease,
+                &mut self.believed_until,
+            );
+            // The timeout is the requested end.
+            tokio::time::timeout(time, renewal).await.ok();
         }
         .boxed()
     }
@@ -142,22 +161,22 @@ impl Mutex for EtcdMutex {
         self.believed_until
     }
 
-    fn unlock(&mut self) -> BoxFuture<'_, Answer<()>> {
+    fn unlock(&mut self) -> BoxFuture<'_, CallResult<()>> {
         async move {
             let Some(key) = self.held.take() else {
-                return Answer::Failed("it holds nothing".to_owned());
+                return CallResult::Failed("this client holds nothing".to_owned());
             };
             let answer = call(&mut self.caller, "/v3/lock/unlock", &json!({"key": key})).await;
-            if !matches!(answer, Answer::Ok(_)) {
-                self.die();
+            if !matches!(answer, CallResult::Ok(_)) {
+                self.crash();
             }
             answer.map(drop)
         }
         .boxed()
     }
 
-    fn die(&mut self) {
-        self.caller.hang_up();
+    fn crash(&mut self) {
+        self.caller.disconnect();
         self.lease = None;
         self.held = None;
     }

@@ -1,4 +1,4 @@
-//! One connection to one server, with a session of its own: frames out and in.
+//! One connection to one server, with a session of its own: sends and receives frames.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use zk_wire::{
     ConnectRequest, ConnectResponse, ErrorCode, Notification, Reader, Reply, ReplyHeader, Request, frame, xid,
 };
 
-/// How long a server may take for a connection, and for an answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Time limit of connecting, and of each response.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Far more than any answer has here.
+/// Largest frame that is read; far more than any response of these workloads.
 const LONGEST_FRAME: usize = 4 << 20;
 
-/// A connection with its session.
+/// Connection with its session.
 pub struct Connection {
     stream: TcpStream,
     received: BytesMut,
@@ -25,25 +25,25 @@ pub struct Connection {
     notifications: Vec<Notification>,
 }
 
-/// The connection is of no more use, and nobody knows what became of a request that was under way.
+/// The connection is unusable, and the outcome of a request in flight is unknown.
 #[derive(Debug)]
-pub struct Lost(pub String);
+pub struct ConnectionLost(pub String);
 
-impl From<std::io::Error> for Lost {
+impl From<std::io::Error> for ConnectionLost {
     fn from(error: std::io::Error) -> Self {
         Self(error.kind().to_string())
     }
 }
 
 impl Connection {
-    /// Connects, and opens a session.
-    pub async fn open(server: SocketAddr, timeout: Duration) -> Result<Self, Lost> {
-        tokio::time::timeout(PATIENCE, Self::open_patiently(server, timeout))
+    /// Connects and opens a session.
+    pub async fn open(server: SocketAddr, timeout: Duration) -> Result<Self, ConnectionLost> {
+        tokio::time::timeout(TIMEOUT, Self::open_unbounded(server, timeout))
             .await
-            .unwrap_or_else(|_| Err(Lost("connecting: no answer in time".to_owned())))
+            .unwrap_or_else(|_| Err(ConnectionLost("connecting: no answer in time".to_owned())))
     }
 
-    async fn open_patiently(server: SocketAddr, timeout: Duration) -> Result<Self, Lost> {
+    async fn open_unbounded(server: SocketAddr, timeout: Duration) -> Result<Self, ConnectionLost> {
         let stream = TcpStream::connect(server).await?;
         stream.set_nodelay(true)?;
         let mut connection = Self {
@@ -65,28 +65,30 @@ impl Connection {
         request.write_frame(&mut bytes);
         connection.stream.write_all(&bytes).await?;
         let mut reader = Reader::new(connection.frame().await?);
-        let granted = ConnectResponse::decode(&mut reader).map_err(|error| Lost(error.to_string()))?;
+        let granted =
+            ConnectResponse::decode(&mut reader).map_err(|error| ConnectionLost(error.to_string()))?;
         let timeout_ms = u64::try_from(granted.timeout_ms).unwrap_or(0);
         if timeout_ms == 0 {
-            return Err(Lost("no session was granted".to_owned()));
+            return Err(ConnectionLost("no session was granted".to_owned()));
         }
         connection.timeout = Duration::from_millis(timeout_ms);
         Ok(connection)
     }
 
-    /// The session's time, as granted.
+    /// Returns the session timeout that the server granted.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Calls. Dropped before its end it leaves a connection that must not be used any more.
-    pub async fn call(&mut self, request: &Request) -> Result<Result<Reply, ErrorCode>, Lost> {
-        tokio::time::timeout(PATIENCE, self.call_patiently(request))
+    /// Sends a request and reads its reply. If the future is dropped before its end, the connection must not
+    /// be used any more.
+    pub async fn call(&mut self, request: &Request) -> Result<Result<Reply, ErrorCode>, ConnectionLost> {
+        tokio::time::timeout(TIMEOUT, self.call_within(request))
             .await
-            .unwrap_or_else(|_| Err(Lost("no answer in time".to_owned())))
+            .unwrap_or_else(|_| Err(ConnectionLost("no answer in time".to_owned())))
     }
 
-    async fn call_patiently(&mut self, request: &Request) -> Result<Result<Reply, ErrorCode>, Lost> {
+    async fn call_within(&mut self, request: &Request) -> Result<Result<Reply, ErrorCode>, ConnectionLost> {
         let expected = self.send(request).await?;
         loop {
             let mut reader = Reader::new(self.frame().await?);
@@ -97,8 +99,8 @@ impl Connection {
                 continue;
             }
             if header.xid != expected {
-                return Err(Lost(format!(
-                    "the answer to {} instead of {expected}",
+                return Err(ConnectionLost(format!(
+                    "the reply to {} instead of {expected}",
                     header.xid
                 )));
             }
@@ -109,7 +111,7 @@ impl Connection {
         }
     }
 
-    async fn send(&mut self, request: &Request) -> Result<i32, Lost> {
+    async fn send(&mut self, request: &Request) -> Result<i32, ConnectionLost> {
         let xid = request.fixed_xid().unwrap_or(self.next_xid);
         self.next_xid += 1;
         let mut bytes = BytesMut::new();
@@ -118,39 +120,38 @@ impl Connection {
         Ok(xid)
     }
 
-    /// Waits for a watch to tell something, for so long; whether one has. No request may be under way.
-    pub async fn listen(&mut self, time: Duration) -> Result<bool, Lost> {
+    /// Waits up to `time` for a watch notification; returns whether one has arrived. No request may be in
+    /// flight.
+    pub async fn listen(&mut self, time: Duration) -> Result<bool, ConnectionLost> {
         if self.notifications.is_empty() {
-            // Given up between two reads at most: what has come stays for the next one.
+            // The timeout cancels between two reads at most; bytes received so far stay in the buffer for the
+            // next call.
             let Ok(body) = tokio::time::timeout(time, self.frame()).await else {
                 return Ok(false);
             };
             let mut reader = Reader::new(body?);
             let header = decoded(ReplyHeader::decode(&mut reader))?;
             if header.xid != xid::NOTIFICATION {
-                return Err(Lost(format!(
-                    "an answer to {}, which nobody waits for",
-                    header.xid
-                )));
+                return Err(ConnectionLost(format!("an unexpected reply to {}", header.xid)));
             }
         }
         self.notifications.clear();
         Ok(true)
     }
 
-    async fn frame(&mut self) -> Result<Bytes, Lost> {
+    async fn frame(&mut self) -> Result<Bytes, ConnectionLost> {
         loop {
             let taken = frame::take(&mut self.received, LONGEST_FRAME);
-            if let Some(body) = taken.map_err(|error| Lost(error.to_string()))? {
+            if let Some(body) = taken.map_err(|error| ConnectionLost(error.to_string()))? {
                 return Ok(body);
             }
             if self.stream.read_buf(&mut self.received).await? == 0 {
-                return Err(Lost("the server closed the connection".to_owned()));
+                return Err(ConnectionLost("the server closed the connection".to_owned()));
             }
         }
     }
 }
 
-fn decoded<T>(decoded: Result<T, zk_wire::DecodeError>) -> Result<T, Lost> {
-    decoded.map_err(|error| Lost(format!("an answer that is none: {error}")))
+fn decoded<T>(decoded: Result<T, zk_wire::DecodeError>) -> Result<T, ConnectionLost> {
+    decoded.map_err(|error| ConnectionLost(format!("a malformed reply: {error}")))
 }

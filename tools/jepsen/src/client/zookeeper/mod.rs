@@ -1,11 +1,12 @@
-//! A client of ZooKeeper's protocol, for ZooKeeper itself and for Lockgate's port of it: one connection with one session. Who
-//! loses the connection gives the session up and opens another one; that is not clever, and it is never wrong.
+//! Client of ZooKeeper's protocol, for ZooKeeper itself and for Lockgate's ZooKeeper port: one connection
+//! with one session. A client that loses the connection abandons the session and opens another one. That is
+//! not clever, and it is never wrong.
 
 mod connection;
 mod mutex;
 mod store;
 
-pub use connection::{Connection, Lost};
+pub use connection::{Connection, ConnectionLost};
 pub use mutex::ZooKeeperMutex;
 pub use store::ZooKeeperStore;
 
@@ -14,92 +15,92 @@ use std::time::{Duration, Instant};
 
 use zk_wire::{ErrorCode, Reply, Request};
 
-use super::answer::Answer;
+use super::result::CallResult;
 
-/// So long a client that was failed by its own server uses another one.
-const AWAY: Duration = Duration::from_secs(2);
+/// Time for which a client whose own server has failed uses another one.
+const FALLBACK_PERIOD: Duration = Duration::from_secs(2);
 
-/// What sessions ask for; servers may give more.
+/// Requested session timeout; servers may grant more.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A way to an ensemble.
+/// Connection of one client to an ensemble, with its choice of servers.
 pub struct Client {
     servers: Vec<SocketAddr>,
     home: usize,
     at: usize,
-    home_again: Instant,
+    return_home_at: Instant,
     connection: Option<Connection>,
 }
 
 impl Client {
-    /// The client with this number.
+    /// Creates the client with this number.
     pub fn new(servers: Vec<SocketAddr>, number: usize) -> Self {
         let home = number % servers.len();
         Self {
             servers,
             home,
             at: home,
-            home_again: Instant::now(),
+            return_home_at: Instant::now(),
             connection: None,
         }
     }
 
-    /// The connection that there is, or a new one with a session of its own.
-    pub async fn connected(&mut self) -> Result<&mut Connection, Lost> {
-        if self.at != self.home && Instant::now() >= self.home_again && self.connection.is_none() {
+    /// Returns the current connection, or a new one with a session of its own.
+    pub async fn connected(&mut self) -> Result<&mut Connection, ConnectionLost> {
+        if self.at != self.home && Instant::now() >= self.return_home_at && self.connection.is_none() {
             self.at = self.home;
         }
         if self.connection.is_none() {
             match Connection::open(self.servers[self.at], SESSION_TIMEOUT).await {
                 Ok(connection) => self.connection = Some(connection),
-                Err(lost) => {
-                    self.leave();
-                    return Err(lost);
+                Err(error) => {
+                    self.abandon();
+                    return Err(error);
                 }
             }
         }
         Ok(self.connection.as_mut().expect("it was just made"))
     }
 
-    /// The connection, if there is one.
+    /// Returns the current connection, if there is one.
     pub fn current(&mut self) -> Option<&mut Connection> {
         self.connection.as_mut()
     }
 
-    /// Gives the connection up, and the session with it; the next one is to another server.
-    pub fn leave(&mut self) {
+    /// Abandons the connection and its session; the next connection uses another server.
+    pub fn abandon(&mut self) {
         self.connection = None;
         self.at = (self.at + 1) % self.servers.len();
-        self.home_again = Instant::now() + AWAY;
+        self.return_home_at = Instant::now() + FALLBACK_PERIOD;
     }
 
-    /// Calls. An error of the protocol is an answer; which of them say that nothing was done is told by [`decided`].
-    pub async fn call(&mut self, request: &Request) -> Answer<Result<Reply, ErrorCode>> {
+    /// Sends a request. A protocol error is a definite answer if [`decided`] says that nothing was changed.
+    pub async fn call(&mut self, request: &Request) -> CallResult<Result<Reply, ErrorCode>> {
         let connection = match self.connected().await {
             Ok(connection) => connection,
-            Err(Lost(why)) => return Answer::Failed(why),
+            Err(ConnectionLost(why)) => return CallResult::Failed(why),
         };
         match connection.call(request).await {
-            Ok(Ok(reply)) => Answer::Ok(Ok(reply)),
-            Ok(Err(code)) if decided(code) => Answer::Ok(Err(code)),
-            // The session has ended before the request was carried out, or belongs to another connection.
+            Ok(Ok(reply)) => CallResult::Ok(Ok(reply)),
+            Ok(Err(code)) if decided(code) => CallResult::Ok(Err(code)),
+            // The session ended before the request was executed, or belongs to another connection.
             Ok(Err(code @ (ErrorCode::SESSION_EXPIRED | ErrorCode::SESSION_MOVED))) => {
-                self.leave();
-                Answer::Failed(code.to_string())
+                self.abandon();
+                CallResult::Failed(code.to_string())
             }
             Ok(Err(code)) => {
-                self.leave();
-                Answer::Unknown(code.to_string())
+                self.abandon();
+                CallResult::Unknown(code.to_string())
             }
-            Err(Lost(why)) => {
-                self.leave();
-                Answer::Unknown(why)
+            Err(ConnectionLost(why)) => {
+                self.abandon();
+                CallResult::Unknown(why)
             }
         }
     }
 }
 
-/// Whether a code says that the ensemble has decided, and changed nothing.
+/// Returns whether a code means that the ensemble has processed the request and changed nothing.
 fn decided(code: ErrorCode) -> bool {
     matches!(
         code,
@@ -114,10 +115,10 @@ fn decided(code: ErrorCode) -> bool {
     )
 }
 
-/// An answer that is not what such a request is answered with.
-fn unexpected<T>(reply: Result<Reply, ErrorCode>) -> Answer<T> {
+/// Reports a reply of the wrong type for its request.
+fn unexpected<T>(reply: Result<Reply, ErrorCode>) -> CallResult<T> {
     match reply {
-        Ok(reply) => Answer::Unknown(format!("an answer to something else: {reply:?}")),
-        Err(code) => Answer::Failed(code.to_string()),
+        Ok(reply) => CallResult::Unknown(format!("a reply of another type: {reply:?}")),
+        Err(code) => CallResult::Failed(code.to_string()),
     }
 }

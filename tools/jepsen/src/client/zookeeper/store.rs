@@ -1,5 +1,5 @@
-//! A tree of znodes as a store, by ZooKeeper's protocol. A fresh read is `sync` and then `getData`, as ZooKeeper's own pages
-//! recommend it.
+//! A tree of znodes as a [`Store`] over ZooKeeper's protocol. A linearizable read is `sync` followed by
+//! `getData`, as ZooKeeper's documentation recommends.
 
 use bytes::Bytes;
 use futures_util::FutureExt;
@@ -7,32 +7,32 @@ use futures_util::future::BoxFuture;
 use zk_wire::{AclEntry, CreateCall, ErrorCode, Reply, Request};
 
 use super::{Client, unexpected};
-use crate::client::answer::Answer;
+use crate::client::result::CallResult;
 use crate::client::store::{Freshness, Store, Versioned};
 
-/// What the names of numbered znodes begin with.
+/// Name prefix of numbered znodes.
 const NUMBERED: &str = "n-";
 
-/// How many digits ZooKeeper gives to the number of a sequential znode.
+/// Digits of a sequential znode's number.
 const DIGITS: usize = 10;
 
-/// How many keys one transaction makes: its frame stays far below a megabyte.
+/// Number of keys that one transaction creates; its frame stays far below a megabyte.
 const CREATED_AT_ONCE: usize = 200;
 
-/// ZooKeeper's flags of creations.
+/// ZooKeeper's create flags.
 pub mod flags {
-    /// Lives until it is deleted.
+    /// Exists until it is deleted.
     pub const PERSISTENT: i32 = 0;
-    /// With a number after its name.
+    /// Persistent, with a sequence number appended to its name.
     pub const PERSISTENT_SEQUENTIAL: i32 = 2;
-    /// Ends with its session, and has a number.
+    /// Deleted with its session, with a sequence number appended to its name.
     pub const EPHEMERAL_SEQUENTIAL: i32 = 3;
 }
 
-/// One client.
+/// One client of the store.
 pub struct ZooKeeperStore(pub Client);
 
-/// A creation that everybody may use.
+/// Returns a create request with open access.
 pub fn create(call: CreateCall, path: String, data: &str, flags: i32) -> Request {
     let open = AclEntry {
         perms: 31,
@@ -48,59 +48,59 @@ pub fn create(call: CreateCall, path: String, data: &str, flags: i32) -> Request
     }
 }
 
-/// Makes a znode and those above it, if they are not there.
-pub async fn ensure(client: &mut Client, path: &str) -> Answer<()> {
+/// Creates a znode and its ancestors unless they exist.
+pub async fn ensure(client: &mut Client, path: &str) -> CallResult<()> {
     let ends = path.match_indices('/').skip(1).map(|(end, _)| end);
     for end in ends.chain([path.len()]) {
         let request = create(CreateCall::Create, path[..end].to_owned(), "", flags::PERSISTENT);
         match client.call(&request).await {
-            Answer::Ok(Ok(_) | Err(ErrorCode::NODE_EXISTS)) => {}
-            Answer::Ok(other) => return unexpected(other),
-            Answer::Failed(why) => return Answer::Failed(why),
-            Answer::Unknown(why) => return Answer::Unknown(why),
+            CallResult::Ok(Ok(_) | Err(ErrorCode::NODE_EXISTS)) => {}
+            CallResult::Ok(other) => return unexpected(other),
+            CallResult::Failed(why) => return CallResult::Failed(why),
+            CallResult::Unknown(why) => return CallResult::Unknown(why),
         }
     }
-    Answer::Ok(())
+    CallResult::Ok(())
 }
 
 impl ZooKeeperStore {
-    async fn create_some(&mut self, keys: &[String], value: &str) -> Answer<()> {
+    async fn create_some(&mut self, keys: &[String], value: &str) -> CallResult<()> {
         let creations = keys
             .iter()
             .map(|key| create(CreateCall::Create, key.clone(), value, flags::PERSISTENT));
         match self.0.call(&Request::Multi(creations.collect())).await {
-            Answer::Ok(Ok(Reply::Results(_))) => Answer::Ok(()),
-            Answer::Ok(other) => unexpected(other),
-            Answer::Failed(why) => Answer::Failed(why),
-            Answer::Unknown(why) => Answer::Unknown(why),
+            CallResult::Ok(Ok(Reply::Results(_))) => CallResult::Ok(()),
+            CallResult::Ok(other) => unexpected(other),
+            CallResult::Failed(why) => CallResult::Failed(why),
+            CallResult::Unknown(why) => CallResult::Unknown(why),
         }
     }
 
-    async fn read(&mut self, key: &str, freshness: Freshness) -> Answer<Option<Versioned>> {
+    async fn read(&mut self, key: &str, freshness: Freshness) -> CallResult<Option<Versioned>> {
         if freshness == Freshness::Linearizable {
             let path = key.to_owned();
             match self.0.call(&Request::Sync { path }).await {
-                Answer::Ok(Ok(_)) => {}
-                Answer::Ok(other) => return unexpected(other),
-                Answer::Failed(why) | Answer::Unknown(why) => return Answer::Failed(why),
+                CallResult::Ok(Ok(_)) => {}
+                CallResult::Ok(other) => return unexpected(other),
+                CallResult::Failed(why) | CallResult::Unknown(why) => return CallResult::Failed(why),
             }
         }
         let (path, watch) = (key.to_owned(), false);
         match self.0.call(&Request::GetData { path, watch }).await {
-            Answer::Ok(Ok(Reply::Data(data, stat))) => {
+            CallResult::Ok(Ok(Reply::Data(data, stat))) => {
                 let data = data.unwrap_or_default();
-                Answer::Ok(Some(Versioned {
+                CallResult::Ok(Some(Versioned {
                     value: String::from_utf8_lossy(&data).into_owned(),
                     version: u64::try_from(stat.version).unwrap_or(u64::MAX),
                 }))
             }
-            Answer::Ok(Err(ErrorCode::NO_NODE)) => Answer::Ok(None),
-            Answer::Ok(other) => unexpected(other),
-            Answer::Failed(why) | Answer::Unknown(why) => Answer::Failed(why),
+            CallResult::Ok(Err(ErrorCode::NO_NODE)) => CallResult::Ok(None),
+            CallResult::Ok(other) => unexpected(other),
+            CallResult::Failed(why) | CallResult::Unknown(why) => CallResult::Failed(why),
         }
     }
 
-    async fn write(&mut self, key: &str, value: &str, expected: Option<u64>) -> Answer<Option<u64>> {
+    async fn write(&mut self, key: &str, value: &str, expected: Option<u64>) -> CallResult<Option<u64>> {
         let version = expected.map_or(-1, |version| i32::try_from(version).unwrap_or(i32::MAX));
         let request = Request::SetData {
             path: key.to_owned(),
@@ -108,38 +108,42 @@ impl ZooKeeperStore {
             version,
         };
         match self.0.call(&request).await {
-            Answer::Ok(Ok(Reply::Stat(stat))) => Answer::Ok(u64::try_from(stat.version).ok()),
-            Answer::Ok(Err(ErrorCode::BAD_VERSION)) => Answer::Ok(None),
-            Answer::Ok(other) => unexpected(other),
-            Answer::Failed(why) => Answer::Failed(why),
-            Answer::Unknown(why) => Answer::Unknown(why),
+            CallResult::Ok(Ok(Reply::Stat(stat))) => CallResult::Ok(u64::try_from(stat.version).ok()),
+            CallResult::Ok(Err(ErrorCode::BAD_VERSION)) => CallResult::Ok(None),
+            CallResult::Ok(other) => unexpected(other),
+            CallResult::Failed(why) => CallResult::Failed(why),
+            CallResult::Unknown(why) => CallResult::Unknown(why),
         }
     }
 }
 
 impl Store for ZooKeeperStore {
-    fn create_all<'a>(&'a mut self, keys: &'a [String], value: &'a str) -> BoxFuture<'a, Answer<()>> {
+    fn create_all<'a>(&'a mut self, keys: &'a [String], value: &'a str) -> BoxFuture<'a, CallResult<()>> {
         async move {
             let above = keys
                 .first()
                 .and_then(|key| key.rsplit_once('/'))
                 .map_or("", |(above, _)| above);
             match ensure(&mut self.0, above).await {
-                Answer::Ok(()) => {}
+                CallResult::Ok(()) => {}
                 other => return other,
             }
             for some in keys.chunks(CREATED_AT_ONCE) {
                 match self.create_some(some, value).await {
-                    Answer::Ok(()) => {}
+                    CallResult::Ok(()) => {}
                     other => return other,
                 }
             }
-            Answer::Ok(())
+            CallResult::Ok(())
         }
         .boxed()
     }
 
-    fn get<'a>(&'a mut self, key: &'a str, freshness: Freshness) -> BoxFuture<'a, Answer<Option<Versioned>>> {
+    fn get<'a>(
+        &'a mut self,
+        key: &'a str,
+        freshness: Freshness,
+    ) -> BoxFuture<'a, CallResult<Option<Versioned>>> {
         self.read(key, freshness).boxed()
     }
 
@@ -148,45 +152,45 @@ impl Store for ZooKeeperStore {
         key: &'a str,
         value: &'a str,
         expected: Option<u64>,
-    ) -> BoxFuture<'a, Answer<Option<u64>>> {
+    ) -> BoxFuture<'a, CallResult<Option<u64>>> {
         self.write(key, value, expected).boxed()
     }
 
-    fn create_numbered<'a>(&'a mut self, parent: &'a str) -> BoxFuture<'a, Answer<u64>> {
+    fn create_numbered<'a>(&'a mut self, parent: &'a str) -> BoxFuture<'a, CallResult<u64>> {
         async move {
             let path = format!("{parent}/{NUMBERED}");
             let request = create(CreateCall::Create, path, "", flags::PERSISTENT_SEQUENTIAL);
             match self.0.call(&request).await {
-                Answer::Ok(Ok(Reply::Path(path))) => match number(&path) {
-                    Some(number) => Answer::Ok(number),
-                    None => Answer::Unknown(format!("a sequential znode without a number: {path}")),
+                CallResult::Ok(Ok(Reply::Path(path))) => match number(&path) {
+                    Some(number) => CallResult::Ok(number),
+                    None => CallResult::Unknown(format!("a sequential znode without a number: {path}")),
                 },
-                Answer::Ok(other) => unexpected(other),
-                Answer::Failed(why) => Answer::Failed(why),
-                Answer::Unknown(why) => Answer::Unknown(why),
+                CallResult::Ok(other) => unexpected(other),
+                CallResult::Failed(why) => CallResult::Failed(why),
+                CallResult::Unknown(why) => CallResult::Unknown(why),
             }
         }
         .boxed()
     }
 
-    fn delete_numbered<'a>(&'a mut self, parent: &'a str, number: u64) -> BoxFuture<'a, Answer<()>> {
+    fn delete_numbered<'a>(&'a mut self, parent: &'a str, number: u64) -> BoxFuture<'a, CallResult<()>> {
         async move {
             let request = Request::Delete {
                 path: format!("{parent}/{NUMBERED}{number:0DIGITS$}"),
                 version: -1,
             };
             match self.0.call(&request).await {
-                Answer::Ok(Ok(_)) => Answer::Ok(()),
-                Answer::Ok(other) => unexpected(other),
-                Answer::Failed(why) => Answer::Failed(why),
-                Answer::Unknown(why) => Answer::Unknown(why),
+                CallResult::Ok(Ok(_)) => CallResult::Ok(()),
+                CallResult::Ok(other) => unexpected(other),
+                CallResult::Failed(why) => CallResult::Failed(why),
+                CallResult::Unknown(why) => CallResult::Unknown(why),
             }
         }
         .boxed()
     }
 }
 
-/// The number at the end of a sequential znode's path.
+/// Parses the number at the end of a sequential znode's path.
 pub fn number(path: &str) -> Option<u64> {
     path.get(path.len().checked_sub(DIGITS)?..)?.parse().ok()
 }

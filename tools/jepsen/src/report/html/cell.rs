@@ -1,4 +1,5 @@
-//! One cell: its verdict and why, what each checker said, its faults with their evidence, and its history drawn.
+//! Section of one cell: its verdict with the reasons, the result of each checker, its faults with their
+//! evidence, and its history as a figure.
 
 use super::figure;
 use super::text::{escape, number, shortened};
@@ -6,13 +7,13 @@ use crate::report::{CellReport, Check, Fault};
 use crate::workloads;
 use lockgate_check::Verdict;
 
-/// How many contradictions of one checker are shown; the report as JSON has all.
+/// Maximum of contradictions shown for one checker; the report as JSON has all.
 const CONTRADICTIONS: usize = 30;
 
-/// The longest line of a contradiction that is shown.
+/// Maximum length of a contradiction that is shown, in characters.
 const LINE_CHARS: usize = 800;
 
-/// Draws it. What has passed is folded away.
+/// Renders the section. Passed cells are collapsed.
 pub fn draw(index: usize, cell: &CellReport, html: &mut String) {
     let word = cell.outcome.word();
     let open = if cell.outcome.is_fine() { "" } else { " open" };
@@ -27,7 +28,7 @@ pub fn draw(index: usize, cell: &CellReport, html: &mut String) {
         cell.longest_silence_ms / 1000.0,
     );
     if workloads::named(&cell.workload).is_some_and(|kind| kind.control) {
-        html.push_str("<p class=\"control\">A control: something is left out on purpose, and the run passes only if that is found.</p>\n");
+        html.push_str("<p class=\"control\">A control run: the workload omits something on purpose, and the run passes only if its checkers detect that.</p>\n");
     }
     reasons(cell, html);
     figure::draw(cell, html);
@@ -96,7 +97,7 @@ fn facts(cell: &CellReport, html: &mut String) {
         ("calls", calls),
         ("seed", cell.seed.to_string()),
         ("system", format!("{}, {} nodes", cell.system, cell.nodes)),
-        ("again", cell.reproduce.clone()),
+        ("reproduce", cell.reproduce.clone()),
     ];
     if let Some(kept) = &cell.kept {
         facts.push(("kept", kept.display().to_string()));
@@ -106,7 +107,7 @@ fn facts(cell: &CellReport, html: &mut String) {
     }
     html.push_str("</dl>\n");
     if !cell.call_errors.is_empty() {
-        html.push_str("<p class=\"errors\">Calls without success: ");
+        html.push_str("<p class=\"errors\">Unsuccessful calls: ");
         for (why, count) in &cell.call_errors {
             put!(html, "<span>{count} × {}</span> ", escape(&shortened(why, 100)));
         }

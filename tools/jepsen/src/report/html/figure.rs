@@ -1,5 +1,5 @@
-//! The history of a cell, drawn: the rate of calls above, a row for each lock or client below, and each fault as a band
-//! through all of it.
+//! Figure of a cell's history: the rate of calls above, a row for each lock or client below, and each fault
+//! as a vertical band.
 
 use lockgate_check::Nanos;
 
@@ -9,30 +9,30 @@ use super::throughput;
 use crate::report::{CellReport, Fault};
 use crate::workloads::Tone;
 
-/// All measures are in the units of the drawing, which is scaled to the width of the page.
+/// Width. All lengths are in the units of the drawing, which is scaled to the width of the page.
 const WIDTH: f64 = 1200.0;
 
-/// For the names of rows.
+/// Margin for the names of rows.
 const LEFT: f64 = 110.0;
 
 const RIGHT: f64 = 12.0;
 
-/// For the numbers of faults.
+/// Margin for the numbers of faults.
 const TOP: f64 = 18.0;
 
-/// The rate's.
+/// Height of the rate's graph.
 const RATE_HEIGHT: f64 = 56.0;
 
 const ROW_HEIGHT: f64 = 13.0;
 
 const BAR_HEIGHT: f64 = 9.0;
 
-/// For the time's axis.
+/// Margin for the time axis.
 const BOTTOM: f64 = 20.0;
 
 const SECOND: f64 = 1e9;
 
-/// Time to place.
+/// Mapping of times to positions.
 #[derive(Clone, Copy)]
 pub struct Scale {
     from: f64,
@@ -40,7 +40,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// From one moment to another over the drawing's width.
+    /// Creates a scale that maps a time range to the drawing's width.
     pub fn new(from: Nanos, to: Nanos) -> Self {
         let time = (to.saturating_sub(from)).max(1) as f64;
         Self {
@@ -49,19 +49,19 @@ impl Scale {
         }
     }
 
-    /// Where a moment is.
+    /// Returns the position of a moment.
     pub fn x(self, at: Nanos) -> f64 {
         let x = LEFT + (at as f64 - self.from) * self.per_nano;
         x.clamp(LEFT, WIDTH - RIGHT)
     }
 }
 
-/// A moment for people.
+/// Formats a moment in seconds.
 pub fn seconds(at: Nanos) -> String {
     format!("{:.1} s", at as f64 / SECOND)
 }
 
-/// Draws it, if there is anything to draw.
+/// Renders the figure, if there is anything to draw.
 pub fn draw(cell: &CellReport, html: &mut String) {
     let Some((from, to)) = extent(cell) else {
         return;
@@ -92,7 +92,7 @@ pub fn draw(cell: &CellReport, html: &mut String) {
     html.push_str("</figcaption>\n</figure>\n");
 }
 
-/// From the first thing that happened to the last.
+/// Returns the times of the first and the last event.
 fn extent(cell: &CellReport) -> Option<(Nanos, Nanos)> {
     let begins = cell.timeline.iter().map(|span| span.begin);
     let begins = begins.chain(cell.faults.iter().map(|fault| fault.begin));
@@ -120,7 +120,7 @@ fn axis(from: Nanos, to: Nanos, scale: Scale, height: f64, html: &mut String) {
     }
 }
 
-/// Each fault: dark while it lasts, lighter while it is healed.
+/// Draws each fault: dark while it lasts, lighter while it is healed.
 fn bands(faults: &[Fault], scale: Scale, bottom: f64, html: &mut String) {
     for (index, fault) in faults.iter().enumerate() {
         let (x, healing, end) = (scale.x(fault.begin), scale.x(fault.healing), scale.x(fault.end));
@@ -192,15 +192,15 @@ fn legend(cell: &CellReport, merged: usize, html: &mut String) {
     let count = cell.timeline.len();
     put!(
         html,
-        "<span class=\"key ok\"></span> done <span class=\"key no\"></span> refused, in vain \
+        "<span class=\"key ok\"></span> done <span class=\"key no\"></span> failed \
          <span class=\"key open\"></span> unknown, or paused <span class=\"key bad\"></span> contradiction \
          <span class=\"key fault\"></span> fault, numbered as below <span class=\"key heal\"></span> being healed. {count} bars"
     );
     if merged > 0 {
         put!(
             html,
-            ", {merged} of them drawn together with a neighbour that is less than a point away"
+            ", {merged} of them merged with a neighbour less than a pixel away"
         );
     }
-    html.push_str(". Long ones tell more when pointed at.");
+    html.push_str(". Hover over a long one for its details.");
 }

@@ -1,7 +1,7 @@
-//! The report as one page: verdicts first, then each cell with its history drawn. No script, nothing from outside: it can be
-//! mailed, kept with a build, and opened in ten years.
+//! Report as one page: verdicts first, then each cell with a figure of its history. It has no scripts and no
+//! external resources: it can be mailed, archived with a build, and opened in ten years.
 
-/// Writes to a string, which takes all that is written to it.
+/// Appends formatted text to a string.
 macro_rules! put {
     ($to:expr, $($what:tt)*) => {
         std::fmt::Write::write_fmt($to, format_args!($($what)*)).expect("a string takes all")
@@ -21,10 +21,10 @@ use text::escape;
 
 const STYLE: &str = include_str!("style.css");
 
-/// The page.
+/// Renders the page.
 pub fn page(report: &Report) -> String {
     let mut html = String::new();
-    // Whoever serves it may forbid all that it does not need.
+    // A strict policy allows only what the page uses, so that any server may serve it.
     html.push_str(concat!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n",
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n",

@@ -1,11 +1,11 @@
-//! The head of the page: what was run, how it ended, and one field for each workload under each nemesis.
+//! Head of the page: the run's parameters, its outcome, and a field for each workload under each nemesis.
 
 use std::collections::BTreeMap;
 
 use super::text::{escape, number};
 use crate::report::{CellReport, Outcome, Report};
 
-/// From worst to best: what a reader looks for comes first.
+/// Outcomes from worst to best, so that the most important ones come first.
 const OUTCOMES: [Outcome; 6] = [
     Outcome::Violated,
     Outcome::Error,
@@ -15,7 +15,7 @@ const OUTCOMES: [Outcome; 6] = [
     Outcome::Passed,
 ];
 
-/// Draws it.
+/// Renders the head.
 pub fn draw(report: &Report, html: &mut String) {
     put!(
         html,
@@ -42,7 +42,7 @@ pub fn draw(report: &Report, html: &mut String) {
         ("program", report.program.clone()),
         ("machine", report.machine.clone()),
         (
-            "in all",
+            "total",
             format!("{} successful calls, {faults} faults", number(calls)),
         ),
     ];
@@ -56,7 +56,7 @@ pub fn draw(report: &Report, html: &mut String) {
     html.push_str("</header>\n");
 }
 
-/// Workloads downwards, nemeses across, in the order in which they come.
+/// Renders workloads as rows and nemeses as columns, in their original order.
 fn matrix(report: &Report, html: &mut String) {
     let workloads = in_order(report, |cell| &cell.workload);
     let nemeses = in_order(report, |cell| &cell.nemesis);

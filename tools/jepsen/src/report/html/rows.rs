@@ -1,5 +1,5 @@
-//! Bars sorted into rows, thinned out to what can be seen: thousands of calls a second lie closer together than a screen has
-//! points. What is a contradiction or unknown is never drawn together with what is not.
+//! Bars sorted into rows, and reduced to the visible: with thousands of calls a second, bars are closer
+//! together than pixels. A contradiction or an unknown outcome is never merged with anything else.
 
 use std::collections::BTreeMap;
 
@@ -7,51 +7,51 @@ use super::figure::Scale;
 use super::text::shortened;
 use crate::workloads::{Span, Tone};
 
-/// Bars of one tone that are closer than this are drawn as one.
-const TOGETHER: f64 = 1.0;
+/// Distance below which bars of one tone are merged.
+const MERGE_DISTANCE: f64 = 1.0;
 
-/// No bar is drawn narrower.
-const NARROWEST: f64 = 0.8;
+/// Minimum width of a bar.
+const MIN_WIDTH: f64 = 0.8;
 
-/// Bars of at least this width can be pointed at.
-const POINTED_AT: f64 = 6.0;
+/// Minimum width of a bar with a tooltip.
+const MIN_TITLED_WIDTH: f64 = 6.0;
 
-/// How many bars of a cell can be pointed at: a page of two hundred cells has to be opened by a browser.
+/// Maximum of tooltips in a cell: a browser has to open a page of two hundred cells.
 const TITLES: usize = 250;
 
-/// The same of a cell that somebody will look into.
+/// Maximum of tooltips in a failed cell, which a reader will examine.
 const TITLES_THOROUGH: usize = 4000;
 
-/// The longest text of a bar.
+/// Maximum length of a tooltip, in characters.
 const TITLE_CHARS: usize = 300;
 
-/// Beyond so many rows a figure is no figure.
+/// Maximum of rows; more would be unreadable.
 const MAX_ROWS: usize = 64;
 
-/// One row.
+/// Row of the figure.
 #[derive(Default)]
 pub struct Row {
-    /// Its name.
+    /// Name of the row.
     pub name: String,
-    /// Bars without a text, by their tone.
+    /// Bars without a tooltip, by their tone.
     pub plain: Vec<(Tone, Vec<(f64, f64)>)>,
-    /// Bars with one.
+    /// Bars with a tooltip.
     pub titled: Vec<Bar>,
 }
 
-/// A bar with a text.
+/// Bar with a tooltip.
 pub struct Bar {
-    /// Where it begins.
+    /// Left end.
     pub from: f64,
-    /// Where it ends.
+    /// Right end.
     pub to: f64,
-    /// Its colour.
+    /// Colour.
     pub tone: Tone,
-    /// What is told of it.
+    /// Text of the tooltip.
     pub title: String,
 }
 
-/// All rows by their names, and how many bars were drawn together with others.
+/// Returns all rows by name, and the number of bars that were merged with others.
 pub fn of(timeline: &[Span], scale: Scale, thorough: bool) -> (Vec<Row>, usize) {
     let mut by_row: BTreeMap<Name<'_>, Vec<&Span>> = BTreeMap::new();
     for span in timeline {
@@ -73,8 +73,8 @@ pub fn of(timeline: &[Span], scale: Scale, thorough: bool) -> (Vec<Row>, usize) 
 fn row(name: &str, mut spans: Vec<&Span>, scale: Scale, titles: usize) -> (Row, usize) {
     spans.sort_by_key(|span| span.begin);
     let (mut titled, mut rest): (Vec<&Span>, Vec<&Span>) =
-        spans.into_iter().partition(|span| is_told(span, scale));
-    // The longest are told of, and contradictions first of all.
+        spans.into_iter().partition(|span| has_title(span, scale));
+    // Contradictions get tooltips first, then the longest bars.
     titled.sort_by_key(|span| {
         (
             !is_violation(span),
@@ -85,7 +85,7 @@ fn row(name: &str, mut spans: Vec<&Span>, scale: Scale, titles: usize) -> (Row, 
     rest.sort_by_key(|span| span.begin);
     titled.sort_by_key(|span| (is_violation(span), span.begin));
     let count = rest.len();
-    let plain = together(&rest, scale);
+    let plain = merge_bars(&rest, scale);
     let drawn: usize = plain.iter().map(|(_, bars)| bars.len()).sum();
     let row = Row {
         name: name.to_owned(),
@@ -99,8 +99,8 @@ fn is_violation(span: &Span) -> bool {
     matches!(span.tone, Tone::Violation)
 }
 
-fn is_told(span: &Span, scale: Scale) -> bool {
-    is_violation(span) || scale.x(span.end) - scale.x(span.begin) >= POINTED_AT
+fn has_title(span: &Span, scale: Scale) -> bool {
+    is_violation(span) || scale.x(span.end) - scale.x(span.begin) >= MIN_TITLED_WIDTH
 }
 
 fn bar(span: &Span, scale: Scale) -> Bar {
@@ -120,24 +120,25 @@ fn bar(span: &Span, scale: Scale) -> Bar {
 
 fn ends(span: &Span, scale: Scale) -> (f64, f64) {
     let from = scale.x(span.begin);
-    (from, scale.x(span.end).max(from + NARROWEST))
+    (from, scale.x(span.end).max(from + MIN_WIDTH))
 }
 
-/// Bars by tone, in order of time, those that nearly touch made one. Later tones are drawn above earlier ones.
-fn together(spans: &[&Span], scale: Scale) -> Vec<(Tone, Vec<(f64, f64)>)> {
+/// Groups bars by tone in order of time, and merges those that nearly touch. Later tones are drawn above
+/// earlier ones.
+fn merge_bars(spans: &[&Span], scale: Scale) -> Vec<(Tone, Vec<(f64, f64)>)> {
     let mut by_tone = [Tone::Ok, Tone::Failed, Tone::Unknown, Tone::Violation].map(|tone| (tone, Vec::new()));
     for span in spans {
         let (from, to) = ends(span, scale);
         let (_, bars): &mut (Tone, Vec<(f64, f64)>) = &mut by_tone[span.tone as usize];
         match bars.last_mut() {
-            Some((_, end)) if from - *end < TOGETHER => *end = end.max(to),
+            Some((_, end)) if from - *end < MERGE_DISTANCE => *end = end.max(to),
             _ => bars.push((from, to)),
         }
     }
     by_tone.into_iter().filter(|(_, bars)| !bars.is_empty()).collect()
 }
 
-/// Orders `client 2` before `client 10`.
+/// Row name that orders `client 2` before `client 10`.
 #[derive(PartialEq, Eq)]
 struct Name<'a>(&'a str);
 
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_ordered_as_people_count() {
+    fn rows_are_ordered_numerically() {
         let spans = [
             span("client 10", 0, 1, Tone::Ok),
             span("client 2", 0, 1, Tone::Ok),
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_apart_is_drawn_once_and_counted() {
+    fn indistinguishable_bars_are_merged_and_counted() {
         let scale = Scale::new(0, 1_000_000_000);
         let spans: Vec<_> = (0..1000).map(|at| span("a", at, at + 1, Tone::Ok)).collect();
         let (rows, merged) = of(&spans, scale, true);
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_contradiction_is_always_seen() {
+    fn contradiction_is_never_merged() {
         let scale = Scale::new(0, 1_000_000_000);
         let mut spans: Vec<_> = (0..1000).map(|at| span("a", at, at + 1, Tone::Ok)).collect();
         spans.push(span("a", 500, 501, Tone::Violation));

@@ -1,14 +1,14 @@
-//! What a run says beyond its cells: how fast calls succeeded again, and which bugs on purpose were seen.
+//! Results of a run beyond its cells: recovery times, and the planted bugs that were caught.
 
 use super::text::{escape, shortened};
-use crate::mutants::Found;
+use crate::mutants::SearchResult;
 use crate::report::Report;
 use crate::report::recovery::{Recovery, Times};
 
-/// The longest reason that is shown.
+/// Maximum length of a reason that is shown, in characters.
 const REASON_CHARS: usize = 240;
 
-/// Draws both, as far as there is something to tell.
+/// Renders the tables that have content.
 pub fn draw(report: &Report, html: &mut String) {
     if !report.mutants.is_empty() {
         bugs(&report.mutants, html);
@@ -18,12 +18,12 @@ pub fn draw(report: &Report, html: &mut String) {
     }
 }
 
-fn bugs(found: &[Found], html: &mut String) {
+fn bugs(found: &[SearchResult], html: &mut String) {
     let caught = found.iter().filter(|found| found.caught_by.is_some()).count();
     put!(
         html,
-        "<h3>Bugs on purpose: {caught} of {} caught</h3>\n<table class=\"faults\">\n\
-         <tr><th></th><th>bug</th><th>caught by</th><th>by what</th><th>after</th></tr>\n",
+        "<h3>Planted bugs: {caught} of {} caught</h3>\n<table class=\"faults\">\n\
+         <tr><th></th><th>bug</th><th>caught by</th><th>violation</th><th>after</th></tr>\n",
         found.len()
     );
     for bug in found {
@@ -48,7 +48,7 @@ fn bugs(found: &[Found], html: &mut String) {
 fn recoveries(recoveries: &[Recovery], html: &mut String) {
     html.push_str(
         "<details><summary>Recovery times</summary>\n<table class=\"faults\">\n\
-         <tr><th>fault</th><th>times</th><th>after the fault: p50, p99, longest</th><th>after healing</th><th>dark until healed</th></tr>\n",
+         <tr><th>fault</th><th>times</th><th>after the fault: p50, p99, longest</th><th>after healing</th><th>no success until healed</th></tr>\n",
     );
     for recovery in recoveries {
         put!(

@@ -1,4 +1,4 @@
-//! A page of a report that was made up.
+//! Tests of the page with artificial reports.
 
 use lockgate_check::Verdict;
 
@@ -72,7 +72,7 @@ fn spans(count: u64) -> Vec<Span> {
 }
 
 #[test]
-fn a_page_needs_nothing_else_and_takes_no_text_for_markup() {
+fn page_has_no_external_resources_and_escapes_all_texts() {
     let html = page(&report(vec![
         cell(Outcome::Violated, spans(100)),
         cell(Outcome::Passed, spans(100)),
@@ -90,7 +90,7 @@ fn a_page_needs_nothing_else_and_takes_no_text_for_markup() {
 }
 
 #[test]
-fn what_failed_is_open_and_what_passed_is_folded() {
+fn failed_cells_are_open_and_passed_cells_are_collapsed() {
     let html = page(&report(vec![
         cell(Outcome::Violated, spans(5)),
         cell(Outcome::Passed, spans(5)),
@@ -100,31 +100,31 @@ fn what_failed_is_open_and_what_passed_is_folded() {
 }
 
 #[test]
-fn a_contradiction_is_drawn_in_its_colour_among_thousands() {
+fn contradiction_keeps_its_colour_among_thousands_of_bars() {
     let html = page(&report(vec![cell(Outcome::Violated, spans(60_000))]));
     assert_eq!(html.matches("<rect class=\"bad\"").count(), 1);
     assert!(html.contains("call &lt;77&gt;"));
-    assert!(html.contains("drawn together"));
+    assert!(html.contains("merged with"));
 }
 
 #[test]
-fn a_page_of_many_cells_stays_small_enough_to_be_opened() {
+fn page_of_many_cells_stays_below_two_megabytes() {
     let cells = (0..10).map(|_| cell(Outcome::Passed, spans(30_000))).collect();
     let html = page(&report(cells));
     assert!(html.len() < 2_000_000, "{} bytes", html.len());
 }
 
 #[test]
-fn a_cell_without_a_history_has_no_figure() {
+fn cell_without_a_history_has_no_figure() {
     let mut skipped = cell(Outcome::Skipped, Vec::new());
     skipped.faults.clear();
     assert!(!page(&report(vec![skipped])).contains("<svg"));
 }
 
 #[test]
-fn a_bug_that_nothing_saw_is_told_in_red() {
+fn uncaught_planted_bug_is_highlighted() {
     let mut report = report(Vec::new());
-    report.mutants = vec![crate::mutants::Found {
+    report.mutants = vec![crate::mutants::SearchResult {
         number: 7,
         about: "a <bug>".to_owned(),
         caught_by: None,

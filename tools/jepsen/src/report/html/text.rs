@@ -1,6 +1,6 @@
-//! Text in a page: what others have written is never taken for markup.
+//! Text in a page: foreign text is never interpreted as markup.
 
-/// Puts entities for what HTML would understand.
+/// Replaces characters with a meaning in HTML by entities.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -10,7 +10,7 @@ pub fn escape(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // Not allowed in a page, and not of use to a reader.
+            // Control characters are invalid in a page, and useless to a reader.
             letter if letter.is_control() && letter != '\n' => escaped.push('\u{fffd}'),
             letter => escaped.push(letter),
         }
@@ -18,7 +18,7 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// A large number with thin spaces.
+/// Formats a large number with thin spaces.
 pub fn number(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -31,7 +31,7 @@ pub fn number(number: u64) -> String {
     text
 }
 
-/// The beginning of a text that may be long.
+/// Returns the beginning of a text that may be long.
 pub fn shortened(text: &str, chars: usize) -> String {
     match text.char_indices().nth(chars) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -1,14 +1,14 @@
-//! How many calls succeeded in each moment: an area above the rows, in which an outage is a hole.
+//! Graph of the rate of successful calls: an area above the rows, in which an outage is a gap.
 
 use super::figure::Scale;
 
-/// The rate is counted in tenths of a second.
+/// Length of a step: the rate is counted in tenths of a second.
 const STEP: u64 = 100_000_000;
 
-/// Drawn as the mean of so many steps, or the line would be all noise.
+/// Number of steps that are averaged to reduce noise.
 const SMOOTHED: usize = 3;
 
-/// Draws it below `top`, scaled to its own largest value.
+/// Renders the graph below `top`, scaled to its own maximum.
 pub fn draw(rate: &[u32], scale: Scale, top: f64, height: f64, html: &mut String) {
     let smooth: Vec<f64> = (0..rate.len())
         .map(|index| {

@@ -1,4 +1,5 @@
-//! One client: it takes a lock, reads, computes, writes, and gives the lock back; sometimes it stands still in between.
+//! One client of the workload: it acquires a lock, reads, computes, writes, and releases the lock; sometimes
+//! it is paused in between.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +8,10 @@ use fastrand::Rng;
 use lockgate_check::ClientId;
 use serde_json::json;
 
-use super::{Asked, BEYOND, CLIENTS, Fenced, PAUSED_ONE_IN, PER_SECOND, REGISTERS, TTL, Update, WAIT};
-use crate::client::{Acquire, Answer, Caller, Granted, Session, release};
+use super::{
+    CLIENTS, Fenced, FencedCall, PAUSE_BEYOND_TTL, PAUSED_ONE_IN, PER_SECOND, REGISTERS, TTL, Update, WAIT,
+};
+use crate::client::{Acquire, CallResult, Caller, Granted, Session, release};
 use crate::pace::Pace;
 use crate::systems::caller;
 use crate::world::World;
@@ -28,7 +31,7 @@ struct Client {
     rng: Rng,
 }
 
-/// Lives until the run is over.
+/// Runs the client until the end of the run.
 pub async fn run(run: Arc<Fenced>, world: World, number: usize) {
     let mut client = Client {
         run,
@@ -43,11 +46,11 @@ pub async fn run(run: Arc<Fenced>, world: World, number: usize) {
     let mut values = super::super::unique_numbers(number);
     let mut session: Option<Session> = None;
     while client.pace.next().await {
-        let mut current = match session.take().filter(Session::lives) {
+        let mut current = match session.take().filter(Session::is_alive) {
             Some(session) => session,
             None => match Session::open(&client.world, number, &mut client.caller, TTL).await {
-                Answer::Ok(session) => session,
-                Answer::Failed(_) | Answer::Unknown(_) => {
+                CallResult::Ok(session) => session,
+                CallResult::Failed(_) | CallResult::Unknown(_) => {
                     client.pace.back_off().await;
                     continue;
                 }
@@ -68,7 +71,7 @@ impl Client {
         format!("{}-{}", self.number, self.requests)
     }
 
-    async fn acquire(&mut self, session: &Session, register: usize) -> Answer<Granted> {
+    async fn acquire(&mut self, session: &Session, register: usize) -> CallResult<Granted> {
         let request_id = self.request_id();
         let acquire = Acquire {
             lock: &lock_name(register),
@@ -79,23 +82,23 @@ impl Client {
         let invoked = self.world.now();
         let answer = acquire.send(&mut self.caller, WAIT).await;
         let token = answer.clone().map(|granted| granted.token);
-        let asked = Asked::Acquire { register };
+        let input = FencedCall::Acquire { register };
         self.run
             .calls
-            .add(&self.world, &mut self.me, invoked, asked, &token);
+            .add(&self.world, &mut self.me, invoked, input, &token);
         answer
     }
 
-    /// One update; whether the session can be used on.
+    /// Makes one update; returns whether the session is still usable.
     async fn update(&mut self, session: &mut Session, value: u64) -> bool {
         let register = self.rng.usize(0..REGISTERS);
         let granted = match self.acquire(session, register).await {
-            Answer::Ok(granted) => granted,
-            Answer::Failed(why) => return why != "session_expired",
-            Answer::Unknown(_) => return false,
+            CallResult::Ok(granted) => granted,
+            CallResult::Failed(why) => return why != "session_expired",
+            CallResult::Unknown(_) => return false,
         };
-        // The client's own look at the clock, after which anything may hold it up.
-        if !session.lives() {
+        // The client checks its session here; after this check anything may delay it.
+        if !session.is_alive() {
             return false;
         }
         let begin = self.world.now();
@@ -124,21 +127,25 @@ impl Client {
         if paused {
             return false;
         }
-        self.give_back(session, register, &granted).await
+        self.release(session, register, &granted).await
     }
 
-    /// Between the read and the write.
+    /// Computation between the read and the write, with a pause or without.
     async fn compute(&mut self, session: &mut Session, paused: bool) {
         if paused {
-            // A pause stops the heartbeats, too, and does not end with the run: a process that stands still does not know.
-            session.fall_silent();
-            tokio::time::sleep(session.ttl() + BEYOND + Duration::from_millis(self.rng.u64(0..1000))).await;
+            // A pause stops the heartbeats as well, and does not end with the run: a paused process notices
+            // neither.
+            session.stop_heartbeats();
+            tokio::time::sleep(
+                session.ttl() + PAUSE_BEYOND_TTL + Duration::from_millis(self.rng.u64(0..1000)),
+            )
+            .await;
         } else {
             tokio::time::sleep(Duration::from_millis(self.rng.u64(0..6))).await;
         }
     }
 
-    async fn give_back(&mut self, session: &Session, register: usize, granted: &Granted) -> bool {
+    async fn release(&mut self, session: &Session, register: usize, granted: &Granted) -> bool {
         let request_id = self.request_id();
         let invoked = self.world.now();
         let lock = lock_name(register);
@@ -150,14 +157,14 @@ impl Client {
             &request_id,
         )
         .await;
-        let asked = Asked::Release {
+        let input = FencedCall::Release {
             register,
             token: granted.token,
         };
-        let told = answer.clone().map(|_| granted.token);
+        let result = answer.clone().map(|_| granted.token);
         self.run
             .calls
-            .add(&self.world, &mut self.me, invoked, asked, &told);
-        answer == Answer::Ok(true)
+            .add(&self.world, &mut self.me, invoked, input, &result);
+        answer == CallResult::Ok(true)
     }
 }

@@ -1,6 +1,6 @@
-//! A register outside of the cluster, changed by whoever holds its lock: read, compute, write. Some clients are paused in
-//! between for longer than their session lives, and write late. Where the register looks at fencing tokens nothing is lost;
-//! where it does not, the control, updates are.
+//! Register outside of the cluster, changed by the holder of its lock: read, compute, write. Some clients are
+//! paused in between for longer than their session lives, and write late. A register that checks fencing
+//! tokens loses no update; one that does not, in the control workload, does.
 
 mod client;
 mod storage;
@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::json;
 
-use super::marks::Marks;
+use super::highlights::Highlights;
 use super::{Progress, Span, Tone, Workload};
 use crate::record::{Recorder, write_line};
 use crate::world::World;
@@ -28,42 +28,42 @@ use storage::Storage;
 
 const CLIENTS: usize = 32;
 
-/// Updates of all clients together in a second; each takes two calls.
+/// Updates of all clients per second; each makes two calls.
 const PER_SECOND: f64 = 320.0;
 
 const TTL: Duration = Duration::from_secs(2);
 
-/// How many registers there are, each with a lock.
+/// Number of registers, each with a lock.
 const REGISTERS: usize = 32;
 
-/// One of so many updates is paused between its read and its write.
+/// One in this number of updates is paused between its read and its write.
 const PAUSED_ONE_IN: u32 = 400;
 
-/// How much longer than its session's time such a client stands still: longer than it takes the next holder to write.
-const BEYOND: Duration = Duration::from_millis(800);
+/// Duration of a pause beyond the session's TTL: longer than the next holder needs to write.
+const PAUSE_BEYOND_TTL: Duration = Duration::from_millis(800);
 
-/// How long a client waits for a lock.
+/// Maximum wait for a lock.
 const WAIT: Duration = Duration::from_millis(400);
 
-/// What registers hold at first.
+/// Initial value of the registers.
 const FIRST_VALUE: u64 = 0;
 
 /// The workload.
 pub struct Fenced {
     fences: Fences,
     registers: Vec<Mutex<Storage>>,
-    calls: Recorder<Asked, u64>,
+    calls: Recorder<FencedCall, u64>,
     updates: Mutex<Vec<Update>>,
-    marks: Marks,
+    highlights: Highlights,
 }
 
 #[derive(Clone, Debug, Serialize)]
-enum Asked {
+enum FencedCall {
     Acquire { register: usize },
     Release { register: usize, token: u64 },
 }
 
-/// For the report.
+/// Update, for the report.
 struct Update {
     client: usize,
     register: usize,
@@ -75,7 +75,7 @@ struct Update {
 }
 
 impl Fenced {
-    /// A fresh run.
+    /// Creates a run.
     pub fn new(fences: Fences) -> Self {
         Self {
             fences,
@@ -84,7 +84,7 @@ impl Fenced {
                 .collect(),
             calls: Recorder::default(),
             updates: Mutex::default(),
-            marks: Marks::default(),
+            highlights: Highlights::default(),
         }
     }
 }
@@ -123,7 +123,7 @@ impl Workload for Fenced {
                 _ => Verdict::Valid,
             };
             let verdicts = vec![("no lost update".to_owned(), verdict.and(tried))];
-            self.marks.note(&verdicts);
+            self.highlights.record(&verdicts);
             Ok(verdicts)
         }
         .boxed()
@@ -142,7 +142,7 @@ impl Workload for Fenced {
                     if update.taken {
                         ""
                     } else {
-                        " · refused by the register"
+                        " · rejected by the register"
                     },
                 ),
                 begin: update.begin,
@@ -153,7 +153,7 @@ impl Workload for Fenced {
                     (true, false) => Tone::Ok,
                 },
             };
-            self.marks.bar(
+            self.highlights.bar(
                 span,
                 &[
                     &format!("client {}", update.client),

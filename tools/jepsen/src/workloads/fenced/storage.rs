@@ -1,29 +1,29 @@
-//! What the locks guard: a register that is no part of the cluster, and whose calls never fail.
+//! Resource that the locks protect: a register outside of the cluster, whose calls never fail.
 
 use lockgate_check::ClientId;
 use lockgate_check::fenced::Write;
 
-/// Whether the register looks at tokens.
+/// Treatment of fencing tokens by the register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fences {
-    /// It refuses a token that is smaller than one that it has seen.
+    /// Rejects a token smaller than one that it has seen.
     Checked,
-    /// It takes what comes.
+    /// Accepts every token.
     Ignored,
 }
 
-/// What the lock guards: it is no part of the cluster, and none of its calls fails.
+/// Register that the lock protects; outside of the cluster, and its calls never fail.
 #[derive(Default)]
 pub struct Storage {
-    /// What it holds.
+    /// Current value.
     pub value: u64,
     greatest: u64,
-    /// All attempts to write it, in order.
+    /// All attempts to write, in order.
     pub writes: Vec<Write>,
 }
 
 impl Storage {
-    /// With this value.
+    /// Creates a register with this value.
     pub fn holding(value: u64) -> Self {
         Self {
             value,
@@ -31,12 +31,12 @@ impl Storage {
         }
     }
 
-    /// Its value, unless the token is too old.
+    /// Returns the value, unless the token is too old.
     pub fn read(&mut self, fences: Fences, token: u64) -> Option<u64> {
         self.admits(fences, token).then_some(self.value)
     }
 
-    /// Takes a value, unless the token is too old.
+    /// Sets the value, unless the token is too old; returns whether it was set.
     pub fn write(&mut self, fences: Fences, client: ClientId, token: u64, read: u64, value: u64) -> bool {
         let accepted = self.admits(fences, token);
         if accepted {
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_register_with_fences_refuses_who_is_late() {
+    fn register_that_checks_tokens_rejects_a_late_holder() {
         let mut storage = Storage::default();
         assert_eq!(storage.read(Fences::Checked, 1), Some(0));
         assert_eq!(storage.read(Fences::Checked, 2), Some(0));

@@ -1,4 +1,5 @@
-//! What the servers say afterwards: that all locks are free again, and who held each of them, by every node's own account.
+//! Accounts of the servers after the run: whether all locks are free again, and the history of holders that
+//! each node has.
 
 use std::time::Duration;
 
@@ -6,50 +7,50 @@ use anyhow::{Context, Result, bail};
 use lockgate_check::holds::{End, Gap, History, Hold, Mode};
 use serde_json::Value;
 
-use crate::client::{Answer, Caller, Reply};
+use crate::client::{CallResult, Caller, Reply};
 use crate::systems::caller;
 use crate::world::World;
 
-/// How long after the end of a run a lock may still be held by a client that died: its session's time, an election, and
-/// the session's time again, with a wide margin for a slow machine.
+/// Time limit within which the locks of crashed clients must become free after the end of a run: the
+/// session's TTL, an election, and the TTL again, with a wide margin for a slow machine.
 const FREE_WITHIN: Duration = Duration::from_secs(15);
 
-/// Between two looks.
-const BETWEEN: Duration = Duration::from_millis(200);
+/// Interval between two queries.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long a node that has just come back is given to answer a question.
+/// Time limit of a query of a node that has just been restarted.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 
-/// How many holds are asked for at once: the largest page.
+/// Number of holds per page: the maximum.
 const PAGE: usize = 1000;
 
-/// Waits until nobody holds or awaits any of the locks; names what is still held too long after the run.
+/// Waits until no lock has a holder or a waiter; describes the locks that are not free in time.
 pub async fn all_free(world: &World, locks: &[String]) -> Result<Vec<String>> {
     let mut caller = caller(world, 0);
-    let give_up = tokio::time::Instant::now() + FREE_WITHIN;
+    let deadline = tokio::time::Instant::now() + FREE_WITHIN;
     loop {
         let mut left = Vec::new();
         for lock in locks {
             let path = format!("/v1/locks/{lock}?linearizable=true");
-            let view = match ask(&mut caller, &path).await? {
+            let view = match query(&mut caller, &path).await? {
                 None => continue,
                 Some(view) => view,
             };
             let is_empty = |field: &str| view[field].as_array().is_some_and(Vec::is_empty);
             if !is_empty("holders") || !is_empty("queue") {
                 left.push(format!(
-                    "lock {lock} is not free {FREE_WITHIN:?} after the run: {view}"
+                    "lock {lock} is still not free {FREE_WITHIN:?} after the run: {view}"
                 ));
             }
         }
-        if left.is_empty() || tokio::time::Instant::now() > give_up {
+        if left.is_empty() || tokio::time::Instant::now() > deadline {
             return Ok(left);
         }
-        tokio::time::sleep(BETWEEN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Every node's account of the locks.
+/// Returns the history of the locks from every node.
 pub async fn of_all_nodes(world: &World, locks: &[String]) -> Result<Vec<History>> {
     let mut accounts = Vec::new();
     for endpoint in world.endpoints.iter() {
@@ -65,18 +66,20 @@ pub async fn of_all_nodes(world: &World, locks: &[String]) -> Result<Vec<History
     Ok(accounts)
 }
 
-/// `None`: there is no such lock.
-async fn ask(caller: &mut Caller, path: &str) -> Result<Option<Value>> {
-    let give_up = tokio::time::Instant::now() + ANSWER_WITHIN;
+/// Queries a lock; `None` if it does not exist.
+async fn query(caller: &mut Caller, path: &str) -> Result<Option<Value>> {
+    let deadline = tokio::time::Instant::now() + ANSWER_WITHIN;
     loop {
         match caller.get(path).await {
             Reply::Refused(code, _) if code == "no_lock" => return Ok(None),
             reply => match reply.done() {
-                Answer::Ok(document) => return Ok(Some(document)),
-                Answer::Failed(why) | Answer::Unknown(why) if tokio::time::Instant::now() > give_up => {
+                CallResult::Ok(document) => return Ok(Some(document)),
+                CallResult::Failed(why) | CallResult::Unknown(why)
+                    if tokio::time::Instant::now() > deadline =>
+                {
                     bail!("{path}: {why}")
                 }
-                Answer::Failed(_) | Answer::Unknown(_) => tokio::time::sleep(BETWEEN).await,
+                CallResult::Failed(_) | CallResult::Unknown(_) => tokio::time::sleep(POLL_INTERVAL).await,
             },
         }
     }
@@ -89,7 +92,7 @@ async fn read_lock(caller: &mut Caller, lock: &str, account: &mut History) -> Re
         if let Some(before) = before {
             path.push_str(&format!("&before={before}"));
         }
-        let page = ask(caller, &path).await?.context("a node without a history")?;
+        let page = query(caller, &path).await?.context("a node without a history")?;
         for entry in page["history"].as_array().context("no history in the answer")? {
             account
                 .holds
@@ -108,7 +111,7 @@ async fn read_lock(caller: &mut Caller, lock: &str, account: &mut History) -> Re
     }
 }
 
-/// All locks of a node have the same gaps, and each page tells of them.
+/// Adds a gap unless it is known: all locks of a node have the same gaps, and each page lists them.
 fn add_gap(account: &mut History, after: u64, until: u64) {
     let gap = Gap { after, until };
     if !account.gaps.contains(&gap) {
@@ -116,7 +119,7 @@ fn add_gap(account: &mut History, after: u64, until: u64) {
     }
 }
 
-/// One entry. Positions are times of the log in milliseconds, which never go back.
+/// Parses one entry. Positions are times of the log in milliseconds, which never decrease.
 fn hold(lock: &str, entry: &Value) -> Result<Hold> {
     let permits = |name: &str| {
         let number = entry[name].as_u64().context("no number of permits")?;
@@ -137,7 +140,7 @@ fn hold(lock: &str, entry: &Value) -> Result<Hold> {
             _ => bail!("an unknown mode"),
         },
         token,
-        // A token is the position at which its contender came, for nobody upgrades here.
+        // A token is the position at which its contender was created, since no client upgrades here.
         arrived: Some(token),
         began: match &entry["from_at"] {
             Value::Null => None,
@@ -154,14 +157,14 @@ fn hold(lock: &str, entry: &Value) -> Result<Hold> {
     })
 }
 
-/// Milliseconds since 1970.
+/// Returns milliseconds since 1970.
 fn time(at: &Value) -> Result<u64> {
     let at = at.as_str().context("no time")?;
     let time = humantime::parse_rfc3339(at).with_context(|| format!("the time {at}"))?;
     let since = time
         .duration_since(std::time::UNIX_EPOCH)
         .context("before 1970")?;
-    u64::try_from(since.as_millis()).context("a time far away")
+    u64::try_from(since.as_millis()).context("a time out of range")
 }
 
 #[cfg(test)]
@@ -170,24 +173,24 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn an_entry_is_read_with_its_times() {
+    fn entry_is_parsed_with_its_times() {
         let entry = json!({
             "holder": "a", "mode": "semaphore", "permits": 2, "limit": 5, "fencing_token": 17,
             "from_at": "1970-01-01T00:00:01.250Z", "until_at": "1970-01-01T00:00:02.000Z", "ended": "released",
         });
-        let hold = hold("x", &entry).expect("it is whole");
+        let hold = hold("x", &entry).expect("the entry is complete");
         assert_eq!(hold.began, Some(1250));
         assert_eq!(hold.end, End::At(2000));
         assert_eq!(hold.mode, Mode::Permits { permits: 2, limit: 5 });
     }
 
     #[test]
-    fn what_nobody_saw_is_not_made_up() {
+    fn unknown_times_of_a_hold_stay_unknown() {
         let entry = json!({
             "holder": "a", "mode": "exclusive", "fencing_token": 17, "from_at": null, "until_at": null,
             "ended": "unknown", "last_held_at": "1970-01-01T00:00:01Z", "gone_at": "1970-01-01T00:00:02Z",
         });
-        let hold = hold("x", &entry).expect("it is whole");
+        let hold = hold("x", &entry).expect("the entry is complete");
         assert_eq!(
             (hold.began, hold.end),
             (

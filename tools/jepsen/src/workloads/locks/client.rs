@@ -1,24 +1,26 @@
-//! One client of locks: session after session, lock after lock.
+//! One client of locks: it opens one session after the other, and acquires one lock after the other.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use lockgate_check::{ClientId, Nanos};
 
-use super::mix::{Leave, Wait, Wish, fields};
-use super::{Asked, Belief, CLIENTS, Got, Locks, PER_SECOND, TTL};
-use crate::client::{Acquire, Answer, Caller, Granted, Session, release};
+use super::mix::{HoldEnd, LockRequest, Wait, fields};
+use super::{Belief, CLIENTS, LockCall, LockCallResult, Locks, PER_SECOND, TTL};
+use crate::client::{Acquire, CallResult, Caller, Granted, Session, release};
 use crate::pace::Pace;
 use crate::systems::caller;
 use crate::world::World;
 
-/// How long one that dies while it waits listens whether it is told so: its session's time, an election, and that time again.
-const DYING: Duration = Duration::from_secs(8);
+/// Time for which a waiting client that has stopped its heartbeats waits for an answer: the session's TTL, an
+/// election, and the TTL again.
+const CRASHING_WAIT: Duration = Duration::from_secs(8);
 
-/// How often a holder looks whether it may still believe that it holds.
-const LOOK: Duration = Duration::from_millis(20);
+/// Interval at which a holder checks whether it may still believe that it holds.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Of a hundred locks so many are wanted again at once by whoever gave them back, with a late release of the hold before.
+/// Percentage of locks that their last holder acquires again at once, followed by a late release of its
+/// previous hold.
 const AGAIN_PERCENT: u32 = 10;
 
 struct Client {
@@ -29,18 +31,18 @@ struct Client {
     pace: Pace,
     me: ClientId,
     requests: u64,
-    /// What was given back last.
-    past: Option<Past>,
+    /// The last hold that was released.
+    last_released: Option<ReleasedHold>,
 }
 
-/// A hold that was given back for certain. Whoever gives it back once more, late, must not touch a later one.
-struct Past {
+/// Hold that was certainly released. A second, late release of it must not affect a later hold.
+struct ReleasedHold {
     session: String,
     lock: usize,
     holder: String,
 }
 
-/// Lives until the run is over.
+/// Runs the client until the end of the run.
 pub async fn run(locks: Arc<Locks>, world: World, number: usize) {
     let mut client = Client {
         locks,
@@ -48,32 +50,32 @@ pub async fn run(locks: Arc<Locks>, world: World, number: usize) {
         pace: Pace::new(&world, number, CLIENTS, PER_SECOND),
         me: ClientId::try_from(number).expect("there are few clients"),
         requests: 0,
-        past: None,
+        last_released: None,
         number,
         world,
     };
     let mut rng = super::super::rng(&client.world, number);
     let mut session: Option<Session> = None;
     while client.pace.next().await {
-        let mut current = match session.take().filter(Session::lives) {
+        let mut current = match session.take().filter(Session::is_alive) {
             Some(session) => session,
             None => match Session::open(&client.world, number, &mut client.caller, TTL).await {
-                Answer::Ok(session) => session,
-                Answer::Failed(_) | Answer::Unknown(_) => {
+                CallResult::Ok(session) => session,
+                CallResult::Failed(_) | CallResult::Unknown(_) => {
                     client.pace.back_off().await;
                     continue;
                 }
             },
         };
         let again = client
-            .past_of(&current)
+            .last_released_by(&current)
             .filter(|_| rng.u32(0..100) < AGAIN_PERCENT);
-        let wish = client.locks.mix.draw(&mut rng, again);
-        match client.take_and_leave(&mut current, &wish).await {
-            Then::KeepSession => session = Some(current),
-            // Its heartbeats end with it; the server has to find out.
-            Then::Abandon => drop(current),
-            Then::Close => {
+        let request = client.locks.mix.draw(&mut rng, again);
+        match client.lock_once(&mut current, &request).await {
+            NextStep::KeepSession => session = Some(current),
+            // The heartbeats end with the session object; the server has to detect that.
+            NextStep::Abandon => drop(current),
+            NextStep::Close => {
                 current.close(&mut client.caller).await;
             }
         }
@@ -83,8 +85,8 @@ pub async fn run(locks: Arc<Locks>, world: World, number: usize) {
     }
 }
 
-/// What becomes of a session after a lock.
-enum Then {
+/// Next step with the session after a lock.
+enum NextStep {
     KeepSession,
     Abandon,
     Close,
@@ -96,115 +98,118 @@ impl Client {
         format!("{}-{}", self.number, self.requests)
     }
 
-    async fn take_and_leave(&mut self, session: &mut Session, wish: &Wish) -> Then {
+    async fn lock_once(&mut self, session: &mut Session, request: &LockRequest) -> NextStep {
         let invoked = self.world.now();
-        let answer = self.acquire(session, wish).await;
-        let asked = Asked::Acquire {
-            lock: wish.lock,
-            mode: wish.mode,
-            wait: format!("{:?}", wish.wait),
+        let answer = self.acquire(session, request).await;
+        let input = LockCall::Acquire {
+            lock: request.lock,
+            mode: request.mode,
+            wait: format!("{:?}", request.wait),
             session: session.id().to_owned(),
         };
-        let got = answer
+        let result = answer
             .clone()
-            .map(|Granted { holder, token }| Got::Granted { holder, token });
+            .map(|Granted { holder, token }| LockCallResult::Granted { holder, token });
         self.locks
             .calls
-            .add(&self.world, &mut self.me, invoked, asked, &got);
+            .add(&self.world, &mut self.me, invoked, input, &result);
         match answer {
-            Answer::Ok(granted) => self.hold(session, wish, granted).await,
-            Answer::Failed(why) if why == "session_expired" => {
-                session.life().ended();
-                Then::Abandon
+            CallResult::Ok(granted) => self.hold(session, request, granted).await,
+            CallResult::Failed(why) if why == "session_expired" => {
+                session.liveness().ended();
+                NextStep::Abandon
             }
-            Answer::Failed(why) if why == "lock_busy" || why == "lock_timeout" => Then::KeepSession,
-            Answer::Failed(_) => {
+            CallResult::Failed(why) if why == "lock_busy" || why == "lock_timeout" => NextStep::KeepSession,
+            CallResult::Failed(_) => {
                 self.pace.back_off().await;
-                Then::KeepSession
+                NextStep::KeepSession
             }
-            // It may hold the lock without knowing. Only the end of the session settles that.
-            Answer::Unknown(_) => Then::Abandon,
+            // The client may hold the lock without knowing it. Only the end of the session resolves that.
+            CallResult::Unknown(_) => NextStep::Abandon,
         }
     }
 
-    async fn acquire(&mut self, session: &mut Session, wish: &Wish) -> Answer<Granted> {
-        let lock = self.locks.mix.lock_name(wish.lock);
+    async fn acquire(&mut self, session: &mut Session, request: &LockRequest) -> CallResult<Granted> {
+        let lock = self.locks.mix.lock_name(request.lock);
         let request_id = self.request_id();
         let id = session.id().to_owned();
         let acquire = Acquire {
             lock: &lock,
             session: &id,
-            fields: fields(wish.mode),
+            fields: fields(request.mode),
             request_id: &request_id,
         };
-        match wish.wait {
+        match request.wait {
             Wait::Try => acquire.send(&mut self.caller, Duration::ZERO).await,
             Wait::For(time) => acquire.send(&mut self.caller, time).await,
-            Wait::UntilHungUp(after) => acquire.send_and_hang_up(&mut self.caller, after).await,
-            Wait::Dying => {
-                session.fall_silent();
-                acquire.send_without_end(&mut self.caller, DYING).await
+            Wait::UntilDisconnect(after) => acquire.send_and_disconnect(&mut self.caller, after).await,
+            Wait::Crashing => {
+                session.stop_heartbeats();
+                acquire.send_unbounded(&mut self.caller, CRASHING_WAIT).await
             }
         }
     }
 
-    /// The lock that this session gave back last.
-    fn past_of(&self, session: &Session) -> Option<usize> {
-        let past = self.past.as_ref().filter(|past| past.session == session.id());
+    /// Returns the lock that this session released last.
+    fn last_released_by(&self, session: &Session) -> Option<usize> {
+        let past = self
+            .last_released
+            .as_ref()
+            .filter(|past| past.session == session.id());
         past.map(|past| past.lock)
     }
 
-    /// Gives the hold before this one back once more, as a request that was long on its way might.
-    async fn release_late(&mut self, session: &Session, wish: &Wish) {
+    /// Releases the previous hold once more, as a delayed request might.
+    async fn release_late(&mut self, session: &Session, request: &LockRequest) {
         let Some(past) = self
-            .past
-            .take_if(|past| past.lock == wish.lock && past.session == session.id())
+            .last_released
+            .take_if(|past| past.lock == request.lock && past.session == session.id())
         else {
             return;
         };
         let lock = self.locks.mix.lock_name(past.lock);
         let request_id = self.request_id();
         let again = release(&mut self.caller, &lock, session.id(), &past.holder, &request_id).await;
-        if again == Answer::Ok(true) {
+        if again == CallResult::Ok(true) {
             self.locks.contradictions.lock().push(format!(
-                "client {} gave its hold {} of lock {} back twice, and was told both times that it had held it",
+                "client {} released its hold {} of lock {} twice, and both responses said that it had held it",
                 self.number, past.holder, past.lock
             ));
         }
     }
 
-    async fn hold(&mut self, session: &mut Session, wish: &Wish, granted: Granted) -> Then {
-        let life = session.life();
-        let belief = self.believe(session, wish, &granted);
-        self.release_late(session, wish).await;
-        let until = self.world.now() + crate::client::nanos(wish.hold);
-        while life.lives() && self.world.now() < until {
+    async fn hold(&mut self, session: &mut Session, request: &LockRequest, granted: Granted) -> NextStep {
+        let life = session.liveness();
+        let belief = self.believe(session, request, &granted);
+        self.release_late(session, request).await;
+        let until = self.world.now() + crate::client::nanos(request.hold);
+        while life.is_alive() && self.world.now() < until {
             let left = Duration::from_nanos(until.saturating_sub(self.world.now()));
-            if !self.pace.sleep(left.min(LOOK)).await {
+            if !self.pace.sleep(left.min(POLL_INTERVAL)).await {
                 break;
             }
         }
-        if !life.lives() {
-            return Then::Abandon;
+        if !life.is_alive() {
+            return NextStep::Abandon;
         }
-        match wish.leave {
-            Leave::Crash => {
-                session.fall_silent();
-                Then::Abandon
+        match request.end {
+            HoldEnd::Crash => {
+                session.stop_heartbeats();
+                NextStep::Abandon
             }
-            Leave::Close => {
-                self.let_go(belief);
-                Then::Close
+            HoldEnd::Close => {
+                self.released(belief);
+                NextStep::Close
             }
-            Leave::Release => {
-                self.let_go(belief);
-                self.release(session, wish, granted).await
+            HoldEnd::Release => {
+                self.released(belief);
+                self.release(session, request, granted).await
             }
         }
     }
 
-    async fn release(&mut self, session: &Session, wish: &Wish, granted: Granted) -> Then {
-        let lock = self.locks.mix.lock_name(wish.lock);
+    async fn release(&mut self, session: &Session, request: &LockRequest, granted: Granted) -> NextStep {
+        let lock = self.locks.mix.lock_name(request.lock);
         let request_id = self.request_id();
         let invoked = self.world.now();
         let answer = release(
@@ -216,60 +221,61 @@ impl Client {
         )
         .await;
         let returned = self.world.now();
-        let asked = Asked::Release {
-            lock: wish.lock,
+        let input = LockCall::Release {
+            lock: request.lock,
             holder: granted.holder.clone(),
             session: session.id().to_owned(),
         };
-        let got = answer.clone().map(|held| match held {
-            true => Got::Released,
-            false => Got::NotHolder,
+        let result = answer.clone().map(|held| match held {
+            true => LockCallResult::Released,
+            false => LockCallResult::NotHolder,
         });
         self.locks
             .calls
-            .add(&self.world, &mut self.me, invoked, asked, &got);
-        // Nobody breaks locks here, so a holder whose session was promised to live until after the answer holds.
-        if answer == Answer::Ok(false) && session.life().deadline() > returned {
+            .add(&self.world, &mut self.me, invoked, input, &result);
+        // No lock is broken in this workload, so a session that was promised to live until after the response
+        // must still hold.
+        if answer == CallResult::Ok(false) && session.liveness().deadline() > returned {
             self.locks.contradictions.lock().push(format!(
-                "client {} with a live session {} did not hold lock {} with token {} any more, {}",
+                "client {} with a live session {} no longer held lock {} with token {}, {}",
                 self.number,
                 session.id(),
-                wish.lock,
+                request.lock,
                 granted.token,
                 between(invoked, returned),
             ));
         }
-        if answer == Answer::Ok(true) {
-            self.past = Some(Past {
+        if answer == CallResult::Ok(true) {
+            self.last_released = Some(ReleasedHold {
                 session: session.id().to_owned(),
-                lock: wish.lock,
+                lock: request.lock,
                 holder: granted.holder.clone(),
             });
         }
         match answer {
-            Answer::Ok(_) => Then::KeepSession,
-            Answer::Failed(_) | Answer::Unknown(_) => Then::Abandon,
+            CallResult::Ok(_) => NextStep::KeepSession,
+            CallResult::Failed(_) | CallResult::Unknown(_) => NextStep::Abandon,
         }
     }
 
-    /// Begins to believe that it holds; the number of the belief.
-    fn believe(&self, session: &Session, wish: &Wish, granted: &Granted) -> usize {
+    /// Records that the client believes to hold from now on; returns the index of the belief.
+    fn believe(&self, session: &Session, request: &LockRequest, granted: &Granted) -> usize {
         let mut beliefs = self.locks.beliefs.lock();
         beliefs.push(Belief {
             client: self.number,
-            lock: wish.lock,
+            lock: request.lock,
             holder: granted.holder.clone(),
-            mode: wish.mode,
+            mode: request.mode,
             token: granted.token,
             begin: self.world.now(),
-            let_go: None,
-            life: session.life(),
+            released: None,
+            life: session.liveness(),
         });
         beliefs.len() - 1
     }
 
-    fn let_go(&self, belief: usize) {
-        self.locks.beliefs.lock()[belief].let_go = Some(self.world.now());
+    fn released(&self, belief: usize) {
+        self.locks.beliefs.lock()[belief].released = Some(self.world.now());
     }
 }
 

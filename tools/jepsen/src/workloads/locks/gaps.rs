@@ -1,5 +1,5 @@
-//! What no server has recorded. The lock history pauses while a disk is full or broken, and nothing else does; the servers
-//! say so, and what falls into such a time is judged by what clients saw alone.
+//! Gaps in the servers' records. The lock history pauses while a disk is full or broken, and nothing else
+//! does. The servers report these gaps, and holds within them are judged by the clients' observations alone.
 
 use lockgate_check::Nanos;
 use lockgate_check::holds::{Gap, History};
@@ -7,15 +7,15 @@ use lockgate_check::holds::{Gap, History};
 use super::Belief;
 use crate::world::World;
 
-/// A hold is recorded when it ends, at the time of the log: that of the leader's clock when that was proposed. It is this
-/// close, at least, to when its client heard of it.
+/// Maximum distance between a client's clock and the recorded time of its hold. A hold is recorded when it
+/// ends, at the time of the log: that of the leader's clock at the proposal.
 const MARGIN_MS: u64 = 2_000;
 
-/// Times of which no server has a history, in milliseconds since 1970.
+/// Times for which no server has a history, in milliseconds since 1970.
 pub struct Gaps(Vec<Gap>);
 
 impl Gaps {
-    /// Those of the merged accounts of all nodes.
+    /// Returns the gaps of the merged accounts of all nodes.
     pub fn of(history: &History) -> Self {
         let mut sorted = history.gaps.clone();
         sorted.sort_by_key(|gap| gap.after);
@@ -29,20 +29,20 @@ impl Gaps {
         Self(all)
     }
 
-    /// How many milliseconds of the run they are, from its beginning until now.
+    /// Returns the total length of the gaps in milliseconds, from the beginning of the run until now.
     pub fn of_run_ms(&self, world: &World) -> u64 {
         self.within(world.wall_ms(0), world.wall_ms(world.now()))
     }
 
-    /// Whether they leave enough of a run to judge it: at least half.
+    /// Returns whether the gaps leave enough of a run to judge it: at least half.
     pub fn leave_enough(&self, world: &World) -> bool {
         let run = world.wall_ms(world.now()) - world.wall_ms(0);
         2 * self.of_run_ms(world) <= run
     }
 
-    /// Whether the record of what a client believed may be missing for them.
+    /// Returns whether a gap may be the reason for a missing record of a belief.
     pub fn excuse(&self, world: &World, belief: &Belief) -> bool {
-        let end: Nanos = belief.let_go.unwrap_or_else(|| world.now());
+        let end: Nanos = belief.released.unwrap_or_else(|| world.now());
         let from = world.wall_ms(belief.begin).saturating_sub(MARGIN_MS);
         self.within(from, world.wall_ms(end) + MARGIN_MS) > 0
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_overlaps_is_counted_once() {
+    fn overlapping_gaps_are_counted_once() {
         let gap = |after, until| Gap { after, until };
         let history = History {
             gaps: vec![gap(50, 70), gap(10, 20), gap(15, 30), gap(60, 65)],

@@ -1,4 +1,5 @@
-//! What clients of locks ask for: which lock, in which mode, how long they wait, how they leave.
+//! Random choices of the clients of locks: which lock, in which mode, how long they wait, and how they end
+//! their hold.
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use fastrand::Rng;
 use lockgate_check::holds::Mode;
 use serde_json::{Value, json};
 
-/// Which modes the locks of a run are used in. Names of locks go by it.
+/// Modes in which the locks of a run are used. Part of the locks' names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mix {
     /// One holder at a time.
@@ -17,54 +18,55 @@ pub enum Mix {
     Semaphore,
 }
 
-/// How many locks clients meet at.
+/// Number of locks for which clients compete.
 pub const LOCKS: usize = 20;
 
-/// This one is held for longer than a session lives, and meanwhile some of those who wait for it die.
+/// Lock that is held for longer than a session's TTL, while some of its waiters crash.
 const LONG_HELD: usize = LOCKS - 1;
 
-/// It is wanted once in so many times: as many clients as that takes are busy with it for seconds.
+/// One in this number of requests is for the long-held lock; as many clients as that takes are busy with it
+/// for seconds.
 const ONE_IN: u32 = 150;
 
-/// Of the calls at a lock with readers so many in ten are writers'.
+/// Writers among ten calls to a lock with readers.
 const WRITERS_IN_TEN: u32 = 3;
 
-/// What one client wants next.
+/// Next request of a client.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct LockRequest {
     pub lock: usize,
     pub mode: Mode,
     pub wait: Wait,
     pub hold: Duration,
-    pub leave: Leave,
+    pub end: HoldEnd,
 }
 
-/// How long a client waits for a lock.
+/// Wait of a client for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// Not at all.
+    /// Does not wait.
     Try,
-    /// So long, which the server counts.
+    /// Waits up to this time, which the server measures.
     For(Duration),
-    /// Without end, but it hangs up after so long.
-    UntilHungUp(Duration),
-    /// Without end, and it dies meanwhile: its session falls silent, its connection stays.
-    Dying,
+    /// Waits without a limit, but closes the connection after this time.
+    UntilDisconnect(Duration),
+    /// Waits without a limit, and crashes meanwhile: its heartbeats stop, its connection stays open.
+    Crashing,
 }
 
-/// How a client leaves a lock.
+/// End of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leave {
-    /// It releases it.
+pub enum HoldEnd {
+    /// Releases the lock.
     Release,
-    /// It dies: its session falls silent.
+    /// Crashes: its heartbeats stop.
     Crash,
-    /// It closes its session.
+    /// Closes its session.
     Close,
 }
 
 impl Mix {
-    /// How a lock is called.
+    /// Returns the name of a lock.
     pub fn lock_name(self, lock: usize) -> String {
         let kind = match self {
             Self::Exclusive => "exclusive",
@@ -89,21 +91,21 @@ impl Mix {
         }
     }
 
-    /// Draws a wish. Most holds are short, so that locks change hands often; few are long, so that faults meet them.
-    /// If `again` is given, it is for this lock.
-    pub fn draw(self, rng: &mut Rng, again: Option<usize>) -> Wish {
+    /// Draws a request. Most holds are short, so that locks change hands often; few are long, so that faults
+    /// hit them. If `again` is given, the request is for this lock.
+    pub fn draw(self, rng: &mut Rng, again: Option<usize>) -> LockRequest {
         if self == Self::Exclusive && again.is_none() && rng.u32(0..ONE_IN) == 0 {
             return Self::draw_long_held(rng);
         }
         let lock = again.unwrap_or_else(|| rng.usize(0..LONG_HELD));
         let ms = Duration::from_millis;
-        Wish {
+        LockRequest {
             lock,
             mode: self.mode(rng, lock),
             wait: match rng.u32(0..10) {
                 0..2 => Wait::Try,
                 2..4 => Wait::For(ms(rng.u64(20..200))),
-                4 => Wait::UntilHungUp(ms(rng.u64(20..300))),
+                4 => Wait::UntilDisconnect(ms(rng.u64(20..300))),
                 _ => Wait::For(ms(rng.u64(500..1500))),
             },
             hold: match rng.u32(0..1000) {
@@ -111,37 +113,37 @@ impl Mix {
                 880..996 => ms(rng.u64(5..50)),
                 _ => ms(rng.u64(60..1500)),
             },
-            leave: match rng.u32(0..1000) {
-                // A lock stays shut for the rest of a session's time then.
-                0 => Leave::Crash,
-                1..4 => Leave::Close,
-                _ => Leave::Release,
+            end: match rng.u32(0..1000) {
+                // The lock then stays held for the rest of the session's TTL.
+                0 => HoldEnd::Crash,
+                1..4 => HoldEnd::Close,
+                _ => HoldEnd::Release,
             },
         }
     }
 }
 
 impl Mix {
-    fn draw_long_held(rng: &mut Rng) -> Wish {
-        Wish {
+    fn draw_long_held(rng: &mut Rng) -> LockRequest {
+        LockRequest {
             lock: LONG_HELD,
             mode: Mode::Exclusive,
             wait: match rng.bool() {
-                true => Wait::Dying,
+                true => Wait::Crashing,
                 false => Wait::For(Duration::from_millis(rng.u64(500..1500))),
             },
             hold: Duration::from_millis(rng.u64(2500..4000)),
-            leave: Leave::Release,
+            end: HoldEnd::Release,
         }
     }
 }
 
-/// How many permits a semaphore has.
+/// Returns the number of permits of a semaphore.
 pub fn limit(lock: usize) -> u32 {
     if lock.is_multiple_of(2) { 2 } else { 5 }
 }
 
-/// A mode as requests say it.
+/// Returns the fields of a request for a mode.
 pub fn fields(mode: Mode) -> Value {
     match mode {
         Mode::Exclusive => json!({"mode": "exclusive"}),

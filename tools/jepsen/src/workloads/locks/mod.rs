@@ -1,5 +1,6 @@
-//! Locks: exclusive, shared and semaphores. Clients open sessions, acquire, hold for a while, and release, close or die. What
-//! the servers say of who held what is judged in full, and so is what clients believed.
+//! Locks: exclusive, shared and semaphores. Clients open sessions, acquire, hold for a while, and release,
+//! close or crash. The complete record of holders by the servers is checked, and so are the beliefs of the
+//! clients.
 
 mod accounts;
 mod client;
@@ -21,9 +22,9 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use self::gaps::Gaps;
-use super::marks::Marks;
+use super::highlights::Highlights;
 use super::{Progress, Span, Tone, Workload};
-use crate::client::Life;
+use crate::client::Liveness;
 use crate::record::{Recorder, write_line};
 use crate::world::World;
 
@@ -31,25 +32,25 @@ pub use mix::Mix;
 
 const CLIENTS: usize = 32;
 
-/// How often all clients together take up a lock in a second; each time takes two calls at least.
+/// Acquires of all clients per second; each makes at least two calls.
 const PER_SECOND: f64 = 320.0;
 
-/// The shortest time that a server grants to a session.
+/// Session TTL: the shortest that a server grants.
 const TTL: Duration = Duration::from_secs(2);
 
 /// The workload.
 pub struct Locks {
     mix: Mix,
-    calls: Recorder<Asked, Got>,
+    calls: Recorder<LockCall, LockCallResult>,
     beliefs: Mutex<Vec<Belief>>,
-    /// What no correct server says, found by a client itself.
+    /// Responses that no correct server gives, detected by clients.
     contradictions: Mutex<Vec<String>>,
-    marks: Marks,
+    highlights: Highlights,
 }
 
-/// What is asked of a lock.
+/// Input of a call.
 #[derive(Clone, Debug, Serialize)]
-enum Asked {
+enum LockCall {
     Acquire {
         lock: usize,
         mode: Mode,
@@ -63,15 +64,15 @@ enum Asked {
     },
 }
 
-/// What came back.
+/// Result of a call.
 #[derive(Clone, Debug, Serialize)]
-enum Got {
+enum LockCallResult {
     Granted { holder: String, token: u64 },
     Released,
     NotHolder,
 }
 
-/// A client's belief that it holds a lock.
+/// Belief of a client that it holds a lock.
 #[derive(Clone, Debug)]
 struct Belief {
     client: usize,
@@ -79,34 +80,34 @@ struct Belief {
     holder: String,
     mode: Mode,
     token: u64,
-    /// When the grant was received.
+    /// Time at which the grant was received.
     begin: Nanos,
-    /// When the client let go, if it did: it may have stopped believing before.
-    let_go: Option<Nanos>,
-    life: Arc<Life>,
+    /// Time of the release, if there was one; the client may have stopped believing before.
+    released: Option<Nanos>,
+    life: Arc<Liveness>,
 }
 
 impl Belief {
     fn end(&self) -> Nanos {
         let believed = self.life.believed_until();
-        self.let_go.map_or(believed, |let_go| let_go.min(believed))
+        self.released.map_or(believed, |released| released.min(believed))
     }
 }
 
 impl Locks {
-    /// A fresh run.
+    /// Creates a run.
     pub fn new(mix: Mix) -> Self {
         Self {
             mix,
             calls: Recorder::default(),
             beliefs: Mutex::default(),
             contradictions: Mutex::default(),
-            marks: Marks::default(),
+            highlights: Highlights::default(),
         }
     }
 
-    /// Whether no two clients believed at once what excludes each other.
-    fn believed(&self) -> Verdict {
+    /// Checks that no two clients believed at the same time in holds that exclude each other.
+    fn check_beliefs(&self) -> Verdict {
         let beliefs = self.beliefs.lock();
         let beliefs: Vec<_> = beliefs
             .iter()
@@ -116,33 +117,33 @@ impl Locks {
                 mode: belief.mode,
                 token: belief.token,
                 granted: belief.begin,
-                released: belief.let_go,
+                released: belief.released,
                 deadline: belief.life.believed_until(),
             })
             .collect();
         client_view::check(&beliefs)
     }
 
-    /// What the servers' account says of who held. Times that none of them has recorded leave it to clients' beliefs, if they
-    /// are not most of the run; the name says how long they are.
-    fn held(world: &World, history: &holds::History, gaps: &Gaps) -> (String, Verdict) {
+    /// Checks the servers' record of holds. For gaps in all records only the clients' beliefs count, provided
+    /// that the gaps are not most of the run; the checker's name says how long they are.
+    fn check_holds(world: &World, history: &holds::History, gaps: &Gaps) -> (String, Verdict) {
         match gaps.of_run_ms(world) {
             0 => ("holds".to_owned(), holds::check(history)),
             missing if gaps.leave_enough(world) => (
-                format!("holds, but for {missing} ms of which no node has a history"),
+                format!("holds, except for {missing} ms without a history on any node"),
                 holds::check_known(history),
             ),
             missing => {
-                let why = format!("no node has a history of {missing} ms");
+                let why = format!("no node has a history for {missing} ms");
                 let verdict = holds::check_known(history).and(Verdict::Undecided(why));
                 ("holds".to_owned(), verdict)
             }
         }
     }
 
-    /// Whether each grant that a client was told is in the servers' account.
-    fn untold(&self, world: &World, history: &holds::History, gaps: &Gaps) -> Verdict {
-        let told: std::collections::HashSet<_> = history
+    /// Checks that every grant that a client received is in the servers' record.
+    fn unrecorded_grants(&self, world: &World, history: &holds::History, gaps: &Gaps) -> Verdict {
+        let recorded: std::collections::HashSet<_> = history
             .holds
             .iter()
             .map(|hold| (hold.lock.as_str(), hold.contender.as_str(), hold.token))
@@ -150,12 +151,12 @@ impl Locks {
         let beliefs = self.beliefs.lock();
         let missing = beliefs.iter().filter(|belief| {
             let lock = self.mix.lock_name(belief.lock);
-            !told.contains(&(lock.as_str(), belief.holder.as_str(), belief.token))
+            !recorded.contains(&(lock.as_str(), belief.holder.as_str(), belief.token))
                 && !gaps.excuse(world, belief)
         });
         let lines = missing.map(|belief| {
             format!(
-                "client {} was granted lock {} as {} with token {}, of which no server knows",
+                "client {} was granted lock {} as {} with token {}, which no server has recorded",
                 belief.client, belief.lock, belief.holder, belief.token
             )
         });
@@ -169,7 +170,7 @@ impl Workload for Locks {
     }
 
     fn prepare<'a>(&'a self, _world: &'a World) -> BoxFuture<'a, Result<()>> {
-        // Locks come into being when somebody wants them.
+        // A lock is created by its first acquire.
         async { Ok(()) }.boxed()
     }
 
@@ -194,21 +195,21 @@ impl Workload for Locks {
             let (history, differences) = holds::merge(&accounts);
             let gaps = Gaps::of(&history);
             let verdicts = vec![
-                Self::held(world, &history, &gaps),
+                Self::check_holds(world, &history, &gaps),
                 ("accounts agree".to_owned(), Verdict::of(differences)),
-                ("beliefs exclude each other".to_owned(), self.believed()),
+                ("no conflicting beliefs".to_owned(), self.check_beliefs()),
                 (
                     "grants are in the log".to_owned(),
-                    self.untold(world, &history, &gaps),
+                    self.unrecorded_grants(world, &history, &gaps),
                 ),
                 (
-                    "kept until let go".to_owned(),
+                    "holds last until released".to_owned(),
                     Verdict::of(self.contradictions.lock().clone()),
                 ),
-                ("free in the end".to_owned(), Verdict::of(left)),
-                ("no permit is lost".to_owned(), Verdict::of(lost)),
+                ("all locks free at the end".to_owned(), Verdict::of(left)),
+                ("no permit lost".to_owned(), Verdict::of(lost)),
             ];
-            self.marks.note(&verdicts);
+            self.highlights.record(&verdicts);
             Ok(verdicts)
         }
         .boxed()
@@ -228,7 +229,8 @@ impl Workload for Locks {
                 tone: Tone::Ok,
             };
             let lock = self.mix.lock_name(belief.lock);
-            self.marks.bar(span, &[&lock, &format!("token {}", belief.token)])
+            self.highlights
+                .bar(span, &[&lock, &format!("token {}", belief.token)])
         });
         held.collect()
     }
@@ -243,7 +245,7 @@ impl Workload for Locks {
                     "holder": belief.holder,
                     "token": belief.token,
                     "begin": belief.begin,
-                    "let_go": belief.let_go,
+                    "let_go": belief.released,
                     "end": belief.end(),
                 }
             });

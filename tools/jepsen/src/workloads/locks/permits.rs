@@ -1,4 +1,5 @@
-//! Whether all permits of the semaphores can be had when nobody else wants them: those of clients that died have come back.
+//! Check that all permits of the semaphores are available after the run: those of crashed clients must have
+//! been released.
 
 use std::time::Duration;
 
@@ -6,21 +7,21 @@ use anyhow::{Context, Result};
 use lockgate_check::holds::Mode;
 
 use super::mix::{Mix, fields, limit};
-use crate::client::{Acquire, Answer, Session};
+use crate::client::{Acquire, CallResult, Session};
 use crate::systems::caller;
 use crate::world::World;
 
-/// Longer than it takes to take them all.
+/// Session TTL, longer than it takes to acquire all permits.
 const TTL: Duration = Duration::from_secs(20);
 
-/// Takes the permits of each free semaphore one by one, and names those that are not given.
+/// Acquires the permits of each free semaphore one by one; describes those that are not granted.
 pub async fn lost(world: &World, mix: Mix, names: &[String]) -> Result<Vec<String>> {
     if mix != Mix::Semaphore {
         return Ok(Vec::new());
     }
     let mut caller = caller(world, 0);
     let session = Session::open(world, 0, &mut caller, TTL).await;
-    let session = session.ok().context("a session to take permits with")?;
+    let session = session.ok().context("opening a session to acquire permits")?;
     let mut lost = Vec::new();
     for (lock, name) in names.iter().enumerate() {
         let limit = limit(lock);
@@ -32,14 +33,14 @@ pub async fn lost(world: &World, mix: Mix, names: &[String]) -> Result<Vec<Strin
                 request_id: &format!("permit-{lock}-{number}"),
             };
             match acquire.send(&mut caller, Duration::ZERO).await {
-                Answer::Ok(_) => {}
-                Answer::Failed(why) if why == "lock_busy" => {
+                CallResult::Ok(_) => {}
+                CallResult::Failed(why) if why == "lock_busy" => {
                     lost.push(format!(
-                        "of {limit} permits of lock {name}, which nobody holds, number {number} is not given"
+                        "lock {name} has no holder, but permit {number} of {limit} is not granted"
                     ));
                     break;
                 }
-                Answer::Failed(why) | Answer::Unknown(why) => {
+                CallResult::Failed(why) | CallResult::Unknown(why) => {
                     anyhow::bail!("permit {number} of lock {name}: {why}")
                 }
             }

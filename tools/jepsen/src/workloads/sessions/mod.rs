@@ -1,8 +1,9 @@
-//! Sessions and their ephemeral znodes: some are closed, some fall silent; everybody looks at everybody's. Who was confirmed
-//! must live, who is silent must end, nothing of an ended session may be left or be done.
+//! Sessions and their ephemeral znodes: some sessions are closed, others expire, and all clients query all of
+//! them. A session must live after a confirmed heartbeat, must expire without one, and no znode or effect of
+//! an ended session may remain.
 
 mod client;
-mod weather;
+mod disturbances;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -16,25 +17,25 @@ use lockgate_check::sessions::{self, Evidence, Fact, Rules};
 use lockgate_check::{Nanos, Verdict};
 use parking_lot::Mutex;
 
-use super::marks::Marks;
-use super::{Progress, Span, Tone, Workload, fill, last_look};
-use crate::client::{Answer, Caller, Reply, nanos};
+use super::highlights::Highlights;
+use super::{Progress, Span, Tone, Workload, fill, final_get};
+use crate::client::{CallResult, Caller, Reply, nanos};
 use crate::record::{Tally, write_line};
 use crate::systems::{System, caller};
 use crate::world::World;
-use weather::Weather;
+use disturbances::DisturbanceMonitor;
 
-/// Those who have sessions; one more client looks after the weather.
+/// Clients with sessions; one more client monitors the cluster.
 const CLIENTS: usize = 24;
 
 const PARENT: &str = "/jepsen/sessions";
 
-/// How long a silent session lives beyond its timeout when nothing happens to the cluster: a tick of 50 ms by the rules of
-/// docs/sessions.md, and the delays of a machine with more to do than it can.
+/// Bound for the expiry of a silent session beyond its TTL in an undisturbed cluster: a tick of 50 ms by the
+/// rules of docs/sessions.md, and the delays of an overloaded machine.
 const GRACE: Duration = Duration::from_millis(1500);
 
-/// How long after the run the last session and the last ephemeral znode may be there: a session's time, an election, and
-/// a session's time again, with a wide margin.
+/// Time limit after the run for the end of the last session and the last ephemeral znode: a TTL, an election,
+/// and the TTL again, with a wide margin.
 const GONE_WITHIN: Duration = Duration::from_secs(15);
 
 const PAGE: usize = 1000;
@@ -43,21 +44,21 @@ const PAGE: usize = 1000;
 pub struct Sessions {
     known: Mutex<Vec<sessions::Session>>,
     tally: Tally,
-    weather: Weather,
-    marks: Marks,
+    disturbances: DisturbanceMonitor,
+    highlights: Highlights,
 }
 
-/// A session among all of the run.
+/// Index of a session among all of the run.
 type Index = usize;
 
 impl Sessions {
-    /// A fresh run.
+    /// Creates a run.
     pub fn new() -> Self {
         Self {
             known: Mutex::default(),
             tally: Tally::default(),
-            weather: Weather::default(),
-            marks: Marks::default(),
+            disturbances: DisturbanceMonitor::default(),
+            highlights: Highlights::default(),
         }
     }
 
@@ -79,37 +80,37 @@ impl Sessions {
         });
     }
 
-    /// Looks at a session; whether it is over for certain.
-    async fn look(&self, world: &World, caller: &mut Caller, session: Index) -> bool {
+    /// Queries a session and records the evidence; returns whether the session has certainly ended.
+    async fn query(&self, world: &World, caller: &mut Caller, session: Index) -> bool {
         let id = self.known.lock()[session].id.clone();
         let invoked = world.now();
         let reply = caller.get(&format!("/v1/sessions/{id}?linearizable=true")).await;
         let returned = world.now();
         let fact = match &reply {
             Reply::Done(_) => Some(Fact::SeenAlive),
-            // An end that is long ago may be forgotten; there is no session then, either.
+            // An end long ago may be forgotten; the session does not exist then either.
             Reply::Refused(code, _) if code == "session_expired" || code == "no_session" => Some(Fact::Ended),
             Reply::Refused(..) | Reply::NotDone(_) | Reply::Unknown(_) => None,
         };
         let answer = match fact {
-            Some(_) => Answer::Ok(()),
+            Some(_) => CallResult::Ok(()),
             None => reply.done().map(drop),
         };
         self.tally.count(returned, &answer);
-        let over = fact == Some(Fact::Ended);
+        let ended = fact == Some(Fact::Ended);
         if let Some(fact) = fact {
             self.learn(session, invoked, returned, fact);
         }
-        over
+        ended
     }
 
-    /// What every node's tree still has in the end.
+    /// Describes the ephemeral znodes that any node's tree still has.
     async fn orphans(&self, world: &World) -> Result<Vec<String>> {
         let mut orphans = Vec::new();
         for endpoint in world.endpoints.iter() {
             let mut caller = Caller::to_one(endpoint.http);
-            let look = format!("/v1/znodes{PARENT}?children=true&count={PAGE}&linearizable=true");
-            let page = last_look(&mut caller, &look).await?;
+            let query = format!("/v1/znodes{PARENT}?children=true&count={PAGE}&linearizable=true");
+            let page = final_get(&mut caller, &query).await?;
             for child in page["children"].as_array().context("no children in the answer")? {
                 orphans.push(format!("node {} has {child}", endpoint.node));
             }
@@ -117,16 +118,16 @@ impl Sessions {
         Ok(orphans)
     }
 
-    /// Waits until all sessions are over; the names of those that are not.
-    async fn all_over(&self, world: &World) -> Vec<String> {
+    /// Waits until all sessions have ended; describes those that have not.
+    async fn wait_all_ended(&self, world: &World) -> Vec<String> {
         let mut caller = caller(world, 0);
         let give_up = tokio::time::Instant::now() + GONE_WITHIN;
         let mut left: Vec<Index> = (0..self.known.lock().len()).collect();
         loop {
             let mut still = Vec::new();
             for session in left {
-                let is_known = self.known.lock()[session].is_known_to_be_over();
-                if !is_known && !self.look(world, &mut caller, session).await {
+                let is_known = self.known.lock()[session].has_ended();
+                if !is_known && !self.query(world, &mut caller, session).await {
                     still.push(session);
                 }
             }
@@ -135,7 +136,7 @@ impl Sessions {
                 let known = self.known.lock();
                 let lines = left.into_iter().map(|session| {
                     format!(
-                        "session {} is not over {GONE_WITHIN:?} after the run",
+                        "session {} has not ended {GONE_WITHIN:?} after the run",
                         known[session].id
                     )
                 });
@@ -146,12 +147,12 @@ impl Sessions {
     }
 }
 
-trait Over {
-    fn is_known_to_be_over(&self) -> bool;
+trait HasEnded {
+    fn has_ended(&self) -> bool;
 }
 
-impl Over for sessions::Session {
-    fn is_known_to_be_over(&self) -> bool {
+impl HasEnded for sessions::Session {
+    fn has_ended(&self) -> bool {
         self.evidence
             .iter()
             .any(|it| matches!(it.fact, Fact::Ended | Fact::Closed))
@@ -169,7 +170,7 @@ impl Workload for Sessions {
 
     fn client(self: Arc<Self>, world: World, number: usize) -> BoxFuture<'static, ()> {
         match number {
-            CLIENTS => async move { self.weather.watch(&world).await }.boxed(),
+            CLIENTS => async move { self.disturbances.watch(&world).await }.boxed(),
             _ => client::run(self, world, number).boxed(),
         }
     }
@@ -185,19 +186,19 @@ impl Workload for Sessions {
     fn check<'a>(&'a self, world: &'a World) -> BoxFuture<'a, Result<Vec<(String, Verdict)>>> {
         async move {
             let last = world.now();
-            let left = self.all_over(world).await;
+            let left = self.wait_all_ended(world).await;
             let orphans = self.orphans(world).await?;
             let rules = Rules {
                 grace: nanos(GRACE),
-                disturbed: self.weather.disturbed(last, world.now()),
+                disturbed: self.disturbances.disturbed(last, world.now()),
             };
             let known = self.known.lock().clone();
             let verdicts = vec![
                 ("sessions".to_owned(), sessions::check(&known, &rules)),
-                ("all over in the end".to_owned(), Verdict::of(left)),
+                ("all sessions ended".to_owned(), Verdict::of(left)),
                 ("no orphans".to_owned(), Verdict::of(orphans)),
             ];
-            self.marks.note(&verdicts);
+            self.highlights.record(&verdicts);
             Ok(verdicts)
         }
         .boxed()
@@ -207,7 +208,7 @@ impl Workload for Sessions {
         let known = self.known.lock();
         let spans = known.iter().enumerate().filter_map(|(index, session)| {
             let first = session.evidence.iter().map(|it| it.invoked).min()?;
-            let over = session
+            let ended = session
                 .evidence
                 .iter()
                 .filter(|it| matches!(it.fact, Fact::Ended | Fact::Closed));
@@ -217,18 +218,15 @@ impl Workload for Sessions {
                 .iter()
                 .any(|it| matches!(it.fact, Fact::Closed | Fact::MayClose));
             let span = Span {
-                // Sessions of a client follow each other, and those that are silent overlap: some rows are enough.
+                // The sessions of a client follow each other, and expiring ones overlap; a limited number of
+                // rows is enough.
                 row: format!("sessions {}", index % CLIENTS),
-                label: format!(
-                    "{} · {}",
-                    session.id,
-                    if closed { "closed" } else { "fell silent" }
-                ),
+                label: format!("{} · {}", session.id, if closed { "closed" } else { "expired" }),
                 begin: first,
-                end: over.map(|it| it.returned).min().unwrap_or(last),
+                end: ended.map(|it| it.returned).min().unwrap_or(last),
                 tone: if closed { Tone::Ok } else { Tone::Failed },
             };
-            Some(self.marks.bar(span, &[&session.id]))
+            Some(self.highlights.bar(span, &[&session.id]))
         });
         spans.collect()
     }

@@ -1,6 +1,6 @@
-//! One-shot watches: some clients write a few znodes, others read them and wait for the next change by long polls that go on
-//! where they left off. Each watch tells at most once, only of what happened after it was set, before its node shows the
-//! change, and nothing is passed over in silence.
+//! One-shot watches: some clients write a few znodes, others read them and wait for the next change by long
+//! polls that continue at the last position. Each watch fires at most once, only for a change after it was
+//! set, and before its node shows that change; no change is missed without notice.
 
 mod evidence;
 mod observer;
@@ -17,20 +17,20 @@ use lockgate_check::Verdict;
 use lockgate_check::watches::{self, Connection, Observation};
 use parking_lot::Mutex;
 
-use super::marks::Marks;
+use super::highlights::Highlights;
 use super::{Progress, Span, Tone, Workload, fill};
 use crate::record::{Tally, write_line};
 use crate::systems::System;
 use crate::world::World;
 use evidence::Evidence;
 
-/// Those who write.
+/// Number of writers.
 const WRITERS: usize = 4;
 
-/// Those who watch.
+/// Number of observers.
 const OBSERVERS: usize = 20;
 
-/// Each is written by one client, so that the position of each change is known unless its outcome is not.
+/// Number of znodes. Each has one writer, so that the position of every change with a known outcome is known.
 const PATHS: usize = WRITERS * 2;
 
 /// The workload.
@@ -38,17 +38,17 @@ pub struct Watches {
     tally: Tally,
     evidence: Evidence,
     connections: Mutex<Vec<Connection>>,
-    marks: Marks,
+    highlights: Highlights,
 }
 
 impl Watches {
-    /// A fresh run.
+    /// Creates a run.
     pub fn new() -> Self {
         Self {
             tally: Tally::default(),
             evidence: Evidence::default(),
             connections: Mutex::default(),
-            marks: Marks::default(),
+            highlights: Highlights::default(),
         }
     }
 }
@@ -88,14 +88,14 @@ impl Workload for Watches {
             let verdict = watches::check(&connections, &changes);
             let fired = connections.iter().flat_map(|connection| &connection.observations);
             let tried = match fired
-                .filter(|(_, heard)| matches!(heard, Observation::Fired { .. }))
+                .filter(|(_, observations)| matches!(observations, Observation::Fired { .. }))
                 .count()
             {
                 0 => Verdict::Undecided("no watch has fired".to_owned()),
                 _ => Verdict::Valid,
             };
             let verdicts = vec![("watches".to_owned(), verdict.and(tried))];
-            self.marks.note(&verdicts);
+            self.highlights.record(&verdicts);
             Ok(verdicts)
         }
         .boxed()
@@ -105,7 +105,7 @@ impl Workload for Watches {
         let connections = self.connections.lock();
         connections
             .iter()
-            .flat_map(|connection| spans(connection, &self.marks))
+            .flat_map(|connection| spans(connection, &self.highlights))
             .collect()
     }
 
@@ -118,8 +118,8 @@ impl Workload for Watches {
     }
 }
 
-/// Each watch from when it was set until it told or was over.
-fn spans(connection: &Connection, marks: &Marks) -> Vec<Span> {
+/// Returns a bar for each watch, from its setting to its end.
+fn spans(connection: &Connection, highlights: &Highlights) -> Vec<Span> {
     let row = connection
         .name
         .split(" at ")
@@ -128,8 +128,8 @@ fn spans(connection: &Connection, marks: &Marks) -> Vec<Span> {
         .to_owned();
     let mut spans: Vec<Span> = Vec::new();
     let mut open = None;
-    for (at, heard) in &connection.observations {
-        let (end, tone) = match heard {
+    for (at, observations) in &connection.observations {
+        let (end, tone) = match observations {
             Observation::Set { path, watch, .. } => {
                 open = Some((*at, path, watch));
                 continue;
@@ -147,7 +147,7 @@ fn spans(connection: &Connection, marks: &Marks) -> Vec<Span> {
                 end: *at,
                 tone,
             };
-            spans.push(marks.bar(span, &[&connection.name, &format!("watch {watch}")]));
+            spans.push(highlights.bar(span, &[&connection.name, &format!("watch {watch}")]));
         }
     }
     spans

@@ -1,5 +1,6 @@
-//! Reads a znode, waits for its next change, reads again: always with the position that it has seen, so that a change between
-//! a read and a watch, or two watches, or two nodes, is told all the same.
+//! Observer: reads a znode, waits for its next change, and reads again, always with the last position that it
+//! has seen. Thus it also learns of a change between a read and a watch, between two watches, or between two
+//! nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,18 +11,18 @@ use lockgate_check::Nanos;
 use lockgate_check::watches::{Connection, Observation};
 
 use super::{OBSERVERS, PATHS, Watches, path};
-use crate::client::{Answer, Caller, PATIENCE, Reply, nanos};
+use crate::client::{CallResult, Caller, Reply, TIMEOUT, nanos};
 use crate::pace::Pace;
 use crate::systems::caller;
 use crate::world::World;
 
-/// How long one watch waits: so short that some are over without a change.
+/// Range of a watch's wait: so short that some end without a change.
 const WAIT_MS: std::ops::Range<u64> = 50..700;
 
-/// How long one in four waits: so long that some are set before an election and are still there after it.
+/// Range of the wait of one watch in four: so long that some outlast an election.
 const LONG_WAIT_MS: std::ops::Range<u64> = 1500..5000;
 
-/// How often all observers together read and watch in a second, at most.
+/// Maximum of reads and watches of all observers per second.
 const PER_SECOND: f64 = 260.0;
 
 struct Observer {
@@ -31,13 +32,13 @@ struct Observer {
     caller: Caller,
     rng: Rng,
     path: String,
-    /// The node that has told of the znode last, and the position of the znode that was read last.
+    /// Node that last reported the znode, and the position of the last read.
     seen: Option<(usize, u64)>,
-    heard: Vec<(Nanos, Observation)>,
+    observations: Vec<(Nanos, Observation)>,
     watches: u64,
 }
 
-/// Watches until the run is over.
+/// Runs the observer until the end of the run.
 pub async fn run(run: Arc<Watches>, world: World, number: usize) {
     let mut rng = super::super::rng(&world, number);
     let mut observer = Observer {
@@ -45,7 +46,7 @@ pub async fn run(run: Arc<Watches>, world: World, number: usize) {
         path: path(rng.usize(0..PATHS)),
         rng,
         seen: None,
-        heard: Vec::new(),
+        observations: Vec::new(),
         watches: 0,
         run,
         number,
@@ -53,11 +54,11 @@ pub async fn run(run: Arc<Watches>, world: World, number: usize) {
     };
     let mut pace = Pace::new(&observer.world, number % OBSERVERS, OBSERVERS, PER_SECOND);
     while pace.next().await {
-        let goes_on = match observer.seen {
+        let succeeded = match observer.seen {
             None => observer.read().await,
             Some((_, zxid)) => observer.watch(zxid).await && observer.read().await,
         };
-        if !goes_on {
+        if !succeeded {
             pace.back_off().await;
         }
     }
@@ -65,27 +66,27 @@ pub async fn run(run: Arc<Watches>, world: World, number: usize) {
 }
 
 impl Observer {
-    /// What is heard from now on is of another connection: notices are in order only on one.
+    /// Starts a new connection in the history: notifications are ordered on one connection only.
     fn lose_connection(&mut self) {
-        self.hear(Observation::Ended);
+        self.observe(Observation::Ended);
         let name = format!(
             "client {} at {}",
             self.number,
             lockgate_check::history::seconds(self.world.now())
         );
-        let heard = std::mem::take(&mut self.heard);
-        self.run.connections.lock().push(Connection {
-            name,
-            observations: heard,
-        });
+        let observations = std::mem::take(&mut self.observations);
+        self.run
+            .connections
+            .lock()
+            .push(Connection { name, observations });
     }
 
-    fn hear(&mut self, heard: Observation) {
-        self.heard.push((self.world.now(), heard));
+    fn observe(&mut self, observations: Observation) {
+        self.observations.push((self.world.now(), observations));
     }
 
-    async fn call(&mut self, address: &str, patience: Duration) -> Reply {
-        let reply = self.caller.call(Method::GET, address, None, patience).await;
+    async fn call(&mut self, address: &str, timeout: Duration) -> Reply {
+        let reply = self.caller.call(Method::GET, address, None, timeout).await;
         self.run.tally.count(self.world.now(), &reply.clone().done());
         if matches!(reply, Reply::NotDone(_) | Reply::Unknown(_)) {
             self.lose_connection();
@@ -93,25 +94,27 @@ impl Observer {
         reply
     }
 
-    /// Whether the node that is asked next may be behind what was heard: it is another one, or perhaps in another life.
+    /// Returns whether the next node may be behind the observations so far: it is another one, or may have
+    /// been restarted.
     async fn may_be_behind(&mut self) -> bool {
         let node = self.caller.at();
-        let comes_from_elsewhere = self.seen.is_some_and(|(before, _)| before != node);
-        comes_from_elsewhere || !self.caller.is_connected().await
+        let node_changed = self.seen.is_some_and(|(before, _)| before != node);
+        node_changed || !self.caller.is_connected().await
     }
 
-    /// Reads what the node knows; whether that went well. Who comes from another node asks for all that was answered before.
+    /// Reads the node's state; returns whether that succeeded. After a change of the node the read is
+    /// linearizable, so that it is not older than the previous one.
     async fn read(&mut self) -> bool {
-        let comes_from_elsewhere = self.may_be_behind().await;
+        let node_changed = self.may_be_behind().await;
         let node = self.caller.at();
-        let address = format!("/v1/znodes{}?linearizable={comes_from_elsewhere}", self.path);
-        let Answer::Ok(document) = self.call(&address, PATIENCE).await.done() else {
+        let address = format!("/v1/znodes{}?linearizable={node_changed}", self.path);
+        let CallResult::Ok(document) = self.call(&address, TIMEOUT).await.done() else {
             return false;
         };
         let Some(zxid) = document["stat"]["mzxid"].as_u64() else {
             return false;
         };
-        self.hear(Observation::Read {
+        self.observe(Observation::Read {
             path: self.path.clone(),
             zxid,
         });
@@ -120,7 +123,7 @@ impl Observer {
         true
     }
 
-    /// Waits for a change after `seen`; whether there was an answer.
+    /// Waits for a change after `seen`; returns whether there was an answer.
     async fn watch(&mut self, seen: u64) -> bool {
         let linearizable = self.may_be_behind().await || self.rng.bool();
         let node = self.caller.at();
@@ -137,41 +140,42 @@ impl Observer {
         );
         self.watches += 1;
         let watch = self.watches;
-        self.hear(Observation::Set {
+        self.observe(Observation::Set {
             watch,
             path: self.path.clone(),
             position: seen,
         });
         let sent = self.world.now();
-        let reply = self.call(&address, wait + PATIENCE).await;
+        let reply = self.call(&address, wait + TIMEOUT).await;
         match reply {
             Reply::Done(event) if event.is_null() => {
-                let position = self.nothing_until(node, sent, wait, linearizable);
-                self.hear(Observation::Over { watch, position });
+                let position = self.unchanged_until(node, sent, wait, linearizable);
+                self.observe(Observation::Over { watch, position });
                 true
             }
             Reply::Done(event) => {
                 let zxid = event["zxid"].as_u64().filter(|zxid| self.is_first(seen, *zxid));
-                // What it has told of is more than was read, and no other node need have it.
+                // The reported position is later than that of the read, and another node may not have it yet.
                 self.seen = Some((node, seen));
-                self.hear(Observation::Fired { watch, zxid });
+                self.observe(Observation::Fired { watch, zxid });
                 true
             }
             Reply::Refused(..) => {
-                self.hear(Observation::Over {
+                self.observe(Observation::Over {
                     watch,
                     position: None,
                 });
                 false
             }
-            // The connection is over, and with it the watch; what was seen stays.
+            // The watch ends with the connection; `seen` stays valid.
             Reply::NotDone(_) | Reply::Unknown(_) => false,
         }
     }
 
-    /// Up to which position an answer "nothing happened" says so: what the node had shown to anybody before the time can have
-    /// been over, and, if the watch waited for it, what was acknowledged anywhere before it was sent.
-    fn nothing_until(&self, node: usize, sent: Nanos, wait: Duration, linearizable: bool) -> Option<u64> {
+    /// Returns the position up to which the answer "nothing happened" excludes a change. That is what the
+    /// node had shown to any client before the wait can have ended, and, if the watch was linearizable, what
+    /// was acknowledged anywhere before it was sent.
+    fn unchanged_until(&self, node: usize, sent: Nanos, wait: Duration, linearizable: bool) -> Option<u64> {
         let evidence = &self.run.evidence;
         let shown = evidence.shown_before(node, &self.path, sent + nanos(wait));
         let acknowledged = evidence
@@ -180,8 +184,9 @@ impl Observer {
         shown.max(acknowledged)
     }
 
-    /// A change that was there when the watch was set is told as the znode stands, not as it came: several may be told as one.
-    /// Then the position of the notice says nothing of which was the first.
+    /// Returns whether a notification reports the first change. A change from before the watch was set is
+    /// reported with the znode's current position, so several changes may be reported as one; the position
+    /// then says nothing about the first.
     fn is_first(&self, seen: u64, zxid: u64) -> bool {
         !self.run.evidence.changed_between(&self.path, seen, zxid)
     }

@@ -1,4 +1,4 @@
-//! Writes the znodes that others watch.
+//! Writer of the watched znodes.
 
 use std::sync::Arc;
 
@@ -6,47 +6,47 @@ use hyper::Method;
 use serde_json::json;
 
 use super::{WRITERS, Watches, path};
-use crate::client::{Answer, PATIENCE};
+use crate::client::{CallResult, TIMEOUT};
 use crate::pace::Pace;
 use crate::systems::caller;
 use crate::world::World;
 
-/// Writes of all writers together in a second: each is told to some observers, who read then and watch again.
+/// Writes of all writers per second. Each notifies some observers, which then read and watch again.
 const PER_SECOND: f64 = 60.0;
 
-/// Writes until the run is over.
+/// Runs the writer until the end of the run.
 pub async fn run(run: Arc<Watches>, world: World, number: usize) {
     let mut caller = caller(&world, number);
     let mut pace = Pace::new(&world, number, WRITERS, PER_SECOND);
     let mut rng = super::super::rng(&world, number);
     let mut values = super::super::unique_numbers(number);
     while pace.next().await {
-        // Two of one's own.
+        // One of the two znodes of this writer.
         let path = path(number + WRITERS * rng.usize(0..2));
         let body = json!({"data": values().to_string()});
         let address = format!("/v1/znodes{path}");
         let node = caller.at();
-        let reply = caller.call(Method::PUT, &address, Some(&body), PATIENCE).await;
+        let reply = caller.call(Method::PUT, &address, Some(&body), TIMEOUT).await;
         let returned = world.now();
         let written = match reply.done() {
-            Answer::Ok(document) => match document["stat"]["mzxid"].as_u64() {
-                Some(zxid) => Answer::Ok(zxid),
-                None => Answer::Unknown("a write without a position".to_owned()),
+            CallResult::Ok(document) => match document["stat"]["mzxid"].as_u64() {
+                Some(zxid) => CallResult::Ok(zxid),
+                None => CallResult::Unknown("a write without a position".to_owned()),
             },
-            Answer::Failed(why) => Answer::Failed(why),
-            Answer::Unknown(why) => Answer::Unknown(why),
+            CallResult::Failed(why) => CallResult::Failed(why),
+            CallResult::Unknown(why) => CallResult::Unknown(why),
         };
         run.tally.count(returned, &written);
         match written {
-            // The node that answers has carried it out itself.
-            Answer::Ok(zxid) => {
+            // The node that answers has applied the write itself.
+            CallResult::Ok(zxid) => {
                 run.evidence.shown(returned, node, &path, zxid);
                 run.evidence.acknowledged(returned, &path, zxid);
             }
-            Answer::Failed(_) => {
+            CallResult::Failed(_) => {
                 pace.back_off().await;
             }
-            Answer::Unknown(_) => {
+            CallResult::Unknown(_) => {
                 run.evidence.uncertain(&path);
                 pace.back_off().await;
             }

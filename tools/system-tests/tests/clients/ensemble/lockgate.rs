@@ -1,4 +1,4 @@
-//! Three nodes of Lockgate with their ZooKeeper front ends: processes of the built program.
+//! Three Lockgate nodes with their ZooKeeper ports: processes of the built program.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,20 +13,20 @@ use super::SERVERS;
 /// The program under test.
 const LOCKGATE: &str = env!("CARGO_BIN_EXE_lockgate-with-faults");
 
-/// A sweep of containers after a minute would be waited for.
+/// Settings with short sweeps of containers, so that tests do not wait a minute for them.
 const SETTINGS: &str = "[sweeps]\nempty_for_ms = 500\nevery_ms = 250\n";
 
 /// The nodes.
 pub struct LockgateServers {
     cluster: LocalCluster,
-    /// By where they listen for ZooKeeper's clients.
+    /// Node ids by ZooKeeper address.
     ids: BTreeMap<String, NodeId>,
     running: BTreeSet<NodeId>,
     _directory: TempDir,
 }
 
 impl LockgateServers {
-    /// Three nodes that do not run yet.
+    /// Configures three nodes without starting them.
     pub fn configure() -> Self {
         let directory = TempDir::new().unwrap();
         let cluster = LocalCluster::create(
@@ -41,9 +41,7 @@ impl LockgateServers {
             .nodes()
             .map(|node| {
                 (
-                    node.zookeeper
-                        .clone()
-                        .expect("a node serves clients of ZooKeeper"),
+                    node.zookeeper.clone().expect("every node has a ZooKeeper port"),
                     node.id,
                 )
             })
@@ -56,17 +54,17 @@ impl LockgateServers {
         }
     }
 
-    /// Where the nodes listen for ZooKeeper's clients.
+    /// Returns the nodes' ZooKeeper addresses.
     pub fn addresses(&self) -> Vec<String> {
         self.ids.keys().cloned().collect()
     }
 
-    /// Where they serve HTTP.
+    /// Returns the nodes' HTTP addresses.
     pub fn http_addresses(&self) -> Vec<String> {
         self.cluster.http_addresses()
     }
 
-    /// Starts a node if it does not run.
+    /// Starts a node unless it runs.
     pub fn start(&mut self, address: &str) {
         let id = self.id(address);
         if self.running.insert(id) {
@@ -87,7 +85,7 @@ impl LockgateServers {
         self.running.remove(&id);
     }
 
-    /// The end of a node's log.
+    /// Returns the end of a node's log.
     pub fn log_tail(&self, address: &str) -> String {
         self.cluster.log_tail(self.id(address)).unwrap_or_default()
     }

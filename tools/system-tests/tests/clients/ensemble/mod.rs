@@ -1,7 +1,8 @@
-//! Three servers that speak ZooKeeper's protocol: of ZooKeeper, or of Lockgate. Whoever uses them need not know which.
+//! Three servers that speak ZooKeeper's protocol, of ZooKeeper or of Lockgate; tests use both in the same
+//! way.
 
 mod lockgate;
-mod words;
+mod status;
 mod zookeeper;
 
 use std::time::Duration;
@@ -11,25 +12,25 @@ use tokio::time::Instant;
 use lockgate::LockgateServers;
 use zookeeper::ZooKeeperServers;
 
-/// How many servers: one may be missing.
+/// Number of servers: one may fail.
 const SERVERS: u64 = 3;
 
-/// A server serves after one or two seconds; a busy machine may take far longer.
+/// Time limit of a start. A server needs one or two seconds; a busy machine may need far longer.
 const START_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// How often a starting server is asked whether it serves.
-const ASK_EVERY: Duration = Duration::from_millis(20);
+/// Interval between two queries of a starting server.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Three servers on free ports of this machine. They end with this value.
 pub enum Ensemble {
-    /// Three JVMs.
+    /// Three JVMs of ZooKeeper.
     ZooKeeper(ZooKeeperServers),
-    /// Three nodes.
+    /// Three Lockgate nodes.
     Lockgate(LockgateServers),
 }
 
 impl Ensemble {
-    /// Three servers of ZooKeeper that serve; or what is missing.
+    /// Starts three ZooKeeper servers and waits until they serve; an error names what is not installed.
     pub async fn zookeeper() -> Result<Self, String> {
         let mut ensemble = Self::ZooKeeper(ZooKeeperServers::configure()?);
         ensemble.start_all();
@@ -37,7 +38,7 @@ impl Ensemble {
         Ok(ensemble)
     }
 
-    /// Three nodes of Lockgate that serve.
+    /// Starts three Lockgate nodes and waits until they serve.
     pub async fn lockgate() -> Result<Self, String> {
         let mut ensemble = Self::Lockgate(LockgateServers::configure());
         ensemble.start_all();
@@ -45,7 +46,7 @@ impl Ensemble {
         Ok(ensemble)
     }
 
-    /// Where the servers listen for clients: `host:port`.
+    /// Returns the servers' client addresses as `host:port`.
     pub fn servers(&self) -> Vec<String> {
         match self {
             Self::ZooKeeper(servers) => servers.addresses(),
@@ -53,7 +54,7 @@ impl Ensemble {
         }
     }
 
-    /// Where they serve HTTP, if they do: `host:port`.
+    /// Returns the HTTP addresses as `host:port`, if the servers have any.
     pub fn http(&self) -> Option<Vec<String>> {
         match self {
             Self::ZooKeeper(_) => None,
@@ -61,7 +62,8 @@ impl Ensemble {
         }
     }
 
-    /// Kills a server with SIGKILL, once all others serve, so that a quorum is left. Does nothing if it is dead.
+    /// Kills a server with SIGKILL once all others serve, so that a quorum is left. Does nothing if it does
+    /// not run.
     pub async fn kill(&mut self, server: &str) {
         self.start_all_but(Some(server));
         for other in self.servers() {
@@ -75,18 +77,18 @@ impl Ensemble {
         }
     }
 
-    /// Starts a server if it is dead, and waits until it serves.
+    /// Starts a server unless it runs, and waits until it serves.
     pub async fn start(&mut self, server: &str) {
         self.begin(server);
         self.wait_serving(server).await;
     }
 
-    /// Starts all that are dead, and does not wait.
+    /// Starts all servers that do not run, without waiting for them.
     pub fn start_all(&mut self) {
         self.start_all_but(None);
     }
 
-    /// The ends of the servers' logs, for whoever must find out why something failed.
+    /// Returns the ends of the servers' logs, for the diagnosis of a failure.
     pub fn logs(&self) -> String {
         let tail = |server: &String| {
             let log = match self {
@@ -98,7 +100,7 @@ impl Ensemble {
         self.servers().iter().map(tail).collect()
     }
 
-    /// Waits until all serve.
+    /// Waits until all servers serve.
     pub async fn wait_all(&mut self) {
         for server in self.servers() {
             self.wait_serving(&server).await;
@@ -125,13 +127,13 @@ impl Ensemble {
             servers.wait_ready(server, START_TIMEOUT).await;
         }
         let deadline = Instant::now() + START_TIMEOUT;
-        while !words::serves(server).await {
+        while !status::serves(server).await {
             assert!(
                 Instant::now() < deadline,
                 "{server} does not serve after {START_TIMEOUT:?}\n{}",
                 self.logs()
             );
-            tokio::time::sleep(ASK_EVERY).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }

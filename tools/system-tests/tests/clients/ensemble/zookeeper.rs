@@ -1,4 +1,5 @@
-//! Three servers of ZooKeeper: processes of this machine's installation, with empty data in a directory of their own.
+//! Three ZooKeeper servers: processes of this machine's installation, with empty data in a temporary
+//! directory.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom};
@@ -12,18 +13,18 @@ use tempfile::TempDir;
 use super::SERVERS;
 use crate::installed::Java;
 
-/// So much of the end of a server's log is shown.
+/// Number of bytes shown from the end of a server's log.
 const LOG_TAIL_BYTES: u64 = 8192;
 
-/// What a test wants otherwise than a service does.
+/// Properties that differ between tests and production.
 const PROPERTIES: [&str; 6] = [
-    // Whoever shows `super:secret` may do everything.
+    // The client with `super:secret` has all permissions.
     "-Dzookeeper.DigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=",
     // Znodes with a time to live.
     "-Dzookeeper.extendedTypesEnabled=true",
-    // A sweep of containers once a minute would be waited for.
+    // Frequent sweeps of containers, so that tests do not wait a minute for them.
     "-Dznode.container.checkIntervalMs=500",
-    // Killed processes lose nothing that they wrote; only a cut of power would.
+    // A killed process loses nothing that it has written; only a power cut would.
     "-Dzookeeper.forceSync=no",
     "-Dzookeeper.snapCount=100000000",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
@@ -43,7 +44,7 @@ struct Server {
 }
 
 impl ZooKeeperServers {
-    /// Three servers that do not run yet; or what is missing.
+    /// Configures three servers without starting them; an error names what is not installed.
     pub fn configure() -> Result<Self, String> {
         let java = Java::find()?;
         let directory = tempfile::Builder::new()
@@ -53,7 +54,7 @@ impl ZooKeeperServers {
         let ports = free_ports(3 * SERVERS as usize).unwrap();
         let mut members = String::new();
         for (id, ports) in (1..).zip(ports.chunks(3)) {
-            // With the client's port in it, as Curator reads it from there.
+            // With the client port, which Curator reads from here.
             members += &format!(
                 "server.{id}=127.0.0.1:{}:{}:participant;127.0.0.1:{}\n",
                 ports[0], ports[1], ports[2]
@@ -78,12 +79,12 @@ impl ZooKeeperServers {
         })
     }
 
-    /// Where the servers listen for clients.
+    /// Returns the servers' client addresses.
     pub fn addresses(&self) -> Vec<String> {
         self.servers.iter().map(|server| server.address.clone()).collect()
     }
 
-    /// Starts a server if it does not run.
+    /// Starts a server unless it runs.
     pub fn start(&mut self, address: &str) {
         let java = self.java;
         let server = self.server(address);
@@ -102,7 +103,7 @@ impl ZooKeeperServers {
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log)
-            // Ctrl-C in the terminal is for the test, which ends its servers.
+            // Ctrl-C in the terminal reaches only the test, which ends its servers.
             .process_group(0)
             .spawn()
             .unwrap();
@@ -114,10 +115,13 @@ impl ZooKeeperServers {
         self.server(address).kill();
     }
 
-    /// The end of a server's log.
+    /// Returns the end of a server's log.
     pub fn log_tail(&self, address: &str) -> String {
         let server = self.servers.iter().find(|server| server.address == address);
-        let path = server.expect("a server of these").directory.join("log");
+        let path = server
+            .expect("the address is that of a server")
+            .directory
+            .join("log");
         let mut tail = Vec::new();
         if let Ok(mut log) = File::open(path) {
             let length = log.metadata().unwrap().len();
@@ -147,7 +151,7 @@ impl Drop for ZooKeeperServers {
 impl Server {
     fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
-            // It may have ended already, which is what is wanted.
+            // An error means that the process has already ended.
             process.kill().ok();
             process.wait().ok();
         }

@@ -1,4 +1,5 @@
-//! A client of ZooKeeper that shares nothing with the tool but the records: it fills the source, and reads both sides.
+//! Client of ZooKeeper that shares only the record types with the migration tool: it fills the source, and
+//! reads both sides.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,32 +13,32 @@ use zk_wire::{
     frame, xid,
 };
 
-/// Longer than any step of a test takes, on however busy a machine.
+/// Session timeout, longer than any step of a test on a busy machine.
 const TIMEOUT_MS: i32 = 60_000;
 
-/// So many requests are under way.
+/// Number of requests in flight.
 const WINDOW: usize = 500;
 
-/// Whoever shows this may do everything, on both sides.
+/// Credentials of the super user on both sides.
 pub const SUPER: &str = "super:secret";
 
-/// A session.
+/// Client with a session.
 pub struct Client {
     stream: TcpStream,
     inbox: BytesMut,
     next_xid: i32,
-    /// Its id.
+    /// Session id.
     pub session: i64,
     password: Bytes,
 }
 
 impl Client {
-    /// At a server that lives, as the super user.
+    /// Opens a session as the super user at a running server.
     pub async fn open(server: &str) -> Self {
-        Self::try_open(server).await.expect("the server lets clients in")
+        Self::try_open(server).await.expect("the server accepts clients")
     }
 
-    /// The same at one that may not live.
+    /// Opens a session at a server that may not be running.
     pub async fn try_open(server: &str) -> anyhow::Result<Self> {
         Self::connect(server, 0, Bytes::from_static(&[0; 16])).await
     }
@@ -74,7 +75,11 @@ impl Client {
         auth.write_frame(xid::AUTH, &mut out);
         client.stream.write_all(&out).await?;
         let header = ReplyHeader::decode(&mut Reader::new(client.frame().await?))?;
-        anyhow::ensure!(header.err == ErrorCode::OK, "not known: {}", header.err);
+        anyhow::ensure!(
+            header.err == ErrorCode::OK,
+            "authentication failed: {}",
+            header.err
+        );
         Ok(client)
     }
 
@@ -102,13 +107,13 @@ impl Client {
         Ok(outcomes)
     }
 
-    /// Sends one.
+    /// Sends one request.
     pub async fn call(&mut self, request: Request) -> anyhow::Result<Outcome> {
         Ok(self.call_all(&[request]).await?.remove(0))
     }
 
-    /// Keeps the session for another while, at whichever of these servers serves: a new leader's connections are new ones.
-    pub async fn stay(&mut self, servers: &[String]) {
+    /// Keeps the session alive at any of these servers that serves; a new leader needs a new connection.
+    pub async fn stay_connected(&mut self, servers: &[String]) {
         let deadline = Instant::now() + Duration::from_millis(TIMEOUT_MS as u64);
         for server in servers.iter().cycle() {
             let (path, watch) = ("/".to_owned(), false);
@@ -119,7 +124,7 @@ impl Client {
             {
                 return;
             }
-            assert!(Instant::now() < deadline, "no server takes the session back");
+            assert!(Instant::now() < deadline, "no server resumes the session");
             if let Ok(client) = Self::connect(server, self.session, self.password.clone()).await {
                 *self = client;
             }
@@ -133,12 +138,12 @@ impl Client {
             }
             let read = self.stream.read_buf(&mut self.inbox);
             let read = tokio::time::timeout(Duration::from_millis(TIMEOUT_MS as u64), read).await??;
-            anyhow::ensure!(read > 0, "the server hung up");
+            anyhow::ensure!(read > 0, "the server closed the connection");
         }
     }
 
-    /// All znodes that last, but for the clusters' own.
-    pub async fn tree(&mut self) -> BTreeMap<String, Seen> {
+    /// Reads all persistent znodes, except the systems' own.
+    pub async fn tree(&mut self) -> BTreeMap<String, ReadZnode> {
         let mut tree = BTreeMap::new();
         let mut level = vec!["/".to_owned()];
         while !level.is_empty() {
@@ -172,9 +177,9 @@ impl Client {
                 let parent = path.trim_end_matches('/');
                 let children = children.iter().map(|name| format!("{parent}/{name}"));
                 next.extend(children.filter(|path| path != "/zookeeper"));
-                // A session's: it does not come along.
+                // Ephemeral znodes are not migrated.
                 if stat.ephemeral_owner <= 0 {
-                    tree.insert(path, Seen::new(data, stat, acl));
+                    tree.insert(path, ReadZnode::new(data, stat, acl));
                 }
             }
             level = next;
@@ -183,20 +188,20 @@ impl Client {
     }
 }
 
-/// What has to be the same on both sides.
+/// Attributes of a znode that must be equal on both sides.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Seen {
+pub struct ReadZnode {
     pub data: Bytes,
     pub acl: Vec<AclEntry>,
     pub version: i32,
     pub aversion: i32,
     pub times: (i64, i64),
     pub owner: i64,
-    /// How many children were created: deletions move `cversion`, too.
+    /// Number of children ever created: deletions change `cversion` as well.
     pub created: i32,
 }
 
-impl Seen {
+impl ReadZnode {
     fn new(data: Bytes, stat: Stat, acl: Vec<AclEntry>) -> Self {
         Self {
             data,

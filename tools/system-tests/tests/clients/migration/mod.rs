@@ -1,11 +1,11 @@
-//! `lockgate migrate` against a real ensemble: trees are moved while they are written to, servers and the tool itself are
-//! killed, and both sides are compared by a client of ZooKeeper that asks each in the same words.
+//! `lockgate migrate` against a real ensemble: trees are moved under writes, servers and the tool itself are
+//! killed, and a ZooKeeper client compares both sides by the same requests.
 //!
-//! LOCKGATE_MIGRATION_ZNODES and LOCKGATE_MIGRATION_WRITES make it as large and as busy as one likes: see docs/migration.md.
+//! LOCKGATE_MIGRATION_ZNODES and LOCKGATE_MIGRATION_WRITES set the size and the load; see docs/operate/migrate-from-zookeeper.md.
 
 mod client;
-mod late;
-mod misfits;
+mod late_changes;
+mod incompatible;
 mod secured;
 mod writers;
 
@@ -25,12 +25,12 @@ use zk_wire::Request;
 use self::client::Client;
 use self::writers::{Writers, create, delete, fill, next_job, set};
 use crate::ensemble::Ensemble;
-use crate::wanted::skip;
+use crate::expectations::skip;
 
-/// No step may take longer, on however busy a machine.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// Time limit of every step, on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// It is to be known who calls; and whoever shows `super:secret` may do everything there, too.
+/// Settings with required authentication, and with a super user `super:secret` as at the source.
 const SETTINGS: &str = "
 [access]
 required = true
@@ -39,7 +39,7 @@ required = true
 super_digest = \"super:lK75jTNcA+U9vtVEw5vB51mj/w4=\"
 ";
 
-/// Three nodes that want to know who calls, to be moved to.
+/// Target of a migration: three nodes with required authentication.
 struct Target {
     cluster: LocalCluster,
     directory: TempDir,
@@ -50,7 +50,7 @@ impl Target {
         Self::start_with("").await
     }
 
-    /// With these settings beside the usual ones.
+    /// Starts the target with additional settings.
     async fn start_with(more: &str) -> Self {
         let directory = TempDir::new().unwrap();
         let program = Path::new(env!("CARGO_BIN_EXE_lockgate-with-faults"));
@@ -58,12 +58,12 @@ impl Target {
         let mut cluster = LocalCluster::create(directory.path(), program, 3, Ports::Free, &settings).unwrap();
         cluster.up(START_TIMEOUT).await.unwrap();
         cluster.secure().await.unwrap();
-        // Clients of ZooKeeper come before they show anything.
+        // ZooKeeper clients connect before they authenticate.
         let mut admin =
-            ApiClient::new(&cluster.http_addresses(), 0, PATIENCE).with(cluster.credentials().clone());
+            ApiClient::new(&cluster.http_addresses(), 0, TIMEOUT).with(cluster.credentials().clone());
         let nothing = json!({ "grants": [] });
         admin
-            .call("PUT", "/v1/roles/anonymous", &nothing, PATIENCE)
+            .call("PUT", "/v1/roles/anonymous", &nothing, TIMEOUT)
             .await
             .unwrap();
         Self { cluster, directory }
@@ -78,13 +78,13 @@ impl Target {
         self.directory.path().join(name)
     }
 
-    /// The tool from this ensemble to this cluster.
+    /// Returns the command of the tool from this source to this cluster.
     fn tool(&self, source: &[String], options: &[&str]) -> Command {
-        self.tool_to(&self.cluster.http_addresses(), source, options)
+        self.tool_for(&self.cluster.http_addresses(), source, options)
     }
 
-    /// The same by way of whatever stands before it.
-    fn tool_to(&self, target: &[String], source: &[String], options: &[&str]) -> Command {
+    /// Returns the same command with another address of the target.
+    fn tool_for(&self, target: &[String], source: &[String], options: &[&str]) -> Command {
         let auth = self.file("source.auth");
         std::fs::write(&auth, format!("digest:{}\n", client::SUPER)).unwrap();
         let mut tool = Command::new(env!("CARGO_BIN_EXE_lockgate-with-faults"));
@@ -109,7 +109,7 @@ impl Drop for Target {
     }
 }
 
-/// The tool at work, and what it tells.
+/// Running tool, with its events.
 struct Running {
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -122,7 +122,7 @@ impl Running {
         Self { process, lines }
     }
 
-    /// Waits until it tells of this event, or has a note that begins so.
+    /// Waits for this event, with a text that begins so.
     async fn until(&mut self, event: &str, begins: &str) -> Value {
         let told = async {
             while let Some(line) = self.lines.next_line().await.unwrap() {
@@ -133,14 +133,14 @@ impl Running {
                     return told;
                 }
             }
-            panic!("it ended without {event:?} {begins:?}");
+            panic!("the tool ended without {event:?} {begins:?}");
         };
-        tokio::time::timeout(PATIENCE, told)
+        tokio::time::timeout(TIMEOUT, told)
             .await
-            .expect("it is told in time")
+            .expect("the event in time")
     }
 
-    /// All that it still tells, and how it ends.
+    /// Returns all further events and the exit status.
     async fn end(mut self) -> (Vec<Value>, Option<i32>) {
         let ended = async {
             let mut told = Vec::new();
@@ -150,9 +150,9 @@ impl Running {
             }
             (told, self.process.wait().await.unwrap().code())
         };
-        tokio::time::timeout(PATIENCE, ended)
+        tokio::time::timeout(TIMEOUT, ended)
             .await
-            .expect("it ends in time")
+            .expect("the tool ends in time")
     }
 
     async fn kill(mut self) {
@@ -162,24 +162,24 @@ impl Running {
 
 fn event<'t>(told: &'t [Value], name: &str) -> &'t Value {
     let found = told.iter().find(|told| told["event"] == name);
-    found.unwrap_or_else(|| panic!("it told of no {name:?}: {told:#?}"))
+    found.unwrap_or_else(|| panic!("no event {name:?} in {told:#?}"))
 }
 
 fn number_of(variable: &str, usually: u64) -> u64 {
-    std::env::var(variable).map_or(usually, |text| text.parse().expect("it is a number"))
+    std::env::var(variable).map_or(usually, |text| text.parse().expect("the variable is a number"))
 }
 
-/// Waits until something is so.
-async fn until_so(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let becomes_so = async {
-        while !is_so().await {
+/// Waits until a condition holds.
+async fn wait_until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let becomes_true = async {
+        while !condition().await {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, becomes_so).await.expect(what);
+    tokio::time::timeout(TIMEOUT, becomes_true).await.expect(what);
 }
 
-/// Whether there is such a znode.
+/// Returns whether the znode exists.
 async fn has(client: &mut Client, path: &str) -> bool {
     let (path, watch) = (path.to_owned(), false);
     client
@@ -189,24 +189,27 @@ async fn has(client: &mut Client, path: &str) -> bool {
         .is_ok()
 }
 
-/// Both sides, znode by znode.
+/// Compares both sides, znode by znode.
 async fn assert_same(source: &str, target: &str) -> usize {
     let there = Client::open(source).await.tree().await;
     let here = Client::open(target).await.tree().await;
     for (path, seen) in &there {
-        // Empty containers, and what is swept when its time is over, are swept at each side.
+        // Each side removes empty containers and expired TTL znodes by itself.
         if seen.owner != 0 && !here.contains_key(path) {
             continue;
         }
         assert_eq!(here.get(path), Some(seen), "{path}");
     }
     let invented: Vec<_> = here.keys().filter(|path| !there.contains_key(*path)).collect();
-    assert!(invented.is_empty(), "nobody created {invented:?}");
+    assert!(
+        invented.is_empty(),
+        "znodes that were never created: {invented:?}"
+    );
     here.len()
 }
 
 #[tokio::test]
-async fn a_tree_is_moved_while_it_is_written_to() {
+async fn tree_is_moved_during_writes_and_failures() {
     let znodes = number_of("LOCKGATE_MIGRATION_ZNODES", 3_000);
     let per_second = number_of("LOCKGATE_MIGRATION_WRITES", 150);
     let mut source = match Ensemble::zookeeper().await {
@@ -215,34 +218,34 @@ async fn a_tree_is_moved_while_it_is_written_to() {
     };
     let target = Target::start().await;
     let servers = source.servers();
-    // It holds its ephemeral znodes until the end.
+    // This client keeps its ephemeral znodes until the end.
     let mut keeper = Client::open(&servers[0]).await;
     fill(&mut keeper, znodes as usize).await;
     let writers = Writers::start(&servers[..2], per_second, znodes as usize);
 
-    // The tool is killed while it copies, and goes on when it is run again.
+    // The tool is killed while it copies, and continues in the next run.
     let mut first = Running::start(target.tool(&servers, &[]));
     first.until("progress", "").await;
     first.kill().await;
     let begun = Instant::now();
     let mut second = Running::start(target.tool(&servers[2..], &["--recheck-every", "2s"]));
-    second.until("note", "all is copied").await;
+    second.until("note", "all znodes are copied").await;
     println!("copied the rest in {:?}", begun.elapsed());
     let written = writers.written();
-    until_so("the writers go on writing", async || {
+    wait_until("the writers continue", async || {
         writers.written() >= written + per_second
     })
     .await;
     second.kill().await;
 
-    keeper.stay(&servers[..2]).await;
+    keeper.stay_connected(&servers[..2]).await;
 
-    // The server that it reads from is killed while it follows.
+    // The server that the tool reads from is killed while the tool follows.
     let mut third = Running::start(target.tool(
         &[servers[2].clone(), servers[1].clone()],
         &["--recheck-every", "2s"],
     ));
-    third.until("note", "all is copied").await;
+    third.until("note", "all znodes are copied").await;
     source.kill(&servers[2]).await;
     third.until("note", "the connection to the source is lost").await;
     third.until("note", "reading from").await;
@@ -250,9 +253,9 @@ async fn a_tree_is_moved_while_it_is_written_to() {
     third.kill().await;
     source.start(&servers[2]).await;
 
-    keeper.stay(&servers[..2]).await;
+    keeper.stay_connected(&servers[..2]).await;
 
-    // Writers are kept away by a command, as an operator would have it.
+    // A command stops the writers, as in an operator's script.
     let (freeze, frozen) = (target.file("freeze"), target.file("frozen"));
     let command = format!(
         "touch {}; until [ -e {} ]; do sleep 0.02; done",
@@ -261,7 +264,7 @@ async fn a_tree_is_moved_while_it_is_written_to() {
     );
     let switch = Running::start(target.tool(&servers, &["--switch", "--on-freeze", &command]));
     let stopped = async {
-        until_so("the tool asks for the freeze", async || freeze.exists()).await;
+        wait_until("the tool asks for the freeze", async || freeze.exists()).await;
         let rate = writers.rate();
         let written = writers.stop().await;
         std::fs::write(&frozen, "").unwrap();
@@ -287,24 +290,24 @@ async fn a_tree_is_moved_while_it_is_written_to() {
     assert!(here as u64 > znodes, "{here}");
     assert!(frozen_ms < 60_000, "frozen for {frozen_ms} ms");
 
-    // Numbers go on where they were.
+    // Sequence numbers continue.
     let mut client = Client::open(&target.zookeeper()).await;
     let mut there = Client::open(&servers[0]).await;
     assert_eq!(next_job(&mut client).await, next_job(&mut there).await);
 
-    // Clients write here now: nobody overwrites that by mistake.
+    // Clients write to the target now: another run must not overwrite that by mistake.
     let (_, code) = Running::start(target.tool(&servers, &["--once"])).end().await;
     assert_eq!(code, Some(1));
     let (told, code) = Running::start(target.tool(&servers, &["--verify-only"]))
         .end()
         .await;
-    // The two jobs were created at two times.
+    // The two jobs have different creation times.
     assert_eq!(code, Some(80), "{told:#?}");
     assert_eq!(event(&told, "compared")["differences"], 1);
 }
 
 #[tokio::test]
-async fn what_is_not_right_is_refused() {
+async fn unsafe_runs_are_rejected() {
     let source = match Ensemble::zookeeper().await {
         Ok(source) => source,
         Err(missing) => return skip("the servers", &missing),
@@ -317,7 +320,7 @@ async fn what_is_not_right_is_refused() {
         client.call(create(path, b"x", 0)).await.unwrap().unwrap();
     }
 
-    // What is there is not overwritten, unless that is said; then it stays.
+    // Existing znodes are not overwritten without `--into`; with it they stay.
     there.call(create("/mine", b"mine", 0)).await.unwrap().unwrap();
     let run = async |options: &[&str]| Running::start(target.tool(&servers, options)).end().await;
     assert_eq!(run(&["--once"]).await.1, Some(1));
@@ -326,7 +329,7 @@ async fn what_is_not_right_is_refused() {
     assert_eq!(
         run(&["--once", "--root", "/a/b/c"]).await.1,
         Some(1),
-        "another one was begun"
+        "another migration was begun"
     );
     there
         .call(delete("/zookeeper/lockgate_migration"))
@@ -337,16 +340,16 @@ async fn what_is_not_right_is_refused() {
     assert_eq!(code, Some(0), "{told:#?}");
     assert_eq!(event(&told, "stays")["only_at_target"], 1);
     client.call(delete("/a/b/c")).await.unwrap().unwrap();
-    // Begun with --into, and so it goes on.
+    // Begun with `--into`, it must continue with `--into`.
     assert_eq!(run(&["--once"]).await.1, Some(1));
 
-    // Somebody writes at the target while the source is switched from: it is seen, and said where.
+    // A write to the target during the migration is detected, with its path.
     there.call(set("/a", b"too early")).await.unwrap().unwrap();
     let (told, code) = run(&["--verify-only"]).await;
     assert_eq!(code, Some(80), "{told:#?}");
     assert_eq!(event(&told, "difference")["path"], "/a");
 
-    // Somebody goes on writing at the source: not switched, and writers are let back.
+    // Continuing writes to the source prevent the switch, and the writers are allowed again.
     let servers_of_writer = servers.clone();
     let (writes, mut written) = tokio::sync::watch::channel(0);
     let writer = tokio::spawn(async move {
@@ -356,7 +359,8 @@ async fn what_is_not_right_is_refused() {
             writes.send_replace(n);
         }
     });
-    // The first session at a server takes as long as Java needs for it: longer than the tool waits for quiet.
+    // The first session at a server takes as long as Java needs, which is longer than the tool waits for
+    // quiet.
     written.wait_for(|writes| *writes > 0).await.unwrap();
     let back = target.file("back");
     let command = format!("touch {}", back.display());
@@ -375,7 +379,7 @@ async fn what_is_not_right_is_refused() {
     assert!(back.exists());
     writer.abort();
 
-    // It is quiet now.
+    // The source is quiet now.
     let (told, code) = run(&["--switch", "--into"]).await;
     assert_eq!(code, Some(0), "{told:#?}");
     let mine = there.call(Request::GetData {
@@ -384,7 +388,7 @@ async fn what_is_not_right_is_refused() {
     });
     assert!(mine.await.unwrap().is_ok());
 
-    // Nobody answers, or not to these credentials.
+    // The source does not answer.
     let nobody = ["127.0.0.1:1".to_owned()];
     let tool = target.tool(&nobody, &["--verify-only", "--patience", "1s"]);
     assert_eq!(Running::start(tool).end().await.1, Some(1));

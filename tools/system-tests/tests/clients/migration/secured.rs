@@ -1,4 +1,4 @@
-//! A source that speaks TLS and wants to see a certificate: a server of ZooKeeper with a `secureClientPort`.
+//! Source with TLS and required client certificates: a ZooKeeper server with a `secureClientPort`.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -10,17 +10,17 @@ use tempfile::TempDir;
 
 use super::client::Client;
 use super::writers::create;
-use super::{Running, Target, assert_same, has, until_so};
+use super::{Running, Target, assert_same, has, wait_until};
+use crate::expectations::skip;
 use crate::installed::Java;
-use crate::wanted::skip;
 
-/// Servers before 3.9 speak 1.2 alone unless they are told otherwise; clients that know no more than that stay served.
-const SPEAKS_NEW: &str = "ssl.protocol=TLSv1.3\n\
+/// TLS settings for servers before 3.9, which otherwise speak only 1.2; clients without 1.3 are still served.
+const NEWEST_PROTOCOL: &str = "ssl.protocol=TLSv1.3\n\
                           ssl.enabledProtocols=TLSv1.3,TLSv1.2\n\
                           ssl.ciphersuites=TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256,TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,\
                           TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256\n";
 
-/// One server, alone, with a port for each way.
+/// A single server with a plain and a TLS port.
 struct Secured {
     process: Child,
     plain: String,
@@ -29,7 +29,7 @@ struct Secured {
 }
 
 impl Secured {
-    /// Starts it with certificates of an authority of its own.
+    /// Starts the server with certificates of its own authority.
     async fn start(tls: &str) -> Result<Self, String> {
         let java = Java::find()?;
         let directory = tempfile::Builder::new()
@@ -59,7 +59,7 @@ impl Secured {
         fs::create_dir(directory.path().join("data")).unwrap();
         fs::write(directory.path().join("zoo.cfg"), configuration).unwrap();
         let properties = [
-            // Whoever shows `super:secret` may do everything.
+            // The client with `super:secret` has all permissions.
             "-Dzookeeper.DigestAuthenticationProvider.superDigest=super:lK75jTNcA+U9vtVEw5vB51mj/w4=",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
         ];
@@ -80,7 +80,7 @@ impl Secured {
             protected: format!("localhost:{}", ports[1]),
             directory,
         };
-        until_so("the server serves", async || {
+        wait_until("the server serves", async || {
             Client::try_open(&server.plain).await.is_ok()
         })
         .await;
@@ -94,13 +94,13 @@ impl Secured {
 
 impl Drop for Secured {
     fn drop(&mut self) {
-        // It may have ended already, which is what is wanted.
+        // An error means that the process has already ended.
         self.process.kill().ok();
         self.process.wait().ok();
     }
 }
 
-/// Of an authority, the server and a client; and of an authority that nobody trusts.
+/// Issues certificates of an authority, the server and a client, and those of an untrusted authority.
 fn certificates(place: &Path) {
     let other = place.join("other");
     fs::create_dir(&other).unwrap();
@@ -127,15 +127,15 @@ fn certificates(place: &Path) {
             .unwrap();
         assert!(made.status.success(), "{made:?}");
     }
-    // ZooKeeper has both in one file.
+    // ZooKeeper expects key and certificate in one file.
     let read = |name: &str| fs::read_to_string(Path::new(place).join(name)).unwrap();
     let both = read("node-1.key") + &read("node-1.pem");
     fs::write(Path::new(place).join("server.pem"), both).unwrap();
 }
 
 #[tokio::test]
-async fn a_source_with_tls_is_moved_from() {
-    let source = match Secured::start(SPEAKS_NEW).await {
+async fn source_with_tls_is_moved() {
+    let source = match Secured::start(NEWEST_PROTOCOL).await {
         Ok(source) => source,
         Err(missing) => return skip("a server", &missing),
     };
@@ -155,7 +155,8 @@ async fn a_source_with_tls_is_moved_from() {
         let tool = target.tool(std::slice::from_ref(&source.protected), &options);
         Running::start(tool).end().await
     };
-    // In the clear, with a server that nobody vouches for, and with nothing to show: nobody is let in, and nothing is written.
+    // Without TLS, with an untrusted server certificate, or without a client certificate: the tool fails, and
+    // writes nothing.
     let soon = ["--once", "--patience", "1s"];
     for tls in [
         &[][..],
@@ -181,7 +182,7 @@ async fn a_source_with_tls_is_moved_from() {
 }
 
 #[tokio::test]
-async fn a_source_with_old_tls_alone_is_told_what_to_set() {
+async fn source_without_tls_1_3_gets_a_hint_at_the_setting() {
     let source = match Secured::start("").await {
         Ok(source) => source,
         Err(missing) => return skip("a server", &missing),

@@ -1,4 +1,4 @@
-//! What the source is like, and clients that keep changing it.
+//! Content of the source, and clients that keep changing it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use zk_wire::{AclEntry, CreateCall, ErrorCode, Reply, Request};
 
 use super::client::Client;
 
-/// `CreateMode`'s flags.
+/// Flags of `CreateMode`.
 const PERSISTENT: i32 = 0;
 const EPHEMERAL: i32 = 1;
 const PERSISTENT_SEQUENTIAL: i32 = 2;
@@ -19,10 +19,10 @@ const EPHEMERAL_SEQUENTIAL: i32 = 3;
 const CONTAINER: i32 = 4;
 const TTL: i32 = 5;
 
-/// How many znodes are below one.
+/// Number of children of one znode.
 const FAMILY: usize = 100;
 
-/// What people call znodes, and what breaks programs that take a path for something else.
+/// Realistic and hostile names of znodes, which break programs that mix up paths and names.
 const HOSTILE: [&str; 14] = [
     "white space",
     "ümläut-日本語",
@@ -84,7 +84,7 @@ pub fn delete(path: &str) -> Request {
     }
 }
 
-/// Fills the source with about so many znodes, of all kinds.
+/// Fills the source with about this number of znodes of all kinds.
 pub async fn fill(client: &mut Client, znodes: usize) {
     let mut requests = vec![
         create("/plain", b"", PERSISTENT),
@@ -127,14 +127,14 @@ pub async fn fill(client: &mut Client, znodes: usize) {
         ),
         Request::SetData {
             path: "/".to_owned(),
-            data: Some(Bytes::from_static(b"the root has data, too")),
+            data: Some(Bytes::from_static(b"the root has data as well")),
             version: -1,
         },
     ];
     for name in HOSTILE {
         requests.push(create(&format!("/hostile/{name}"), name.as_bytes(), PERSISTENT));
         requests.push(create(&format!("/hostile/{name}/below"), b"", PERSISTENT));
-        // Those that are deleted move counters, and nothing else.
+        // Deleted znodes change counters, and nothing else.
         requests.push(create(&format!("/hostile/{name}/n-"), b"", PERSISTENT_SEQUENTIAL));
         requests.push(delete(&format!("/hostile/{name}/n-0000000001")));
     }
@@ -170,7 +170,7 @@ pub struct Writers {
 }
 
 impl Writers {
-    /// Some of them, together at so many writes a second, among so many znodes.
+    /// Starts clients that make `per_second` writes together, among `znodes` znodes.
     pub fn start(servers: &[String], per_second: u64, znodes: usize) -> Self {
         const CLIENTS: u64 = 4;
         let stop = Arc::new(AtomicBool::new(false));
@@ -196,10 +196,10 @@ impl Writers {
                         Ok(Ok(_)) => {
                             written.fetch_add(1, Ordering::Relaxed);
                         }
-                        // What another one has deleted or created.
+                        // Another client has deleted or created the znode.
                         Ok(Err(ErrorCode::NO_NODE | ErrorCode::NODE_EXISTS | ErrorCode::NOT_EMPTY)) => {}
-                        Ok(Err(code)) => panic!("a writer was refused: {code}"),
-                        // Its server was killed.
+                        Ok(Err(code)) => panic!("a write was rejected: {code}"),
+                        // The client's server was killed.
                         Err(_) => client = None,
                     }
                 }
@@ -213,17 +213,17 @@ impl Writers {
         }
     }
 
-    /// How many writes succeeded.
+    /// Returns the number of successful writes.
     pub fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// How many a second.
+    /// Returns the successful writes per second.
     pub fn rate(&self) -> f64 {
         self.written() as f64 / self.begun.elapsed().as_secs_f64()
     }
 
-    /// No more; when this returns the last one was answered.
+    /// Stops the clients; when this returns, the last write has been acknowledged.
     pub async fn stop(self) -> u64 {
         self.stop.store(true, Ordering::Relaxed);
         for task in self.tasks {
@@ -233,7 +233,7 @@ impl Writers {
     }
 }
 
-/// A random number after another (xorshift).
+/// Returns the next number of a random sequence (xorshift).
 fn next(mut dice: u64) -> u64 {
     dice ^= dice << 13;
     dice ^= dice >> 7;
@@ -241,7 +241,7 @@ fn next(mut dice: u64) -> u64 {
     dice
 }
 
-/// One write of any kind.
+/// Returns a random write.
 fn write(dice: u64, znodes: usize) -> Request {
     let n = (dice >> 8) as usize % znodes;
     let plain = format!("/plain/{:05}/{n}", n / FAMILY);
@@ -263,12 +263,12 @@ fn write(dice: u64, znodes: usize) -> Request {
             ]),
             version: -1,
         },
-        // It ends with its session, which no test does before its end.
+        // The znode ends with its session, which lasts until the end of the test.
         _ => create(&format!("/members/host-{}", dice >> 50), b"", EPHEMERAL),
     }
 }
 
-/// The number that the next job of the queue gets.
+/// Returns the path of the next job in the queue, with its number.
 pub async fn next_job(client: &mut Client) -> String {
     match client
         .call(create("/queue/n-", b"last", PERSISTENT_SEQUENTIAL))

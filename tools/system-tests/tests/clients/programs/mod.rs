@@ -1,4 +1,4 @@
-//! The programs: what they are called, whose client they use, and how they are started. Runs nothing.
+//! List of the programs: their names, their clients, and how to start them. Runs nothing.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio::process::Command;
 
 use crate::installed::{Java, Python};
 
-/// Whose client a program uses.
+/// Client library of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Client {
     /// Curator's recipes, in Java.
@@ -24,23 +24,23 @@ pub enum Client {
     Curl,
 }
 
-/// One program.
+/// Test program.
 #[derive(Debug, Clone, Copy)]
 pub struct Program {
-    /// What it is called: a class, or a file without its suffix.
+    /// Name: a class, or a file without its suffix.
     pub name: &'static str,
-    /// Whose client it uses.
+    /// Client library.
     pub client: Client,
-    /// By when it must have ended.
+    /// Time limit.
     pub deadline: Duration,
-    /// Whether it uses HTTP, too: then it is for Lockgate alone.
+    /// True if it uses HTTP as well and so works with Lockgate only.
     pub uses_http: bool,
 }
 
-/// A program with one failover takes some ten seconds; a busy machine may need far more.
+/// Usual time limit. A program with one failover takes about ten seconds; a busy machine may need far more.
 const USUAL_DEADLINE: Duration = Duration::from_secs(150);
 
-/// Twenty failovers.
+/// Time limit of a program with twenty failovers.
 const LONG_DEADLINE: Duration = Duration::from_secs(500);
 
 /// All programs, in the order in which they run.
@@ -143,7 +143,7 @@ const fn kazoo(name: &'static str) -> Program {
     }
 }
 
-/// A directory of this test.
+/// Returns a directory of this test.
 pub fn directory(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/clients")
@@ -151,7 +151,7 @@ pub fn directory(name: &str) -> PathBuf {
 }
 
 impl Program {
-    /// What it is called in messages, with its client: no other is called so.
+    /// Returns the name with the client, which is unique, for messages.
     pub fn title(&self) -> String {
         let client = match self.client {
             Client::Curator => "curator",
@@ -164,17 +164,17 @@ impl Program {
         format!("{client}-{}", self.name)
     }
 
-    /// Whether it goes on when it meets a server that does not serve yet. A command line takes that for an answer.
-    pub fn looks_further(&self) -> bool {
+    /// Returns whether the client tries another server when one does not serve yet. The command lines do not.
+    pub fn reads_more_output(&self) -> bool {
         !matches!(self.client, Client::ZkCli | Client::CliMt)
     }
 
-    /// Where it stands what the program prints.
+    /// Returns the file with the expected output.
     pub fn expected_file(&self) -> PathBuf {
         directory("expected").join(format!("{}.txt", self.title()))
     }
 
-    /// How to start it, but for its argument; or what it needs and is not installed.
+    /// Returns the command that starts it, without its argument; an error names what is not installed.
     pub fn command(&self) -> Result<Command, String> {
         match self.client {
             Client::Curator | Client::Java => Ok(Java::find()?.program(self.name)),
@@ -199,10 +199,11 @@ impl Program {
     }
 }
 
-/// A shell script that runs a program of one of Debian's packages, whose place is its first argument.
+/// Returns the command of a shell script that runs a program of one of Debian's packages; the program's path
+/// is its first argument.
 fn script(directory_name: &str, name: &str, needs: &str, package: &str) -> Result<Command, String> {
     if !Path::new(needs).exists() {
-        return Err(format!("{needs} is not there (Debian's package {package})"));
+        return Err(format!("{needs} does not exist (Debian's package {package})"));
     }
     let mut command = Command::new("bash");
     command

@@ -1,5 +1,5 @@
-//! Users of the cluster while it is broken: they take locks, write, let sessions die, and note whatever must not happen.
-//! They know nothing of fail points.
+//! Clients of the cluster during faults: they acquire locks, write, let sessions expire, and record
+//! violations. Independent of the fail points.
 
 mod modes;
 
@@ -8,51 +8,51 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use cli_support::api_client::{ApiClient, CallError, KeptSession, request_id};
+use cli_support::api_client::{ApiClient, CallError, RenewedSession, request_id};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{RwLock, RwLockWriteGuard};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Who takes locks: enough to have one waiting for each lock at any time.
+/// Number of clients that acquire locks: enough for a waiter at each lock at any time.
 const LOCK_USERS: usize = 5;
 
-/// The locks that they take in turn.
+/// Locks that they acquire in turn.
 const LOCKS: [&str; 2] = ["fp/a", "fp/b"];
 
-/// Who writes to registers of their own.
+/// Number of clients that write to registers of their own.
 const WRITERS: usize = 3;
 
-/// A call is tried for so long. A fault is over much earlier.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Time limit of a call with its retries. A fault ends much earlier.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long one node may be without an answer before another is asked.
+/// Time limit of a response before another node is called.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long somebody waits for a lock: some get it, and some give up.
+/// Wait for a lock: sometimes it is granted in time, sometimes not.
 const LOCK_WAIT_MS: u64 = 60;
 
-/// Sessions that are kept alive. Far more than any fault lasts: whoever loses one has found a defect.
+/// TTL of sessions with heartbeats, far longer than any fault: losing one is a violation.
 const KEPT_TTL: Duration = Duration::from_secs(20);
 
-/// Sessions that are left to die: the shortest there may be.
+/// TTL of sessions without heartbeats: the shortest possible.
 const SILENT_TTL: Duration = Duration::from_secs(2);
 
-/// For so long the locks of silent sessions stay closed.
+/// Lock delay of the locks of silent sessions.
 const LOCK_DELAY_MS: u64 = 100;
 
-/// A silent session ends after its time; how late beside that a machine may be that does other things as well. Every
-/// new leader gives it its time again, so this holds while all is quiet.
+/// Time limit for silent sessions to end after their TTL, on a busy machine. Every new leader restarts their
+/// TTL, so the limit holds only without faults.
 const SILENT_END: Duration = Duration::from_secs(8);
 
-/// So many of the znodes that were created last are looked for when all is quiet.
+/// Number of the latest znodes that are checked for when the cluster is quiet.
 const KEPT_ZNODES: usize = 60;
 
-/// Between two rounds of one user: the nodes and the users share the processors.
+/// Pause between two rounds of a client: nodes and clients share the processors.
 const PAUSE: Duration = Duration::from_millis(8);
 
-/// What the users know and what they have found.
+/// Knowledge of the clients, and the violations that they have found.
 #[derive(Default)]
 pub struct Ledger {
     grants: AtomicU64,
@@ -63,10 +63,10 @@ pub struct Ledger {
     tokens: Mutex<HashMap<&'static str, u64>>,
     registers: [AtomicU64; WRITERS],
     znodes: Mutex<VecDeque<(String, u64)>>,
-    /// The ephemeral znodes of sessions that nobody keeps alive.
+    /// Ephemeral znodes of sessions without heartbeats.
     dying: Mutex<VecDeque<String>>,
     violations: Mutex<Vec<String>>,
-    /// Read by every round, written by whoever wants quiet.
+    /// Read-locked by every round, write-locked to make the clients pause.
     turns: RwLock<()>,
 }
 
@@ -93,23 +93,23 @@ impl Ledger {
         }
     }
 
-    fn given_back(&self, lock: &'static str) {
+    fn released(&self, lock: &'static str) {
         self.holders.lock().remove(lock);
     }
 }
 
-/// The users, at work until this is dropped.
+/// Clients of the cluster, which run until this is dropped.
 pub struct Load {
     ledger: Arc<Ledger>,
     _users: JoinSet<()>,
 }
 
 impl Load {
-    /// Sets them to work on `nodes`.
+    /// Starts the clients on `nodes`.
     pub fn start(nodes: &[String]) -> Self {
         let ledger = Arc::new(Ledger::default());
         let mut users = JoinSet::new();
-        let client = |first: usize| ApiClient::new(nodes, first, PATIENCE);
+        let client = |first: usize| ApiClient::new(nodes, first, REQUEST_TIMEOUT);
         for user in 0..LOCK_USERS {
             users.spawn(lock_user(ledger.clone(), client(user), user));
         }
@@ -117,7 +117,7 @@ impl Load {
             users.spawn(writer(ledger.clone(), client(user), user));
         }
         users.spawn(occasional(ledger.clone(), client(1)));
-        users.spawn(mourned(ledger.clone(), client(2)));
+        users.spawn(silent_user(ledger.clone(), client(2)));
         users.spawn(modes::user(ledger.clone(), client(0)));
         Self {
             ledger,
@@ -125,60 +125,61 @@ impl Load {
         }
     }
 
-    /// How many grants there were.
+    /// Returns the number of grants.
     pub fn grants(&self) -> u64 {
         self.ledger.grants.load(Ordering::Relaxed)
     }
 
-    /// How many writes were acknowledged.
+    /// Returns the number of acknowledged writes.
     pub fn writes(&self) -> u64 {
         self.ledger.writes.load(Ordering::Relaxed)
     }
 
-    /// The longest time without a grant since the last call.
+    /// Returns the longest time without a grant since the last call.
     pub fn take_longest_gap(&self) -> Duration {
         std::mem::take(&mut self.ledger.longest_gap.lock())
     }
 
-    /// Whatever must not happen and did, since the last call.
+    /// Returns the violations since the last call.
     pub fn take_violations(&self) -> Vec<String> {
         std::mem::take(&mut self.ledger.violations.lock())
     }
 
-    /// Waits until every round has ended; none begins while the answer is kept.
-    pub async fn quiet(&self) -> RwLockWriteGuard<'_, ()> {
+    /// Waits until every round has ended; none begins while the guard is held.
+    pub async fn pause_clients(&self) -> RwLockWriteGuard<'_, ()> {
         let guard = self.ledger.turns.write().await;
-        // What comes now is not a gap of the cluster's.
+        // The pause must not count as an outage of the cluster.
         *self.ledger.last_grant.lock() = None;
         guard
     }
 
-    /// Waits until all silent sessions have ended; gives what is left of them. Call it while all is quiet.
-    pub async fn undead(&self, node: &str) -> Vec<String> {
-        let mut client = ApiClient::new(&[node.to_owned()], 0, PATIENCE);
+    /// Waits until all silent sessions have ended; describes what is left of them. Must be called while the
+    /// clients pause.
+    pub async fn live_silent_sessions(&self, node: &str) -> Vec<String> {
+        let mut client = ApiClient::new(&[node.to_owned()], 0, REQUEST_TIMEOUT);
         let deadline = Instant::now() + SILENT_END;
-        let mut undead = Vec::new();
+        let mut live_silent_sessions = Vec::new();
         let dying = std::mem::take(&mut *self.ledger.dying.lock());
         for path in dying {
             loop {
                 let fresh = format!("{path}?linearizable=true");
                 match client.call("GET", &fresh, &Value::Null, ANSWER_TIMEOUT).await {
-                    Err(CallError::Refused { status: 404, .. }) => break,
+                    Err(CallError::Rejected { status: 404, .. }) => break,
                     _ if Instant::now() < deadline => tokio::time::sleep(PAUSE * 5).await,
                     other => {
                         let found = other.map(|found| found.status);
-                        undead.push(format!("{path} outlives its silent session: {found:?}"));
+                        live_silent_sessions.push(format!("{path} outlives its silent session: {found:?}"));
                         break;
                     }
                 }
             }
         }
-        undead
+        live_silent_sessions
     }
 
-    /// What of the acknowledged writes a node does not have. Call it while all is quiet.
+    /// Describes the acknowledged writes that a node lacks. Must be called while the clients pause.
     pub async fn missing(&self, node: &str) -> Vec<String> {
-        let mut client = ApiClient::new(&[node.to_owned()], 0, PATIENCE);
+        let mut client = ApiClient::new(&[node.to_owned()], 0, REQUEST_TIMEOUT);
         let mut missing = Vec::new();
         let mut expected: Vec<(String, u64)> = self.ledger.znodes.lock().iter().cloned().collect();
         for (user, register) in self.ledger.registers.iter().enumerate() {
@@ -204,16 +205,16 @@ fn register_path(user: usize) -> String {
     format!("/fp/register-{user}")
 }
 
-async fn open(ledger: &Ledger, client: &mut ApiClient, name: &str) -> KeptSession {
+async fn open(ledger: &Ledger, client: &mut ApiClient, name: &str) -> RenewedSession {
     loop {
-        match KeptSession::open(client, KEPT_TTL, name).await {
+        match RenewedSession::open(client, KEPT_TTL, name).await {
             Ok(session) => return session,
-            Err(error) => ledger.violation(format!("{name} gets no session: {error}")),
+            Err(error) => ledger.violation(format!("{name} cannot open a session: {error}")),
         }
     }
 }
 
-/// Takes a lock, looks whether the cluster agrees, and gives it back.
+/// Acquires a lock, checks that the cluster agrees, and releases it.
 async fn lock_user(ledger: Arc<Ledger>, mut client: ApiClient, user: usize) {
     let name = format!("lock user {user}");
     let mut session = open(&ledger, &mut client, &name).await;
@@ -233,10 +234,11 @@ async fn lock_user(ledger: Arc<Ledger>, mut client: ApiClient, user: usize) {
                 if round % 4 == 0 {
                     match client.check(&held).await {
                         Ok(true) => {}
-                        other => ledger.violation(format!("{name} holds {held:?}, but not: {other:?}")),
+                        other => ledger
+                            .violation(format!("{name} holds {held:?}, but the check returned {other:?}")),
                     }
                 }
-                ledger.given_back(lock);
+                ledger.released(lock);
                 if let Err(error) = client.release(session.id(), &held).await {
                     ledger.violation(format!("{name} cannot release {held:?}: {error}"));
                 }
@@ -255,7 +257,7 @@ async fn lock_user(ledger: Arc<Ledger>, mut client: ApiClient, user: usize) {
     }
 }
 
-/// Sends a request that must be carried out.
+/// Sends a request that must be applied.
 async fn must(ledger: &Ledger, client: &mut ApiClient, method: &str, path: &str, mut body: Value) -> bool {
     let id = request_id();
     let path = match body.is_null() {
@@ -278,7 +280,7 @@ async fn must(ledger: &Ledger, client: &mut ApiClient, method: &str, path: &str,
     }
 }
 
-/// Counts in a register, creates znodes and deletes them, in all ways that there are.
+/// Counts in a register, and creates and deletes znodes by all kinds of requests.
 async fn writer(ledger: Arc<Ledger>, mut client: ApiClient, user: usize) {
     let register = register_path(user);
     let at = |path: &str| format!("/v1/znodes{path}");
@@ -296,7 +298,7 @@ async fn writer(ledger: Arc<Ledger>, mut client: ApiClient, user: usize) {
     for round in 1_u64.. {
         let turn = ledger.turns.read().await;
         let created = format!("/fp/znodes/{user}-{round}");
-        // Enough to fill a segment of the log in a second.
+        // Large enough to fill a segment of the log in a second.
         let body = json!({ "data": round.to_string(), "parents": true });
         let is_there = must(&ledger, &mut client, "POST", &at(&created), body).await;
         if must(
@@ -332,7 +334,7 @@ async fn writer(ledger: Arc<Ledger>, mut client: ApiClient, user: usize) {
             let all = format!("{}?recursive=true", at(&tree));
             must(&ledger, &mut client, "DELETE", &all, Value::Null).await;
         }
-        // From now on any writer may delete it.
+        // From now on any writer may delete the znode.
         if is_there {
             ledger.znodes.lock().push_back((created, round));
         }
@@ -341,7 +343,7 @@ async fn writer(ledger: Arc<Ledger>, mut client: ApiClient, user: usize) {
     }
 }
 
-/// What happens now and then: locks that are used once, and an operator who breaks one.
+/// Occasional actions: locks that are used once, and an operator that breaks a lock.
 async fn occasional(ledger: Arc<Ledger>, mut client: ApiClient) {
     let session = open(&ledger, &mut client, "occasional").await;
     for round in 0_u64.. {
@@ -351,7 +353,7 @@ async fn occasional(ledger: Arc<Ledger>, mut client: ApiClient) {
             let held = match client.acquire(session.id(), lock).await {
                 Ok(held) => held,
                 Err(error) => {
-                    ledger.violation(format!("nobody else wants {lock}: {error}"));
+                    ledger.violation(format!("{lock} has no other contender: {error}"));
                     continue;
                 }
             };
@@ -371,30 +373,32 @@ async fn occasional(ledger: Arc<Ledger>, mut client: ApiClient) {
     }
 }
 
-/// Opens sessions with an ephemeral znode each and lets them die.
-async fn mourned(ledger: Arc<Ledger>, mut client: ApiClient) {
+/// Opens sessions with an ephemeral znode each, and lets them expire.
+async fn silent_user(ledger: Arc<Ledger>, mut client: ApiClient) {
     for round in 0_u64.. {
         let turn = ledger.turns.read().await;
         match client.open_session(SILENT_TTL, "mourned").await {
             Ok(session) => {
                 let path = format!("/v1/znodes/fp/ephemeral-{round}");
                 let body = json!({ "mode": "ephemeral", "session": session, "request_id": request_id() });
-                // The lock is closed when it dies, and opened a moment later.
+                // The lock has a lock delay after the session's end.
                 let wishes = json!({ "lock_delay_ms": LOCK_DELAY_MS });
                 match client
                     .acquire_with(&session, &format!("fp/delayed/{round}"), wishes)
                     .await
                 {
                     Ok(_)
-                    | Err(CallError::Refused {
+                    | Err(CallError::Rejected {
                         status: 404 | 410, ..
                     }) => {}
-                    Err(error) => ledger.violation(format!("nobody else wants fp/delayed/{round}: {error}")),
+                    Err(error) => {
+                        ledger.violation(format!("fp/delayed/{round} has no other contender: {error}"))
+                    }
                 }
                 match client.call("POST", &path, &body, ANSWER_TIMEOUT).await {
                     Ok(_) => ledger.dying.lock().push_back(path),
                     // A fault may last longer than such a session.
-                    Err(CallError::Refused {
+                    Err(CallError::Rejected {
                         status: 404 | 410, ..
                     }) => {}
                     Err(error) => ledger.violation(format!("POST {path}: {error}")),

@@ -1,5 +1,5 @@
-//! The user of everything that locks do beside acquire and release. Nobody else wants its locks, so whatever is refused
-//! that should not be is a violation.
+//! Client of all lock operations beside acquire and release. Its locks have no other contenders, so every
+//! unjustified rejection is a violation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use super::{ANSWER_TIMEOUT, Ledger, PAUSE, open};
 
-/// How long the second session waits in vain, each round.
-const IN_VAIN_MS: u64 = 20;
+/// Wait of the second session in each round, which must time out.
+const FAILING_WAIT_MS: u64 = 20;
 
-/// One round after the other.
+/// Runs one round after the other.
 pub async fn user(ledger: Arc<Ledger>, mut client: ApiClient) {
     let first = open(&ledger, &mut client, "modes").await;
-    let second = open(&ledger, &mut client, "modes, in vain").await;
+    let second = open(&ledger, &mut client, "modes, rejected").await;
     for limit in (1_u64..=9).cycle() {
         let turn = ledger.turns.read().await;
         let round = round(&mut client, first.id(), second.id(), limit).await;
@@ -27,10 +27,10 @@ pub async fn user(ledger: Arc<Ledger>, mut client: ApiClient) {
     }
 }
 
-/// What must not happen and did.
+/// Description of a violation.
 type Violation = String;
 
-fn must_be(so: bool, what: impl FnOnce() -> Violation) -> Result<(), Violation> {
+fn require(so: bool, what: impl FnOnce() -> Violation) -> Result<(), Violation> {
     if so { Ok(()) } else { Err(what()) }
 }
 
@@ -43,7 +43,8 @@ async fn round(client: &mut ApiClient, first: &str, second: &str, limit: u64) ->
         .map_err(|error| format!("no limit of {limit} can be set: {error}"))
 }
 
-/// Upgradeable, exclusive, upgradeable again, while it is asked to give up and answers.
+/// Acquires in upgradeable mode, upgrades, and downgrades again, with a release request and its answer in
+/// between.
 async fn upgrade_and_downgrade(client: &mut ApiClient, session: &str) -> Result<(), Violation> {
     let call = async |client: &mut ApiClient, verb: &'static str, body: Value| {
         let path = format!("/v1/locks/fp/modes/{verb}");
@@ -64,57 +65,57 @@ async fn upgrade_and_downgrade(client: &mut ApiClient, session: &str) -> Result<
     };
     let alone = call(client, "upgrade", own(json!({}))).await?;
     let token = |grant: &Value| grant["fencing_token"].as_u64();
-    must_be(
+    require(
         alone["mode"] == "exclusive" && token(&alone) > token(&held),
         || format!("{held} was upgraded to {alone}"),
     )?;
     call(client, "revoke", json!({ "reason": "a test" })).await?;
     call(client, "revoke", own(json!({ "answer": "soon" }))).await?;
     let back = call(client, "downgrade", own(json!({ "mode": "upgradeable" }))).await?;
-    must_be(
+    require(
         back["mode"] == "upgradeable" && token(&back) == token(&alone),
         || format!("{alone} was downgraded to {back}"),
     )?;
     call(client, "release", own(json!({}))).await.map(drop)
 }
 
-/// Two locks at once; somebody else waits for them in vain.
+/// Acquires two locks at once, while another session waits for them until its timeout.
 async fn all_or_none(client: &mut ApiClient, first: &str, second: &str) -> Result<(), Violation> {
     let path = "/v1/multilock/acquire";
     let locks = json!([{ "name": "fp/left" }, { "name": "fp/right", "mode": "shared" }]);
     let body = json!({ "session": first, "locks": locks });
     let held = post(client, path, body)
         .await
-        .map_err(|error| format!("nobody else holds two locks: {error}"))?;
+        .map_err(|error| format!("two locks without other contenders: {error}"))?;
     let holders = held["holders"].as_array().cloned().unwrap_or_default();
     let given: Vec<Value> = holders
         .iter()
         .map(|grant| json!({ "lock": grant["lock"], "holder": grant["holder"] }))
         .collect();
-    let body = json!({ "session": second, "locks": locks, "wait_ms": IN_VAIN_MS });
+    let body = json!({ "session": second, "locks": locks, "wait_ms": FAILING_WAIT_MS });
     match post(client, path, body).await {
         Err(error) if error.code() == "lock_timeout" => {}
-        Err(error) => return Err(format!("somebody holds two locks: {error}")),
+        Err(error) => return Err(format!("waiting for two held locks: {error}")),
         Ok(granted) => return Err(format!("{granted} was granted while {held} was held")),
     }
     let body = json!({ "session": first, "holders": given });
     let released = post(client, "/v1/multilock/release", body).await;
-    let released = released.map_err(|error| format!("{held} cannot be given back: {error}"))?;
+    let released = released.map_err(|error| format!("{held} cannot be released: {error}"))?;
     let holds: Vec<_> = released["released"]
         .as_array()
         .into_iter()
         .flatten()
         .map(|one| one["holds"].as_u64())
         .collect();
-    must_be(holds == [Some(0), Some(0)], || {
-        format!("{held} was given back as {released}")
+    require(holds == [Some(0), Some(0)], || {
+        format!("{held} was released as {released}")
     })
 }
 
-/// Sends a request that has the effect of one however often it is sent.
+/// Sends an idempotent request.
 async fn send(client: &mut ApiClient, method: &str, path: &str, mut body: Value) -> Result<Value, CallError> {
     body["request_id"] = request_id().into();
-    let within = ANSWER_TIMEOUT + Duration::from_millis(IN_VAIN_MS);
+    let within = ANSWER_TIMEOUT + Duration::from_millis(FAILING_WAIT_MS);
     let response = client.call(method, path, &body, within).await?;
     Ok(match response.body.is_empty() {
         true => Value::Null,

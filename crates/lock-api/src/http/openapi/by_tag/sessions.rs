@@ -58,9 +58,7 @@ pub fn operations() -> Vec<Operation> {
         ))
         .asks::<CloseQuery>(&[])
         .with_words::<words::RequestId>()
-        .answers_nothing(
-            "It has ended; its locks, places in queues and ephemeral znodes went in the same log entry.",
-        )
+        .answers_nothing("It has ended; its locks, places in queues and ephemeral znodes are gone.")
         .fails(&[Code::RequestIdReused, Code::Forbidden])
         .fails(&CHANGE),
         one(Operation::post(
@@ -86,7 +84,7 @@ pub fn operations() -> Vec<Operation> {
         .asks::<EphemeralsQuery>(&[])
         .answers::<EphemeralsAnswer<'_>>(
             StatusCode::OK,
-            "A page of paths, in their order.",
+            "A page of paths, in the order of creation.",
             json!({"ephemerals": ["/services/web/1"], "next_after": null}),
         )
         .fails(&[Code::Forbidden])

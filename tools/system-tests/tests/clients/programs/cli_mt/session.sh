@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# ZooKeeper's client in C: single commands, and a session that outlives the server that it is connected to. Arguments:
-# cli_mt, and the servers. What differs from run to run is left out of what it shows: zxids, times, ids of sessions.
+# ZooKeeper's client in C: single commands, and a session that outlives the server that it is connected to.
+# Arguments: cli_mt, and the servers. The output omits what differs between runs: zxids, times, session ids.
 set -euo pipefail
 
 cli=$1
 servers=$2
 
-# No condition takes longer to come true, on however busy a machine; in seconds.
+# Time limit in seconds of every condition, on a busy machine.
 patience=60
 
 filter() {
@@ -15,13 +15,13 @@ filter() {
         -e '/^\t([cm]time ?=|[cm]zxid=)/d'
 }
 
-# One command in a session of its own. How it shows the answer may be changed by a filter.
+# Runs one command in a session of its own. An optional filter changes its output.
 run() {
     echo "$1"
     timeout "$patience" "$cli" -h "$servers" -c "$1" 2>&1 | filter | "${2:-cat}"
 }
 
-# Children come in any order.
+# Children are in no particular order.
 export LC_ALL=C
 
 run "create /cli_mt"
@@ -39,7 +39,7 @@ run "sync /cli_mt"
 run "delete /cli_mt"
 run "delete /cli_mt/b"
 
-# One session with its log, which tells what it does. Its input stays open until it is to quit.
+# One session whose log is read. Its input stays open until it quits.
 coproc SESSION { exec "$cli" -d -h "$servers" 2>&1; }
 session=$SESSION_PID
 
@@ -51,7 +51,7 @@ told() {
             return
         fi
     done
-    echo "the session never told: $1" >&2
+    echo "the session never printed: $1" >&2
     exit 1
 }
 
@@ -71,7 +71,7 @@ echo "!kill $server"
 read -r answer
 [ "$answer" = done ]
 told "$established"
-# A single command does not look for another server when it comes to the dead one.
+# A single command does not try another server after the dead one.
 servers=${BASH_REMATCH[1]}
 if [ "$id" = "${BASH_REMATCH[2]}" ]; then
     echo "after a failover: the same session"
@@ -81,7 +81,7 @@ told '^Watcher .*path /cli_mt/later'
 echo "after a failover: $line"
 run "ls /cli_mt" sort
 echo "quit" >&"${SESSION[1]}"
-# What it still says is nobody's, and must not stop it.
+# Reads the rest of its output, so that it does not block.
 cat <&"${SESSION[0]}" >/dev/null
 wait "$session"
 run "ls /cli_mt" sort

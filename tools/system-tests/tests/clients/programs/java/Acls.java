@@ -1,4 +1,4 @@
-// Access control lists: who may do what, and who one is.
+// Access control lists: the permissions of callers, and their identities.
 
 import java.util.Arrays;
 import java.util.List;
@@ -45,7 +45,7 @@ final class Acls {
         return new ACL(perms, new Id(scheme, id));
     }
 
-    /** Such a list as the client takes: it asks whether null is in it, which `List.of` refuses to tell. */
+    /** Returns a list that the client accepts: it calls contains(null), which throws for `List.of`. */
     private static List<ACL> acls(ACL... entries) {
         return Arrays.asList(entries);
     }

@@ -1,4 +1,4 @@
-// DistributedBarrier and DistributedDoubleBarrier: nobody passes too early, everybody passes, through a failover, too.
+// DistributedBarrier and DistributedDoubleBarrier: no client passes too early, and all pass, even through a failover.
 
 import java.util.ArrayList;
 import java.util.List;
@@ -73,13 +73,14 @@ final class Barriers {
         all(ways);
         Harness.say("inside when all are there: " + entered.get());
 
-        // Who waits at the double barrier when its server goes may be told so instead of waiting on; who is inside, not.
+        // A client that waits at the double barrier when its server is lost may get an error instead of waiting
+        // further; a client inside may not.
         Harness.killServerOf(clients.get(0));
         Harness.reconnected(clients);
         for (DistributedDoubleBarrier member : members.subList(0, 2)) {
             ways.add(threads.submit(() -> leave(member, left)));
         }
-        // Of three and "ready", whoever is not the lowest takes its znode away and waits for the lowest.
+        // Of three znodes and "ready", every client but the lowest deletes its znode and waits for the lowest.
         Harness.await("one wants to leave", () -> Harness.childCount(clients.get(2), DOUBLE) < 4);
         Harness.say("outside before all leave: " + left.get());
         ways.add(threads.submit(() -> leave(members.get(2), left)));

@@ -1,4 +1,4 @@
-// CuratorCache: it becomes what the tree is, however many write and though its server is lost.
+// CuratorCache: it converges to the tree, despite many writers and the loss of its server.
 
 import java.util.ArrayList;
 import java.util.List;
@@ -26,7 +26,7 @@ final class Cache {
         CuratorFramework reader = clients.get(0);
         reader.create().creatingParentsIfNeeded().forPath(PATH, "root".getBytes());
         reader.create().creatingParentsIfNeeded().forPath(PATH + "/before/child", "old".getBytes());
-        // What the events say, apart from what the cache keeps.
+        // The events, as opposed to the cache's own contents.
         Map<String, String> told = new ConcurrentHashMap<>();
         CountDownLatch initialized = new CountDownLatch(1);
         CuratorCache cache = CuratorCache.build(reader, PATH);
@@ -53,13 +53,14 @@ final class Cache {
                 try {
                     writer.create().orSetData().forPath(path, ("at " + n).getBytes());
                 } catch (KeeperException.NoNodeException deleted) {
-                    // By the other, between Curator's two tries.
+                    // Written by the other client between two attempts of Curator.
                 }
             });
         }
         Harness.contend(reader, 20, everybody);
-        // Of a znode that was deleted and made anew while it was away CuratorCache tells nothing if the new one has the version of the
-        // old one (as of 5.4: its putStorage compares nothing else). So the last writes wait until it has all that was before.
+        // CuratorCache reports nothing about a znode that was deleted and recreated during its absence if the new
+        // znode has the version of the old one (as of 5.4: putStorage compares nothing else). So the last writes
+        // wait until the cache is up to date.
         Harness.await("the cache has caught up", () -> tree(clients.get(1), PATH).equals(content(cache)));
         for (int i = 0; i < NODES; i++) {
             clients.get(1).create().orSetData().forPath(PATH + "/node-" + i, ("last " + i).getBytes());
@@ -75,7 +76,7 @@ final class Cache {
         Harness.say("at last: " + content(cache));
     }
 
-    /** What is at this path and below it, while nobody writes. */
+    /** Returns the contents of the subtree at this path, while there are no writes. */
     private static Map<String, String> tree(CuratorFramework client, String path) throws Exception {
         Map<String, String> content = new TreeMap<>();
         content.put(path, new String(client.getData().forPath(path)));

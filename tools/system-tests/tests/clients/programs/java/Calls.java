@@ -1,4 +1,4 @@
-// Every call that reads or writes znodes, each with what it gives and what it refuses.
+// Every call that reads or writes znodes, each with its results and its errors.
 
 import java.util.ArrayList;
 import java.util.List;
@@ -61,7 +61,7 @@ final class Calls {
         say("below an ephemeral", () -> client.create(ROOT + "/ephemeral/child", ONE, OPEN, CreateMode.PERSISTENT));
         say("without an ACL", () -> client.create(ROOT + "/no-acl", ONE, new ArrayList<>(), CreateMode.PERSISTENT));
         say("the root", () -> client.create("/", ONE, OPEN, CreateMode.PERSISTENT));
-        // Numbers count what was ever created, whatever was deleted.
+        // The numbers count all children ever created, including deleted ones.
         client.create(ROOT + "/numbers", ONE, OPEN, CreateMode.PERSISTENT);
         client.create(ROOT + "/numbers/other", ONE, OPEN, CreateMode.PERSISTENT);
         client.delete(ROOT + "/numbers/other", -1);
@@ -114,7 +114,7 @@ final class Calls {
         Stat own = client.exists(path + "/a", false);
         Stat parent = client.exists(path, false);
         Stat other = client.exists(path + "/b", false);
-        // Whatever the numbers are, they tell what was first.
+        // The zxids may be any numbers, but their order is the order of the changes.
         Harness.say("the order of zxids: " + (parent.getCzxid() < other.getCzxid() && other.getCzxid() < own.getCzxid()
                 && own.getCzxid() < parent.getPzxid() && parent.getPzxid() < own.getMzxid()));
         Harness.say("the order of times: " + (parent.getCtime() <= other.getCtime() && own.getCtime() <= own.getMtime()));
@@ -129,7 +129,7 @@ final class Calls {
         say("getEphemerals elsewhere", () -> client.getEphemerals("/elsewhere").toString());
     }
 
-    /** Each call in its other form, all at once; the answers come in the order of the calls. */
+    /** Each call in its asynchronous form, all at once; the replies arrive in the order of the calls. */
     private static void asynchronous() throws Exception {
         String path = ROOT + "/asynchronous";
         List<String> answers = new ArrayList<>();
@@ -186,7 +186,7 @@ final class Calls {
         return KeeperException.Code.get(code).toString();
     }
 
-    /** What goes by itself: a container whose last child has gone, and a znode whose time is over. */
+    /** Znodes that the server deletes: an empty container, and a znode with an expired TTL. */
     private static void swept() throws Exception {
         String container = ROOT + "/swept-container";
         client.create(container, ONE, OPEN, CreateMode.CONTAINER);

@@ -1,4 +1,4 @@
-// A client that lives below a path: it sees nothing above, and its own paths in calls, answers and notifications.
+// A client with a chroot sees nothing outside it, and paths in calls, replies and notifications are relative to it.
 
 import java.util.List;
 import org.apache.zookeeper.AddWatchMode;

@@ -1,4 +1,4 @@
-// ZooKeeper's own client, with what a test wants beside it: its notifications, and a death without a word.
+// ZooKeeper's own client with additions for tests: its notifications, and a death without closing its session.
 
 import java.util.ArrayList;
 import java.util.List;
@@ -26,38 +26,38 @@ final class Client extends ZooKeeper {
         this.states = states;
     }
 
-    /** A new session at any server. */
+    /** Opens a new session at any server. */
     static Client connect() throws Exception {
         return connect(Harness.servers, Harness.SESSION_TIMEOUT_MS);
     }
 
-    /** A new session at one of these servers (and below a path, if one follows them). */
+    /** Opens a new session at one of these servers, below a path if the list ends with one. */
     static Client connect(String servers, int timeoutMs) throws Exception {
         return new Client(servers, timeoutMs, new States()).connected();
     }
 
-    /** Wants to go on with a session, which need not succeed. */
+    /** Tries to resume a session, which may fail. */
     static Client resume(long id, byte[] password) throws Exception {
         return new Client(Harness.servers, Harness.SESSION_TIMEOUT_MS, new States(), id, password);
     }
 
-    /** Waits until it is connected. */
+    /** Waits until the client is connected. */
     Client connected() throws Exception {
         Harness.await("a client connects", () -> getState().isConnected());
         return this;
     }
 
-    /** Waits until it is told this of its session. */
+    /** Waits for this event of the session. */
     void told(Watcher.Event.KeeperState state) throws Exception {
         Harness.await("a client is told " + state, () -> states.seen.contains(state));
     }
 
-    /** Whether it was ever told this of its session. */
+    /** Returns whether the client ever received this event of its session. */
     boolean wasTold(Watcher.Event.KeeperState state) {
         return states.seen.contains(state);
     }
 
-    /** As `Harness.upToDate`. */
+    /** Does the same as `Harness.upToDate`. */
     void upToDate() throws Exception {
         try {
             create("/up-to-date", new byte[0], ZooDefs.Ids.OPEN_ACL_UNSAFE, CreateMode.PERSISTENT);
@@ -66,12 +66,12 @@ final class Client extends ZooKeeper {
         }
     }
 
-    /** Is silent from now on, as after the death of its process: its session is not closed. */
+    /** Stops all communication, as after the death of the process: the session is not closed. */
     void crash() {
         cnxn.disconnect();
     }
 
-    /** What its session is told. */
+    /** Events of the session. */
     private static final class States implements Watcher {
         private final List<Event.KeeperState> seen = java.util.Collections.synchronizedList(new ArrayList<>());
 
@@ -81,7 +81,7 @@ final class Client extends ZooKeeper {
         }
     }
 
-    /** What a watcher is told. */
+    /** Notifications of a watcher. */
     static final class Notices implements Watcher {
         private final BlockingQueue<String> queue = new LinkedBlockingQueue<>();
 
@@ -92,14 +92,14 @@ final class Client extends ZooKeeper {
             }
         }
 
-        /** The next one, which is waited for. */
+        /** Waits for the next notification and returns it. */
         String next() throws Exception {
             String notice = queue.poll(Harness.PATIENCE_MS, TimeUnit.MILLISECONDS);
             Harness.check(notice != null, "a notification comes");
             return notice;
         }
 
-        /** The next ones, in the order of the alphabet: some come in any order. */
+        /** Waits for the next notifications and returns them sorted, as the order of some varies. */
         List<String> next(int count) throws Exception {
             List<String> notices = new ArrayList<>();
             for (int i = 0; i < count; i++) {
@@ -109,9 +109,9 @@ final class Client extends ZooKeeper {
             return notices;
         }
 
-        /** All that have come until a question that is asked now is answered. */
+        /** Returns all notifications up to the reply to a request that is sent now. */
         List<String> until(ZooKeeper client) throws Exception {
-            // The answer goes through the same queue as the notifications, which a plain call's does not.
+            // This reply passes through the same queue as the notifications; a synchronous call's does not.
             CountDownLatch answered = new CountDownLatch(1);
             client.exists("/", false, (code, path, context, stat) -> answered.countDown(), null);
             Harness.await("a question is answered", answered);

@@ -1,4 +1,4 @@
-// SharedCount and DistributedAtomicLong: no increment is lost, with many who count and through a failover.
+// SharedCount and DistributedAtomicLong: no increment is lost with many concurrent clients and through a failover.
 
 import java.util.ArrayList;
 import java.util.List;
@@ -26,8 +26,8 @@ final class Counters {
     }
 
     /**
-     * Curator makes a write again whose answer was lost, and sees then that somebody was faster: itself. So one write
-     * under way at the failover may count twice in each thread, and none may be missing.
+     * Curator repeats a write whose reply was lost, and then finds that another write was faster: its own. So one write of
+     * each thread that is in flight at the failover may count twice, and none may be missing.
      */
     private static String verdict(long counted, long value, int threads) {
         Harness.check(counted <= value && value <= counted + threads, counted + " were counted as " + value);

@@ -1,4 +1,5 @@
-// What every program here shares: its servers, its results, and its requests to whoever runs it. Knows no recipe.
+// The common parts of all programs: servers, results, and requests to the test that runs the program. Independent of any
+// recipe.
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -20,26 +21,27 @@ import org.apache.zookeeper.KeeperException;
 import org.apache.zookeeper.ZooKeeper;
 
 /**
- * A program's only argument is the list of servers. What it prints are its results: the same ones in every run, whatever
- * the servers are. A line that begins with `!` is no result but a request, which is answered on standard input.
+ * Common parts of the programs. A program's only argument is the list of servers. Its output is its results, which are the
+ * same in every run and with any servers. A line that begins with `!` is not a result but a request, to which the test
+ * responds on standard input.
  */
 final class Harness {
-    /** Longer than any failover takes, so that no session ends that was not meant to; in milliseconds. */
+    /** Session timeout, longer than any failover, so that no session ends by accident; in milliseconds. */
     static final int SESSION_TIMEOUT_MS = 15_000;
 
-    /** No condition takes longer to come true, on however busy a machine; in milliseconds. */
+    /** Timeout of a condition, even on a busy machine; in milliseconds. */
     static final int PATIENCE_MS = 60_000;
 
-    /** Long enough to show that somebody waits, and that a wait ends; in milliseconds. */
+    /** Long enough to show that a caller waits, and that a wait times out; in milliseconds. */
     static final int SHORT_MS = 300;
 
-    /** How often a condition is looked at; in milliseconds. */
+    /** Interval of the checks of a condition; in milliseconds. */
     private static final int LOOK_EVERY_MS = 10;
 
-    /** How often and after what pause a call is made again whose server was lost: together, PATIENCE_MS at least. */
+    /** Number of retries of a call after its server was lost, and the pause before each: together at least PATIENCE_MS. */
     private static final RetryNTimes RETRY = new RetryNTimes(PATIENCE_MS / 100, 100);
 
-    /** `ZooKeeper.toString` is where its client tells which server it uses. */
+    /** Pattern of the connected server in `ZooKeeper.toString`. */
     private static final Pattern REMOTE = Pattern.compile("remoteserver:[^/]*/([0-9.]+:[0-9]+)");
 
     /** The servers, as `host:port,host:port`. */
@@ -49,12 +51,12 @@ final class Harness {
 
     private Harness() {}
 
-    /** What may throw anything. */
+    /** An action that may throw anything. */
     interface Body {
         void run() throws Exception;
     }
 
-    /** Runs a program and ends the process, whatever threads are left. */
+    /** Runs a program and ends the process, even if threads are left. */
     static void run(String[] arguments, Body body) {
         servers = arguments[0];
         try {
@@ -67,25 +69,25 @@ final class Harness {
         }
     }
 
-    /** A result. */
+    /** Prints a result. */
     static void say(String line) {
         System.out.println(line);
         System.out.flush();
     }
 
-    /** What must hold for the results to mean anything. */
+    /** Checks a condition without which the results are meaningless. */
     static void check(boolean holds, String what) {
         if (!holds) {
             throw new AssertionError("it does not hold that " + what);
         }
     }
 
-    /** As `check`, and says both if they differ. */
+    /** Checks that two values are equal, and reports both if they are not. */
     static void same(Object expected, Object found, String what) {
         check(Objects.equals(expected, found), what + " is " + expected + "; it is " + found);
     }
 
-    /** Waits until something holds. */
+    /** Waits until a condition holds. */
     static void await(String what, Callable<Boolean> condition) throws Exception {
         long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(PATIENCE_MS);
         while (!condition.call()) {
@@ -94,12 +96,12 @@ final class Harness {
         }
     }
 
-    /** Waits for a latch of a thread or a watcher. */
+    /** Waits for a latch that a thread or a watcher counts down. */
     static void await(String what, CountDownLatch latch) throws Exception {
         check(latch.await(PATIENCE_MS, TimeUnit.MILLISECONDS), "at last, " + what);
     }
 
-    /** A Curator client that is connected. */
+    /** Returns a connected Curator client. */
     static CuratorFramework curator() throws Exception {
         CuratorFramework client = CuratorFrameworkFactory.builder()
                 .connectString(servers)
@@ -112,7 +114,7 @@ final class Harness {
         return client;
     }
 
-    /** As many Curator clients. */
+    /** Returns several connected Curator clients. */
     static List<CuratorFramework> curators(int count) throws Exception {
         List<CuratorFramework> clients = new ArrayList<>();
         for (int i = 0; i < count; i++) {
@@ -122,14 +124,14 @@ final class Harness {
     }
 
     /**
-     * Makes sure that a client sees what was answered to others until now: a server that has carried out a client's write
-     * has all that was before it. (A `sync` at ZooKeeper's leader waits for nothing.)
+     * Ensures that a client sees all writes that were acknowledged to others so far. A server that has applied a write of
+     * the client has applied all writes before it. (A `sync` at ZooKeeper's leader waits for nothing.)
      */
     static void upToDate(CuratorFramework client) throws Exception {
         client.create().orSetData().forPath("/up-to-date");
     }
 
-    /** How many children a znode has by now; none if it is gone, as a container is that nobody uses. */
+    /** Returns the number of a znode's children; 0 if it does not exist, like a container that is no longer in use. */
     static int childCount(CuratorFramework client, String path) throws Exception {
         upToDate(client);
         try {
@@ -139,7 +141,7 @@ final class Harness {
         }
     }
 
-    /** Which server a client is connected to, as `host:port`; it is waited for. */
+    /** Waits until a client is connected, and returns its server as `host:port`. */
     static String serverOf(ZooKeeper client) throws Exception {
         String[] found = new String[1];
         await("a client is connected", () -> {
@@ -151,24 +153,24 @@ final class Harness {
         return found[0];
     }
 
-    /** Kills the server that a client is connected to, with SIGKILL. Says which one it was. */
+    /** Kills the server to which a client is connected with SIGKILL, and returns its address. */
     static String killServerOf(CuratorFramework client) throws Exception {
         return killServerOf(client.getZookeeperClient().getZooKeeper());
     }
 
-    /** Likewise. */
+    /** Does the same for a plain client. */
     static String killServerOf(ZooKeeper client) throws Exception {
         String server = serverOf(client);
         request("kill " + server);
         return server;
     }
 
-    /** Starts a server that was killed, and waits until it serves. */
+    /** Starts a killed server and waits until it serves. */
     static void start(String server) throws Exception {
         request("start " + server);
     }
 
-    /** Makes sure that the clients have lived through a failover: each has been answered. */
+    /** Waits until each client has received a reply after a failover. */
     static void reconnected(List<CuratorFramework> clients) throws Exception {
         for (CuratorFramework client : clients) {
             client.checkExists().forPath("/");
@@ -180,14 +182,14 @@ final class Harness {
         same("done", ANSWERS.readLine(), "the answer to " + what);
     }
 
-    /** One turn of somebody who competes with others. */
+    /** One turn of a contender. */
     interface Turn {
         void take() throws Exception;
     }
 
     /**
-     * Has all compete at once, each in a thread of its own, and kills the server of `victim` in the middle: everybody has
-     * taken so many turns before, and takes as many after.
+     * Runs all contenders at once, each in a thread of its own, and kills the server of `victim` in between. Every
+     * contender takes a number of turns before the kill and as many after it.
      */
     static void contend(CuratorFramework victim, int turns, List<Turn> everybody) throws Exception {
         ExecutorService threads = Executors.newFixedThreadPool(everybody.size());
@@ -203,7 +205,7 @@ final class Harness {
                 } finally {
                     warm.countDown();
                 }
-                // The kill comes while everybody competes, not in a pause.
+                // The kill happens while all contend, not between two phases.
                 while (killed.getCount() > 0) {
                     one.take();
                 }

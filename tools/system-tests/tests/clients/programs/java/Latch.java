@@ -1,4 +1,4 @@
-// LeaderLatch: one leader of three; another when it goes, and one again after a failover.
+// LeaderLatch: one leader of three; a new one when it leaves, and again one after a failover.
 
 import java.util.ArrayList;
 import java.util.List;
@@ -42,7 +42,7 @@ final class Latch {
         Harness.say("each led: " + led);
     }
 
-    /** The only leader, once all agree. */
+    /** Returns the only leader, once all agree. */
     private static LeaderLatch one(List<LeaderLatch> latches) throws Exception {
         LeaderLatch[] found = new LeaderLatch[1];
         Harness.await("all agree on one leader", () -> {

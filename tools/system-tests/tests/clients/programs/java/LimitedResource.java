@@ -1,40 +1,40 @@
-// Something that only so many may use at once. Notices if more do.
+// A resource with a limited number of users. It detects more users than allowed.
 
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** What a lock protects in these programs. */
+/** The resource that a lock protects in these programs. */
 final class LimitedResource {
-    /** A use takes so long, for another to come in if it could; in milliseconds. */
+    /** Duration of a use, long enough for another user to enter if the lock allowed it; in milliseconds. */
     private static final int USE_MS = 2;
 
-    /** A writer weighs as much as all readers that there may be. */
+    /** Weight of a writer: that of all possible readers. */
     private static final int ALONE = 1_000;
 
     private final int limit;
     private final AtomicInteger users = new AtomicInteger();
     private final AtomicInteger most = new AtomicInteger();
 
-    /** At most so many at once. */
+    /** A resource for at most this many users at once. */
     LimitedResource(int limit) {
         this.limit = limit;
     }
 
-    /** For one user at a time, or any number of readers. */
+    /** A resource for one writer at a time, or any number of readers. */
     static LimitedResource readersOrWriter() {
         return new LimitedResource(ALONE);
     }
 
-    /** One of those that share it. */
+    /** Use by one of several readers. */
     void use() throws InterruptedException {
         use(1);
     }
 
-    /** One that must be alone. */
+    /** Use by a writer, which must be alone. */
     void useAlone() throws InterruptedException {
         use(limit);
     }
 
-    /** The most users that there were at once. */
+    /** Highest number of simultaneous users. */
     int most() {
         return most.get();
     }

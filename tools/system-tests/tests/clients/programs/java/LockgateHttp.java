@@ -1,4 +1,4 @@
-// A lock of Lockgate over HTTP, for the programs that share a queue with those who use it. Knows nothing of ZooKeeper.
+// A lock of Lockgate over HTTP, for the programs that share a queue with HTTP callers. Independent of ZooKeeper.
 
 import java.io.IOException;
 import java.net.URI;
@@ -10,15 +10,15 @@ import java.util.UUID;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
-/** A lock, for one session of its own. */
+/** A lock, with a session of its own. */
 final class LockgateHttp {
-    /** Longer than any of these programs runs: nobody sends heartbeats; in milliseconds. */
+    /** Session timeout, longer than any of these programs runs, as they send no heartbeats; in milliseconds. */
     private static final int TTL_MS = 120_000;
 
-    /** Before a call is made again whose node was lost; in milliseconds. */
+    /** Pause before a call is repeated after its node was lost; in milliseconds. */
     private static final int PAUSE_MS = 50;
 
-    /** Where the nodes serve HTTP. */
+    /** HTTP addresses of the nodes. */
     private static final String[] SERVERS = System.getenv("LOCKGATE_HTTP").split(",");
 
     private static final HttpClient CLIENT = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
@@ -28,14 +28,14 @@ final class LockgateHttp {
     private final String session;
     private String holder;
 
-    /** A lock by its name; `wish` are more fields of `acquire`, each with a comma before it. */
+    /** Returns a lock by its name; `wish` has further fields of `acquire`, each with a comma before it. */
     LockgateHttp(String name, String wish) throws Exception {
         this.name = name;
         this.wish = wish;
         this.session = field("session", call("/v1/sessions", "\"ttl_ms\": " + TTL_MS).body());
     }
 
-    /** Whether it was had in time; `waitMs` may be null: for as long as it takes. */
+    /** Acquires the lock and returns whether that succeeded in time; `waitMs` may be null, for no time limit. */
     boolean acquire(Integer waitMs) throws Exception {
         HttpResponse<String> answer = call(
                 "/v1/locks/" + name + "/acquire", "\"session\": \"" + session + "\", \"wait_ms\": " + waitMs + wish);
@@ -47,14 +47,17 @@ final class LockgateHttp {
         return true;
     }
 
-    /** Gives it back. */
+    /** Releases the lock. */
     void release() throws Exception {
         HttpResponse<String> answer = call(
                 "/v1/locks/" + name + "/release", "\"session\": \"" + session + "\", \"holder\": \"" + holder + "\"");
         Harness.same(200, answer.statusCode(), answer.body());
     }
 
-    /** One request, made again at the next node until it is answered: once done it is not done again. */
+    /**
+     * Sends a request, and repeats it at the next node until there is a response; its request id prevents a second
+     * execution.
+     */
     private static HttpResponse<String> call(String path, String fields) throws Exception {
         String body = "{" + fields + ", \"request_id\": \"" + UUID.randomUUID() + "\"}";
         long deadline = System.nanoTime() + Duration.ofMillis(Harness.PATIENCE_MS).toNanos();
@@ -71,7 +74,7 @@ final class LockgateHttp {
                     return answer;
                 }
             } catch (IOException lost) {
-                // The node was lost, before or while it answered.
+                // The node was lost before or during its response.
             }
             Thread.sleep(PAUSE_MS);
         }

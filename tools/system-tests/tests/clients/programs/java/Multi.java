@@ -1,4 +1,4 @@
-// multi: all or nothing, an answer for each item; and many reads at once.
+// multi: all or nothing, with a result for each item; and many reads at once.
 
 import java.util.ArrayList;
 import java.util.List;
@@ -81,7 +81,7 @@ final class Multi {
         Harness.say("nothing of it was done: " + (client.exists(ROOT + "/b", false) == null)
                 + ", " + (client.exists(ROOT + "/e", false) == null)
                 + ", version " + client.exists(ROOT + "/a", false).getVersion());
-        // A number that a failed one took is free again.
+        // The number of a rolled back sequential znode is free again.
         say("the next number", List.of(create("/a/n-", CreateMode.PERSISTENT_SEQUENTIAL)));
     }
 

@@ -1,4 +1,4 @@
-// InterProcessMutex: reentrant, one at a time, and the same through a failover.
+// InterProcessMutex: reentrant, one holder at a time, even through a failover.
 
 import java.util.ArrayList;
 import java.util.List;
@@ -7,7 +7,7 @@ import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 
 final class Mutex {
-    /** Anywhere, and where the locks of all other clients of Lockgate are. */
+    /** A path of its own, and the path at which all other clients of Lockgate have their locks. */
     private static final List<String> PATHS = List.of("/curator/mutex", "/locks/curator-mutex");
 
     public static void main(String[] arguments) {

@@ -1,4 +1,4 @@
-// One of three programs that use one lock: Curator's mutex. Whoever holds it is alone at a znode that all of them know.
+// One of three programs that use one lock, here with Curator's mutex. The holder is alone at a znode that all of them know.
 
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
@@ -16,7 +16,7 @@ final class OneQueue {
         InterProcessMutex mutex = new InterProcessMutex(client, "/locks/one-queue");
         for (int turn = 0; turn < TURNS; turn++) {
             mutex.acquire();
-            // Fails if somebody else is there.
+            // Fails if another holder exists.
             client.create().forPath(USED);
             client.delete().forPath(USED);
             mutex.release();

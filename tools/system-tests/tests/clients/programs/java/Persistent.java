@@ -1,4 +1,4 @@
-// PersistentNode: it is there again whatever others do to it, and stays through a failover.
+// PersistentNode: it is recreated after any interference by others, and survives a failover.
 
 import java.util.List;
 import org.apache.curator.framework.CuratorFramework;
@@ -23,7 +23,7 @@ final class Persistent {
         Harness.upToDate(clients.get(1));
         Harness.say("data: " + new String(clients.get(1).getData().forPath(PATH)));
 
-        // Two others delete it all the time, and in between the server of its owner goes.
+        // Two other clients delete it continuously, and in between its owner's server is killed.
         Harness.contend(owner, 5, List.of(() -> delete(clients.get(1)), () -> delete(clients.get(2))));
         Harness.await("it is there", () -> exists(clients.get(1)));
         node.setData("two".getBytes());
@@ -41,7 +41,7 @@ final class Persistent {
         try {
             client.delete().forPath(PATH);
         } catch (KeeperException.NoNodeException other) {
-            // The other was faster.
+            // The other client was faster.
         }
     }
 

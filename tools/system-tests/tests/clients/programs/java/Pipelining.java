@@ -1,4 +1,4 @@
-// Thousands of calls that nobody waits for: answered in their order, and each read sees the writes before it.
+// Thousands of asynchronous calls: their replies arrive in order, and each read sees the writes before it.
 
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -11,15 +11,15 @@ import org.apache.zookeeper.ZooDefs;
 final class Pipelining {
     private static final String ROOT = "/java-pipelining";
 
-    /** Each is written, written, read; all are written before any is read. */
+    /** Two writes and a read for each znode; all writes are sent before any read. */
     private static final int IN_BULK = 500;
 
-    /** Each is written, written, read, written, read, and then comes the next one. */
+    /** Write, write, read, write, read for each znode before the next one. */
     private static final int IN_TURN = 100;
 
     /**
-     * What cannot be carried out in its order costs the connection, and so an attempt: when another leader comes in between, or a
-     * machine is so busy that one part of it is refused.
+     * Number of attempts. A call that cannot be executed in its order costs the connection, and so an attempt. This happens
+     * when the leader changes in between, or when a busy machine rejects a part of the calls.
      */
     private static final int ATTEMPTS = 5;
 
@@ -50,7 +50,7 @@ final class Pipelining {
         client.close();
     }
 
-    /** Makes all the calls; says whether their connection held. What was answered until then must be right anyway. */
+    /** Makes all calls and returns whether the connection lasted. All replies so far must be correct in either case. */
     private boolean attempt() throws Exception {
         client.create(root, new byte[0], ZooDefs.Ids.OPEN_ACL_UNSAFE, CreateMode.PERSISTENT);
         for (int i = 0; i < IN_BULK; i++) {
@@ -96,7 +96,7 @@ final class Pipelining {
                 (code, at, number, stat) -> answer(number, code, Code.OK, stat != null && stat.getVersion() == 1, at), asked++);
     }
 
-    /** The version that it names was the right one until the write before it. */
+    /** The version in this call was current before the preceding write. */
     private void setInVain(String path) {
         client.setData(root + path, new byte[0], 0,
                 (code, at, number, stat) -> answer(number, code, Code.BADVERSION, true, at), asked++);

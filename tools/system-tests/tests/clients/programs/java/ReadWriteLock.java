@@ -8,7 +8,7 @@ import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessReadWriteLock;
 
 final class ReadWriteLock {
-    /** Anywhere, and where the locks of all other clients of Lockgate are. */
+    /** A path of its own, and the path at which all other clients of Lockgate have their locks. */
     private static final List<String> PATHS = List.of("/curator/read-write", "/locks/curator-read-write");
 
     public static void main(String[] arguments) {
@@ -46,7 +46,8 @@ final class ReadWriteLock {
         second.readLock().release();
         first.readLock().release();
 
-        // No writer becomes a reader here: before Curator 5.5, one that does keeps no waiting writer out (CURATOR-621).
+        // No writer becomes a reader here: before Curator 5.5, such a writer does not keep waiting writers out
+        // (CURATOR-621).
         LimitedResource resource = LimitedResource.readersOrWriter();
         List<Harness.Turn> everybody = new ArrayList<>();
         for (InterProcessReadWriteLock lock : List.of(first, second)) {

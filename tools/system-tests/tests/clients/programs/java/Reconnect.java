@@ -1,4 +1,4 @@
-// What changes while a client has no server is told to it when it comes back, once; and its watches go on.
+// A client without a server is notified of missed changes once after it reconnects, and its watches stay set.
 
 import java.util.List;
 import org.apache.zookeeper.AddWatchMode;
@@ -11,7 +11,7 @@ final class Reconnect {
     private static final String ROOT = "/java-reconnect";
     private static final List<ACL> OPEN = ZooDefs.Ids.OPEN_ACL_UNSAFE;
 
-    /** Longer than a killed server takes to come back; in milliseconds. */
+    /** Longer than a killed server takes to return; in milliseconds. */
     private static final int LONG_TIMEOUT_MS = 40_000;
 
     private static Client writer;
@@ -25,7 +25,7 @@ final class Reconnect {
         for (String path : List.of("", "/set", "/deleted", "/quiet", "/parent", "/gone", "/quiet-parent", "/persistent", "/tree")) {
             writer.create(ROOT + path, new byte[0], OPEN, CreateMode.PERSISTENT);
         }
-        // It knows one server only, so it is cut off until that one is back.
+        // The client knows a single server, so it is disconnected until that one returns.
         String server = Harness.servers.split(",")[0];
         Client client = Client.connect(server, LONG_TIMEOUT_MS);
         client.create(ROOT + "/mine", new byte[0], OPEN, CreateMode.EPHEMERAL);

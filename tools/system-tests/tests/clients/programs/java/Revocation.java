@@ -1,4 +1,4 @@
-// Revocation: whoever holds a mutex is asked to give it back, also when its server was lost in between.
+// Revocation: the holder of a mutex is asked to release it, even if its server was lost in between.
 
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
@@ -21,7 +21,7 @@ final class Revocation {
         Harness.say("asked after a failover: " + hold(clients, true));
     }
 
-    /** One client holds the mutex, two more want it and ask; it is asked, and all have it after each other. */
+    /** One client holds the mutex, and two more ask for its release; the holder is notified, and all get the mutex in turn. */
     private static int hold(List<CuratorFramework> clients, boolean failover) throws Exception {
         InterProcessMutex held = new InterProcessMutex(clients.get(0), PATH);
         AtomicInteger asked = new AtomicInteger();

@@ -1,4 +1,4 @@
-// LeaderSelector: whoever leads is alone; all lead in turn, before and after a failover.
+// LeaderSelector: a leader is alone; all contenders lead in turn, before and after a failover.
 
 import java.util.ArrayList;
 import java.util.List;
@@ -10,7 +10,7 @@ import org.apache.curator.framework.recipes.leader.LeaderSelectorListenerAdapter
 final class Selector {
     private static final String PATH = "/curator/selector";
 
-    /** How often each leads before, and then after the failover. */
+    /** Number of times that each contender leads before the failover, and again after it. */
     private static final int TURNS = 3;
 
     public static void main(String[] arguments) {

@@ -1,4 +1,4 @@
-// InterProcessSemaphoreMutex: one at a time, not reentrant, and anybody's thread may release it.
+// InterProcessSemaphoreMutex: one holder at a time, not reentrant, and any thread may release it.
 
 import java.util.ArrayList;
 import java.util.List;

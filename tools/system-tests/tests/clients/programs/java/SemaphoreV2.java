@@ -1,4 +1,4 @@
-// InterProcessSemaphoreV2: so many leases and no more; the limit fixed, or a SharedCount that changes.
+// InterProcessSemaphoreV2: at most the limit's number of leases; the limit is fixed, or a SharedCount that changes.
 
 import java.util.ArrayList;
 import java.util.Collection;
@@ -11,10 +11,10 @@ import org.apache.curator.framework.recipes.locks.Lease;
 import org.apache.curator.framework.recipes.shared.SharedCount;
 
 final class SemaphoreV2 {
-    /** Anywhere, and where the locks of all other clients of Lockgate are. */
+    /** A path of its own, and the path at which all other clients of Lockgate have their locks. */
     private static final List<String> PATHS = List.of("/curator/semaphore", "/locks/curator-semaphore");
 
-    /** A limit that may change, which only Curator's clients know of. */
+    /** A limit that may change, which only Curator's clients know. */
     private static final String COUNTED = "/curator/counted-semaphore";
 
     private static final int LEASES = 3;

@@ -1,4 +1,4 @@
-// Sessions: what ends with them, who may go on with one, and how one learns that it is over.
+// Sessions: their ephemerals, their resumption by another client, and the notification of their end.
 
 import java.util.ArrayList;
 import java.util.List;
@@ -12,7 +12,7 @@ final class Sessions {
     private static final String ROOT = "/java-sessions";
     private static final List<ACL> OPEN = ZooDefs.Ids.OPEN_ACL_UNSAFE;
 
-    /** Short enough to wait for its end; in milliseconds. */
+    /** Session timeout, short enough for the program to wait for it; in milliseconds. */
     private static final int SHORT_TIMEOUT_MS = 2_000;
 
     private static Client observer;
@@ -54,7 +54,7 @@ final class Sessions {
         client.create(ROOT + "/resumed", new byte[0], OPEN, CreateMode.EPHEMERAL);
         String first = Harness.serverOf(client);
         client.crash();
-        // Each server in turn, the last one still as the first.
+        // Each server in turn; at the end the same one as at the start.
         for (String server : Harness.servers.split(",")) {
             String all = Harness.servers;
             Harness.servers = server;
@@ -83,7 +83,7 @@ final class Sessions {
         client.close();
     }
 
-    /** ZooKeeper closes the connection of a session that somebody else wants to resume at its server, whoever that is. */
+    /** ZooKeeper closes the connection of a session when any client tries to resume it at the connected server. */
     private static List<String> ephemerals(Client client) throws Exception {
         List<String> found = new ArrayList<>();
         Harness.await("a client is answered", () -> {

@@ -1,4 +1,4 @@
-// Curator's mutex and read-write lock in one queue with callers by HTTP: they exclude each other, through a failover, too.
+// Curator's mutex and read-write lock in one queue with HTTP callers: they exclude each other, even through a failover.
 
 import java.util.ArrayList;
 import java.util.List;

@@ -1,4 +1,4 @@
-// How results are shown: without what differs from run to run, as zxids, times and session ids do.
+// The format of results: without values that differ from run to run, such as zxids, times and session ids.
 
 import java.util.List;
 import java.util.stream.Collectors;
@@ -10,15 +10,15 @@ import org.apache.zookeeper.data.ACL;
 import org.apache.zookeeper.data.Stat;
 
 final class Show {
-    /** What marks a container, as the owner that its stat names. */
+    /** Owner in the stat of a container. */
     private static final long CONTAINER = Long.MIN_VALUE;
 
-    /** The highest byte of what a stat names as the owner of a znode with a time to live. */
+    /** Highest byte of the owner in the stat of a znode with a TTL. */
     private static final long TTL_MARK = 0xffL;
 
     private Show() {}
 
-    /** A stat; `session` is who asks. */
+    /** Formats a stat; `session` is the reader's. */
     static String stat(Stat stat, long session) {
         return "version " + stat.getVersion() + ", cversion " + stat.getCversion() + ", aversion " + stat.getAversion()
                 + ", length " + stat.getDataLength() + ", children " + stat.getNumChildren()
@@ -40,12 +40,12 @@ final class Show {
         return owner >>> 56 == TTL_MARK ? "a ttl of " + (owner & 0xff_ffff_ffffL) + " ms" : "another session";
     }
 
-    /** A notification. */
+    /** Formats a notification. */
     static String event(WatchedEvent event) {
         return event.getType() + " " + event.getPath();
     }
 
-    /** An access control list. */
+    /** Formats an access control list. */
     static String acl(List<ACL> acl) {
         return acl.stream()
                 .map(entry -> entry.getId().getScheme() + ":" + entry.getId().getId() + ":" + perms(entry.getPerms()))
@@ -63,7 +63,7 @@ final class Show {
         return text.toString();
     }
 
-    /** The outcome of one operation of several. */
+    /** Formats the result of one operation of a multi. */
     static String result(OpResult result) {
         if (result instanceof OpResult.ErrorResult error) {
             return "error " + KeeperException.Code.get(error.getErr());
@@ -87,7 +87,7 @@ final class Show {
         return result instanceof OpResult.CheckResult ? "checked" : "unknown " + result;
     }
 
-    /** What an operation refuses with, or what it gives. */
+    /** Formats the error or the result of an operation. */
     static String outcome(Call call) throws Exception {
         try {
             return call.run();
@@ -98,7 +98,7 @@ final class Show {
         }
     }
 
-    /** A call with a result to show. */
+    /** A call with a result to print. */
     interface Call {
         String run() throws Exception;
     }

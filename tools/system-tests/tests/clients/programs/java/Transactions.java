@@ -1,4 +1,4 @@
-// Curator's transactions: all or nothing, with many at once and through a failover.
+// Curator's transactions: all or nothing, with many clients at once and through a failover.
 
 import java.util.ArrayList;
 import java.util.List;
@@ -54,7 +54,7 @@ final class Transactions {
         Harness.say("no money is lost: " + (left + moved == MONEY) + ", some was moved: " + (moved > 0));
     }
 
-    /** Takes one from an account and gives it to the other, unless somebody else was faster. */
+    /** Moves one unit from an account to the other, unless another client was faster. */
     private static void move(CuratorFramework client) throws Exception {
         Stat from = new Stat();
         Stat to = new Stat();
@@ -65,7 +65,7 @@ final class Transactions {
                     client.transactionOp().setData().withVersion(from.getVersion()).forPath(PATH + "/a", bytes(a - 1)),
                     client.transactionOp().setData().withVersion(to.getVersion()).forPath(PATH + "/b", bytes(b + 1)));
         } catch (KeeperException.BadVersionException faster) {
-            // Then it was not done, or it was, and the answer was lost: either way the sum is what it was.
+            // The transfer was not made, or it was and the reply was lost: the sum is the same in both cases.
         }
     }
 

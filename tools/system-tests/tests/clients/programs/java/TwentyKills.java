@@ -1,4 +1,4 @@
-// A session with ephemerals, a lock and watches outlives its server, twenty times, and misses no change.
+// A session with ephemerals, a lock and watches survives its server twenty times, and misses no change.
 
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
@@ -20,7 +20,7 @@ final class TwentyKills {
     private static final int KILLS = 20;
     private static final int EPHEMERALS = 5;
 
-    /** So many changes are made around each kill. */
+    /** Number of changes around each kill. */
     private static final int CHANGES = 5;
 
     public static void main(String[] arguments) {
@@ -51,7 +51,7 @@ final class TwentyKills {
         for (int kill = 1; kill <= KILLS; kill++) {
             int number = kill;
             int first = (kill - 1) * CHANGES;
-            // The changes begin before the kill and go on while the session moves.
+            // The changes begin before the kill and continue while the session moves.
             CompletableFuture<Void> changes = CompletableFuture.runAsync(() -> change(other, first));
             String server = Harness.killServerOf(client);
             changes.get(Harness.PATIENCE_MS, TimeUnit.MILLISECONDS);
@@ -79,7 +79,7 @@ final class TwentyKills {
         Harness.say("its ephemerals afterwards: " + other.getChildren().forPath(ROOT + "/ephemerals"));
     }
 
-    /** Makes the changes after this number; each is made, for sure, though its answer may be lost. */
+    /** Makes the changes after this number. Each is made exactly once, even if its reply is lost. */
     private static void change(CuratorFramework other, int first) {
         try {
             for (int i = first + 1; i <= first + CHANGES; i++) {
@@ -87,20 +87,20 @@ final class TwentyKills {
                 try {
                     other.create().forPath(ROOT + "/children/c" + i);
                 } catch (KeeperException.NodeExistsException ours) {
-                    // The first try's answer was lost.
+                    // The reply to the first attempt was lost.
                 }
             }
             try {
                 other.create().forPath(ROOT + "/created-" + (first / CHANGES + 1));
             } catch (KeeperException.NodeExistsException ours) {
-                // Likewise.
+                // The reply to the first attempt was lost.
             }
         } catch (Exception failed) {
             throw new IllegalStateException(failed);
         }
     }
 
-    /** Knows what is told to it and nothing else: it reads when a watch fires, and then only. */
+    /** A reader that knows only its notifications: it reads when a watch fires, and at no other time. */
     private static final class Follower {
         private final CuratorFramework client;
         private final AtomicInteger data = new AtomicInteger();
@@ -123,18 +123,18 @@ final class TwentyKills {
             children.set(client.getChildren().usingWatcher(on(this::children)).forPath(ROOT + "/children").size());
         }
 
-        /** Watches for the next of a row of znodes to come. */
+        /** Watches for the creation of the next znode in a row. */
         private void created(WatchedEvent event) throws Exception {
             while (client.checkExists().usingWatcher(on(this::created)).forPath(ROOT + "/created-" + (created.get() + 1)) != null) {
                 created.incrementAndGet();
             }
         }
 
-        /** A watcher for one change. What is told of the connection is not one. */
+        /** A watcher for one change, which ignores events of the connection. */
         private Watcher on(Change change) {
             return event -> {
                 if (event.getType() != Watcher.Event.EventType.None) {
-                    // Not in the client's own thread, which must bring the answers.
+                    // Not in the client's own thread, which must deliver the replies.
                     CompletableFuture.runAsync(() -> {
                         try {
                             change.happened(event);

@@ -1,4 +1,4 @@
-// Watches: which fire at what, once or always, and how they are taken away.
+// Watches: the changes at which each kind fires, once or repeatedly, and their removal.
 
 import java.util.List;
 import org.apache.zookeeper.AddWatchMode;
@@ -32,14 +32,14 @@ final class Watches {
         sessions();
     }
 
-    /** Shows all that has been told of a change. */
+    /** Prints all notifications of a change. */
     private static void say(String what, Client.Notices notices) throws Exception {
-        // A notification comes before any answer that shows what it tells.
+        // A notification precedes any reply that shows its change.
         watcher.upToDate();
         Harness.say(what + ": " + notices.until(watcher));
     }
 
-    /** What the client itself tells of a removal comes in any order, of one kind of watch and the other. */
+    /** The client reports the removals of different kinds of watches in any order. */
     private static void sayInAnyOrder(String what, Client.Notices notices) throws Exception {
         watcher.upToDate();
         Harness.say(what + ": " + notices.until(watcher).stream().sorted().toList());

@@ -1,7 +1,7 @@
-"""Barrier and DoubleBarrier: nobody passes too early, everybody passes, and both outlive a failover.
+"""Barrier and DoubleBarrier: no client passes too early, all pass, and both survive a failover.
 
-kazoo's barriers do not handle the loss of a connection while somebody waits, which their documentation says: a wait is
-short and begun again here, and nobody waits at the double barrier when the server goes.
+kazoo's barriers do not handle the loss of a connection during a wait, as their documentation says: a wait is
+short and repeated here, and no client waits at the double barrier when the server is killed.
 """
 
 from harness import SHORT_S, Threads, child_count, connect_all, kill_server_of, reconnected, say, up_to_date, wait_for

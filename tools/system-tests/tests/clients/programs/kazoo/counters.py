@@ -1,4 +1,4 @@
-"""Counter and Party: no increment is lost and nobody forgotten, with many at once and through a failover."""
+"""Counter and Party: no increment and no member is lost, under contention and through a failover."""
 
 import threading
 
@@ -27,7 +27,8 @@ def counter(path, **options):
     contend(CLIENTS[0], 8, [turn(own) for own in counters])
     up_to_date(CLIENTS[0])
     value = CLIENTS[0].retry(lambda: counters[0].value)
-    # Its answer lost, a write is made again: what is under way at the failover may count twice for each client.
+    # A write whose answer was lost is repeated: at the failover each client's write in flight may count
+    # twice.
     check(len(counted) <= value <= len(counted) + len(CLIENTS), f"{len(counted)} were counted as {value}")
     say("no increment is lost: True")
 

@@ -1,4 +1,4 @@
-"""Election: whoever leads is alone; all lead in turn, before and after a failover."""
+"""Election: there is one leader at a time; all lead in turn, before and after a failover."""
 
 import threading
 
@@ -6,12 +6,12 @@ from harness import LimitedResource, Threads, child_count, connect_all, kill_ser
 
 PATH = "/kazoo/election"
 
-# How often each leads before, and then after the failover.
+# How often each candidate leads before, and then after the failover.
 TURNS = 3
 
 
 def stand(client, name, leadership, led, over):
-    """Stands for election again and again."""
+    """Runs for election repeatedly."""
     election = client.Election(PATH, name)
 
     def lead():
@@ -41,7 +41,7 @@ OVER.set()
 THREADS.join()
 say(f"the most leaders at once: {LEADERSHIP.most}, candidates left: {child_count(CLIENTS[0], PATH)}")
 
-# Who wants no more can say so while waiting.
+# A waiting candidate can cancel.
 HOLDER = CLIENTS[0].Lock(PATH, "holder")
 HOLDER.acquire()
 ELECTION = CLIENTS[1].Election(PATH, "waiter")

@@ -1,7 +1,7 @@
-"""What every program here shares: its servers, its results, and its requests to whoever runs it. Knows no recipe.
+"""Common code of all programs here: servers, results, and requests to the test runner. Independent of the recipes.
 
-A program's only argument is the list of servers. What it prints are its results: the same ones in every run, whatever
-the servers are. A line that begins with `!` is no result but a request, which is answered on standard input.
+A program's only argument is the list of servers. Its output are its results: the same in every run,
+for all kinds of servers. A line that begins with `!` is a request instead, answered on standard input.
 """
 
 import logging
@@ -12,19 +12,19 @@ import time
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-# Longer than any failover takes, so that no session ends that was not meant to; in seconds.
+# Longer than any failover takes, so that no session expires unintentionally; in seconds.
 SESSION_TIMEOUT_S = 15.0
 
-# No condition takes longer to come true, on however busy a machine; in seconds.
+# Time limit of every condition, on a busy machine; in seconds.
 PATIENCE_S = 60.0
 
-# Long enough to show that somebody waits, and that a wait ends; in seconds.
+# Long enough to show that a client waits, and that a wait ends; in seconds.
 SHORT_S = 0.3
 
-# How often a condition is looked at; in seconds.
+# Interval between two checks of a condition; in seconds.
 LOOK_EVERY_S = 0.01
 
-# How a call is made again whose server was lost: until it is answered.
+# Retry of a call whose server was lost: until there is an answer.
 RETRY = {"max_tries": -1, "delay": 0.05, "max_delay": 0.5}
 
 SERVERS = sys.argv[1]
@@ -33,26 +33,26 @@ logging.basicConfig(level=logging.WARNING)
 
 
 def say(line):
-    """A result."""
+    """Prints a result."""
     print(line, flush=True)
 
 
 def check(holds, what):
-    """What must hold for the results to mean anything."""
+    """Checks a condition without which the results mean nothing."""
     if not holds:
         raise AssertionError(f"it does not hold that {what}")
 
 
 def wait_for(what, condition):
-    """Waits until something holds."""
+    """Waits until a condition holds."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
-        check(time.monotonic() < deadline, f"at last, {what}")
+        check(time.monotonic() < deadline, f"{what}, in time")
         time.sleep(LOOK_EVERY_S)
 
 
 def connect(**options):
-    """A client that is connected."""
+    """Returns a connected client."""
     client = KazooClient(
         hosts=SERVERS, timeout=SESSION_TIMEOUT_S, connection_retry=RETRY, command_retry=RETRY, **options
     )
@@ -61,16 +61,16 @@ def connect(**options):
 
 
 def connect_all(count):
-    """As many clients."""
+    """Returns connected clients."""
     return [connect() for _ in range(count)]
 
 
 def server_of(client):
-    """Which server a client is connected to, as `host:port`; it is waited for."""
+    """Returns the server that a client is connected to, as `host:port`; waits for the connection."""
     found = []
 
     def look():
-        # kazoo has no call for this.
+        # kazoo has no public call for this.
         socket = client._connection._socket
         try:
             found[:] = ["%s:%d" % socket.getpeername()[:2]]
@@ -83,29 +83,29 @@ def server_of(client):
 
 
 def kill_server_of(client):
-    """Kills the server that a client is connected to, with SIGKILL. Says which one it was."""
+    """Kills the server that a client is connected to, with SIGKILL. Returns the server."""
     server = server_of(client)
     request("kill " + server)
     return server
 
 
 def request(what):
-    """Asks whoever runs this program for something, and waits until it is done."""
+    """Sends a request to the test runner, and waits until it is done."""
     say("!" + what)
     answer = sys.stdin.readline()
     check(answer == "done\n", f"{what} is done ({answer!r})")
 
 
 def reconnected(clients):
-    """Makes sure that the clients have lived through a failover: each has been answered."""
+    """Waits until each client has an answer after a failover."""
     for client in clients:
         client.retry(client.exists, "/")
 
 
 def up_to_date(client):
-    """Makes sure that a client sees what was answered to others until now.
+    """Waits until a client sees everything that was acknowledged to others so far.
 
-    A server that has carried out a client's write has all that was before it. (A `sync` at ZooKeeper's leader waits for
+    A server that has applied a client's write has applied everything before it. (A `sync` at ZooKeeper's leader waits for
     nothing.)
     """
     client.retry(client.ensure_path, "/up-to-date")
@@ -113,7 +113,7 @@ def up_to_date(client):
 
 
 def child_count(client, path):
-    """How many children a znode has by now; none if it is not there."""
+    """Returns the current number of children of a znode; 0 if it does not exist."""
     up_to_date(client)
     try:
         return len(client.retry(client.get_children, path))
@@ -122,7 +122,7 @@ def child_count(client, path):
 
 
 class Threads:
-    """Threads whose failures are not lost."""
+    """Threads whose failures are reported."""
 
     def __init__(self):
         self._threads = []
@@ -142,7 +142,7 @@ class Threads:
         self._threads.append(thread)
 
     def join(self):
-        """Waits for the ends of all."""
+        """Waits until all have ended."""
         for thread in self._threads:
             thread.join(PATIENCE_S)
             check(self._failures or not thread.is_alive(), "a thread ends")
@@ -151,9 +151,9 @@ class Threads:
 
 
 def contend(victim, turns, everybody):
-    """Has all compete at once, each in a thread of its own, and kills the server of `victim` in the middle.
+    """Makes all compete at once, each in a thread of its own, and kills the server of `victim` in between.
 
-    Everybody has taken so many turns before, and takes as many after.
+    Each takes `turns` turns before, and as many after.
     """
     warm = [threading.Event() for _ in everybody]
     killed = threading.Event()
@@ -164,7 +164,7 @@ def contend(victim, turns, everybody):
                 take()
         finally:
             is_warm.set()
-        # The kill comes while everybody competes, not in a pause.
+        # The kill happens during the competition, not in a pause.
         while not killed.is_set():
             take()
         for _ in range(turns):
@@ -181,12 +181,12 @@ def contend(victim, turns, everybody):
 
 
 class LimitedResource:
-    """Something that only so many may use at once. Notices if more do."""
+    """Resource with a limited number of simultaneous users. Fails if there are more."""
 
-    # A use takes so long, for another to come in if it could; in seconds.
+    # Duration of a use, in which another user could enter; in seconds.
     USE_S = 0.002
 
-    # A writer weighs as much as all readers that there may be.
+    # A writer weighs as much as all possible readers.
     ALONE = 1000
 
     def __init__(self, limit):
@@ -196,15 +196,15 @@ class LimitedResource:
         self._lock = threading.Lock()
 
     def use(self, weight=1):
-        """One of those that share it."""
+        """Uses it together with others."""
         with self._lock:
             self._users += weight
             self.most = max(self.most, self._users)
-            check(self._users <= self.limit, f"no more use the resource than may ({self._users} of {self.limit})")
+            check(self._users <= self.limit, f"the limit of users holds ({self._users} of {self.limit})")
         time.sleep(self.USE_S)
         with self._lock:
             self._users -= weight
 
     def use_alone(self):
-        """One that must be alone."""
+        """Uses it exclusively."""
         self.use(self.limit)

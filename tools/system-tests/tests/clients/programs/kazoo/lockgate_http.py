@@ -1,4 +1,4 @@
-"""Locks of Lockgate over HTTP, for the programs that share a queue with those who use it. Knows nothing of ZooKeeper."""
+"""Locks of Lockgate over HTTP, for the programs that share a queue with HTTP callers. Independent of ZooKeeper."""
 
 import itertools
 import json
@@ -10,18 +10,18 @@ import uuid
 
 from harness import PATIENCE_S, check
 
-# Where the nodes serve HTTP: `host:port,host:port`.
+# HTTP addresses of the nodes: `host:port,host:port`.
 SERVERS = os.environ["LOCKGATE_HTTP"].split(",")
 
-# Longer than any of these programs runs: nobody sends heartbeats; in milliseconds.
+# Session TTL, longer than any of these programs runs, since they send no heartbeats; in milliseconds.
 TTL_MS = 120_000
 
-# Before a call is made again whose node was lost; in seconds.
+# Pause before a call is repeated whose node was lost; in seconds.
 PAUSE_S = 0.05
 
 
 class Refused(Exception):
-    """The answer is an error."""
+    """The call was rejected."""
 
     def __init__(self, document):
         super().__init__(document.get("code"))
@@ -29,7 +29,7 @@ class Refused(Exception):
 
 
 def call(method, path, body=None):
-    """One request, made again at the next node until it is answered: once done it is not done again."""
+    """Sends a request, and repeats it at the next node until there is an answer; the request id makes it idempotent."""
     if body is not None and method == "POST":
         body = {**body, "request_id": uuid.uuid4().hex}
     deadline = time.monotonic() + PAUSE_S + PATIENCE_S
@@ -50,13 +50,13 @@ def call(method, path, body=None):
             if error.code not in (500, 502, 503, 504):
                 raise Refused(document) from error
         except (OSError, json.JSONDecodeError):
-            # The node was lost, before or while it answered.
+            # The node was lost, before or during its answer.
             pass
         time.sleep(PAUSE_S)
 
 
 class HttpLock:
-    """A lock, for one session of its own."""
+    """A lock, with a session of its own."""
 
     def __init__(self, name, **wish):
         self.name = name
@@ -65,7 +65,7 @@ class HttpLock:
         self.holder = None
 
     def acquire(self, wait_ms=None):
-        """Whether it was had in time."""
+        """Acquires the lock; returns whether that succeeded in time."""
         body = {"session": self.session, "wait_ms": wait_ms, **self.wish}
         try:
             self.holder = call("POST", f"/v1/locks/{self.name}/acquire", body)["holder"]
@@ -75,7 +75,7 @@ class HttpLock:
         return True
 
     def release(self):
-        """Gives it back."""
+        """Releases the lock."""
         call("POST", f"/v1/locks/{self.name}/release", {"session": self.session, "holder": self.holder})
 
     def __enter__(self):
@@ -86,7 +86,7 @@ class HttpLock:
 
 
 def queue_of(name):
-    """How many hold a lock, and how many wait."""
+    """Returns the numbers of holders and waiters of a lock."""
     try:
         lock = call("GET", f"/v1/locks/{name}?linearizable=true")
     except Refused as refused:

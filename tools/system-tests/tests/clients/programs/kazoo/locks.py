@@ -1,4 +1,4 @@
-"""Lock, ReadLock, WriteLock and Semaphore: as many as may and no more, through a failover, too."""
+"""Lock, ReadLock, WriteLock and Semaphore: no more holders than allowed, also through a failover."""
 
 from kazoo.exceptions import LockTimeout, NodeExistsError
 
@@ -6,7 +6,7 @@ from harness import PATIENCE_S, SHORT_S, LimitedResource, check, child_count, co
 
 
 def soon(lock):
-    """Whether it can be had in a short time."""
+    """Returns whether it can be acquired in a short time."""
     try:
         return lock.acquire(timeout=SHORT_S)
     except LockTimeout:
@@ -75,7 +75,7 @@ def readers_or_a_writer(clients, path):
 
 
 def acquire(semaphore):
-    """Acquires a lease. kazoo makes a lease again whose answer was lost, and may stumble over the first: then once more."""
+    """Acquires a lease. kazoo repeats a request whose answer was lost, and may find the first lease: then it tries again."""
     while True:
         try:
             check(semaphore.acquire(), "a lease is acquired")
@@ -115,7 +115,7 @@ def leases(clients, path):
 
 
 CLIENTS = connect_all(3)
-# Anywhere, and where the locks of all other clients of Lockgate are.
+# At any path, and at the path of the locks of all other Lockgate clients.
 for root in ("/kazoo/locks", "/locks"):
     say(root)
     one_at_a_time(CLIENTS, root + "/kazoo-lock")

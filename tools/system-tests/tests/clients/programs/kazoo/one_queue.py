@@ -1,4 +1,4 @@
-"""One of three programs that use one lock: kazoo, by the names of Curator's mutex. Whoever holds it is alone at a znode that all
+"""One of three programs that use one lock: kazoo, by the names of Curator's mutex. The holder is alone at a znode that all
 of them know."""
 
 from kazoo.recipe.lock import Lock
@@ -20,7 +20,7 @@ client = connect()
 lock = CuratorsLock(client, "/locks/one-queue")
 for _ in range(TURNS):
     with lock:
-        # Fails if somebody else is there.
+        # Fails if another holder is there.
         client.create(USED)
         client.delete(USED)
 say(f"turns: {TURNS}")

@@ -1,4 +1,4 @@
-"""LockingQueue: each entry is one client's, until that one is done with it or gives it back; through a failover, too."""
+"""LockingQueue: each entry belongs to one client until it is consumed or released, also through a failover."""
 
 import threading
 
@@ -28,7 +28,7 @@ CONSUMED, LOCK = [], threading.Lock()
 
 
 def consume(queue):
-    """Takes entries until all are done."""
+    """Consumes entries until none is left."""
     while len(CONSUMED) < ENTRIES:
         entry = queue.get(SHORT_S)
         if entry is not None:

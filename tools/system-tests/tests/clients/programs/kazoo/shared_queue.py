@@ -1,4 +1,4 @@
-"""kazoo and callers by HTTP in one queue: they exclude each other, in the order of arrival, through a failover, too."""
+"""kazoo and callers by HTTP in one queue: mutual exclusion in the order of arrival, also through a failover."""
 
 from kazoo.exceptions import LockTimeout
 from kazoo.recipe.lock import Lock
@@ -10,14 +10,14 @@ SHORT_MS = int(SHORT_S * 1000)
 
 
 class CuratorsLock(Lock):
-    """kazoo's lock by the names of Curator's mutex: so it stands in one queue with that, too."""
+    """kazoo's lock with the znode names of Curator's mutex, so that it shares a queue with it."""
 
     _NODE_NAME = "-lock-"
     _EXCLUDE_NAMES = ["-lock-"]
 
 
 def soon(lock):
-    """Whether it can be had in a short time."""
+    """Returns whether it can be acquired in a short time."""
     try:
         return lock.acquire(timeout=SHORT_S)
     except LockTimeout:
@@ -35,7 +35,7 @@ def exclude_each_other(ours, theirs):
 
 
 def in_order(name, locks):
-    """Each arrives when the one before stands in the queue."""
+    """Each contender arrives once the one before is in the queue."""
     locks[0][1].acquire()
     order = []
     threads = Threads()

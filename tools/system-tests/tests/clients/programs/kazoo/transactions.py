@@ -1,4 +1,4 @@
-"""Transactions, and access control lists: all or nothing, and nobody who may not."""
+"""Transactions, and access control lists: all or nothing, and no access without permission."""
 
 from kazoo.exceptions import KazooException
 from kazoo.security import make_acl, make_digest_acl
@@ -12,7 +12,7 @@ CLIENTS = connect_all(3)
 
 
 def show(results):
-    """The outcome of each item, without zxids and times."""
+    """Formats the outcome of each item, without zxids and times."""
     shown = []
     for result in results:
         if isinstance(result, Exception):
@@ -44,7 +44,8 @@ def transactions():
             moving = own.transaction()
             moving.set_data(PATH + "/a", b"%d" % (int(a) - 1), version=a_stat.version)
             moving.set_data(PATH + "/b", b"%d" % (int(b) + 1), version=b_stat.version)
-            # Not done if somebody else was faster; done again it is refused, as its versions are old then.
+            # Rejected if another client was faster; a repetition is rejected, since its versions are outdated
+            # then.
             moving.commit()
 
         def take():
@@ -60,7 +61,7 @@ def transactions():
 
 
 def outcome(call, *arguments):
-    """What a call gives, or what it is refused with."""
+    """Returns the result of a call, or the name of its error."""
     try:
         return call(*arguments)
     except KazooException as refused:

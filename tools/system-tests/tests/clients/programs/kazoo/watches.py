@@ -1,4 +1,4 @@
-"""DataWatch and ChildrenWatch: they see the last change, whoever makes it and though their server is lost."""
+"""DataWatch and ChildrenWatch: they report the last change, from any client and even if their server is lost."""
 
 from kazoo.exceptions import NoNodeError
 
@@ -32,7 +32,7 @@ say(f"at first: {SEEN['data']}, {SEEN['children']}, {SEEN['missing']}")
 
 
 def seen(what, **values):
-    """Waits until the watches have seen this."""
+    """Waits until the watches have reported this."""
     wait_for(what, lambda: all(SEEN[name] == value for name, value in values.items()))
     say(what)
 
@@ -54,7 +54,7 @@ def turn(writer):
         try:
             writer.retry(writer.delete, name)
         except NoNodeError:
-            # It was done, and the answer lost.
+            # It was deleted, but the answer was lost.
             pass
 
     return take
@@ -69,7 +69,7 @@ for child in WRITERS[1].get_children(PATH + "/children"):
 WRITERS[1].create(PATH + "/children/z")
 seen("the last changes after a failover", data=b"last", children=["z"])
 
-# What changes while the session moves is not missed either.
+# A change while the session moves is not missed either.
 kill_server_of(WATCHER)
 WRITERS[0].retry(WRITERS[0].set, PATH, b"moved")
 WRITERS[1].retry(WRITERS[1].ensure_path, PATH + "/missing")

@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
-# zkCli.sh as people use it: one session of commands, and single commands with their exit codes. Arguments: zkCli.sh, and
-# the servers. What differs from run to run is left out of what it shows: zxids, times, the id of a session, addresses.
+# zkCli.sh in typical use: one session of commands, and single commands with their exit codes. Arguments:
+# zkCli.sh, and the servers. The output omits what differs between runs: zxids, times, the session id,
+# addresses.
 set -euo pipefail
 
 zkcli=$1
 servers=$2
 
-# The logs of a failed run are the servers'; the client's own would only disturb what it prints.
+# The logs of the servers explain a failed run; the client's own would only disturb its output.
 export CLIENT_JVMFLAGS="-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dorg.slf4j.simpleLogger.defaultLogLevel=off"
-# Debian's script takes these from the login.
+# Debian's script takes these from the login shell.
 export USER=${USER:-nobody} HOSTNAME=${HOSTNAME:-localhost}
 
-# `config` shows the addresses of ZooKeeper's servers, and nothing of Lockgate's (docs/zookeeper-differences.md).
+# `config` shows the addresses of ZooKeeper's servers, and nothing with Lockgate
+# (docs/zookeeper-differences.md).
 filter() {
     sed -E \
         -e '/^(SLF4J:|Connecting to|Welcome to|JLine support|WATCHER::|WatchedEvent|$)/d' \
@@ -79,10 +81,10 @@ quit
 COMMANDS
 echo "the session: exit status $status"
 
-# One command each.
+# One command at a time.
 for command in "create /zkcli again" "create /zkcli again" "set /zkcli/missing x" "deleteall /zkcli"; do
     status=0
-    # Words of a command are arguments.
+    # The words of a command are arguments.
     # shellcheck disable=SC2086
     run $command || status=$?
     echo "$command: exit status $status"

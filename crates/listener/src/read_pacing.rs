@@ -1,0 +1,377 @@
+//! Read pacing: bounds the number of reads from busy connections before all other tasks of the thread have
+//! run.
+//!
+//! On one thread with thousands of busy connections a woken task waits behind all of them. A commit is a
+//! chain of woken tasks, so the node would spend seconds on reading requests that it cannot process in time.
+//! Therefore a read takes a permit, of which there are a few per round. A connection without a permit waits
+//! for one in order, and its handler can query the delay ([`ReadDelay`]). Writing needs no permit, so that
+//! requests in progress finish.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, tcp};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
+use tokio_util::sync::PollSemaphore;
+use tokio_util::task::AbortOnDropHandle;
+
+/// Reads per thread before all other tasks have run once: half a millisecond of work. A commit waits several
+/// such rounds.
+const READS_PER_ROUND: usize = 16;
+
+/// Read pacer of one listener. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct ReadPacer {
+    shared: Arc<Shared>,
+    /// Task that replenishes the permits; aborted with the last clone.
+    _replenisher: Arc<AbortOnDropHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// Permits that are left in this round.
+    permits: Arc<Semaphore>,
+    reads_per_round: usize,
+    /// True if reads took permits since the replenisher last looked, and few are left.
+    is_low: AtomicBool,
+    wake: Notify,
+}
+
+impl ReadPacer {
+    /// Creates a pacer for connections on the current runtime.
+    pub fn new() -> Self {
+        let reads_per_round = READS_PER_ROUND * Handle::current().metrics().num_workers().max(1);
+        let shared = Arc::new(Shared {
+            permits: Arc::new(Semaphore::new(reads_per_round)),
+            reads_per_round,
+            is_low: AtomicBool::new(false),
+            wake: Notify::new(),
+        });
+        let replenisher = AbortOnDropHandle::new(tokio::spawn(replenish(shared.clone())));
+        Self {
+            shared,
+            _replenisher: Arc::new(replenisher),
+        }
+    }
+
+    fn paced_reads(&self) -> PacedReads {
+        PacedReads {
+            pacer: self.clone(),
+            permit: PollSemaphore::new(self.shared.permits.clone()),
+            waits_since: None,
+            waited: ReadDelay::default(),
+        }
+    }
+}
+
+impl Shared {
+    /// Counts a read. While most permits are left no connection waits for one, and the replenisher sleeps:
+    /// otherwise nearly every request would have to wake it.
+    fn note_read(&self) {
+        // After the permit was taken: a task that sees this flag sees the taken permit, too.
+        if self.has_most_permits() || self.is_low.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.wake.notify_one();
+    }
+
+    fn has_most_permits(&self) -> bool {
+        self.permits.available_permits() > self.reads_per_round / 2
+    }
+}
+
+/// Returns the permits of a round once all other runnable tasks have run. A runtime runs its tasks in queue
+/// order, so every task that was woken before this one has run when this one resumes.
+async fn replenish(shared: Arc<Shared>) {
+    loop {
+        shared.wake.notified().await;
+        loop {
+            tokio::task::yield_now().await;
+            shared.is_low.swap(false, Ordering::AcqRel);
+            if shared.has_most_permits() {
+                break;
+            }
+            // Waiting connections get their permits before the next iteration counts again.
+            let spent = shared
+                .reads_per_round
+                .saturating_sub(shared.permits.available_permits());
+            shared.permits.add_permits(spent);
+        }
+    }
+}
+
+/// Time that a connection waited for its last read permit, for the handler that serves it.
+#[derive(Debug, Clone, Default)]
+pub struct ReadDelay(Arc<AtomicU64>);
+
+impl ReadDelay {
+    /// Returns the delay, to the microsecond.
+    pub fn last(&self) -> Duration {
+        Duration::from_micros(self.0.load(Ordering::Relaxed))
+    }
+
+    fn set(&self, waited: Duration) {
+        let waited = u64::try_from(waited.as_micros()).unwrap_or(u64::MAX);
+        self.0.store(waited, Ordering::Relaxed);
+    }
+}
+
+/// Read permits of one connection.
+#[derive(Debug)]
+struct PacedReads {
+    pacer: ReadPacer,
+    permit: PollSemaphore,
+    waits_since: Option<Instant>,
+    waited: ReadDelay,
+}
+
+impl PacedReads {
+    /// Completes when the socket is readable and this connection has a permit.
+    fn poll(&mut self, context: &mut Context<'_>, socket: &TcpStream) -> Poll<io::Result<()>> {
+        if self.waits_since.is_none() {
+            // A connection without data needs no permit.
+            ready!(socket.poll_read_ready(context))?;
+        }
+        match self.poll_permit(context) {
+            Poll::Ready(()) => {
+                self.pacer.shared.note_read();
+                let since = self.waits_since.take();
+                if since.is_some() {
+                    // Free the waiter's allocation instead of reusing it: most connections wait once, while
+                    // they connect, and then are idle.
+                    self.permit = PollSemaphore::new(self.pacer.shared.permits.clone());
+                }
+                self.waited
+                    .set(since.map_or(Duration::ZERO, |since| since.elapsed()));
+                Poll::Ready(Ok(()))
+            }
+            Poll::Pending => {
+                self.waits_since.get_or_insert_with(Instant::now);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Acquires a permit. Usually one is available, and then nothing has to be allocated to wait with. The
+    /// order stays fair: permits that are added while a connection waits go to the waiter first.
+    fn poll_permit(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.waits_since.is_none()
+            && let Ok(permit) = self.pacer.shared.permits.try_acquire()
+        {
+            permit.forget();
+            return Poll::Ready(());
+        }
+        // The semaphore is never closed; if it were, reading without a permit would still be correct.
+        if let Some(permit) = ready!(self.permit.poll_acquire(context)) {
+            permit.forget();
+        }
+        Poll::Ready(())
+    }
+}
+
+/// Client socket whose reads are paced.
+#[derive(Debug)]
+pub struct Socket {
+    tcp: TcpStream,
+    reads: PacedReads,
+}
+
+impl Socket {
+    pub(crate) fn new(tcp: TcpStream, pacer: &ReadPacer) -> Self {
+        Self {
+            tcp,
+            reads: pacer.paced_reads(),
+        }
+    }
+
+    /// Returns the socket, to configure it.
+    pub fn tcp(&self) -> &TcpStream {
+        &self.tcp
+    }
+
+    /// Returns the handle that reports the read delay of this connection.
+    pub fn read_delay(&self) -> ReadDelay {
+        self.reads.waited.clone()
+    }
+
+    /// Splits the socket into its paced read half and its write half.
+    pub fn split(&mut self) -> (PacedReadHalf<'_>, tcp::WriteHalf<'_>) {
+        let (half, sender) = self.tcp.split();
+        let reads = &mut self.reads;
+        (PacedReadHalf { half, reads }, sender)
+    }
+}
+
+/// Paced read half of a [`Socket`].
+#[derive(Debug)]
+pub struct PacedReadHalf<'a> {
+    half: tcp::ReadHalf<'a>,
+    reads: &'a mut PacedReads,
+}
+
+impl AsyncRead for PacedReadHalf<'_> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Self { half, reads } = self.get_mut();
+        ready!(reads.poll(context, half.as_ref()))?;
+        Pin::new(half).poll_read(context, buffer)
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let Self { tcp, reads } = self.get_mut();
+        ready!(reads.poll(context, tcp))?;
+        Pin::new(tcp).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().tcp).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().tcp).poll_write_vectored(context, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.tcp.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().tcp).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().tcp).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    /// Twice as many clients as a round has permits, and some more.
+    const CLIENTS: usize = 3 * READS_PER_ROUND;
+
+    async fn connected(listener: &TcpListener, pacer: &ReadPacer) -> (TcpStream, Socket) {
+        let address = listener.local_addr().unwrap();
+        let (client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+        (client.unwrap(), Socket::new(accepted.unwrap().0, pacer))
+    }
+
+    #[tokio::test]
+    async fn busy_connections_do_not_starve_other_tasks() {
+        let pacer = ReadPacer::new();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let reads = Arc::new(AtomicUsize::new(0));
+        let (mut clients, mut served) = (Vec::new(), JoinSet::new());
+        for _ in 0..CLIENTS {
+            let (mut client, mut socket) = connected(&listener, &pacer).await;
+            // More bytes than one read takes, so that all sockets stay readable.
+            client.write_all(&[7; 512]).await.unwrap();
+            let reads = reads.clone();
+            served.spawn(async move {
+                let mut byte = [0; 1];
+                for _ in 0..512 {
+                    socket.read_exact(&mut byte).await.unwrap();
+                    reads.fetch_add(1, Ordering::Relaxed);
+                }
+                socket.read_delay()
+            });
+            clients.push(client);
+        }
+        while reads.load(Ordering::Relaxed) < CLIENTS {
+            tokio::task::yield_now().await;
+        }
+        // A step of another task waits for one round at most, however much the clients send.
+        let (mut last, mut most) = (reads.load(Ordering::Relaxed), 0);
+        while last < 100 * CLIENTS {
+            tokio::task::yield_now().await;
+            let now = reads.load(Ordering::Relaxed);
+            most = most.max(now - last);
+            last = now;
+        }
+        assert!(
+            most <= 2 * READS_PER_ROUND,
+            "{most} reads before one step of another task"
+        );
+        let mut longest = Duration::ZERO;
+        while let Some(waited) = served.join_next().await {
+            longest = longest.max(waited.unwrap().last());
+        }
+        assert!(
+            longest > Duration::ZERO,
+            "the delay of waiting connections is measured"
+        );
+    }
+
+    #[tokio::test]
+    async fn cancelled_wait_takes_no_permit() {
+        let pacer = ReadPacer::new();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        // All permits are taken, and the replenisher is not woken.
+        let permits = pacer.shared.permits.clone();
+        permits
+            .acquire_many(u32::try_from(READS_PER_ROUND).unwrap())
+            .await
+            .unwrap()
+            .forget();
+        let (mut first, mut gives_up) = connected(&listener, &pacer).await;
+        let (mut second, mut stays) = connected(&listener, &pacer).await;
+        first.write_all(b"a").await.unwrap();
+        second.write_all(b"b").await.unwrap();
+        let mut byte = [0; 1];
+        for socket in [&mut gives_up, &mut stays] {
+            let soon = tokio::time::timeout(Duration::from_millis(20), socket.read_exact(&mut byte));
+            assert!(soon.await.is_err(), "no permit is left");
+        }
+        drop(gives_up);
+        permits.add_permits(1);
+        stays.read_exact(&mut byte).await.unwrap();
+        assert_eq!(&byte, b"b");
+        assert!(stays.read_delay().last() >= Duration::from_millis(20));
+    }
+
+    #[tokio::test]
+    async fn idle_connection_takes_no_permit() {
+        let pacer = ReadPacer::new();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (_silent, mut socket) = connected(&listener, &pacer).await;
+        let mut byte = [0; 1];
+        // A new socket counts as readable until the first read that finds no data.
+        let mut left = [READS_PER_ROUND - 1; 3];
+        for left in &mut left {
+            let soon = tokio::time::timeout(Duration::from_millis(5), socket.read_exact(&mut byte));
+            assert!(soon.await.is_err(), "the client has sent nothing");
+            *left = pacer.shared.permits.available_permits();
+        }
+        assert_eq!(left, [READS_PER_ROUND - 1; 3]);
+        assert_eq!(socket.read_delay().last(), Duration::ZERO);
+    }
+}

@@ -1,0 +1,289 @@
+//! Blocking client for programs without a runtime: the same calls, each of which blocks its thread until it is done.
+//!
+//! The client's own thread sends the heartbeats, so a session lives on while the threads of the program compute, wait or sleep.
+//!
+//! ```no_run
+//! use lock_client::AcquireOptions;
+//! use lock_client::blocking::LockClient;
+//!
+//! # fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = LockClient::new(["127.0.0.1:7401", "127.0.0.1:7402", "127.0.0.1:7403"])?;
+//! let session = client.session().name("invoicing").open()?;
+//! let guard = session.acquire("orders/42", AcquireOptions::exclusive())?;
+//! for step in 0..3 {
+//!     // A loss cannot interrupt a thread, so check before each step.
+//!     guard.check()?;
+//!     println!("step {step}");
+//! }
+//! guard.release()?;
+//! session.close()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Panics
+//!
+//! All calls that block panic on a thread of an asynchronous runtime, because they would stop that runtime. There use the types of the
+//! crate's root, or `tokio::task::spawn_blocking`.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::background::Background;
+use crate::http::NO_RUNTIME;
+use crate::{
+    AcquireOptions, AddressError, Error, FencingToken, LockSet, Loss, Mode, ReleaseRequest, SessionState,
+    Transaction, Wait,
+};
+
+/// Client whose calls block. Wraps a [`LockClient`](crate::LockClient).
+#[derive(Debug, Clone)]
+pub struct LockClient {
+    inner: crate::LockClient,
+}
+
+/// Builder of a session; see [`LockClient::session`].
+#[derive(Debug, Clone)]
+#[must_use = "a builder opens nothing before `open`"]
+pub struct SessionBuilder {
+    inner: crate::SessionBuilder,
+    background: Background,
+}
+
+/// Session; see [`LockSession`](crate::LockSession).
+#[derive(Debug, Clone)]
+#[must_use = "a session that is dropped is closed"]
+pub struct LockSession {
+    inner: crate::LockSession,
+}
+
+/// Guard of a held lock; see [`LockGuard`](crate::LockGuard).
+#[derive(Debug)]
+#[must_use = "a guard that is dropped releases its lock"]
+pub struct LockGuard {
+    inner: crate::LockGuard,
+}
+
+/// Guards of several locks that were granted together; see [`LockGuards`](crate::LockGuards).
+#[derive(Debug)]
+#[must_use = "guards that are dropped release their locks"]
+pub struct LockGuards {
+    inner: crate::LockGuards,
+    background: Background,
+}
+
+/// Blocks this thread until a call is done.
+fn block_on<T>(background: &Background, call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let runtime = background.runtime();
+    let runtime = runtime.map_err(|error| Error::Unavailable(format!("{NO_RUNTIME}: {error}")))?;
+    runtime.block_on(call)
+}
+
+impl From<crate::LockClient> for LockClient {
+    fn from(inner: crate::LockClient) -> Self {
+        Self { inner }
+    }
+}
+
+impl LockClient {
+    /// Creates a client of the cluster with these servers; see [`LockClient::new`](crate::LockClient::new). For more options build a
+    /// [`crate::LockClient`], and use `LockClient::from`.
+    pub fn new(addresses: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, AddressError> {
+        crate::LockClient::new(addresses).map(Self::from)
+    }
+
+    /// Returns a builder of a session.
+    pub fn session(&self) -> SessionBuilder {
+        SessionBuilder {
+            inner: self.inner.session(),
+            background: self.inner.servers.background.clone(),
+        }
+    }
+
+    /// Runs any calls of [`LockClient`](crate::LockClient), and blocks until they are done.
+    pub fn call<T>(
+        &self,
+        call: impl AsyncFnOnce(&crate::LockClient) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        block_on(&self.inner.servers.background, call(&self.inner))
+    }
+}
+
+impl SessionBuilder {
+    /// Sets the TTL, which is the time that the session lives without a heartbeat (10 s).
+    pub fn ttl(self, ttl: Duration) -> Self {
+        Self {
+            inner: self.inner.ttl(ttl),
+            ..self
+        }
+    }
+
+    /// Sets the name in the list of sessions.
+    pub fn name(self, name: impl Into<String>) -> Self {
+        Self {
+            inner: self.inner.name(name),
+            ..self
+        }
+    }
+
+    /// Opens the session.
+    pub fn open(self) -> Result<LockSession, Error> {
+        let inner = block_on(&self.background, self.inner.open())?;
+        Ok(LockSession { inner })
+    }
+}
+
+impl LockSession {
+    fn background(&self) -> &Background {
+        &self.inner.inner.core.servers.background
+    }
+
+    /// Returns the id, as the cluster shows it.
+    pub fn id(&self) -> &str {
+        self.inner.id()
+    }
+
+    /// Returns the state at this moment.
+    #[must_use]
+    pub fn state(&self) -> SessionState {
+        self.inner.state()
+    }
+
+    /// Returns whether the session is lost, or may be.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.inner.is_lost()
+    }
+
+    /// Acquires a lock.
+    pub fn acquire(&self, lock: &str, options: AcquireOptions) -> Result<LockGuard, Error> {
+        let inner = block_on(self.background(), self.inner.acquire(lock, options))?;
+        Ok(LockGuard { inner })
+    }
+
+    /// Acquires several locks, all or none.
+    pub fn acquire_all(&self, set: LockSet) -> Result<LockGuards, Error> {
+        let inner = block_on(self.background(), self.inner.acquire_all(set))?;
+        Ok(LockGuards {
+            inner,
+            background: self.background().clone(),
+        })
+    }
+
+    /// Runs any calls of [`LockSession`](crate::LockSession), and blocks until they are done.
+    pub fn call<T>(
+        &self,
+        call: impl AsyncFnOnce(&crate::LockSession) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        block_on(self.background(), call(&self.inner))
+    }
+
+    /// Ends the session with all its locks, contenders and ephemeral znodes.
+    pub fn close(self) -> Result<(), Error> {
+        let background = self.background().clone();
+        block_on(&background, self.inner.close())
+    }
+}
+
+impl LockGuard {
+    fn background(&self) -> &Background {
+        &self.inner.session().servers.background
+    }
+
+    /// Returns the name of the lock.
+    pub fn lock(&self) -> &str {
+        self.inner.lock()
+    }
+
+    /// Returns the mode of the hold.
+    pub fn mode(&self) -> Mode {
+        self.inner.mode()
+    }
+
+    /// Returns the fencing token.
+    pub fn fencing_token(&self) -> FencingToken {
+        self.inner.fencing_token()
+    }
+
+    /// Returns the id of the contender that holds the lock.
+    pub fn holder(&self) -> &str {
+        self.inner.holder()
+    }
+
+    /// Returns why the lock is lost, or may be, as of this moment.
+    #[must_use]
+    pub fn loss(&self) -> Option<Loss> {
+        self.inner.loss()
+    }
+
+    /// Returns whether the lock is lost, or may be.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.inner.is_lost()
+    }
+
+    /// Returns the fencing token if the lock is surely held at this moment. Call it before every step that needs the lock.
+    pub fn check(&self) -> Result<FencingToken, Error> {
+        self.inner.check()
+    }
+
+    /// Returns the pending release request.
+    #[must_use]
+    pub fn release_request(&self) -> Option<ReleaseRequest> {
+        self.inner.release_request()
+    }
+
+    /// Waits until the lock is lost, at most for `time`. Returns `None` if it is held.
+    pub fn lost_within(&self, time: Duration) -> Result<Option<Loss>, Error> {
+        let lost = self.inner.lost();
+        block_on(self.background(), async {
+            Ok(tokio::time::timeout(time, lost).await.ok())
+        })
+    }
+
+    /// Asks the cluster whether the lock is held.
+    pub fn verify(&self) -> Result<bool, Error> {
+        block_on(self.background(), self.inner.verify())
+    }
+
+    /// Changes the tree if the lock is held at that log position; otherwise changes nothing.
+    pub fn write(&self, changes: Transaction) -> Result<Vec<Value>, Error> {
+        block_on(self.background(), self.inner.write(changes))
+    }
+
+    /// Makes an upgradeable hold exclusive.
+    pub fn upgrade(&mut self, wait: Wait) -> Result<(), Error> {
+        let background = self.background().clone();
+        block_on(&background, self.inner.upgrade(wait))
+    }
+
+    /// Makes the hold shared, without a gap.
+    pub fn downgrade(&mut self) -> Result<(), Error> {
+        let background = self.background().clone();
+        block_on(&background, self.inner.downgrade())
+    }
+
+    /// Releases the lock. Returns the number of holds of a re-entered lock that are left.
+    pub fn release(self) -> Result<u32, Error> {
+        let background = self.background().clone();
+        block_on(&background, self.inner.release())
+    }
+}
+
+impl LockGuards {
+    /// Returns the guard of a lock.
+    pub fn get(&self, lock: &str) -> Option<&crate::LockGuard> {
+        self.inner.get(lock)
+    }
+
+    /// Fails unless all locks are surely held at this moment.
+    pub fn check(&self) -> Result<(), Error> {
+        self.inner.check()
+    }
+
+    /// Releases all locks in one step.
+    pub fn release(self) -> Result<(), Error> {
+        block_on(&self.background, self.inner.release())
+    }
+}

@@ -1,0 +1,255 @@
+//! Checks of the repository's documents against the command line and against each other: every `lockgate …` command that they name
+//! exists with its options, and every relative link leads to a file and a heading.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::CommandFactory;
+
+use super::Cli;
+
+/// The repository's root.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// All files below `directory` that can be documents, with their text.
+fn collect(directory: &Path, found: &mut Vec<(PathBuf, String)>) {
+    for entry in fs::read_dir(directory).expect("a directory") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            collect(&path, found);
+        } else if let Ok(text) = fs::read_to_string(&path) {
+            found.push((path, text));
+        }
+    }
+}
+
+/// The documents for users, and the files for deployments with the commands in their comments.
+fn documents() -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for directory in ["docs", "deploy"] {
+        collect(&root().join(directory), &mut found);
+    }
+    // The changelog names commands that are gone.
+    for page in ["README.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITECTURE.md"] {
+        let path = root().join(page);
+        let text = fs::read_to_string(&path).expect("a page");
+        found.push((path, text));
+    }
+    found.sort();
+    found
+}
+
+fn is_markdown(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "md")
+}
+
+/// Splits a Markdown page into the lines of its code blocks, with continued lines joined, and the text outside of them.
+fn split_blocks(page: &str) -> (Vec<String>, String) {
+    let (mut code, mut prose, mut inside) = (String::new(), String::new(), false);
+    for line in page.lines() {
+        if line.trim_start().starts_with("```") {
+            inside = !inside;
+        } else {
+            let part = if inside { &mut code } else { &mut prose };
+            part.push_str(line);
+            part.push('\n');
+        }
+    }
+    (lines(&code), prose)
+}
+
+/// The lines of a script, with continued lines joined.
+fn lines(script: &str) -> Vec<String> {
+    let joined = script.replace("\\\n", " ");
+    joined.lines().map(str::to_owned).collect()
+}
+
+/// The commands that a document names: in code blocks and scripts those at the start of a line, in prose the code spans.
+fn commands(path: &Path, text: &str) -> Vec<String> {
+    let (code, spans) = if is_markdown(path) {
+        let (code, prose) = split_blocks(text);
+        let spans = prose.split('`').skip(1).step_by(2).map(str::to_owned);
+        (code, spans.collect())
+    } else {
+        (lines(text), Vec::new())
+    };
+    let code = code.into_iter().map(|line| {
+        let line = line.trim_start_matches([' ', '#', '(', '$']);
+        line.to_owned()
+    });
+    let is_command = |line: &String| {
+        let rest = line.strip_prefix("lockgate ");
+        rest.is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_lowercase() || first == '-'))
+    };
+    code.chain(spans).filter(is_command).collect()
+}
+
+/// The words of a command up to the first one that a shell would have to expand, without the marks of optional parts.
+fn words(line: &str) -> Vec<String> {
+    let of_the_shell =
+        |word: &str| word == "--" || word.starts_with(['"', '\'', '$', '|', ';', '&', '#', '>', '<']);
+    line.split_whitespace()
+        .take_while(|word| !of_the_shell(word))
+        .map(|word| word.trim_matches(['[', ']', '…', ';', ')']).to_owned())
+        .filter(|word| !word.is_empty())
+        .collect()
+}
+
+/// What is wrong with a command, if anything is.
+fn fault(program: &clap::Command, line: &str) -> Option<String> {
+    let mut words = words(line);
+    if words.get(1..3).is_some_and(|two| two == ["lock", "show"]) {
+        words.remove(1);
+    }
+    let mut command = program;
+    let mut has_operand = false;
+    let mut rest = words.iter().skip(1);
+    while let Some(word) = rest.next() {
+        if let Some(option) = word.strip_prefix("--") {
+            let (name, value) = option
+                .split_once('=')
+                .map_or((option, None), |(name, value)| (name, Some(value)));
+            let is_named = |one: &&clap::Arg| {
+                let aliases = one.get_all_aliases().unwrap_or_default();
+                one.get_long() == Some(name) || aliases.contains(&name)
+            };
+            let known = command.get_arguments().find(is_named);
+            let Some(known) = known else {
+                return Some(format!("{} has no option --{name}", command.get_name()));
+            };
+            if known.get_action().takes_values() && value.is_none() {
+                rest.next();
+            }
+        } else if word.starts_with('-') {
+            // A short option; the documents use few of them.
+        } else if let Some(inner) = command.find_subcommand(word) {
+            command = inner;
+        } else if command.has_subcommands() && !word.chars().all(|each| each.is_uppercase() || each == '_') {
+            return Some(format!("{} has no command {word}", command.get_name()));
+        } else {
+            has_operand = true;
+        }
+    }
+    let runs_another = command.get_arguments().any(clap::Arg::is_last_set);
+    let lacks_it = runs_another && has_operand && !(line.contains(" -- ") || line.ends_with(" --"));
+    lacks_it.then(|| format!("{} needs `-- COMMAND`", command.get_name()))
+}
+
+#[test]
+fn documented_commands_exist() {
+    let mut program = Cli::command();
+    program.build();
+    let mut faults = Vec::new();
+    let mut count = 0;
+    for (path, text) in documents() {
+        for line in commands(&path, &text) {
+            count += 1;
+            if let Some(fault) = fault(&program, &line) {
+                faults.push(format!("{}: {fault}: {line}", path.display()));
+            }
+        }
+    }
+    assert!(count > 100, "only {count} commands were found");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn commands_that_do_not_exist_are_found() {
+    let mut program = Cli::command();
+    program.build();
+    for line in [
+        "lockgate lock revoke",
+        "lockgate lock break orders/42 --reason hangs",
+        "lockgate cluster leader",
+        "lockgate locks --holders",
+        "lockgate --server 127.0.0.1:7401 locks",
+    ] {
+        assert!(fault(&program, line).is_some(), "{line}");
+    }
+    for line in [
+        "lockgate lock NAME [OPTIONS] -- COMMAND",
+        "lockgate lock show NAME",
+        "lockgate lock",
+        "lockgate locks [PREFIX]",
+        "lockgate cluster members --node lock-1.example:7400",
+    ] {
+        assert_eq!(fault(&program, line), None, "{line}");
+    }
+}
+
+/// The anchor of a heading, as the usual renderers make it.
+fn anchor(heading: &str) -> String {
+    // Of a link only its text counts.
+    let mut text = String::new();
+    let mut rest = heading;
+    while let Some((before, after)) = rest.split_once("](") {
+        text.push_str(before);
+        rest = after.split_once(')').map_or("", |(_, after)| after);
+    }
+    text.push_str(rest);
+    let kept = text.trim().to_lowercase();
+    kept.chars()
+        .filter(|each| each.is_alphanumeric() || [' ', '-', '_'].contains(each))
+        .map(|each| if each == ' ' { '-' } else { each })
+        .collect()
+}
+
+/// The anchors of a page. A heading that occurs again has a number behind it.
+fn anchors(page: &str) -> BTreeSet<String> {
+    let (_, prose) = split_blocks(page);
+    let mut anchors = BTreeSet::new();
+    for line in prose.lines() {
+        let heading = line.trim_start_matches('#');
+        if heading.len() == line.len() || !heading.starts_with(' ') {
+            continue;
+        }
+        let name = anchor(heading);
+        let again = (1..).map(|number| format!("{name}-{number}"));
+        let free = std::iter::once(name.clone())
+            .chain(again)
+            .find(|one| !anchors.contains(one));
+        anchors.extend(free);
+    }
+    anchors
+}
+
+/// The relative links of a page.
+fn links(page: &str) -> Vec<String> {
+    let (_, prose) = split_blocks(page);
+    // Code spans hold no links.
+    let prose: String = prose.split('`').step_by(2).collect();
+    let targets = prose.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
+    targets
+        .map(|(target, _)| target.to_owned())
+        .filter(|target| !target.contains("://") && !target.contains(' '))
+        .collect()
+}
+
+#[test]
+fn links_lead_to_files_and_headings() {
+    let mut faults = Vec::new();
+    let mut count = 0;
+    for (path, text) in documents().into_iter().filter(|(path, _)| is_markdown(path)) {
+        for link in links(&text) {
+            count += 1;
+            let (file, heading) = link.split_once('#').unwrap_or((&link, ""));
+            let target = match file {
+                "" => path.clone(),
+                file => path.parent().expect("a directory").join(file),
+            };
+            let is_good = match heading {
+                "" => target.exists(),
+                _ if !is_markdown(&target) => target.exists(),
+                heading => fs::read_to_string(&target).is_ok_and(|page| anchors(&page).contains(heading)),
+            };
+            if !is_good {
+                faults.push(format!("{}: {link}", path.display()));
+            }
+        }
+    }
+    assert!(count > 100, "only {count} links were found");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}

@@ -1,0 +1,472 @@
+//! The library: a node inside this very program, and locks of the program without a socket.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on may say so shortly, also in its helpers"
+)]
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lockgate::Lockgate;
+use lockgate::lock_client::{
+    AcquireOptions, Code, CreateMode, Error, LockClient, LockGuard, LockSession, LockSet, Loss, Transaction,
+    Wait, blocking,
+};
+use lockgate::znode_store::LockName;
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+
+/// The shortest that a node allows.
+const TTL: Duration = Duration::from_secs(2);
+
+/// How long anything may take that is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until something is so.
+async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so().await {
+        assert!(Instant::now() < deadline, "not in {PATIENCE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+struct Embedded {
+    server: Lockgate,
+    _dir: TempDir,
+}
+
+impl Embedded {
+    async fn start() -> Self {
+        let dir = TempDir::new().unwrap();
+        let server = Lockgate::builder()
+            .member(1, "127.0.0.1:0", "127.0.0.1:0")
+            .data_dir(dir.path())
+            .without_http()
+            .start()
+            .await
+            .unwrap();
+        server.ready(PATIENCE).await.unwrap();
+        Self { server, _dir: dir }
+    }
+
+    async fn session(&self, name: &str) -> LockSession {
+        open(self.server.client(), name).await
+    }
+
+    /// How many hold the lock, and how many wait for it.
+    fn crowd(&self, lock: &str) -> (usize, usize) {
+        let lock = LockName::parse(lock).unwrap();
+        let view = self.server.node().read(|store| store.lock(&lock));
+        view.map_or((0, 0), |view| (view.holders.len(), view.queue.len()))
+    }
+}
+
+async fn open(client: &LockClient, name: &str) -> LockSession {
+    client.session().name(name).ttl(TTL).open().await.unwrap()
+}
+
+/// A runtime as a thread of a program may have one.
+fn small_runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Does something on a runtime that is gone when this returns.
+async fn on_a_runtime_that_ends<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> T {
+    let done = tokio::task::spawn_blocking(move || small_runtime().block_on(future));
+    done.await.unwrap()
+}
+
+#[track_caller]
+fn assert_busy(outcome: Result<LockGuard, Error>) {
+    match outcome {
+        Err(error) if error.is(Code::LockBusy) && error.is_retryable() => {}
+        other => panic!("not busy: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn guards_exclude_each_other_even_within_a_session_unless_they_are_reentrant() {
+    let embedded = Embedded::start().await;
+    let (anna, bert) = (embedded.session("anna").await, embedded.session("bert").await);
+    let exclusive = AcquireOptions::exclusive;
+    let guard = anna.acquire("door", exclusive()).await.unwrap();
+    assert_busy(bert.acquire("door", exclusive().try_only()).await);
+    assert_busy(anna.acquire("door", exclusive().try_only()).await);
+    guard.release().await.unwrap();
+
+    let outer = anna.acquire("door", exclusive().reentrant("task")).await.unwrap();
+    let inner = anna.acquire("door", exclusive().reentrant("task")).await.unwrap();
+    assert_eq!(outer.fencing_token(), inner.fencing_token());
+    inner.release().await.unwrap();
+    assert_busy(bert.acquire("door", exclusive().try_only()).await);
+    outer.release().await.unwrap();
+    let next = bert
+        .acquire("door", exclusive().try_only().note("bert's turn"))
+        .await
+        .unwrap();
+
+    // A guard that is dropped releases its lock, only later.
+    drop(next);
+    let waited = anna
+        .acquire("door", exclusive().wait_at_most(TTL * 10))
+        .await
+        .unwrap();
+    assert!(!waited.is_lost());
+
+    // Closing a session ends its guards' locks, and their release says so.
+    anna.close().await.unwrap();
+    assert_eq!(embedded.crowd("door"), (0, 0));
+    let reason = waited.check().unwrap_err();
+    assert_eq!(waited.release().await, Err(reason));
+    embedded.server.stop().await;
+}
+
+#[tokio::test]
+async fn embedded_sessions_do_all_that_sessions_over_the_network_do() {
+    let embedded = Embedded::start().await;
+    let anna = embedded.session("anna").await;
+    // A clone is the same session.
+    let too = anna.clone();
+    let mut guard = too
+        .acquire(
+            "door",
+            AcquireOptions::upgradeable().lock_delay(Duration::from_secs(1)),
+        )
+        .await
+        .unwrap();
+    let before = guard.check().unwrap();
+    guard.upgrade(Wait::Try).await.unwrap();
+    assert!(guard.fencing_token() > before);
+    assert!(guard.verify().await.unwrap());
+    let set = LockSet::new()
+        .with("a", AcquireOptions::exclusive())
+        .with("b", AcquireOptions::semaphore(2));
+    let several = anna.acquire_all(set).await.unwrap();
+    assert_eq!(several.guards().len(), 2);
+    several.release().await.unwrap();
+
+    // Somebody asks for the lock, and then takes it away.
+    let client = embedded.server.client();
+    let asked = guard.release_requested();
+    assert_eq!(
+        client
+            .request_release("door", None, "I am in a hurry")
+            .await
+            .unwrap(),
+        1
+    );
+    assert_eq!(asked.await.reason, "I am in a hurry");
+    guard.answer("one moment").await.unwrap();
+    let lost = guard.lost();
+    client.break_lock("door", guard.holder(), "stuck").await.unwrap();
+    let loss = lost.await;
+    assert!(
+        matches!(&loss, Loss::Broken { reason, .. } if reason == "stuck"),
+        "{loss:?}"
+    );
+    assert_eq!(guard.release().await, Err(Error::Lost(loss)));
+    embedded.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_guarded_write_is_made_while_the_lock_is_held_or_not_at_all() {
+    let embedded = Embedded::start().await;
+    let (anna, bert) = (embedded.session("anna").await, embedded.session("bert").await);
+    let client = embedded.server.client();
+    let set = |data: &str, version| Transaction::new().set("/report", data, Some(version));
+    let stored = async || {
+        let znode = client.znodes().get("/report").await.unwrap();
+        (znode.text().unwrap().to_owned(), znode.stat.version)
+    };
+    let guard = anna.acquire("door", AcquireOptions::exclusive()).await.unwrap();
+    let window = anna.acquire("window", AcquireOptions::shared()).await.unwrap();
+    let create = Transaction::new().create("/report", "0", CreateMode::Persistent);
+    let done = guard.write(create.set("/report", "1", Some(0))).await.unwrap();
+    assert_eq!(done.len(), 2, "{done:?}");
+    // By two locks, by whatever way to the tree.
+    let both = set("2", 1).held(&guard).held(&window);
+    client.znodes().commit(both).await.unwrap();
+    assert_eq!(stored().await, ("2".to_owned(), 2));
+
+    // What is wrong is counted as the caller counts.
+    let refused = guard
+        .write(set("3", 2).set("/report", "4", Some(2)))
+        .await
+        .unwrap_err();
+    let Error::Refused(refusal) = &refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(
+        (&refusal.code, &refusal.facts["index"]),
+        (&Code::BadVersion, &1.into())
+    );
+    // The guard is no use to another session, nor together with one of another.
+    let foreign = bert.acquire("gate", AcquireOptions::exclusive()).await.unwrap();
+    let of_another = bert.znodes().commit(set("3", 2).held(&guard)).await;
+    let of_two = client
+        .znodes()
+        .commit(set("3", 2).held(&guard).held(&foreign))
+        .await;
+    for refused in [of_another, of_two] {
+        assert!(
+            matches!(&refused, Err(error) if error.is(Code::NotHolder)),
+            "{refused:?}"
+        );
+    }
+    client.break_lock("door", guard.holder(), "stuck").await.unwrap();
+    let late = guard.write(set("3", 2)).await;
+    assert!(
+        matches!(&late, Err(Error::Lost(Loss::Broken { reason, .. })) if reason == "stuck"),
+        "{late:?}"
+    );
+    assert_eq!(stored().await, ("2".to_owned(), 2));
+    anna.close().await.unwrap();
+    let closed = window.write(Transaction::new()).await;
+    assert_eq!(closed, Err(Error::Lost(Loss::Closed)));
+    embedded.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_dropped_acquire_leaves_the_queue_and_a_timed_one_says_so() {
+    let embedded = Embedded::start().await;
+    let (anna, bert) = (embedded.session("anna").await, embedded.session("bert").await);
+    let guard = anna.acquire("door", AcquireOptions::exclusive()).await.unwrap();
+    {
+        let wait = bert.acquire("door", AcquireOptions::exclusive());
+        tokio::pin!(wait);
+        tokio::select! {
+            granted = &mut wait => panic!("{granted:?}"),
+            () = eventually("bert waits", async || embedded.crowd("door") == (1, 1)) => {}
+        }
+    }
+    eventually("bert has left", async || embedded.crowd("door") == (1, 0)).await;
+    let patience = AcquireOptions::exclusive().wait_at_most(Duration::from_millis(30));
+    let late = bert.acquire("door", patience).await;
+    assert!(
+        matches!(&late, Err(error) if error.is(Code::LockTimeout)),
+        "{late:?}"
+    );
+    assert_eq!(embedded.crowd("door"), (1, 0));
+    guard.release().await.unwrap();
+    embedded.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_guard_keeps_its_session_alive_and_the_last_one_closes_it() {
+    let embedded = Embedded::start().await;
+    let (anna, bert) = (embedded.session("anna").await, embedded.session("bert").await);
+    let id = anna.id().to_owned();
+    let left = anna.acquire("left", AcquireOptions::exclusive()).await.unwrap();
+    drop(anna);
+    let beyond_its_time = AcquireOptions::exclusive().wait_at_most(TTL * 3 / 2);
+    assert!(bert.acquire("left", beyond_its_time).await.is_err());
+    assert!(!left.is_lost());
+    drop(left);
+    let _granted = bert.acquire("left", AcquireOptions::exclusive()).await.unwrap();
+    eventually("its session is closed", async || {
+        let sessions = embedded.server.client().sessions().await.unwrap();
+        sessions.iter().all(|session| session.session != id)
+    })
+    .await;
+    embedded.server.stop().await;
+}
+
+/// The node's runtime has several threads, as the test waits on one of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_outlives_the_runtime_that_opened_it() {
+    let embedded = Embedded::start().await;
+    let client = embedded.server.client().clone();
+    let guard = on_a_runtime_that_ends(async move {
+        let session = open(&client, "short-lived").await;
+        session
+            .acquire("door", AcquireOptions::exclusive())
+            .await
+            .unwrap()
+    })
+    .await;
+    let bert = embedded.session("bert").await;
+    let beyond_its_time = AcquireOptions::exclusive().wait_at_most(TTL * 3 / 2);
+    let waited = bert.acquire("door", beyond_its_time).await;
+    assert!(
+        matches!(&waited, Err(error) if error.is(Code::LockTimeout)),
+        "{waited:?}"
+    );
+    guard.check().unwrap();
+
+    // It also hears of its end.
+    let client = embedded.server.client();
+    client.break_lock("door", guard.holder(), "stuck").await.unwrap();
+    let loss = tokio::time::timeout(PATIENCE, guard.lost()).await.unwrap();
+    assert!(matches!(loss, Loss::Broken { .. }), "{loss:?}");
+    embedded.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_guard_knows_of_its_loss_before_its_blocked_runtime_runs_again() {
+    let embedded = Embedded::start().await;
+    let anna = embedded.session("anna").await;
+    let guard = anna.acquire("door", AcquireOptions::exclusive()).await.unwrap();
+    guard.check().unwrap();
+    // The only thread of the node's runtime: nobody confirms a heartbeat.
+    thread::sleep(TTL);
+    assert_eq!(guard.check(), Err(Error::Lost(Loss::NoHeartbeat)));
+    assert!(guard.is_lost() && anna.is_lost());
+    assert_eq!(guard.lost().await, Loss::NoHeartbeat);
+    embedded.server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guard_dropped_on_a_plain_thread_or_in_a_dying_runtime_releases_its_lock() {
+    let embedded = Embedded::start().await;
+    let anna = embedded.session("anna").await;
+    for dies_with_its_runtime in [false, true] {
+        let guard = anna.acquire("door", AcquireOptions::exclusive()).await.unwrap();
+        let dropped = thread::spawn(move || {
+            if dies_with_its_runtime {
+                let runtime = small_runtime();
+                runtime.spawn(async move {
+                    let _held = guard;
+                    std::future::pending::<()>().await;
+                });
+                runtime.block_on(tokio::task::yield_now());
+            }
+        });
+        dropped.join().unwrap();
+        let soon = Instant::now();
+        eventually("the lock is free", async || embedded.crowd("door") == (0, 0)).await;
+        assert!(
+            !anna.is_lost(),
+            "free after {:?} with its session",
+            soon.elapsed()
+        );
+    }
+    embedded.server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_acquire_whose_runtime_ends_leaves_the_queue() {
+    let embedded = Embedded::start().await;
+    let (anna, bert) = (embedded.session("anna").await, embedded.session("bert").await);
+    let guard = anna.acquire("door", AcquireOptions::exclusive()).await.unwrap();
+    let waits = bert.clone();
+    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let thread = thread::spawn(move || {
+        let runtime = small_runtime();
+        runtime.spawn(async move { waits.acquire("door", AcquireOptions::exclusive()).await.map(drop) });
+        runtime.block_on(stopped).unwrap();
+    });
+    eventually("bert waits", async || embedded.crowd("door") == (1, 1)).await;
+    stop.send(()).unwrap();
+    thread.join().unwrap();
+    eventually("bert has left", async || embedded.crowd("door") == (1, 0)).await;
+    guard.release().await.unwrap();
+    eventually("nobody has it", async || embedded.crowd("door") == (0, 0)).await;
+    embedded.server.stop().await;
+}
+
+#[tokio::test]
+async fn an_owner_that_would_wait_for_itself_is_refused() {
+    let embedded = Embedded::start().await;
+    let anna = embedded.session("anna").await;
+    let owned = || AcquireOptions::exclusive().owner("task");
+    let guard = anna.acquire("door", owned()).await.unwrap();
+    let refused = anna.acquire("door", owned()).await.unwrap_err();
+    assert!(
+        refused.is(Code::WouldDeadlock) && !refused.is_retryable(),
+        "{refused:?}"
+    );
+    // A wait with an end, another owner, and calls that do not say whose they are.
+    let soon = Duration::from_millis(30);
+    for waits in [
+        owned().wait_at_most(soon),
+        AcquireOptions::exclusive().owner("other").wait_at_most(soon),
+        AcquireOptions::exclusive().wait_at_most(soon),
+    ] {
+        let late = anna.acquire("door", waits).await;
+        assert!(
+            matches!(&late, Err(error) if error.is(Code::LockTimeout)),
+            "{late:?}"
+        );
+    }
+    guard.release().await.unwrap();
+    anna.acquire("door", owned())
+        .await
+        .unwrap()
+        .release()
+        .await
+        .unwrap();
+    embedded.server.stop().await;
+}
+
+#[tokio::test]
+async fn a_stop_closes_the_sessions_of_the_program_and_says_so() {
+    let embedded = Embedded::start().await;
+    let (anna, bert) = (embedded.session("anna").await, embedded.session("bert").await);
+    let guard = anna.acquire("left", AcquireOptions::exclusive()).await.unwrap();
+    let waits =
+        tokio::spawn(async move { bert.acquire("left", AcquireOptions::exclusive()).await.map(drop) });
+    eventually("bert waits", async || embedded.crowd("left") == (1, 1)).await;
+    embedded.server.stop().await;
+    assert_eq!(guard.lost().await, Loss::Stopped);
+    assert_eq!(guard.check(), Err(Error::Lost(Loss::Stopped)));
+    assert_eq!(waits.await.unwrap(), Err(Error::Lost(Loss::Stopped)));
+    // Both were closed, and did not wait for their time to be over.
+    assert_eq!(embedded.crowd("left"), (0, 0));
+    assert_eq!(guard.release().await, Err(Error::Lost(Loss::Stopped)));
+
+    // No loop goes on asking.
+    let stopped = embedded.server.open_session("late").await.unwrap_err();
+    assert!(
+        stopped == Error::Stopped && !stopped.is_retryable(),
+        "{stopped:?}"
+    );
+    let client = embedded.server.client();
+    assert_eq!(client.znodes().get("/").await, Err(Error::Stopped));
+    let late = embedded.server.ready(PATIENCE).await.unwrap_err();
+    assert!(late.to_string().contains("stopping"), "{late}");
+}
+
+/// A blocking program has a thread and no runtime.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_takes_locks_of_the_node_by_calls_that_block() {
+    let embedded = Embedded::start().await;
+    let client = blocking::LockClient::from(embedded.server.client().clone());
+    let worked = thread::spawn(move || {
+        let session = client.session().name("thread").ttl(TTL).open()?;
+        let guard = session.acquire("door", AcquireOptions::exclusive())?;
+        // Longer than the session lives without heartbeats.
+        thread::sleep(TTL * 3 / 2);
+        guard.check()?;
+        let changes = Transaction::new().create("/by-thread", "done", CreateMode::Persistent);
+        guard.write(changes)?;
+        guard.release()?;
+        session.close()
+    });
+    let worked = tokio::task::spawn_blocking(|| worked.join().unwrap());
+    worked.await.unwrap().unwrap();
+    let written = embedded.server.client().znodes().get("/by-thread").await.unwrap();
+    assert_eq!(written.text(), Some("done"));
+    embedded.server.stop().await;
+}
+
+#[cfg(feature = "testing")]
+#[tokio::test]
+async fn a_test_server_loses_sessions_on_demand_and_leaves_no_directory() {
+    let server = lockgate::testing::TestServer::start().await.unwrap();
+    let directory = server.server().node().config().data_dir.clone();
+    let session = server.client().session().open().await.unwrap();
+    let guard = session
+        .acquire("door", AcquireOptions::exclusive())
+        .await
+        .unwrap();
+    server.client().end_session(session.id()).await.unwrap();
+    assert_eq!(guard.lost().await, Loss::Expired);
+    assert_eq!(guard.release().await, Err(Error::Lost(Loss::Expired)));
+    // Twice is once.
+    server.client().end_session(session.id()).await.unwrap();
+    assert!(directory.exists());
+    server.stop().await;
+    assert!(!directory.exists());
+}

@@ -1,0 +1,447 @@
+//! Whose data directory this is: the file `identity`, and the lock that keeps a second process out.
+//!
+//! A directory belongs to one node of one cluster for ever. A node that came up with another one's promises, or
+//! without its own, could vote twice in a term. Nothing here knows what else lies in the directory.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::disk::{Disk, DiskLock, read_all};
+use super::error::StorageError;
+use crate::sync::Mutex;
+use fault_injection::fail_step;
+
+const MAGIC: [u8; 8] = *b"LOCKIDEN";
+const VERSION: u32 = 7;
+const FILE_NAME: &str = "identity";
+const TEMPORARY_NAME: &str = "identity.tmp";
+const LOCK_NAME: &str = "lock";
+/// File with the state with which a cluster that is restored from a backup begins.
+pub const RESTORED_NAME: &str = "restored";
+/// Where the cluster's name starts.
+const NAME_AT: usize = 56;
+/// Longer names are refused, so that they fit wherever they are shown.
+pub const MAX_CLUSTER_NAME_BYTES: usize = 255;
+
+/// Whose data directory it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The cluster's name, as configured when the directory was made.
+    pub cluster: String,
+    /// The cluster's id, drawn when it was formed. `None` until this node knows it.
+    pub cluster_id: Option<[u8; 16]>,
+    /// The node.
+    pub node_id: u64,
+    /// Drawn when the directory was made: tells it from another one for the same node.
+    pub disk_id: [u8; 16],
+}
+
+impl Identity {
+    /// | offset | bytes | what |
+    /// |---:|---:|---|
+    /// | 0 | 8 | `LOCKIDEN` |
+    /// | 8 | 4 | version, 7 |
+    /// | 12 | 2 | length *n* of the cluster's name |
+    /// | 14 | 1 | 1 if the cluster's id is known, 0 if not |
+    /// | 15 | 1 | zero |
+    /// | 16 | 8 | node id |
+    /// | 24 | 16 | disk id |
+    /// | 40 | 16 | cluster id, or zero |
+    /// | 56 | *n* | the cluster's name |
+    /// | 56 + *n* | 4 | CRC32C of everything before |
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(NAME_AT + self.cluster.len() + 4);
+        bytes.extend_from_slice(&MAGIC);
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        let name_bytes = u16::try_from(self.cluster.len()).expect("the name was checked");
+        bytes.extend_from_slice(&name_bytes.to_le_bytes());
+        bytes.push(u8::from(self.cluster_id.is_some()));
+        bytes.push(0);
+        bytes.extend_from_slice(&self.node_id.to_le_bytes());
+        bytes.extend_from_slice(&self.disk_id);
+        bytes.extend_from_slice(&self.cluster_id.unwrap_or_default());
+        bytes.extend_from_slice(self.cluster.as_bytes());
+        let crc = crc32c::crc32c(&bytes);
+        bytes.extend_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, String> {
+        if bytes.len() < NAME_AT + 4 || bytes[0..8] != MAGIC {
+            return Err("is not an identity file".into());
+        }
+        let (body, crc) = bytes.split_at(bytes.len() - 4);
+        if crc32c::crc32c(body).to_le_bytes() != crc {
+            return Err("is damaged: its checksum is wrong".into());
+        }
+        let version = u32::from_le_bytes(body[8..12].try_into().expect("four bytes"));
+        if version != VERSION {
+            return Err(format!(
+                "has version {version} of the format, and this program knows version {VERSION}"
+            ));
+        }
+        let cluster =
+            String::from_utf8(body[NAME_AT..].to_vec()).map_err(|_| "is damaged: a name is not UTF-8")?;
+        if cluster.len() != usize::from(u16::from_le_bytes([body[12], body[13]])) {
+            return Err("is damaged: its length is wrong".into());
+        }
+        let cluster_id = body[40..56].try_into().expect("sixteen bytes");
+        Ok(Self {
+            cluster,
+            cluster_id: (body[14] == 1).then_some(cluster_id),
+            node_id: u64::from_le_bytes(body[16..24].try_into().expect("eight bytes")),
+            disk_id: body[24..40].try_into().expect("sixteen bytes"),
+        })
+    }
+}
+
+/// A data directory, locked for this process.
+pub struct DataDir {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    identity: Mutex<Identity>,
+    _lock: DiskLock,
+}
+
+impl DataDir {
+    /// Locks a data directory and reads whose it is, or makes it this node's if it is empty.
+    pub fn open(disk: Arc<dyn Disk>, path: &Path, cluster: &str, node_id: u64) -> Result<Self, StorageError> {
+        if cluster.is_empty() || cluster.len() > MAX_CLUSTER_NAME_BYTES {
+            let text = format!("a cluster's name has between 1 and {MAX_CLUSTER_NAME_BYTES} bytes");
+            return Err(StorageError::Contract(text));
+        }
+        let lock = lock(disk.as_ref(), path)?;
+        let identity = match load(disk.as_ref(), path)? {
+            Some(identity) => {
+                check(path, &identity, cluster, node_id)?;
+                // The process before may have ended after the rename and before the sync.
+                disk.sync_dir(path)
+                    .map_err(|source| StorageError::io("sync", path, source))?;
+                identity
+            }
+            None => {
+                refuse_data_without_identity(disk.as_ref(), path)?;
+                let mut disk_id = [0; 16];
+                getrandom::fill(&mut disk_id).map_err(|error| StorageError::Io {
+                    what: "draw the id of the data directory".into(),
+                    source: Arc::new(std::io::Error::other(error.to_string())),
+                })?;
+                let identity = Identity {
+                    cluster: cluster.to_owned(),
+                    cluster_id: None,
+                    node_id,
+                    disk_id,
+                };
+                save(disk.as_ref(), path, &identity)?;
+                identity
+            }
+        };
+        Ok(Self {
+            disk,
+            path: path.to_owned(),
+            identity: Mutex::new(identity),
+            _lock: lock,
+        })
+    }
+
+    /// Whether a node could open this directory as its own, as far as can be told without touching it: whose it is, or `None` if
+    /// it is nobody's yet. Whether another process has it open is not looked at.
+    pub fn look(
+        disk: &dyn Disk,
+        path: &Path,
+        cluster: &str,
+        node_id: u64,
+    ) -> Result<Option<Identity>, StorageError> {
+        let found = load(disk, path)?;
+        match &found {
+            Some(identity) => check(path, identity, cluster, node_id)?,
+            None => refuse_data_without_identity(disk, path)?,
+        }
+        Ok(found)
+    }
+
+    /// Makes a data directory that belongs to `identity` and has more in it than that: what `fill` writes. The identity
+    /// comes last; if this is interrupted before, no node starts in the directory, and it can be made again.
+    ///
+    /// `Err` in the answer: the name of something that was there already, and nothing was done.
+    pub fn make(
+        disk: Arc<dyn Disk>,
+        path: &Path,
+        identity: Identity,
+        fill: impl FnOnce() -> Result<(), StorageError>,
+    ) -> Result<Result<Self, String>, StorageError> {
+        let lock = lock(disk.as_ref(), path)?;
+        if let Some(found) = something_in(disk.as_ref(), path)? {
+            return Ok(Err(found));
+        }
+        fill()?;
+        save(disk.as_ref(), path, &identity)?;
+        Ok(Ok(Self {
+            disk,
+            path: path.to_owned(),
+            identity: Mutex::new(identity),
+            _lock: lock,
+        }))
+    }
+
+    /// Whether a name in a data directory may be there from a [`DataDir::make`] that was interrupted.
+    pub fn is_left_by_making(name: &str) -> bool {
+        name == LOCK_NAME || name == RESTORED_NAME || name.ends_with(".tmp")
+    }
+
+    /// Whose it is.
+    pub fn identity(&self) -> Identity {
+        self.identity.lock().clone()
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How many bytes are free in its file system.
+    pub fn free_space(&self) -> Result<u64, StorageError> {
+        let free = self.disk.free_space(&self.path);
+        free.map_err(|source| StorageError::io("ask for the free space of", &self.path, source))
+    }
+
+    /// The cluster has been formed, or this node has learnt that it was. The id stays for ever.
+    pub fn set_cluster_id(&self, id: [u8; 16]) -> Result<(), StorageError> {
+        let mut identity = self.identity.lock();
+        match identity.cluster_id {
+            Some(known) if known == id => return Ok(()),
+            Some(known) => {
+                let text = format!(
+                    "the data directory {} belongs to cluster {}, but the peers are cluster {}. Either the peers' \
+                     addresses or the data directory are those of another cluster of the same name",
+                    self.path.display(),
+                    hex(&known),
+                    hex(&id)
+                );
+                return Err(StorageError::Foreign(text));
+            }
+            None => {}
+        }
+        let changed = Identity {
+            cluster_id: Some(id),
+            ..identity.clone()
+        };
+        save(self.disk.as_ref(), &self.path, &changed)?;
+        *identity = changed;
+        Ok(())
+    }
+}
+
+/// Takes the lock of a data directory, which is created if it is missing.
+fn lock(disk: &dyn Disk, path: &Path) -> Result<DiskLock, StorageError> {
+    disk.create_dir_all(path)
+        .map_err(|source| StorageError::io("create", path, source))?;
+    let lock_path = path.join(LOCK_NAME);
+    let lock = disk
+        .try_lock(&lock_path)
+        .map_err(|source| StorageError::io("lock", &lock_path, source))?;
+    lock.ok_or_else(|| {
+        let text = format!(
+            "the data directory {} is in use by another process. Stop that one, or give this node a data \
+             directory of its own",
+            path.display()
+        );
+        StorageError::InUse(text)
+    })
+}
+
+/// The name of something in a directory that is somebody's.
+fn something_in(disk: &dyn Disk, path: &Path) -> Result<Option<String>, StorageError> {
+    let list = |dir: &Path| match disk.list(dir) {
+        Ok(names) => Ok(names),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(StorageError::io("list", dir, error)),
+    };
+    let mine = list(path)?;
+    if let Some(name) = mine.into_iter().find(|name| !DataDir::is_left_by_making(name)) {
+        return Ok(Some(name));
+    }
+    for part in [super::LOG_DIR, super::SNAPSHOT_DIR] {
+        if let Some(name) = list(&path.join(part))?.first() {
+            return Ok(Some(format!("{part}/{name}")));
+        }
+    }
+    Ok(None)
+}
+
+fn load(disk: &dyn Disk, dir: &Path) -> Result<Option<Identity>, StorageError> {
+    let path = dir.join(FILE_NAME);
+    let file = match disk.open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(StorageError::io("open", &path, error)),
+    };
+    let bytes = read_all(file.as_ref()).map_err(|source| StorageError::io("read", &path, source))?;
+    let identity = Identity::decode(&bytes).map_err(|why| {
+        StorageError::Damaged(format!(
+            "{} {why}. Restore the file, or remove this member from the cluster and let a new member with a new \
+             node id and an empty data directory take its place",
+            path.display()
+        ))
+    })?;
+    Ok(Some(identity))
+}
+
+/// Writes the file beside the old one and puts it in its place.
+fn save(disk: &dyn Disk, dir: &Path, identity: &Identity) -> Result<(), StorageError> {
+    let path = dir.join(FILE_NAME);
+    let temporary = dir.join(TEMPORARY_NAME);
+    match disk.remove(&temporary) {
+        Ok(()) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(StorageError::io("remove", &temporary, error)),
+    }
+    let file = disk
+        .create(&temporary)
+        .map_err(|source| StorageError::io("create", &temporary, source))?;
+    fail_step!("identity::before_write", |e| StorageError::io(
+        "write", &temporary, e
+    ));
+    file.write_all_at(&identity.encode(), 0)
+        .and_then(|()| file.sync_data())
+        .map_err(|source| StorageError::io("write", &temporary, source))?;
+    fail_step!("identity::before_rename", |e| StorageError::io(
+        "rename to",
+        &path,
+        e
+    ));
+    disk.rename(&temporary, &path)
+        .map_err(|source| StorageError::io("rename to", &path, source))?;
+    fail_step!("identity::after_rename", |e| StorageError::io("sync", dir, e));
+    disk.sync_dir(dir)
+        .map_err(|source| StorageError::io("sync", dir, source))?;
+    fail_step!("identity::after_dir_sync", |e| StorageError::io("sync", dir, e));
+    Ok(())
+}
+
+fn check(path: &Path, found: &Identity, cluster: &str, node_id: u64) -> Result<(), StorageError> {
+    if found.cluster == cluster && found.node_id == node_id {
+        return Ok(());
+    }
+    Err(StorageError::Foreign(format!(
+        "the data directory {} belongs to node {} of cluster \"{}\", but the configuration says node {node_id} of \
+         cluster \"{cluster}\". Correct the configuration, or give this node a data directory of its own. A \
+         directory never changes hands",
+        path.display(),
+        found.node_id,
+        found.cluster,
+    )))
+}
+
+/// A log without an identity was somebody's. Going on as somebody new would forget its promises.
+fn refuse_data_without_identity(disk: &dyn Disk, path: &Path) -> Result<(), StorageError> {
+    let names = disk
+        .list(path)
+        .map_err(|source| StorageError::io("list", path, source))?;
+    if names.iter().any(|name| name == RESTORED_NAME) {
+        return Err(StorageError::Foreign(format!(
+            "a backup was being restored into the data directory {}, and that was interrupted. Restore it again",
+            path.display()
+        )));
+    }
+    for part in [super::LOG_DIR, super::SNAPSHOT_DIR] {
+        let dir = path.join(part);
+        let names = match disk.list(&dir) {
+            Ok(names) => names,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(StorageError::io("list", &dir, error)),
+        };
+        if !names.is_empty() {
+            return Err(StorageError::Foreign(format!(
+                "the data directory {} has data in {part} but the file {FILE_NAME} is missing, so nobody knows \
+                 whose it is. Restore the file, or give this node an empty data directory and a new node id",
+                path.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the id as 32 hexadecimal digits.
+pub fn hex(id: &[u8; 16]) -> String {
+    id.iter().fold(String::with_capacity(32), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("writing to a String cannot fail");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::RealDisk;
+
+    fn open(dir: &Path, cluster: &str, node_id: u64) -> Result<DataDir, StorageError> {
+        DataDir::open(Arc::new(RealDisk), dir, cluster, node_id)
+    }
+
+    #[test]
+    fn a_directory_stays_with_its_node() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b");
+        let first = open(&path, "red", 1).unwrap();
+        first.set_cluster_id([5; 16]).unwrap();
+        let identity = first.identity();
+        drop(first);
+        let again = open(&path, "red", 1).unwrap();
+        assert_eq!(again.identity(), identity);
+        assert_eq!(identity.cluster_id, Some([5; 16]));
+        assert!(again.free_space().unwrap() > 0);
+        again.set_cluster_id([5; 16]).unwrap();
+        let other = again.set_cluster_id([6; 16]).unwrap_err();
+        assert!(matches!(other, StorageError::Foreign(_)), "{other}");
+        drop(again);
+        for (cluster, node_id) in [("red", 2), ("blue", 1)] {
+            let refused = open(&path, cluster, node_id).map(|_| ()).unwrap_err();
+            assert!(matches!(refused, StorageError::Foreign(_)), "{refused}");
+            assert!(
+                refused.to_string().contains("node 1 of cluster \"red\""),
+                "{refused}"
+            );
+        }
+    }
+
+    #[test]
+    fn two_processes_cannot_share_a_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = open(dir.path(), "red", 1).unwrap();
+        let second = open(dir.path(), "red", 1).map(|_| ()).unwrap_err();
+        assert!(matches!(second, StorageError::InUse(_)), "{second}");
+        drop(first);
+        open(dir.path(), "red", 1).unwrap();
+    }
+
+    #[test]
+    fn data_without_an_identity_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("log")).unwrap();
+        std::fs::write(dir.path().join("log/0000000000000001.wal"), b"x").unwrap();
+        let refused = open(dir.path(), "red", 1).map(|_| ()).unwrap_err();
+        assert!(matches!(refused, StorageError::Foreign(_)), "{refused}");
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let identity = Identity {
+            cluster: "red".into(),
+            cluster_id: None,
+            node_id: 4,
+            disk_id: [9; 16],
+        };
+        let bytes = identity.encode();
+        assert_eq!(Identity::decode(&bytes), Ok(identity));
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(Identity::decode(&flipped).is_err(), "bit {bit}");
+        }
+        for len in 0..bytes.len() {
+            assert!(Identity::decode(&bytes[..len]).is_err(), "{len} bytes");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Snapshots as files: written beside the old one, synced, read again, and only then put in its place.
+//!
+//! All calls block and belong on threads that may. A file that has its name is whole: it was synced before. Two
+//! are kept, so that the one that is being sent to a peer, or that the log still reaches back to, does not
+//! vanish with the next. Nothing here knows what the parts mean, and nothing here purges the log.
+
+mod format;
+mod reader;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use bytes::Bytes;
+use fault_injection::planted::{self, Bug};
+
+pub use self::format::MAX_PART_BYTES;
+pub use self::reader::{SnapshotFile, SnapshotReader};
+use self::writer::Partial;
+pub use self::writer::{SnapshotReceiver, SnapshotWriter};
+use super::disk::Disk;
+use super::error::StorageError;
+use super::identity::hex;
+use super::wal::LogPos;
+use crate::sync::Mutex;
+use fault_injection::fail_step;
+
+/// The newest, and the one before it.
+const KEPT: usize = 2;
+
+/// While there is little space: the newest has been read again as a whole before it got its name.
+const KEPT_IN_NEED: usize = 1;
+
+/// What a snapshot is, beside its contents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotMeta {
+    /// The last entry that it covers.
+    pub last: Option<LogPos>,
+    /// The membership at that entry. Bytes to the storage.
+    pub membership: Bytes,
+    /// Its name among all snapshots of the cluster.
+    pub snapshot_id: String,
+    /// When it was begun, in milliseconds since 1970, by the clock of the node that wrote it. For people.
+    pub made_ms: u64,
+}
+
+/// What tells a snapshot's file from every other: two files with the same key have the same bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SnapshotKey {
+    /// The index of the last entry that it covers.
+    pub index: u64,
+    /// How long the file is.
+    pub bytes: u64,
+    /// The checksum of its header, in which its writer, its time and the entry stand.
+    pub header_crc: u32,
+    /// The checksum of its last part, which covers all before it.
+    pub parts_crc: u32,
+}
+
+struct Inner {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    node_id: u64,
+    cluster_id: Mutex<[u8; 16]>,
+    /// Whole snapshots, oldest first.
+    files: Mutex<Vec<SnapshotFile>>,
+    /// What came of a snapshot before its connection broke.
+    partial: Mutex<Option<Partial>>,
+    next_temporary: AtomicU64,
+    /// There is little space.
+    need: AtomicBool,
+}
+
+/// The snapshots of a node. Clones are the same.
+#[derive(Clone)]
+pub struct SnapshotStore {
+    inner: Arc<Inner>,
+}
+
+impl SnapshotStore {
+    /// Opens the directory of snapshots, which is created if it is missing, and removes what was not finished.
+    /// The cluster's id is zero until it is known.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        cluster_id: [u8; 16],
+        node_id: u64,
+    ) -> Result<Self, StorageError> {
+        disk.create_dir_all(dir)
+            .map_err(|source| StorageError::io("create", dir, source))?;
+        let mut files = Vec::new();
+        for name in disk
+            .list(dir)
+            .map_err(|source| StorageError::io("list", dir, source))?
+        {
+            let path = dir.join(&name);
+            if name.ends_with(".tmp") {
+                disk.remove(&path)
+                    .map_err(|source| StorageError::io("remove", &path, source))?;
+            } else if name.ends_with(".snap") {
+                files.push(SnapshotFile::open(disk.as_ref(), &path)?);
+            }
+        }
+        disk.sync_dir(dir)
+            .map_err(|source| StorageError::io("sync", dir, source))?;
+        files.sort_by_key(SnapshotFile::order);
+        for file in &files {
+            check_cluster(&file.path().display().to_string(), file.cluster_id(), cluster_id)?;
+        }
+        let inner = Inner {
+            disk,
+            dir: dir.to_owned(),
+            node_id,
+            cluster_id: Mutex::new(cluster_id),
+            files: Mutex::new(files),
+            partial: Mutex::new(None),
+            next_temporary: AtomicU64::new(0),
+            need: AtomicBool::new(false),
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// The cluster has been formed: snapshots carry its id from now on.
+    pub fn set_cluster_id(&self, id: [u8; 16]) {
+        *self.inner.cluster_id.lock() = id;
+    }
+
+    /// The newest snapshot.
+    pub fn latest(&self) -> Option<SnapshotFile> {
+        self.inner.files.lock().last().cloned()
+    }
+
+    /// Begins a snapshot of this node.
+    pub fn create(&self, meta: SnapshotMeta) -> Result<SnapshotWriter, StorageError> {
+        SnapshotWriter::new(self, meta)
+    }
+
+    /// Begins to receive the snapshot with this key: the bytes of a peer's file, as they come. Goes on where an
+    /// earlier reception of the same file was given up; what came of another one is removed.
+    pub fn receive(&self, key: SnapshotKey) -> Result<SnapshotReceiver, StorageError> {
+        SnapshotReceiver::new(self, key)
+    }
+
+    fn temporary_path(&self) -> PathBuf {
+        let number = self.inner.next_temporary.fetch_add(1, Ordering::Relaxed);
+        self.inner.dir.join(format!("{number}.tmp"))
+    }
+
+    /// Reads a finished, synced temporary file as a whole and puts it among the snapshots.
+    fn adopt(&self, temporary: &Path) -> Result<SnapshotFile, StorageError> {
+        let Inner { disk, dir, files, .. } = &*self.inner;
+        fail_step!("snapshot::before_verify", |e| StorageError::io(
+            "read", temporary, e
+        ));
+        let new = SnapshotFile::open(disk.as_ref(), temporary)?;
+        check_cluster(
+            "the snapshot that was received",
+            new.cluster_id(),
+            *self.inner.cluster_id.lock(),
+        )?;
+        let mut parts = new.read()?;
+        while parts.next_part()?.is_some() {}
+        drop(parts);
+
+        let (index, term) = new.order();
+        let path = dir.join(format!("{index:016x}-{term:016x}.snap"));
+        // Held to the end, so that two that finish at once cannot remove each other's work.
+        let mut files = files.lock();
+        fail_step!("snapshot::before_rename", |e| StorageError::io(
+            "rename to",
+            &path,
+            e
+        ));
+        disk.rename(temporary, &path)
+            .map_err(|source| StorageError::io("rename to", &path, source))?;
+        fail_step!("snapshot::after_rename", |e| StorageError::io("sync", dir, e));
+        if !planted::is(Bug::UnsyncedName) {
+            disk.sync_dir(dir)
+                .map_err(|source| StorageError::io("sync", dir, source))?;
+        }
+        fail_step!("snapshot::after_dir_sync", |e| StorageError::io("sync", dir, e));
+        let new = new.renamed(path);
+        files.retain(|file| file.path() != new.path());
+        files.push(new.clone());
+        files.sort_by_key(SnapshotFile::order);
+        self.remove_surplus(&mut files)?;
+        // What has come of an older one will not be asked for again.
+        let mut partial = self.inner.partial.lock();
+        if partial.as_ref().is_some_and(|partial| partial.key.index <= index) {
+            *partial = None;
+        }
+        Ok(new)
+    }
+
+    /// While there is little space, one snapshot is kept instead of two. Those that are too many go at once, also to
+    /// make room for the next one.
+    pub fn set_need(&self, need: bool) -> Result<(), StorageError> {
+        if self.inner.need.swap(need, Ordering::Relaxed) == need {
+            return Ok(());
+        }
+        self.remove_surplus(&mut self.inner.files.lock())
+    }
+
+    fn remove_surplus(&self, files: &mut Vec<SnapshotFile>) -> Result<(), StorageError> {
+        let Inner { disk, dir, need, .. } = &*self.inner;
+        let kept = match need.load(Ordering::Relaxed) {
+            true => KEPT_IN_NEED,
+            false => KEPT,
+        };
+        let surplus = files.len().saturating_sub(kept);
+        for old in files.drain(..surplus) {
+            let path = old.path();
+            fail_step!("snapshot::before_remove", |e| StorageError::io("remove", path, e));
+            disk.remove(path)
+                .map_err(|source| StorageError::io("remove", path, source))?;
+        }
+        if surplus > 0 && !planted::is(Bug::UnsyncedName) {
+            fail_step!("snapshot::after_remove", |e| StorageError::io("sync", dir, e));
+            disk.sync_dir(dir)
+                .map_err(|source| StorageError::io("sync", dir, source))?;
+        }
+        Ok(())
+    }
+}
+
+fn check_cluster(what: &str, found: [u8; 16], ours: [u8; 16]) -> Result<(), StorageError> {
+    if found == ours || found == [0; 16] || ours == [0; 16] {
+        return Ok(());
+    }
+    let text = format!(
+        "{what} belongs to cluster {}, but this is cluster {}. Data directories must not be mixed or reused; give \
+         each node its own",
+        hex(&found),
+        hex(&ours)
+    );
+    Err(StorageError::Foreign(text))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,252 @@
+//! Writing snapshot files: this node's own, part by part, and a peer's, byte by byte. Neither is a snapshot
+//! before all of it was read again.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::format::{Footer, Header, MAX_HEADER_BYTES, MAX_PART_BYTES, encode_frame};
+use super::{SnapshotFile, SnapshotKey, SnapshotMeta, SnapshotStore};
+use crate::disk::{Disk, DiskFile};
+use crate::error::StorageError;
+use fault_injection::fail_step;
+
+/// A sync for every so many bytes, so that the log's syncs wait only for little, and not for all at the end.
+const SYNC_EVERY_BYTES: u64 = 4 * 1024 * 1024;
+
+/// A file under a temporary name. Goes when it is dropped, unless it was adopted.
+struct Temporary {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    file: Arc<dyn DiskFile>,
+    at: u64,
+    synced_to: u64,
+    adopted: bool,
+}
+
+impl Temporary {
+    fn create(store: &SnapshotStore) -> Result<Self, StorageError> {
+        let path = store.temporary_path();
+        fail_step!("snapshot::before_create", |e| StorageError::io(
+            "create", &path, e
+        ));
+        let file = store
+            .inner
+            .disk
+            .create(&path)
+            .map_err(|source| StorageError::io("create", &path, source))?;
+        Ok(Self {
+            disk: store.inner.disk.clone(),
+            path,
+            file,
+            at: 0,
+            synced_to: 0,
+            adopted: false,
+        })
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+        fail_step!("snapshot::before_write", |e| StorageError::io(
+            "write to", &self.path, e
+        ));
+        let written = self.file.write_all_at(bytes, self.at);
+        written.map_err(|source| StorageError::io("write to", &self.path, source))?;
+        fail_step!("snapshot::after_write", |e| StorageError::io(
+            "write to", &self.path, e
+        ));
+        self.at += bytes.len() as u64;
+        if self.at - self.synced_to >= SYNC_EVERY_BYTES {
+            self.sync()
+        } else {
+            Ok(())
+        }
+    }
+
+    fn sync(&mut self) -> Result<(), StorageError> {
+        fail_step!("snapshot::before_sync", |e| StorageError::io(
+            "sync", &self.path, e
+        ));
+        self.file
+            .sync_data()
+            .map_err(|source| StorageError::io("sync", &self.path, source))?;
+        fail_step!("snapshot::after_sync", |e| StorageError::io(
+            "sync", &self.path, e
+        ));
+        self.synced_to = self.at;
+        Ok(())
+    }
+
+    fn finish(mut self, store: &SnapshotStore) -> Result<SnapshotFile, StorageError> {
+        self.sync()?;
+        let adopted = store.adopt(&self.path)?;
+        self.adopted = true;
+        Ok(adopted)
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.adopted
+            && let Err(error) = self.disk.remove(&self.path)
+        {
+            // The next start tries again.
+            tracing::warn!(path = %self.path.display(), %error, "could not remove an unfinished snapshot");
+        }
+    }
+}
+
+/// A snapshot that this node is writing. Dropped before it is finished, it leaves nothing.
+pub struct SnapshotWriter {
+    store: SnapshotStore,
+    temporary: Temporary,
+    buffer: Vec<u8>,
+    footer: Footer,
+}
+
+impl SnapshotWriter {
+    pub(super) fn new(store: &SnapshotStore, meta: SnapshotMeta) -> Result<Self, StorageError> {
+        let variable = meta.snapshot_id.len() + meta.membership.len();
+        if variable > MAX_HEADER_BYTES / 2 {
+            let text = format!("a snapshot's id and membership of {variable} bytes are too long");
+            return Err(StorageError::Contract(text));
+        }
+        let cluster_id = *store.inner.cluster_id.lock();
+        let (header, chain) = Header {
+            cluster_id,
+            node_id: store.inner.node_id,
+            meta,
+        }
+        .encode();
+        let mut temporary = Temporary::create(store)?;
+        temporary.write(&header)?;
+        let footer = Footer {
+            parts: 0,
+            part_bytes: 0,
+            chain,
+        };
+        Ok(Self {
+            store: store.clone(),
+            temporary,
+            buffer: Vec::new(),
+            footer,
+        })
+    }
+
+    /// Adds a part.
+    pub fn write_part(&mut self, part: &[u8]) -> Result<(), StorageError> {
+        if part.len() > MAX_PART_BYTES {
+            let text = format!("a snapshot's part of {} bytes is too long", part.len());
+            return Err(StorageError::Contract(text));
+        }
+        let (frame, chain) = encode_frame(self.footer.chain, part);
+        self.buffer.clear();
+        self.buffer.extend_from_slice(&frame);
+        self.buffer.extend_from_slice(part);
+        self.temporary.write(&self.buffer)?;
+        self.footer.parts += 1;
+        self.footer.part_bytes += part.len() as u64;
+        self.footer.chain = chain;
+        Ok(())
+    }
+
+    /// Makes it durable, reads it again, and makes it a snapshot.
+    pub fn finish(mut self) -> Result<SnapshotFile, StorageError> {
+        self.temporary.write(&self.footer.encode())?;
+        self.temporary.finish(&self.store)
+    }
+}
+
+/// What has come of a snapshot before its connection broke.
+pub(super) struct Partial {
+    pub key: SnapshotKey,
+    temporary: Temporary,
+}
+
+/// A snapshot that comes from a peer. Dropped before it is finished, it leaves what has come to the next reception of
+/// the same file, as long as this process lives: after a crash nobody knows which of the bytes are on the disk.
+pub struct SnapshotReceiver {
+    store: SnapshotStore,
+    key: SnapshotKey,
+    /// `None` once it is finished.
+    temporary: Option<Temporary>,
+}
+
+impl SnapshotReceiver {
+    pub(super) fn new(store: &SnapshotStore, key: SnapshotKey) -> Result<Self, StorageError> {
+        let temporary = match store.inner.partial.lock().take() {
+            Some(partial) if partial.key == key => partial.temporary,
+            // Another one's file goes before there is a new one, so that there is never room for two needed.
+            other => {
+                drop(other);
+                Temporary::create(store)?
+            }
+        };
+        Ok(Self {
+            store: store.clone(),
+            key,
+            temporary: Some(temporary),
+        })
+    }
+
+    /// Adds bytes of the peer's file.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
+        let Some(temporary) = self.temporary.as_mut() else {
+            return Err(StorageError::Contract(
+                "the reception of a snapshot has failed".into(),
+            ));
+        };
+        if temporary.at + bytes.len() as u64 > self.key.bytes {
+            let text = format!(
+                "a snapshot of {} bytes was announced, and more have come",
+                self.key.bytes
+            );
+            self.temporary = None;
+            return Err(StorageError::Contract(text));
+        }
+        match temporary.write(bytes) {
+            Ok(()) => Ok(()),
+            Err(error) => {
+                // After a failed write or sync nobody knows what is there; and a full disk needs the room.
+                self.temporary = None;
+                Err(error)
+            }
+        }
+    }
+
+    /// How many bytes have come.
+    pub fn received(&self) -> u64 {
+        self.temporary.as_ref().map_or(0, |temporary| temporary.at)
+    }
+
+    /// Makes it durable, checks all of it, and makes it a snapshot. Nothing was replaced if that fails, and nothing of
+    /// it is kept.
+    pub fn finish(mut self) -> Result<SnapshotFile, StorageError> {
+        let Some(temporary) = self.temporary.take() else {
+            return Err(StorageError::Contract(
+                "the reception of a snapshot has failed".into(),
+            ));
+        };
+        if temporary.at != self.key.bytes {
+            let text = format!(
+                "a snapshot of {} bytes ended after {}",
+                self.key.bytes, temporary.at
+            );
+            return Err(StorageError::Contract(text));
+        }
+        temporary.finish(&self.store)
+    }
+}
+
+impl Drop for SnapshotReceiver {
+    fn drop(&mut self) {
+        if let Some(temporary) = self.temporary.take() {
+            let key = self.key;
+            let older = self
+                .store
+                .inner
+                .partial
+                .lock()
+                .replace(Partial { key, temporary });
+            drop(older);
+        }
+    }
+}

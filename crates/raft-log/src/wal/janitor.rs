@@ -1,0 +1,376 @@
+//! Makes segments ahead of time and removes the oldest ones, so that the writer waits for neither. It writes no record
+//! and decides nothing: what is removed, and when, says the writer.
+//!
+//! One segment more is made ahead than the next one needs: the reserve. A segment's bytes are on the disk before it is
+//! used, so on a full disk the log still has the rest of the segment that it writes to, and those made ahead. What may
+//! be written there is for [`super::Wal::takes`] to say.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::format::segment_name;
+use super::{Shared, Space, segment};
+use crate::disk::{Disk, DiskFile};
+use crate::error::StorageError;
+use fault_injection::fail_step;
+
+/// Segments made ahead beside the next one, for a full disk. One holds some ten thousand releases, and then as many
+/// votes as any number of elections needs.
+pub const RESERVED_SEGMENTS: usize = 1;
+
+/// Segments made ahead.
+pub const SEGMENTS_AHEAD: usize = 1 + RESERVED_SEGMENTS;
+
+/// After so long it is tried again to make a segment that could not be made: nobody tells when there is space again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(500);
+
+/// A segment made while the writer waits.
+const INLINE_NAME: &str = "extra.tmp";
+
+/// The temporary name of a segment made ahead. It outlives the process: on a full disk it could not be made again.
+fn spare_name(slot: usize) -> String {
+    format!("spare-{slot}.tmp")
+}
+
+/// Whether a file in the log's directory may be a segment made ahead by an earlier process.
+pub(super) fn is_spare_name(name: &str) -> bool {
+    (0..SEGMENTS_AHEAD).any(|slot| name == spare_name(slot))
+}
+
+/// A segment file full of zeros under a temporary name.
+pub(super) struct Spare {
+    pub file: Arc<dyn DiskFile>,
+    pub path: PathBuf,
+}
+
+enum Slot {
+    /// The thread is to make one.
+    Wanted,
+    /// It is there.
+    Ready(Spare),
+    /// It could not be made, and is tried again after a while.
+    Failed(StorageError),
+    /// The writer has it and has not given it its name yet.
+    Taken,
+}
+
+struct State {
+    ahead: [Slot; SEGMENTS_AHEAD],
+    remove: VecDeque<u64>,
+    closing: bool,
+}
+
+impl State {
+    fn wanted(&self) -> Option<usize> {
+        self.ahead.iter().position(|slot| matches!(slot, Slot::Wanted))
+    }
+
+    /// What could not be made is made now.
+    fn try_again(&mut self) {
+        for slot in &mut self.ahead {
+            if matches!(slot, Slot::Failed(_)) {
+                *slot = Slot::Wanted;
+            }
+        }
+    }
+
+    fn ready(&self) -> Option<usize> {
+        self.ahead.iter().position(|slot| matches!(slot, Slot::Ready(_)))
+    }
+
+    fn ready_count(&self) -> usize {
+        let ready = self.ahead.iter().filter(|slot| matches!(slot, Slot::Ready(_)));
+        ready.count()
+    }
+}
+
+struct Yard {
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    segment_bytes: usize,
+    state: Mutex<State>,
+    changed: Condvar,
+    shared: Arc<Shared>,
+}
+
+/// The writer's handle to the janitor.
+pub(super) struct Janitor {
+    yard: Arc<Yard>,
+    thread: Option<JoinHandle<()>>,
+    /// In a simulated node: it works when it is stepped.
+    #[cfg(feature = "simulation")]
+    stepped: Option<Stepped>,
+}
+
+/// When a janitor without a thread has last tried again.
+#[cfg(feature = "simulation")]
+struct Stepped {
+    tried: Mutex<tokio::time::Instant>,
+}
+
+impl Janitor {
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        segment_bytes: usize,
+        own_thread: bool,
+        shared: Arc<Shared>,
+    ) -> Result<Self, StorageError> {
+        let state = State {
+            ahead: std::array::from_fn(|_| Slot::Wanted),
+            remove: VecDeque::new(),
+            closing: false,
+        };
+        let yard = Arc::new(Yard {
+            disk,
+            dir: dir.to_owned(),
+            segment_bytes,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            shared,
+        });
+        let mut thread = None;
+        #[cfg(feature = "simulation")]
+        if own_thread && crate::simulation::is_on() {
+            yard.adopt_spares();
+            let stepped = Some(Stepped {
+                tried: Mutex::new(tokio::time::Instant::now()),
+            });
+            let janitor = Self {
+                yard,
+                thread,
+                stepped,
+            };
+            janitor.step();
+            return Ok(janitor);
+        }
+        if own_thread {
+            let yard = yard.clone();
+            let spawned = std::thread::Builder::new()
+                .name("raft-log-janitor".into())
+                .spawn(move || {
+                    let _missed = Missed(&yard);
+                    yard.run();
+                });
+            thread = Some(spawned.map_err(|source| StorageError::io("start the janitor of", dir, source))?);
+        }
+        Ok(Self {
+            yard,
+            thread,
+            #[cfg(feature = "simulation")]
+            stepped: None,
+        })
+    }
+
+    /// Whether segments are made before they are needed.
+    fn works_ahead(&self) -> bool {
+        #[cfg(feature = "simulation")]
+        if self.stepped.is_some() {
+            return true;
+        }
+        self.thread.is_some()
+    }
+
+    /// Does what a thread of its own would have done by now.
+    #[cfg(feature = "simulation")]
+    pub fn step(&self) {
+        let Some(stepped) = &self.stepped else { return };
+        let mut tried = stepped.tried.lock();
+        if tried.elapsed() >= RETRY_INTERVAL {
+            *tried = tokio::time::Instant::now();
+            self.yard.state.lock().try_again();
+        }
+        loop {
+            let mut state = self.yard.state.lock();
+            let (remove, make) = (std::mem::take(&mut state.remove), state.wanted());
+            drop(state);
+            if remove.is_empty() && make.is_none() {
+                return;
+            }
+            self.yard.work(remove, make);
+        }
+    }
+
+    /// A segment of at least so many bytes, made ahead if there is one.
+    pub fn take(&self, bytes: usize) -> Result<Spare, StorageError> {
+        #[cfg(feature = "simulation")]
+        self.step();
+        if self.works_ahead() && bytes == self.yard.segment_bytes {
+            let mut state = self.yard.state.lock();
+            while state.ready().is_none() && state.wanted().is_some() {
+                self.yard.changed.wait(&mut state);
+            }
+            if let Some(slot) = state.ready()
+                && let Slot::Ready(spare) = std::mem::replace(&mut state.ahead[slot], Slot::Taken)
+            {
+                // At once: whoever asks in between would see neither the segment made ahead nor the one that is written to.
+                *self.yard.shared.space.lock() = Space {
+                    left: self.yard.shared.usable(),
+                    spares: state.ready_count(),
+                };
+                return Ok(spare);
+            }
+            // What failed then may be possible now; if not, the error is fresh.
+            for slot in &state.ahead {
+                if let Slot::Failed(error) = slot {
+                    tracing::warn!(%error, "could not make a segment of the log ahead");
+                }
+            }
+        }
+        self.yard.make(INLINE_NAME, bytes)
+    }
+
+    /// The segment that was taken has its name now, so another one can be made.
+    pub fn taken_is_named(&self) {
+        let mut state = self.yard.state.lock();
+        for slot in &mut state.ahead {
+            if matches!(slot, Slot::Taken) {
+                *slot = Slot::Wanted;
+            }
+        }
+        self.yard.changed.notify_all();
+    }
+
+    /// Removes segments, in this order.
+    pub fn remove(&self, sequences: Vec<u64>) {
+        if self.works_ahead() {
+            self.yard.state.lock().remove.extend(sequences);
+            self.yard.changed.notify_all();
+        } else {
+            self.yard.remove_all(sequences);
+        }
+    }
+}
+
+impl Drop for Janitor {
+    fn drop(&mut self) {
+        self.yard.state.lock().closing = true;
+        self.yard.changed.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the janitor thread of the log has panicked");
+        }
+    }
+}
+
+/// Ends the log if the thread panics. The writer may be waiting for it just then.
+struct Missed<'a>(&'a Yard);
+
+impl Drop for Missed<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let error = StorageError::Contract("the janitor thread of the log has panicked".into());
+            self.0.shared.fail(error.clone());
+            self.0.state.lock().ahead = std::array::from_fn(|_| Slot::Failed(error.clone()));
+            self.0.changed.notify_all();
+        }
+    }
+}
+
+impl Yard {
+    fn run(&self) {
+        self.adopt_spares();
+        loop {
+            let mut state = self.state.lock();
+            while !state.closing && state.remove.is_empty() && state.wanted().is_none() {
+                if !state.ahead.iter().any(|slot| matches!(slot, Slot::Failed(_))) {
+                    self.changed.wait(&mut state);
+                } else if self.changed.wait_for(&mut state, RETRY_INTERVAL).timed_out() {
+                    state.try_again();
+                }
+            }
+            let remove = std::mem::take(&mut state.remove);
+            let make = state.wanted().filter(|_| !state.closing);
+            let closing = state.closing;
+            drop(state);
+
+            self.work(remove, make);
+            if closing {
+                return;
+            }
+        }
+    }
+
+    /// First what makes room, then what needs it.
+    fn work(&self, remove: VecDeque<u64>, make: Option<usize>) {
+        self.remove_all(remove);
+        if let Some(slot) = make {
+            let made = self.make(&spare_name(slot), self.segment_bytes);
+            let full = made.as_ref().is_err_and(StorageError::is_full_disk);
+            if full != self.shared.starved.swap(full, Relaxed) {
+                match full {
+                    true => tracing::warn!("the disk is full: the log lives on the segments it has"),
+                    false => tracing::info!("the disk has room for segments of the log again"),
+                }
+            }
+            let mut state = self.state.lock();
+            state.ahead[slot] = made.map_or_else(Slot::Failed, Slot::Ready);
+            self.count_spares(&state);
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+
+    fn count_spares(&self, state: &State) {
+        self.shared.space.lock().spares = state.ready_count();
+    }
+
+    /// Takes over what an earlier process has made ahead: on a disk that has become full meanwhile that is all the
+    /// log has. What is not whole is made anew.
+    fn adopt_spares(&self) {
+        for slot in 0..SEGMENTS_AHEAD {
+            let path = self.dir.join(spare_name(slot));
+            if let Some(file) = segment::adopt_zeroed(self.disk.as_ref(), &path, self.segment_bytes) {
+                let mut state = self.state.lock();
+                state.ahead[slot] = Slot::Ready(Spare { file, path });
+                self.count_spares(&state);
+            }
+            self.changed.notify_all();
+        }
+    }
+
+    fn make(&self, name: &str, bytes: usize) -> Result<Spare, StorageError> {
+        let path = self.dir.join(name);
+        match segment::create_zeroed(self.disk.as_ref(), &path, bytes) {
+            Ok(file) => Ok(Spare { file, path }),
+            Err(error) => {
+                // On a full disk half a segment would be in the way of everything else.
+                if let Err(error) = self.disk.remove(&path) {
+                    tracing::debug!(path = %path.display(), %error, "could not remove a segment that was not made");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// One after the other, each durable before the next: a crash must not leave a hole between segments.
+    fn remove_all(&self, sequences: impl IntoIterator<Item = u64>) {
+        for sequence in sequences {
+            if self.shared.check().is_err() {
+                return;
+            }
+            if let Err(error) = self.remove_one(sequence) {
+                self.shared.fail(error);
+            }
+        }
+    }
+
+    fn remove_one(&self, sequence: u64) -> Result<(), StorageError> {
+        let path = self.dir.join(segment_name(sequence));
+        fail_step!("segment::before_remove", |e| StorageError::io("remove", &path, e));
+        let removed = self.disk.remove(&path);
+        removed.map_err(|source| StorageError::io("remove", &path, source))?;
+        fail_step!("segment::after_remove", |e| StorageError::io(
+            "sync", &self.dir, e
+        ));
+        let synced = self.disk.sync_dir(&self.dir);
+        synced.map_err(|source| StorageError::io("sync", &self.dir, source))
+    }
+}

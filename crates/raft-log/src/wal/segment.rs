@@ -1,0 +1,216 @@
+//! Segment files: how long they are, how they come to be, how their records are read one after the other.
+//! What the records mean, and what a bad one means, is decided in `recover.rs`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::format::{
+    HeaderBytes, RECORD_HEADER_BYTES, RecordHeader, SECTOR_BYTES, SEGMENT_HEADER_BYTES, payload_range,
+    record_start,
+};
+use super::{MAX_PAYLOAD_BYTES, WalOptions};
+use crate::disk::{Disk, DiskFile};
+use crate::error::StorageError;
+use fault_injection::fail_step;
+
+/// The smallest segment holds its header, what is restated at its beginning, and a few entries.
+const MIN_SEGMENT_BYTES: usize = 2048;
+/// Room for what is restated at the beginning of a segment: vote, purge point and commit mark.
+pub(super) const RESTATED_BYTES: usize = 3 * RECORD_HEADER_BYTES + SECTOR_BYTES;
+/// What a segment holds beside entries, at most.
+pub(super) const OVERHEAD_BYTES: usize = SEGMENT_HEADER_BYTES + RESTATED_BYTES + SECTOR_BYTES;
+/// What a record takes beside its payload, at most: its header, and zeros so that the header crosses no border.
+pub(super) const RECORD_OVERHEAD_BYTES: usize = 2 * RECORD_HEADER_BYTES + 8;
+/// So many zeros are written at a time, and synced, so that the log's own syncs between them wait only for
+/// little.
+const ZERO_FILL_BYTES: usize = 1024 * 1024;
+/// Segments are so much longer or shorter.
+const SEGMENT_GRAIN: usize = 4096;
+
+pub(super) fn check_options(options: &WalOptions) -> Result<(), StorageError> {
+    if options.segment_bytes < MIN_SEGMENT_BYTES || options.segment_bytes > MAX_PAYLOAD_BYTES {
+        let text = format!(
+            "a segment of the log has between {MIN_SEGMENT_BYTES} and {MAX_PAYLOAD_BYTES} bytes, not {}",
+            options.segment_bytes
+        );
+        return Err(StorageError::Contract(text));
+    }
+    Ok(())
+}
+
+/// How long a segment must be that can hold a payload after its header.
+pub(super) fn bytes_for(options: &WalOptions, payload_len: usize) -> usize {
+    let needed = SEGMENT_HEADER_BYTES + RESTATED_BYTES + SECTOR_BYTES + RECORD_HEADER_BYTES + payload_len;
+    if needed <= options.segment_bytes {
+        options.segment_bytes
+    } else {
+        needed.next_multiple_of(SEGMENT_GRAIN)
+    }
+}
+
+/// Makes a file of zeros, synced. Whatever had the name is replaced.
+pub(super) fn create_zeroed(
+    disk: &dyn Disk,
+    path: &Path,
+    bytes: usize,
+) -> Result<Arc<dyn DiskFile>, StorageError> {
+    let io = |what: &'static str| move |source| StorageError::io(what, path, source);
+    match disk.remove(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(StorageError::io("remove", path, error)),
+    }
+    fail_step!("segment::before_create", io("create"));
+    let file = disk.create(path).map_err(io("create"))?;
+    fail_step!("segment::after_create", io("create"));
+    let zeros = vec![0; ZERO_FILL_BYTES.min(bytes)];
+    let mut at = 0;
+    while at < bytes {
+        let count = zeros.len().min(bytes - at);
+        file.write_all_at(&zeros[..count], at as u64)
+            .map_err(io("write zeros to"))?;
+        file.sync_data().map_err(io("sync"))?;
+        at += count;
+    }
+    fail_step!("segment::after_fill", io("sync"));
+    Ok(file)
+}
+
+/// Opens a file of zeros that an earlier process has made, and makes sure that it is durable. `None` if there is none of
+/// this length, if there is anything else than zeros in it, or if that cannot be found out.
+pub(super) fn adopt_zeroed(disk: &dyn Disk, path: &Path, bytes: usize) -> Option<Arc<dyn DiskFile>> {
+    let whole = || {
+        let file = disk.open(path)?;
+        if file.len()? != bytes as u64 {
+            return Ok(None);
+        }
+        let mut piece = vec![0; ZERO_FILL_BYTES.min(bytes)];
+        let mut at = 0;
+        while at < bytes {
+            let count = piece.len().min(bytes - at);
+            file.read_exact_at(&mut piece[..count], at as u64)?;
+            if piece[..count].iter().any(|byte| *byte != 0) {
+                return Ok(None);
+            }
+            at += count;
+        }
+        // What the earlier process wrote last may be in memory only, without a place on the disk.
+        file.sync_data()?;
+        Ok::<_, std::io::Error>(Some(file))
+    };
+    match whole() {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "a segment made ahead is of no use, and is made anew");
+            None
+        }
+    }
+}
+
+/// Why a scan of records ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ScanEnd {
+    /// Nothing was written here, or there is no room for another record.
+    Clean,
+    /// Here is what a torn write may leave.
+    Torn,
+    /// Here is what no write leaves.
+    Damaged(&'static str),
+}
+
+/// Reads the records of a segment one after the other.
+pub(super) struct Scan<'a> {
+    bytes: &'a [u8],
+    sequence: u64,
+    /// Where the last good record ended.
+    pub end: usize,
+    /// Its checksum.
+    pub chain: u32,
+    /// Up to where the records say that the segment was synced.
+    pub synced_to: usize,
+    /// Set when there is no next record.
+    pub stop: Option<ScanEnd>,
+}
+
+/// A record: where it starts, what it says, what it carries.
+pub(super) type Record<'a> = (usize, RecordHeader, &'a [u8]);
+
+impl<'a> Scan<'a> {
+    pub fn new(bytes: &'a [u8], sequence: u64, chain: u32) -> Self {
+        let end = SEGMENT_HEADER_BYTES;
+        Self {
+            bytes,
+            sequence,
+            end,
+            chain,
+            synced_to: end,
+            stop: None,
+        }
+    }
+
+    /// The next good record.
+    pub fn next_record(&mut self) -> Option<Record<'a>> {
+        match self.step() {
+            Ok(record) => Some(record),
+            Err(stop) => {
+                self.stop = Some(stop);
+                None
+            }
+        }
+    }
+
+    fn step(&mut self) -> Result<Record<'a>, ScanEnd> {
+        let start = record_start(self.end);
+        let Some(header) = header_at(self.bytes, start) else {
+            return Err(ScanEnd::Clean);
+        };
+        let (header, crc) = match RecordHeader::decode(header, self.sequence) {
+            HeaderBytes::Valid(header, crc) => (header, crc),
+            HeaderBytes::Zero => return Err(ScanEnd::Clean),
+            HeaderBytes::Invalid => return Err(ScanEnd::Damaged("the header of a record is damaged")),
+        };
+        if header.chain != self.chain {
+            return Err(ScanEnd::Damaged("a record does not follow the one before it"));
+        }
+        if header.synced_to as usize > self.end {
+            return Err(ScanEnd::Damaged(
+                "a record claims that what comes after it was there before it",
+            ));
+        }
+        let range = payload_range(start, header.payload_len as usize);
+        let Some(payload) = self.bytes.get(range.clone()) else {
+            return Err(ScanEnd::Damaged("a record is longer than its segment"));
+        };
+        if !header.payload_is(payload) {
+            return Err(if self.has_lost_sector(range) {
+                ScanEnd::Torn
+            } else {
+                ScanEnd::Damaged("the payload of a record is damaged")
+            });
+        }
+        self.end = range.end;
+        self.chain = crc;
+        self.synced_to = self.synced_to.max(header.synced_to as usize);
+        Ok((start, header, payload))
+    }
+
+    /// Whether a whole sector's part of a payload is zero, as if it had never been written. The first part is in
+    /// the sector of the header, which was written.
+    fn has_lost_sector(&self, payload: std::ops::Range<usize>) -> bool {
+        let mut from = payload.start.next_multiple_of(SECTOR_BYTES);
+        while from < payload.end {
+            let to = (from + SECTOR_BYTES).min(payload.end);
+            if self.bytes[from..to].iter().all(|byte| *byte == 0) {
+                return true;
+            }
+            from = to;
+        }
+        false
+    }
+}
+
+/// The bytes of a header, if there is room for one.
+pub(super) fn header_at(bytes: &[u8], start: usize) -> Option<&[u8; RECORD_HEADER_BYTES]> {
+    bytes.get(start..start + RECORD_HEADER_BYTES)?.try_into().ok()
+}

@@ -1,0 +1,296 @@
+//! The log on a real disk: what a caller sees.
+
+mod full_disk;
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::disk::RealDisk;
+use crate::sim_disk::{Fault, SimDisk};
+
+const IDENTITY: WalIdentity = WalIdentity {
+    cluster_id: [0; 16],
+    disk_id: [7; 16],
+    node_id: 1,
+};
+
+fn options() -> WalOptions {
+    WalOptions {
+        segment_bytes: 4096,
+        cached_bytes: 1024,
+        idle_flush: None,
+        janitor_thread: true,
+    }
+}
+
+fn start(dir: &Path, options: WalOptions) -> Wal {
+    Wal::start(Arc::new(RealDisk), dir, IDENTITY, options).unwrap()
+}
+
+fn entry(term: u64, index: u64) -> WalEntry {
+    let payload = Bytes::from(format!("entry {index} of term {term} ").repeat(index as usize % 7));
+    WalEntry {
+        pos: LogPos { term, index },
+        payload,
+    }
+}
+
+fn entries(term: u64, range: Range<u64>) -> Vec<WalEntry> {
+    range.map(|index| entry(term, index)).collect()
+}
+
+/// Calls and waits until it is durable.
+fn durably(call: impl FnOnce(OnDurable) -> Result<(), StorageError>) -> Result<(), StorageError> {
+    let (sender, receiver) = mpsc::channel();
+    call(Box::new(move |result| sender.send(result).unwrap()))?;
+    receiver.recv().expect("the writer answers")
+}
+
+#[test]
+fn everything_is_there_again_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let wal = start(dir.path(), options());
+    let vote = VoteRecord {
+        term: 3,
+        node_id: Some(2),
+        committed: true,
+    };
+    durably(|done| wal.append(entries(1, 1..200), done)).unwrap();
+    durably(|done| wal.truncate_after(Some(150), done)).unwrap();
+    durably(|done| wal.append(entries(3, 151..300), done)).unwrap();
+    durably(|done| wal.save_vote(vote, done)).unwrap();
+    wal.save_committed(LogPos { term: 3, index: 299 }).unwrap();
+    durably(|done| wal.purge(LogPos { term: 1, index: 100 }, done)).unwrap();
+    wal.close().unwrap();
+    drop(wal);
+
+    let wal = start(dir.path(), options());
+    assert_eq!(wal.vote(), Some(vote));
+    assert_eq!(wal.committed(), Some(LogPos { term: 3, index: 299 }));
+    assert_eq!(wal.purged(), Some(LogPos { term: 1, index: 100 }));
+    assert_eq!(wal.range(), 101..300);
+    let expected: Vec<_> = entries(1, 101..151)
+        .into_iter()
+        .chain(entries(3, 151..300))
+        .collect();
+    assert!(
+        wal.plan_read(0..400, usize::MAX).needs_disk(),
+        "the cache holds 1 KiB"
+    );
+    assert_eq!(wal.read(0..400).unwrap(), expected);
+    wal.close().unwrap();
+}
+
+#[test]
+fn what_is_appended_is_readable_at_once_and_durable_later() {
+    let dir = tempfile::tempdir().unwrap();
+    let (wal, mut writer) = Wal::open(Arc::new(RealDisk), dir.path(), IDENTITY, options()).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    for index in 1..4 {
+        let sender = sender.clone();
+        let done =
+            Box::new(move |result: Result<(), StorageError>| sender.send((index, result.is_ok())).unwrap());
+        wal.append(entries(1, index..index + 1), done).unwrap();
+    }
+    assert_eq!(wal.read(1..4).unwrap(), entries(1, 1..4));
+    assert!(receiver.try_recv().is_err(), "nothing is on disk yet");
+    assert_eq!(writer.step(false), Step::Worked);
+    let told: Vec<_> = receiver.try_iter().collect();
+    assert_eq!(told, [(3, true), (2, true), (1, true)], "newest first");
+    assert_eq!(writer.step(false), Step::Idle);
+}
+
+/// A log on a simulated disk with its threads.
+fn simulated(idle_flush: Option<Duration>) -> (SimDisk, Wal) {
+    let disk = SimDisk::new();
+    let options = WalOptions {
+        idle_flush,
+        ..options()
+    };
+    let wal = Wal::start(Arc::new(disk.clone()), Path::new("/log"), IDENTITY, options).unwrap();
+    (disk, wal)
+}
+
+/// What a new process finds of the log after the old one was killed.
+fn reopen(disk: &SimDisk) -> Wal {
+    let mut model = disk.crash_model();
+    disk.advance(&mut model, disk.events());
+    let left = Arc::new(model.crash(1));
+    Wal::open(
+        left,
+        Path::new("/log"),
+        IDENTITY,
+        WalOptions {
+            janitor_thread: false,
+            ..options()
+        },
+    )
+    .unwrap()
+    .0
+}
+
+#[test]
+fn a_commit_mark_is_written_when_it_is_quiet() {
+    let (disk, wal) = simulated(Some(Duration::from_millis(1)));
+    durably(|done| wal.append(entries(1, 1..10), done)).unwrap();
+    for index in [5, 9] {
+        let mark = LogPos { term: 1, index };
+        wal.save_committed(mark).unwrap();
+        while reopen(&disk).committed() != Some(mark) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn while_nothing_is_written_no_payload_is_kept_in_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = WalOptions {
+        cached_bytes: usize::MAX,
+        ..options()
+    };
+    let (wal, mut writer) = Wal::open(Arc::new(RealDisk), dir.path(), IDENTITY, options).unwrap();
+    wal.append(entries(1, 1..20), Box::new(|written| written.unwrap()))
+        .unwrap();
+    assert_eq!(writer.step(false), Step::Worked);
+    assert!(
+        !wal.plan_read(1..20, usize::MAX).needs_disk(),
+        "it was appended just now"
+    );
+    // A mark for itself is written when nothing else has come for a while.
+    wal.save_committed(LogPos { term: 1, index: 19 }).unwrap();
+    assert_eq!(writer.step(false), Step::Worked);
+    assert!(wal.plan_read(1..20, usize::MAX).needs_disk());
+    assert_eq!(wal.read(1..20).unwrap(), entries(1, 1..20));
+    wal.append(entries(1, 20..22), Box::new(|written| written.unwrap()))
+        .unwrap();
+    assert!(
+        !wal.plan_read(20..22, usize::MAX).needs_disk(),
+        "what is not on the disk yet is in memory"
+    );
+    assert_eq!(wal.read(1..22).unwrap(), entries(1, 1..22));
+}
+
+#[test]
+fn many_callers_share_a_sync() {
+    let (disk, wal) = simulated(None);
+    let next = Mutex::new(1);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    durably(|done| {
+                        let mut next = next.lock();
+                        *next += 1;
+                        wal.append(entries(1, *next - 1..*next), done)
+                    })
+                    .unwrap();
+                }
+            });
+        }
+    });
+    wal.close().unwrap();
+    assert_eq!(reopen(&disk).read(0..1000).unwrap(), entries(1, 1..401));
+}
+
+#[tokio::test]
+async fn a_failure_is_told_to_everybody_and_stays() {
+    let (disk, wal) = simulated(None);
+    durably(|done| wal.append(entries(1, 1..3), done)).unwrap();
+    let failed = tokio::spawn({
+        let wal = wal.clone();
+        async move { wal.failed().await }
+    });
+    // Whichever call comes now: the writer's or the janitor's, which the writer will need.
+    disk.fail_calls_from(disk.calls() + 1, Fault::InputOutput);
+    let mut index = 3;
+    let first = loop {
+        match durably(|done| wal.append(entries(1, index..index + 1), done)) {
+            Ok(()) => index += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(first.to_string().contains("simulated"), "{first}");
+    assert!(failed.await.unwrap().to_string().contains("simulated"));
+    let vote = VoteRecord {
+        term: 2,
+        node_id: None,
+        committed: false,
+    };
+    let later = durably(|done| wal.save_vote(vote, done)).unwrap_err();
+    assert!(matches!(later, StorageError::Failed(_)), "{later}");
+    wal.room().await;
+    assert!(wal.close().is_err());
+}
+
+#[test]
+fn segments_go_when_their_entries_are_purged() {
+    let (disk, wal) = simulated(None);
+    durably(|done| wal.append(entries(1, 1..500), done)).unwrap();
+    let before = disk.files().len();
+    assert!(before > 5);
+    let reader = wal.plan_read(400..450, usize::MAX);
+    durably(|done| wal.purge(LogPos { term: 1, index: 450 }, done)).unwrap();
+    wal.close().unwrap();
+    // The janitor ends after the writer, and not before its work is done.
+    drop(wal);
+    while disk.files().len() > before / 2 {
+        std::thread::yield_now();
+    }
+    assert_eq!(
+        reader.load().unwrap(),
+        entries(1, 400..450),
+        "who has noted them still reads them"
+    );
+    assert_eq!(reopen(&disk).range(), 451..500);
+}
+
+/// Votes have no index that would give away a hole or a swap, and votes of one batch no mark that would: only
+/// the chain over all records does.
+#[test]
+fn sectors_of_votes_cannot_be_lost_or_change_places() {
+    for votes_in_a_batch in [1, 200] {
+        let dir = tempfile::tempdir().unwrap();
+        let options = WalOptions {
+            janitor_thread: false,
+            ..options()
+        };
+        let open = || Wal::open(Arc::new(RealDisk), dir.path(), IDENTITY, options.clone());
+        let (wal, mut writer) = open().unwrap();
+        for node_id in 1..=200 {
+            let vote = VoteRecord {
+                term: 5,
+                node_id: Some(node_id),
+                committed: false,
+            };
+            wal.save_vote(vote, Box::new(Result::unwrap)).unwrap();
+            if node_id % votes_in_a_batch == 0 {
+                assert_eq!(writer.step(false), Step::Worked);
+            }
+        }
+        assert_eq!(open().unwrap().0.vote().unwrap().node_id, Some(200));
+
+        let refuses = |segment: &str, damage: &dyn Fn(&mut [u8])| {
+            let path = dir.path().join(segment);
+            let good = std::fs::read(&path).unwrap();
+            let mut bad = good.clone();
+            damage(&mut bad);
+            assert_ne!(good, bad);
+            std::fs::write(&path, bad).unwrap();
+            let refused = open().map(|_| ()).unwrap_err();
+            assert!(matches!(refused, StorageError::Damaged(_)), "{refused}");
+            std::fs::write(&path, good).unwrap();
+            open().unwrap();
+        };
+        let (oldest, newest) = ("0000000000000001.wal", "0000000000000003.wal");
+        for segment in [oldest, newest] {
+            refuses(segment, &|bytes| bytes[512..1536].rotate_left(512));
+            refuses(segment, &|bytes| bytes.copy_within(1024..1536, 512));
+        }
+        refuses(oldest, &|bytes| bytes[3584..].fill(0));
+        refuses(oldest, &|bytes| bytes[512..].fill(0));
+    }
+}

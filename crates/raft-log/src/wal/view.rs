@@ -1,0 +1,330 @@
+//! The log as it is read: what was appended is here at once, on disk or not yet.
+//!
+//! The newest entries keep their payloads in memory, within a bound; of older ones only the place on disk is
+//! known. Nothing here writes, and nothing here waits for the disk while the view is locked.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::format::{HeaderBytes, RECORD_HEADER_BYTES, RecordHeader, RecordKind};
+use super::{LogPos, VoteRecord, WalEntry};
+use crate::disk::DiskFile;
+use crate::error::StorageError;
+
+/// The sequence number of no segment.
+const NOWHERE: u64 = 0;
+
+/// Where a record lies on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The segment; [`NOWHERE`] while it is not written.
+    pub segment: u64,
+    /// Where its header starts.
+    pub offset: u32,
+    /// How long its payload is.
+    pub payload_len: u32,
+}
+
+impl Place {
+    pub(super) const NONE: Place = Place {
+        segment: NOWHERE,
+        offset: 0,
+        payload_len: 0,
+    };
+}
+
+struct Slot {
+    term: u64,
+    /// Tells this entry from another one that takes its index after a truncation.
+    stamp: u64,
+    place: Place,
+    payload: Option<Bytes>,
+    /// The bytes of all records of entries that were appended before this one.
+    begins_at: u64,
+}
+
+/// The log as it is read.
+pub(super) struct View {
+    pub vote: Option<VoteRecord>,
+    pub committed: Option<LogPos>,
+    purged: Option<LogPos>,
+    /// The index of the first slot.
+    first: u64,
+    slots: VecDeque<Slot>,
+    /// So many slots from the front have their payload on disk only.
+    evicted: usize,
+    cached_bytes: usize,
+    max_cached_bytes: usize,
+    next_stamp: u64,
+    /// The bytes of all records of entries that were ever pushed.
+    appended: u64,
+    files: BTreeMap<u64, Arc<dyn DiskFile>>,
+}
+
+impl View {
+    pub fn new(max_cached_bytes: usize) -> Self {
+        Self {
+            vote: None,
+            committed: None,
+            purged: None,
+            first: 0,
+            slots: VecDeque::new(),
+            evicted: 0,
+            cached_bytes: 0,
+            max_cached_bytes,
+            next_stamp: 0,
+            appended: 0,
+            files: BTreeMap::new(),
+        }
+    }
+
+    pub fn purged(&self) -> Option<LogPos> {
+        self.purged
+    }
+
+    /// The last entry, or the purge point if there is none after it.
+    pub fn last(&self) -> Option<LogPos> {
+        match self.slots.back() {
+            Some(slot) => Some(LogPos {
+                term: slot.term,
+                index: self.end() - 1,
+            }),
+            None => self.purged,
+        }
+    }
+
+    /// The indexes that are there.
+    pub fn range(&self) -> Range<u64> {
+        self.first..self.end()
+    }
+
+    fn end(&self) -> u64 {
+        self.first + self.slots.len() as u64
+    }
+
+    fn slot(&self, index: u64) -> Option<&Slot> {
+        let at = usize::try_from(index.checked_sub(self.first)?).ok()?;
+        self.slots.get(at)
+    }
+
+    /// Adds an entry, which must be the next one unless the log is empty. Answers with its stamp.
+    pub fn push(&mut self, pos: LogPos, payload: Bytes, place: Place) -> u64 {
+        if self.slots.is_empty() {
+            self.first = pos.index;
+        }
+        assert_eq!(pos.index, self.end(), "the log has no holes");
+        let stamp = self.next_stamp;
+        self.next_stamp += 1;
+        self.cached_bytes += payload.len();
+        let begins_at = self.appended;
+        self.appended += (RECORD_HEADER_BYTES + payload.len()) as u64;
+        self.slots.push_back(Slot {
+            term: pos.term,
+            stamp,
+            place,
+            payload: Some(payload),
+            begins_at,
+        });
+        stamp
+    }
+
+    /// Drops the entries after `last`, or all.
+    pub fn truncate_after(&mut self, last: Option<u64>) {
+        let keep_to = last.map_or(self.first, |last| last.saturating_add(1));
+        while self.end() > keep_to && !self.slots.is_empty() {
+            self.forget(|slots| slots.pop_back());
+        }
+        self.evicted = self.evicted.min(self.slots.len());
+    }
+
+    /// Drops the entries up to `upto`, which from now on counts as the entry before the first.
+    pub fn purge(&mut self, upto: LogPos) {
+        if self.purged.is_some_and(|purged| purged.index >= upto.index) {
+            return;
+        }
+        while self.first <= upto.index && !self.slots.is_empty() {
+            self.forget(|slots| slots.pop_front());
+            self.first += 1;
+            self.evicted = self.evicted.saturating_sub(1);
+        }
+        self.purged = Some(upto);
+        if self.slots.is_empty() {
+            self.first = upto.index.saturating_add(1);
+        }
+    }
+
+    fn forget(&mut self, pop: impl FnOnce(&mut VecDeque<Slot>) -> Option<Slot>) {
+        if let Some(Slot {
+            payload: Some(payload),
+            ..
+        }) = pop(&mut self.slots)
+        {
+            self.cached_bytes -= payload.len();
+        }
+    }
+
+    /// How many bytes the records of the entries after `index` have. What was truncated since counts as well: it is on
+    /// the disk until its segment goes.
+    pub fn bytes_after(&self, index: u64) -> u64 {
+        self.appended - self.begins_at(index.saturating_add(1).max(self.first))
+    }
+
+    /// The first index from which on the entries up to `upto` have at most `max` bytes.
+    pub fn first_within(&self, upto: u64, max: u64) -> u64 {
+        let floor = self.begins_at(upto.saturating_add(1)).saturating_sub(max);
+        self.first + self.slots.partition_point(|slot| slot.begins_at < floor) as u64
+    }
+
+    /// The bytes that were appended before the entry at `index`, which is not before the first.
+    fn begins_at(&self, index: u64) -> u64 {
+        self.slot(index).map_or(self.appended, |slot| slot.begins_at)
+    }
+
+    /// An entry has reached the disk. If it was truncated or purged meanwhile, that does not matter any more.
+    pub fn written(&mut self, index: u64, stamp: u64, place: Place) {
+        let Some(at) = index
+            .checked_sub(self.first)
+            .and_then(|at| usize::try_from(at).ok())
+        else {
+            return;
+        };
+        if let Some(slot) = self.slots.get_mut(at)
+            && slot.stamp == stamp
+        {
+            slot.place = place;
+        }
+    }
+
+    /// Lets go of the oldest payloads that are on disk until the rest fits into its bound.
+    pub fn evict(&mut self) {
+        self.evict_to(self.max_cached_bytes);
+    }
+
+    /// Lets go of all payloads that are on disk.
+    pub fn evict_all(&mut self) {
+        self.evict_to(0);
+    }
+
+    fn evict_to(&mut self, max_cached_bytes: usize) {
+        while self.cached_bytes > max_cached_bytes
+            && let Some(slot) = self.slots.get_mut(self.evicted)
+            && slot.place != Place::NONE
+        {
+            if let Some(payload) = slot.payload.take() {
+                self.cached_bytes -= payload.len();
+            }
+            self.evicted += 1;
+        }
+    }
+
+    pub fn add_file(&mut self, sequence: u64, file: Arc<dyn DiskFile>) {
+        self.files.insert(sequence, file);
+    }
+
+    pub fn remove_file(&mut self, sequence: u64) {
+        self.files.remove(&sequence);
+    }
+
+    /// Notes what has to be read: the entries of `range` that are there, from the first, until `max_bytes` of
+    /// payload are reached. At least one if there is one.
+    pub fn plan(&self, range: Range<u64>, max_bytes: usize) -> ReadPlan {
+        let from = range.start.max(self.first);
+        let to = range.end.min(self.end());
+        let mut parts = Vec::new();
+        let mut bytes = 0;
+        for index in from..to {
+            if bytes >= max_bytes && !parts.is_empty() {
+                break;
+            }
+            let Some(slot) = self.slot(index) else { break };
+            let pos = LogPos {
+                term: slot.term,
+                index,
+            };
+            let part = match &slot.payload {
+                Some(payload) => {
+                    bytes += payload.len();
+                    Part::Cached(WalEntry {
+                        pos,
+                        payload: payload.clone(),
+                    })
+                }
+                None => {
+                    bytes += slot.place.payload_len as usize;
+                    let file = self.files.get(&slot.place.segment).cloned();
+                    let file = file.expect("the segment of an entry that is there is open");
+                    Part::OnDisk {
+                        pos,
+                        place: slot.place,
+                        file,
+                    }
+                }
+            };
+            parts.push(part);
+        }
+        ReadPlan { parts }
+    }
+}
+
+enum Part {
+    Cached(WalEntry),
+    OnDisk {
+        pos: LogPos,
+        place: Place,
+        file: Arc<dyn DiskFile>,
+    },
+}
+
+/// Entries to be read, noted while the log was locked. What happens to the log later does not change them: a
+/// segment that is removed stays readable to whoever has it open.
+pub struct ReadPlan {
+    parts: Vec<Part>,
+}
+
+impl ReadPlan {
+    /// Whether [`ReadPlan::load`] goes to the disk, which must not happen on a thread of the async runtime.
+    pub fn needs_disk(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::OnDisk { .. }))
+    }
+
+    /// The entries.
+    pub fn load(self) -> Result<Vec<WalEntry>, StorageError> {
+        self.parts
+            .into_iter()
+            .map(|part| match part {
+                Part::Cached(entry) => Ok(entry),
+                Part::OnDisk { pos, place, file } => read_entry(pos, place, file.as_ref()),
+            })
+            .collect()
+    }
+}
+
+fn read_entry(pos: LogPos, place: Place, file: &dyn DiskFile) -> Result<WalEntry, StorageError> {
+    let mut bytes = vec![0; RECORD_HEADER_BYTES + place.payload_len as usize];
+    file.read_exact_at(&mut bytes, u64::from(place.offset))
+        .map_err(|source| StorageError::Io {
+            what: format!("read entry {pos} from segment {:016x} of the log", place.segment),
+            source: Arc::new(source),
+        })?;
+    let damaged = || {
+        StorageError::Damaged(format!(
+            "entry {pos} in segment {:016x} of the log, at byte {}, is not what was written",
+            place.segment, place.offset
+        ))
+    };
+    let header: &[u8; RECORD_HEADER_BYTES] = bytes[..RECORD_HEADER_BYTES]
+        .try_into()
+        .expect("the slice has the length of a header");
+    match RecordHeader::decode(header, place.segment) {
+        HeaderBytes::Valid(header, _)
+            if header.kind == RecordKind::Entry
+                && (header.term, header.index) == (pos.term, pos.index)
+                && header.payload_is(&bytes[RECORD_HEADER_BYTES..]) => {}
+        _ => return Err(damaged()),
+    }
+    let payload = Bytes::from(bytes).slice(RECORD_HEADER_BYTES..);
+    Ok(WalEntry { pos, payload })
+}

@@ -1,0 +1,451 @@
+//! The one that writes: takes all that is queued, writes it with one call, syncs once, and tells everybody.
+//! It decides nothing about the log's contents; the queue has the order, the view the meaning.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use tokio::time::Instant;
+
+use fault_injection::planted::{self, Bug};
+
+use super::encode::{begin_segment, push_record, vote_fields};
+use super::format::{FLAG_ALL, RECORD_HEADER_BYTES, RecordKind, offset_u32, record_start, segment_name};
+use super::janitor::Janitor;
+use super::recover::{Active, Markers, SegmentInfo, Tail};
+use super::segment::bytes_for;
+use super::view::Place;
+use super::{LogPos, OnDurable, Op, Shared, WalIdentity, WalOptions};
+use crate::disk::Disk;
+use crate::error::StorageError;
+use fault_injection::fail_step;
+
+/// A larger buffer is given back after the write that needed it.
+const KEPT_BUFFER_BYTES: usize = 1024 * 1024;
+
+/// What a step of the writer did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Nothing was queued.
+    Idle,
+    /// What was queued was written, or failed.
+    Worked,
+    /// The log was closed and nothing is left to do.
+    Closed,
+}
+
+/// The writing half of a log.
+pub struct WalWriter {
+    shared: Arc<Shared>,
+    disk: Arc<dyn Disk>,
+    dir: PathBuf,
+    identity: WalIdentity,
+    options: WalOptions,
+    janitor: Janitor,
+    segments: VecDeque<SegmentInfo>,
+    active: Active,
+    markers: Markers,
+    /// Encoded and not written; its first byte belongs at `active.end`.
+    buffer: Vec<u8>,
+    /// Something was written since the last sync.
+    unsynced: bool,
+    /// Entries were written, so a commit mark for them will come soon.
+    expects_committed: bool,
+}
+
+struct Batch {
+    ops: Vec<Op>,
+    committed: Option<LogPos>,
+    closing: bool,
+}
+
+impl WalWriter {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        identity: WalIdentity,
+        options: WalOptions,
+        tail: Tail,
+    ) -> Result<Self, StorageError> {
+        let Tail {
+            mut segments,
+            active,
+            markers,
+        } = tail;
+        let janitor = Janitor::new(
+            disk.clone(),
+            dir,
+            options.segment_bytes,
+            options.janitor_thread,
+            shared.clone(),
+        )?;
+        let active = match active {
+            Some(active) => active,
+            None => {
+                let bytes = options.segment_bytes;
+                let active = begin_segment(&*disk, dir, &janitor, identity, bytes, 1, 0, &markers)?;
+                shared.view.lock().add_file(active.sequence, active.file.clone());
+                segments.push_back(SegmentInfo {
+                    sequence: active.sequence,
+                    max_index: None,
+                });
+                active
+            }
+        };
+        let writer = Self {
+            shared,
+            disk,
+            dir: dir.to_owned(),
+            identity,
+            options,
+            janitor,
+            segments,
+            active,
+            markers,
+            buffer: Vec::new(),
+            unsynced: false,
+            expects_committed: false,
+        };
+        writer.tell_room();
+        Ok(writer)
+    }
+
+    /// Tells others how much room there is.
+    fn tell_room(&self) {
+        let left = self.active.bytes.saturating_sub(self.active.end);
+        self.shared.space.lock().left = left;
+        self.shared.segments.store(self.segments.len(), Relaxed);
+    }
+
+    /// After how long without other writes a commit mark is written for itself.
+    #[cfg(feature = "simulation")]
+    pub(super) fn idle_flush(&self) -> Option<std::time::Duration> {
+        self.options.idle_flush
+    }
+
+    /// Has segments made ahead and removed, where no thread does that.
+    #[cfg(feature = "simulation")]
+    pub(super) fn step_janitor(&self) {
+        self.janitor.step();
+    }
+
+    /// Writes until the log is closed.
+    pub fn run(mut self) {
+        while self.step(true) != Step::Closed {}
+    }
+
+    /// Writes what is queued. With `wait` it waits until something is.
+    pub fn step(&mut self, wait: bool) -> Step {
+        let batch = self.take(wait);
+        if batch.ops.is_empty() && batch.committed.is_none() {
+            return if batch.closing { Step::Closed } else { Step::Idle };
+        }
+        self.shared.room.notify_waiters();
+        let mut waiting = Vec::new();
+        let shared = self.shared.clone();
+        let written = match shared.check() {
+            Ok(()) => {
+                let working = shared.pulse.working();
+                let written = self.write(batch, &mut waiting);
+                drop(working);
+                self.tell_room();
+                written.inspect_err(|error| self.shared.fail(error.clone()))
+            }
+            Err(error) => {
+                waiting.extend(batch.ops.into_iter().filter_map(Op::into_done));
+                Err(error)
+            }
+        };
+        // Newest first: a completion says that everything before it is durable, too, so the first one wakes
+        // whoever waits and the others find nothing left to do.
+        for done in waiting.into_iter().rev() {
+            done(written.clone());
+        }
+        Step::Worked
+    }
+
+    fn take(&mut self, wait: bool) -> Batch {
+        let mut queue = self.shared.queue.lock();
+        while wait && queue.ops.is_empty() && !queue.closing {
+            match self.options.idle_flush {
+                Some(idle_flush) if queue.committed.is_some() || self.expects_committed => {
+                    if self.shared.work.wait_for(&mut queue, idle_flush) {
+                        self.expects_committed = false;
+                        if queue.committed.is_some() {
+                            break;
+                        }
+                    }
+                }
+                _ => {
+                    queue.sleeping = true;
+                    self.shared.work.wait(&mut queue);
+                    queue.sleeping = false;
+                }
+            }
+        }
+        self.expects_committed = !queue.ops.is_empty();
+        queue.bytes = 0;
+        Batch {
+            ops: std::mem::take(&mut queue.ops),
+            committed: queue.committed.take(),
+            closing: queue.closing,
+        }
+    }
+
+    /// Writes a batch. Whoever waits for it is in `waiting` afterwards, also if it failed.
+    fn write(&mut self, batch: Batch, waiting: &mut Vec<OnDurable>) -> Result<(), StorageError> {
+        let sync = batch.closing || !batch.ops.is_empty();
+        let votes_only = !batch.closing && batch.ops.iter().all(|op| matches!(op, Op::Vote { .. }));
+        // A commit mark for itself: for a while nothing was appended, so who follows has all of it, and it is applied.
+        let idle = batch.ops.is_empty() && batch.committed.is_some();
+        let mut places = Vec::new();
+        let mut purged = false;
+        let mut result = Ok(());
+        for op in batch.ops {
+            // After a failure the rest is only told of it.
+            if result.is_ok() {
+                purged |= matches!(op, Op::Purge { .. });
+                result = self.encode(&op, &mut places);
+            }
+            waiting.extend(op.into_done());
+        }
+        result?;
+        if let Some(committed) = batch.committed {
+            self.markers.committed = Some(committed);
+            self.put(RecordKind::Committed, 0, committed.index, committed.term, &[])?;
+        }
+        self.write_buffer()?;
+        if sync && !(votes_only && planted::is(Bug::UnsyncedVote)) {
+            self.sync()?;
+        }
+        let mut view = self.shared.view.lock();
+        for (index, stamp, place) in places {
+            view.written(index, stamp, place);
+        }
+        match idle {
+            true => view.evict_all(),
+            false => view.evict(),
+        }
+        drop(view);
+        if purged {
+            self.remove_purged();
+        }
+        // A janitor that fails ends the log, also for those who wait for this batch: their data is on disk,
+        // but nothing is said any more by a log that has failed.
+        self.shared.check()
+    }
+
+    fn encode(&mut self, op: &Op, places: &mut Vec<(u64, u64, Place)>) -> Result<(), StorageError> {
+        match op {
+            Op::Append { entries, .. } => {
+                for (stamp, entry) in entries {
+                    let LogPos { term, index } = entry.pos;
+                    let place = self.put(RecordKind::Entry, 0, index, term, &entry.payload)?;
+                    let segment = self
+                        .segments
+                        .back_mut()
+                        .expect("the active segment is in the list");
+                    segment.max_index = segment.max_index.max(Some(index));
+                    places.push((index, *stamp, place));
+                }
+            }
+            Op::Vote { vote, .. } => {
+                fail_step!("log::before_vote", |e| StorageError::io(
+                    "write a vote to",
+                    &self.active_path(),
+                    e
+                ));
+                self.markers.vote = Some(*vote);
+                let (flags, index) = vote_fields(vote);
+                self.put(RecordKind::Vote, flags, index, vote.term, &[])?;
+            }
+            Op::Truncate { after, .. } => {
+                fail_step!("log::before_truncate", |e| StorageError::io(
+                    "truncate",
+                    &self.active_path(),
+                    e
+                ));
+                let flags = if after.is_none() { FLAG_ALL } else { 0 };
+                self.put(RecordKind::Truncate, flags, after.unwrap_or(0), 0, &[])?;
+            }
+            Op::Purge { upto, .. } => {
+                fail_step!("log::before_purge", |e| StorageError::io(
+                    "purge",
+                    &self.active_path(),
+                    e
+                ));
+                if self.markers.purged.is_none_or(|purged| purged.index < upto.index) {
+                    self.markers.purged = Some(*upto);
+                }
+                self.put(RecordKind::Purge, 0, upto.index, upto.term, &[])?;
+            }
+            Op::Cluster { id } => self.identity.cluster_id = *id,
+        }
+        Ok(())
+    }
+
+    /// Adds a record to the buffer, in a new segment if this one is full.
+    fn put(
+        &mut self,
+        kind: RecordKind,
+        flags: u8,
+        index: u64,
+        term: u64,
+        payload: &[u8],
+    ) -> Result<Place, StorageError> {
+        let fits = |active: &Active, buffered: usize| {
+            let start = record_start(active.end + buffered);
+            (start + RECORD_HEADER_BYTES + payload.len() <= active.bytes).then_some(start)
+        };
+        let start = match fits(&self.active, self.buffer.len()) {
+            Some(start) => start,
+            None => {
+                self.roll(payload.len())?;
+                fits(&self.active, 0).expect("a new segment is large enough for what it was made for")
+            }
+        };
+        self.buffer.resize(start - self.active.end, 0);
+        let (chain, synced_to) = (self.active.chain, self.active.synced_to);
+        self.active.chain = push_record(
+            &mut self.buffer,
+            self.active.sequence,
+            chain,
+            synced_to,
+            kind,
+            flags,
+            index,
+            term,
+            payload,
+        )?;
+        Ok(Place {
+            segment: self.active.sequence,
+            offset: offset_u32(start)?,
+            payload_len: offset_u32(payload.len())?,
+        })
+    }
+
+    fn write_buffer(&mut self) -> Result<(), StorageError> {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        self.unsynced = true;
+        fail_step!("log::before_write", |e| StorageError::io(
+            "write to",
+            &self.active_path(),
+            e
+        ));
+        let file = &self.active.file;
+        let written = file.write_all_at(&self.buffer, self.active.end as u64);
+        written.map_err(|source| StorageError::io("write to", &self.active_path(), source))?;
+        fail_step!("log::after_write", |e| StorageError::io(
+            "write to",
+            &self.active_path(),
+            e
+        ));
+        self.active.end += self.buffer.len();
+        self.buffer.clear();
+        self.buffer.shrink_to(KEPT_BUFFER_BYTES);
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Result<(), StorageError> {
+        if self.unsynced {
+            let began = Instant::now();
+            fail_step!("log::before_sync", |e| StorageError::io(
+                "sync",
+                &self.active_path(),
+                e
+            ));
+            let synced = match planted::is(Bug::UnsyncedLog) {
+                true => Ok(()),
+                false => self.active.file.sync_data(),
+            };
+            self.shared.pulse.synced(began.elapsed());
+            synced.map_err(|source| StorageError::io("sync", &self.active_path(), source))?;
+            fail_step!("log::after_sync", |e| StorageError::io(
+                "sync",
+                &self.active_path(),
+                e
+            ));
+            self.active.synced_to = self.active.end;
+            self.unsynced = false;
+        }
+        Ok(())
+    }
+
+    /// Goes on in a new segment. Everything in the old one is synced before the new one gets its name.
+    fn roll(&mut self, payload_len: usize) -> Result<(), StorageError> {
+        fail_step!("log::before_roll", |e| StorageError::io(
+            "go on after",
+            &self.active_path(),
+            e
+        ));
+        self.write_buffer()?;
+        self.sync()?;
+        let bytes = bytes_for(&self.options, payload_len);
+        let sequence = self.active.sequence + 1;
+        let chain = self.active.chain;
+        self.active = begin_segment(
+            &*self.disk,
+            &self.dir,
+            &self.janitor,
+            self.identity,
+            bytes,
+            sequence,
+            chain,
+            &self.markers,
+        )?;
+        self.shared
+            .view
+            .lock()
+            .add_file(sequence, self.active.file.clone());
+        self.segments.push_back(SegmentInfo {
+            sequence,
+            max_index: None,
+        });
+        fail_step!("log::after_roll", |e| StorageError::io(
+            "go on in",
+            &self.active_path(),
+            e
+        ));
+        Ok(())
+    }
+
+    /// Removes the oldest segments as long as the purge point covers all their entries. What else they say is
+    /// restated at the beginning of every later one.
+    fn remove_purged(&mut self) {
+        let Some(purged) = self.markers.purged else { return };
+        let mut remove = Vec::new();
+        while self.segments.len() > 1
+            && let Some(oldest) = self.segments.front()
+            && oldest.max_index.is_none_or(|max| max <= purged.index)
+        {
+            remove.push(oldest.sequence);
+            self.segments.pop_front();
+        }
+        if remove.is_empty() {
+            return;
+        }
+        let mut view = self.shared.view.lock();
+        remove.iter().for_each(|sequence| view.remove_file(*sequence));
+        drop(view);
+        self.janitor.remove(remove);
+    }
+
+    fn active_path(&self) -> PathBuf {
+        self.dir.join(segment_name(self.active.sequence))
+    }
+}
+
+impl Op {
+    fn into_done(self) -> Option<OnDurable> {
+        match self {
+            Op::Append { done, .. }
+            | Op::Vote { done, .. }
+            | Op::Truncate { done, .. }
+            | Op::Purge { done, .. } => Some(done),
+            Op::Cluster { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Authorization of commands. It comes before any change, for all of a command at once: the earlier operations of a transaction cannot give
+//! a right to the later ones.
+
+use alloc::vec::Vec;
+
+use crate::access::needs::{Creation, Need, rights_needed, rights_needed_in_turn};
+use crate::access::session_use::may_claim;
+use crate::access::table::CallerRights;
+use crate::apply::context::Context;
+use crate::apply::tree_queries::{self, ContenderOwnership, is_of_locks, is_reserved};
+use crate::model::access::principal::Principal;
+use crate::model::access::right::{Right, Rights};
+use crate::model::command::{Command, CreateMode, Step};
+use crate::model::entry::Rules;
+use crate::model::identity::Identities;
+use crate::model::ids::SessionId;
+use crate::model::path::{LockName, ZPath};
+use crate::model::refusal::{Owner, Refusal};
+use crate::model::reply::Outcome;
+use crate::store::Store;
+
+const LOCK_OR_WRITE: Rights = Rights::of([Right::Lock, Right::Write]);
+
+/// Refuses a command of a caller that is not authenticated, that uses another principal's session, or that lacks the rights. (The
+/// rights of a step in turn are checked later, see [`authorize_step`].)
+pub(crate) fn admit(
+    store: &mut Store,
+    cx: &Context<'_>,
+    session: Option<SessionId>,
+    command: &Command,
+) -> Result<(), Refusal> {
+    let caller_rights = store.access.caller_rights(cx.caller, cx.now_ms)?;
+    // Only the connection of the session sends steps in turn.
+    let is_its_connection = matches!(command, Command::InTurn { .. });
+    let is_claimable = is_its_connection || cx.rules == Rules::Former;
+    if let Some(session) = session {
+        store.sessions.require(session)?;
+        let is_asked_below = matches!(command, Command::Reconnect { session: own, .. } if *own == session);
+        if !is_asked_below {
+            match is_claimable {
+                true => caller_rights.may_go_on(store.sessions.owned(session), cx.caller)?,
+                false => caller_rights.may_use(store.sessions.owned(session), cx.caller)?,
+            }
+            // The request counts as a sign of life, whatever its outcome is.
+            store.sessions.hear(session, cx.zxid)?;
+        }
+    }
+    if !matches!(command, Command::InTurn { .. }) {
+        authorize(store, cx, session, command)?;
+    }
+    if let Some(session) = session.filter(|_| is_claimable) {
+        let owned = store.sessions.owned(session);
+        if owned.owner.is_some_and(|owner| may_claim(owner, cx.caller)) {
+            store.sessions.change_owner(session, Principal::of(cx.caller));
+            record_certificate(store, session, cx.caller);
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a command whose caller has not the rights that it needs.
+fn authorize(
+    store: &Store,
+    cx: &Context<'_>,
+    session: Option<SessionId>,
+    command: &Command,
+) -> Result<(), Refusal> {
+    let is_transaction = matches!(command, Command::Multi(_));
+    meets_all(store, cx, session, rights_needed(command), is_transaction)
+}
+
+/// Refuses a step in turn that its caller has no right to. The turn is used up all the same.
+pub(crate) fn authorize_step(
+    store: &Store,
+    cx: &Context<'_>,
+    session: Option<SessionId>,
+    step: &Step,
+) -> Result<(), Refusal> {
+    let is_transaction = matches!(step, Step::Multi(_));
+    meets_all(store, cx, session, rights_needed_in_turn(step), is_transaction)
+}
+
+fn meets_all(
+    store: &Store,
+    cx: &Context<'_>,
+    session: Option<SessionId>,
+    needs: Vec<Need<'_>>,
+    is_transaction: bool,
+) -> Result<(), Refusal> {
+    let caller_rights = store.access.caller_rights(cx.caller, cx.now_ms)?;
+    let authorization = Authorization {
+        store,
+        caller_rights,
+        session,
+        cx,
+    };
+    for (index, need) in (0..).zip(needs) {
+        authorization
+            .meets(need)
+            .map_err(|refusal| match is_transaction {
+                true => Refusal::Multi {
+                    index,
+                    refusal: refusal.into(),
+                },
+                false => refusal,
+            })?;
+    }
+    Ok(())
+}
+
+/// Removes from an answer the locks and sessions that the caller may not see.
+pub(crate) fn conceal(store: &Store, cx: &Context<'_>, outcome: Outcome) -> Outcome {
+    let caller_rights = match &outcome {
+        Err(Refusal::WouldDeadlock { .. } | Refusal::NoLock(_) | Refusal::NotHolder { .. }) => {
+            store.access.caller_rights(cx.caller, cx.now_ms)?
+        }
+        _ => return outcome,
+    };
+    let knows = |lock: &LockName| caller_rights.may_any(Rights::ALL, lock.znode());
+    match outcome {
+        Err(Refusal::WouldDeadlock { lock, cycle }) => {
+            let parties = cycle.len();
+            let shown = |party: &Owner| {
+                let may_see = |lock: &LockName| caller_rights.may(Right::Read, lock.znode());
+                may_see(&party.has) && may_see(&party.awaits)
+            };
+            let mut cycle: Vec<Owner> = cycle.into_iter().filter(shown).collect();
+            // One that is left alone would seem to wait for itself.
+            if parties > 1 && cycle.len() == 1 {
+                cycle.clear();
+            }
+            Err(Refusal::WouldDeadlock { lock, cycle })
+        }
+        // Whether a lock exists is not for those to know who have no business with it.
+        Err(Refusal::NoLock(lock) | Refusal::NotHolder { lock, .. }) if !knows(&lock) => {
+            Err(caller_rights.refusal(Right::Lock, lock.znode()))
+        }
+        outcome => outcome,
+    }
+}
+
+/// Records the certificate that the owner of a session showed beside its token, if grants depend on rights.
+pub(crate) fn record_certificate(store: &mut Store, session: SessionId, caller: &Identities) {
+    if store.access.waits_end_with_rights() {
+        store.sessions.record_certificate(session, caller);
+    }
+}
+
+/// Caller of a command, and the session that it acts for.
+struct Authorization<'a> {
+    store: &'a Store,
+    caller_rights: CallerRights<'a>,
+    session: Option<SessionId>,
+    cx: &'a Context<'a>,
+}
+
+impl Authorization<'_> {
+    fn meets(&self, need: Need<'_>) -> Result<(), Refusal> {
+        let Self {
+            store,
+            caller_rights,
+            session,
+            cx,
+        } = self;
+        match need {
+            Need::Admission => Ok(()),
+            Need::Internal if caller_rights.is_internal => Ok(()),
+            Need::Internal => Err(Refusal::Internal),
+            Need::AdministerAll => caller_rights.require(Right::Administer, &ZPath::root()),
+            Need::Of(right, path) => caller_rights.require(right, path),
+            Need::AnyOf(rights, path) => self.require_any(rights, path),
+            Need::Session(of) => match cx.rules {
+                Rules::Former => caller_rights.may_go_on(store.sessions.owned(of), cx.caller),
+                Rules::Current => caller_rights.may_use(store.sessions.owned(of), cx.caller),
+            },
+            Need::Reconnect(of) => caller_rights.may_reconnect(store.sessions.owned(of), cx.caller),
+            Need::Create(creation) => self.create(&creation),
+            Need::Change(path) => match tree_queries::contender_at(store, path, *session) {
+                Some(ContenderOwnership { is_own: true, .. }) => self.require_any(LOCK_OR_WRITE, path),
+                _ => self.write(path),
+            },
+            Need::Delete(path) => self.delete(path),
+            Need::DeleteAll(path) => {
+                self.delete(path)?;
+                match tree_queries::has_contenders_of_others(store, path, *session) {
+                    true => caller_rights.require(Right::Break, path),
+                    false => Ok(()),
+                }
+            }
+            Need::ChangeAcl(path) => {
+                let is_own = !caller_rights.may(Right::Administer, path)
+                    && tree_queries::is_own_ephemeral(store, path, *session);
+                match is_own {
+                    true if LockName::of_contender(path).is_some() => self.require_any(LOCK_OR_WRITE, path),
+                    true => caller_rights.require(Right::Write, path),
+                    false => caller_rights.require(Right::Administer, path),
+                }
+            }
+            Need::Contender(lock, holder) => {
+                match tree_queries::is_own_contender(store, lock, holder, *session) {
+                    true => Ok(()),
+                    false => caller_rights.require(Right::Lock, lock.znode()),
+                }
+            }
+            Need::SomeContender(holders) => {
+                let mut met = holders
+                    .iter()
+                    .map(|(lock, holder)| self.meets(Need::Contender(lock, holder)));
+                match met.next() {
+                    // It names none, which is refused for that.
+                    None | Some(Ok(())) => Ok(()),
+                    Some(Err(refusal)) => met.find(Result::is_ok).unwrap_or(Err(refusal)),
+                }
+            }
+        }
+    }
+
+    fn require_any(&self, rights: Rights, path: &ZPath) -> Result<(), Refusal> {
+        let first = rights
+            .iter()
+            .next()
+            .expect("one of some rights is authorization for");
+        match self.caller_rights.may_any(rights, path) {
+            true => Ok(()),
+            false => Err(self.caller_rights.refusal(first, path)),
+        }
+    }
+
+    /// To write; what is the cluster's own: to administer.
+    fn write(&self, path: &ZPath) -> Result<(), Refusal> {
+        let right = match is_reserved(path) {
+            true => Right::Administer,
+            false => Right::Write,
+        };
+        self.caller_rights.require(right, path)
+    }
+
+    fn delete(&self, path: &ZPath) -> Result<(), Refusal> {
+        match tree_queries::contender_at(self.store, path, self.session) {
+            Some(ContenderOwnership { is_own: true, .. }) => self.require_any(LOCK_OR_WRITE, path),
+            // The deletion would break a hold or a wait of another session.
+            Some(ContenderOwnership { lock, is_own: false }) => {
+                self.caller_rights.require(Right::Break, lock.znode())
+            }
+            None => self.write(path),
+        }
+    }
+
+    /// The path that counts is the one that will be created. That of a sequential node is not known, and so it is all that
+    /// is below its parent.
+    fn create(&self, creation: &Creation<'_>) -> Result<(), Refusal> {
+        let Creation {
+            path,
+            mode,
+            is_plain,
+            is_open,
+            parents,
+        } = *creation;
+        let named = match mode.is_sequential() {
+            true => None,
+            false => path.parent.join(&path.name).ok(),
+        };
+        let at = named.as_ref().unwrap_or(&path.parent);
+        if self.takes_a_lock(creation) || self.makes_way_for_a_lock(at, mode, is_plain) {
+            return Ok(());
+        }
+        let missing = match parents {
+            true => tree_queries::first_missing(self.store, &path.parent),
+            false => None,
+        };
+        debug_assert!(is_open || !is_plain, "what is plain is open");
+        missing.iter().try_for_each(|missing| self.write(missing))?;
+        self.write(at)
+    }
+
+    /// A contender, as clients of ZooKeeper create it. Like any acquire it brings what is missing on the way; but with a list
+    /// that keeps others out it could bring a lock that is nobody else's.
+    fn takes_a_lock(&self, creation: &Creation<'_>) -> bool {
+        let parent = &creation.path.parent;
+        creation.mode.is_ephemeral()
+            && LockName::of_parent(parent).is_some()
+            && (creation.is_open || !creation.parents)
+            && self.caller_rights.may(Right::Lock, parent)
+    }
+
+    /// The znode of a lock, and those above it, as clients of ZooKeeper create them before their contenders.
+    fn makes_way_for_a_lock(&self, at: &ZPath, mode: CreateMode, is_plain: bool) -> bool {
+        is_plain
+            && matches!(mode, CreateMode::Persistent | CreateMode::Container)
+            && is_of_locks(at)
+            && self.caller_rights.may_around(Right::Lock, at)
+    }
+}

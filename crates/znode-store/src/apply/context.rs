@@ -1,0 +1,110 @@
+//! Context of one command: position, time, caller, and the effects so far.
+
+use alloc::vec::Vec;
+
+use crate::model::acl::Acl;
+use crate::model::data::Data;
+use crate::model::entry::Rules;
+use crate::model::event::{ContenderEnd, Event, ZnodeEvent, ZnodeEventKind};
+use crate::model::identity::Identities;
+use crate::model::ids::{SessionId, Zxid};
+use crate::model::path::{LockName, MAX_LONG_PATHS_BYTES, ZPath};
+use crate::model::refusal::{Limited, Refusal};
+
+/// Maximum number of ephemeral znodes of ended sessions that the commands of one log entry remove. Their removal blocks the apply loop:
+/// this number takes about 5 ms.
+pub const MAX_REMOVED_AT_ONCE: usize = 500;
+
+/// Budget of one log entry for work that its commands cause beside what each of them names.
+#[derive(Debug)]
+pub struct EntryWork {
+    pub(crate) removals: usize,
+}
+
+impl Default for EntryWork {
+    /// Returns the budget of an entry before its first command.
+    fn default() -> Self {
+        Self::with_removals(MAX_REMOVED_AT_ONCE)
+    }
+}
+
+impl EntryWork {
+    /// Returns the budget of an entry that removes another number of ephemeral znodes. It must be the same on every replica, so only a
+    /// simulation of all replicas may choose it.
+    pub fn with_removals(removals: usize) -> Self {
+        Self { removals }
+    }
+}
+
+/// Facts and effects of one command.
+pub(crate) struct Context<'e> {
+    /// The command's position.
+    pub(crate) zxid: Zxid,
+    /// The command's time.
+    pub(crate) now_ms: u64,
+    /// The term of its entry.
+    pub(crate) term: u64,
+    /// Version of its meaning.
+    pub(crate) rules: Rules,
+    /// Number of ephemeral znodes of ended sessions that its entry may still remove.
+    pub(crate) removals_left: &'e mut usize,
+    /// Identities of its caller.
+    pub(crate) caller: &'e Identities,
+    /// Events so far, the last command's included if the caller left them there.
+    pub(crate) events: &'e mut Vec<Event>,
+    /// The bytes of the long paths that the command creates or removes beside those that it names.
+    pub(crate) long_paths_bytes: usize,
+    /// In a transaction: changes for the queues, which wait until nothing can fail any more.
+    pub(crate) held_back: Option<Vec<ContenderChange>>,
+}
+
+impl Context<'_> {
+    /// Refuses a command that would create or remove more long paths than one may; these are at `path`, and above or
+    /// below it.
+    pub(crate) fn add_long_paths(&mut self, bytes: usize, path: &ZPath) -> Result<(), Refusal> {
+        self.long_paths_bytes += bytes;
+        match self.long_paths_bytes > MAX_LONG_PATHS_BYTES {
+            true => Err(Refusal::LimitReached {
+                what: Limited::LongPaths(path.clone()),
+                limit: MAX_LONG_PATHS_BYTES as u32,
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// Appends the event of a change of the node at `path`, which has (or had) the list `acl`.
+    pub(crate) fn changed(&mut self, kind: ZnodeEventKind, path: &ZPath, acl: Acl) {
+        self.events.push(Event::Znode(ZnodeEvent {
+            kind,
+            path: path.clone(),
+            acl,
+        }));
+    }
+}
+
+/// Change of an ephemeral node below a lock's znode, for the queues.
+pub(crate) enum ContenderChange {
+    Created {
+        lock: LockName,
+        node: ZPath,
+        data: Data,
+        session: SessionId,
+    },
+    Removed(EndedContender),
+}
+
+/// End of an ephemeral node below a lock's znode.
+pub(crate) struct EndedContender {
+    /// The lock.
+    pub lock: LockName,
+    /// Path of the node.
+    pub node: ZPath,
+    /// Its data.
+    pub data: Data,
+    /// Position of its creation.
+    pub czxid: Zxid,
+    /// Its session.
+    pub session: SessionId,
+    /// Cause of its end.
+    pub how: ContenderEnd,
+}

@@ -1,0 +1,232 @@
+//! Acquire: a new contender, or one more call of an owner that has a contender. Each step refuses before it changes anything. Only
+//! `grant_waiters.rs` grants a lock to a waiter.
+
+use alloc::string::ToString;
+use alloc::sync::Arc;
+
+use crate::apply::context::Context;
+use crate::apply::locks::contenders;
+use crate::apply::locks::modes::waits_for_itself;
+use crate::apply::znodes;
+use crate::locks::contender::{Attempt, Record};
+use crate::locks::name;
+use crate::locks::plan::{Plan, named_holders, reach};
+use crate::locks::queue::Contender;
+use crate::locks::queue::QueuePosition;
+use crate::model::acl::Acl;
+use crate::model::event::Event;
+use crate::model::ids::{RequestId, SessionId};
+use crate::model::lock::{AttemptId, LockWish, MAX_HOLDS};
+use crate::model::path::{LockName, ZPath};
+use crate::model::refusal::Refusal;
+use crate::model::reply::{Outcome, Reply};
+use crate::model::stat::Kind;
+use crate::store::Store;
+use crate::store::resolve::ResolvedContender;
+use crate::tree::index::NodeIndex;
+
+/// One call of `acquire`.
+pub(crate) struct AcquireCall {
+    pub session: SessionId,
+    pub wish: LockWish,
+    pub guid: u128,
+    pub attempt: Attempt,
+    pub wait: bool,
+}
+
+/// Outcome of a call.
+pub(crate) enum AcquireOutcome {
+    Joined(ResolvedContender),
+    Created(Created),
+}
+
+/// Contender that was just created and is in no queue yet.
+pub(crate) struct Created {
+    lock: LockName,
+    index: NodeIndex,
+    path: ZPath,
+    session: SessionId,
+    number: u64,
+    record: Arc<Record>,
+}
+
+/// Creates a contender, joins a contender of the same owner, or refuses.
+pub(crate) fn acquire(store: &mut Store, cx: &mut Context<'_>, mut call: AcquireCall) -> Outcome {
+    let stays = |contender: &Contender| !store.sessions.is_ending(contender.session);
+    match store.locks.plan(call.session, &mut call.wish, call.wait, stays)? {
+        Plan::Join(own) => join(store, cx, &own, call).map(|found| found.reply()),
+        Plan::Enter => {
+            let created = create_contender(store, cx, call)?;
+            Ok(enqueue(store, cx, created).reply())
+        }
+    }
+}
+
+/// Creates a contender, and the lock if need be. It is in the queue only after [`enqueue`].
+pub(crate) fn create_contender(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    call: AcquireCall,
+) -> Result<Created, Refusal> {
+    let AcquireCall {
+        session,
+        wish,
+        guid,
+        attempt,
+        ..
+    } = call;
+    let znode = wish.lock.znode();
+    let place = store.tree.place_below(znode);
+    let parent = place.has_parent().then_some(place.ancestor);
+    let number = store.tree.next_sequence(parent, znode)?;
+    let path = wish
+        .lock
+        .contender(&name::make(guid, wish.mode, wish.names, number))
+        .map_err(|bad| Refusal::BadPath(bad.to_string()))?;
+    let acl = Acl::open();
+    store.tree.may_create_at(&place, &acl, cx.caller)?;
+    store.tree.may_have_children(&place, store.limits.children)?;
+    store
+        .sessions
+        .may_own_more(session, &path, store.limits.ephemerals)?;
+    let mut record = Record::new(&wish, attempt, cx.now_ms);
+    let terms = store.locks.terms(&wish.lock);
+    let queue = store.locks.queue(&wish.lock);
+    if queue.map_or(!terms.is_shut(), |queue| queue.would_grant(record.request, terms)) {
+        record.granted_ms = Some(cx.now_ms);
+    }
+    let record = Arc::new(record);
+    let data = store.locks.write(&path, number, &record);
+    store.tree.check_quotas_of_creation(&place, &path, &data)?;
+    let parent = znodes::create_missing(store, cx, place, &acl);
+    let index = znodes::add_child(
+        store,
+        cx,
+        parent,
+        znode,
+        &path,
+        Kind::Ephemeral(session),
+        data,
+        &acl,
+    );
+    Ok(Created {
+        lock: wish.lock,
+        index,
+        path,
+        session,
+        number,
+        record,
+    })
+}
+
+/// Completes a new contender that is in the queue, and returns it with its position.
+pub(crate) fn enqueue(store: &mut Store, cx: &mut Context<'_>, created: Created) -> ResolvedContender {
+    let Created {
+        lock,
+        index,
+        path,
+        session,
+        number,
+        record,
+    } = created;
+    // Only into a lock that was free before: the next waiter of another one may be of a session that has ended.
+    if record.granted_ms.is_some()
+        && let Some(newcomer) = store.locks.promote(&lock)
+    {
+        let hold = store.hold(&lock, &newcomer, Some(&record), Some(cx.now_ms));
+        cx.events.push(Event::HoldBegan(hold));
+    }
+    let queue = store
+        .locks
+        .queue(&lock)
+        .expect("a contender of it was just created");
+    let queue_position = queue
+        .queue_position((cx.zxid, number, path.name()))
+        .expect("it was just created");
+    let found = ResolvedContender {
+        lock,
+        index,
+        path,
+        session,
+        czxid: cx.zxid,
+        token: cx.zxid,
+        number,
+        request: record.request,
+        holds: record.holds(),
+        record: Some(record),
+        queue_position,
+    };
+    if let (QueuePosition::Waits { .. }, Some(scope)) = (queue_position, found.scope()) {
+        store.locks.add_wait(scope, &found.lock, found.position());
+    }
+    found
+}
+
+/// Enters once more where the owner is already, or waits already.
+pub(crate) fn join(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    own: &str,
+    call: AcquireCall,
+) -> Result<ResolvedContender, Refusal> {
+    let AcquireCall {
+        wish, attempt, wait, ..
+    } = call;
+    let mut found = store.contender(&wish.lock, own).expect("it is in the queue");
+    // A shared holder requests a stronger mode: it would wait behind itself. (A writer that requests to read has that right.)
+    if reach(found.request.mode) < reach(wish.mode) {
+        return Err(waits_for_itself(&found));
+    }
+    if !wait && found.queue_position != QueuePosition::Holds {
+        let queue = store.locks.queue(&wish.lock).expect("its contender was found");
+        return Err(Refusal::LockBusy {
+            holders: named_holders(queue),
+            lock: wish.lock,
+        });
+    }
+    let record = found
+        .record_mut()
+        .expect("only contenders of our own making can be joined");
+    if record.attempts.len() >= MAX_HOLDS {
+        return Err(Refusal::TooManyHolds(wish.lock));
+    }
+    record.attempts.push(attempt);
+    record.lock_delay_ms = record.lock_delay_ms.max(wish.lock_delay_ms);
+    contenders::rewrite(store, cx, &mut found);
+    Ok(found)
+}
+
+/// An `acquire` was sent again under its request id; `first` is what it was answered then, or what the memory
+/// was corrected to since. (A call that its caller abandoned is forgotten, and so never gets here.)
+pub(crate) fn repeat_acquire(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    session: SessionId,
+    request_id: &RequestId,
+    wish: &LockWish,
+    attempt: AttemptId,
+    first: Outcome,
+) -> Outcome {
+    let holder = match &first {
+        Ok(Reply::Queued(place)) => &place.holder,
+        Ok(Reply::Granted(grant)) => &grant.holder,
+        // It was refused, or was not granted in time: once and for all.
+        _ => return first,
+    };
+    let found = store
+        .contender(&wish.lock, holder)
+        .filter(|found| found.session == session);
+    let Some(mut found) = found else {
+        return first;
+    };
+    // From here on the contender stands for the call that was sent last. Withdrawals of the other calls by their nodes have no effect.
+    let replaced = found
+        .record_mut()
+        .is_some_and(|record| record.replace(request_id, attempt));
+    if !replaced {
+        // The hold was given back, those of other calls stay.
+        return first;
+    }
+    contenders::rewrite(store, cx, &mut found);
+    Ok(found.reply())
+}

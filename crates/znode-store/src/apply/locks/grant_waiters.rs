@@ -1,0 +1,110 @@
+//! Grants to waiters, at the end of each command, with the recorded outcomes of their requests.
+//!
+//! Between the steps of a command a lock may be free, but no step grants it. When a session ends, its holder is removed first and its
+//! waiter second, and that waiter must never hold the lock.
+
+use fault_injection::planted::{self, Bug};
+
+use crate::apply::context::Context;
+use crate::apply::locks::{contenders, modes};
+use crate::locks::queue::{Contender, QueuePosition};
+use crate::model::event::{ContenderEnd, Event};
+use crate::model::ids::Zxid;
+use crate::model::path::LockName;
+use crate::model::reply::Reply;
+use crate::store::Store;
+
+/// Grants the locks that a command touched to their waiters. Called once at the end of each command.
+pub(crate) fn grant_waiters(store: &mut Store, cx: &mut Context<'_>) {
+    loop {
+        let mut touched = store.locks.take_touched();
+        if touched.is_empty() {
+            return store.locks.recycle_touched(touched);
+        }
+        for lock in touched.drain(..) {
+            modes::grant_upgrade(store, cx, &lock);
+            while remove_ungrantable(store, cx, &lock)
+                && let Some(contender) = store.locks.promote(&lock)
+            {
+                complete_grant(store, cx, &lock, contender);
+            }
+            store.locks.lower_floor(&lock);
+        }
+        store.locks.recycle_touched(touched);
+    }
+}
+
+/// Removes the next waiters from the queue while their sessions have ended, or the owners of their sessions have no right to lock here.
+/// Returns whether the one that is next then may be granted the lock. It may not if its session has ended and this entry has done its share
+/// of removals; the entry that removes the waiter settles the lock again.
+fn remove_ungrantable(store: &mut Store, cx: &mut Context<'_>, lock: &LockName) -> bool {
+    while (store.access.waits_end_with_rights() || store.sessions.are_ending())
+        && let Some(next) = store.locks.next(lock)
+    {
+        let (name, czxid) = (next.name.clone(), next.czxid);
+        let ended = store
+            .sessions
+            .get(next.session)
+            .and_then(|session| session.ending)
+            .filter(|_| !planted::is(Bug::GrantWhileEnding));
+        let how = match ended {
+            Some(_) if *cx.removals_left == 0 => return false,
+            Some(ending) => {
+                *cx.removals_left -= 1;
+                ending.how()
+            }
+            // The rights of contenders that this very command created are checked before it is applied.
+            None if czxid == cx.zxid => return true,
+            None => ContenderEnd::Forbidden,
+        };
+        let found = store.contender(lock, &name).expect("it is in the queue");
+        if how == ContenderEnd::Forbidden
+            && !contenders::has_lost_right(store, found.session, lock, found.record.is_some(), cx.now_ms)
+        {
+            return true;
+        }
+        contenders::remove_contender(store, cx, &found, how);
+    }
+    true
+}
+
+/// Completes the grant of a lock to a waiter: record, recorded outcomes, events.
+fn complete_grant(store: &mut Store, cx: &mut Context<'_>, lock: &LockName, mut contender: Contender) {
+    let holder = &*contender.name.clone();
+    let mut found = store
+        .contender(lock, holder)
+        .expect("it was just granted the lock");
+    debug_assert_eq!(found.queue_position, QueuePosition::Holds);
+    let floor = store.locks.state(lock).map_or(Zxid(0), |state| state.floor);
+    let is_late = found.czxid <= floor;
+    if let Some(record) = found.record_mut() {
+        record.granted_ms = Some(cx.now_ms);
+        // A conflicting grant had a token that is larger than this contender's position.
+        if is_late {
+            record.token = Some(cx.zxid);
+            let token = cx.zxid;
+            (found.token, contender.token) = (token, token);
+            store
+                .locks
+                .change(lock, found.position(), |contender| contender.token = token);
+            store.locks.change_state(lock, |state| state.floor = token);
+        }
+        contenders::rewrite(store, cx, &mut found);
+    }
+    let grant = found.grant();
+    for request_id in found.record.iter().flat_map(|record| record.request_ids()) {
+        let answer = Ok(Reply::Granted(grant.clone()));
+        store
+            .sessions
+            .correct_queued(found.session, request_id, lock, holder, answer);
+    }
+    let hold = store.hold(lock, &contender, found.record.as_deref(), Some(cx.now_ms));
+    cx.events.push(Event::HoldBegan(hold));
+    // A ZooKeeper client's contender that is created in a free lock has not waited.
+    if found.czxid != cx.zxid {
+        cx.events.push(Event::Granted {
+            session: found.session,
+            grant,
+        });
+    }
+}

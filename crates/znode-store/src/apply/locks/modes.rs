@@ -1,0 +1,346 @@
+//! Changes of a holder's mode without a release: downgrade, and upgrade of the upgradeable holder.
+//!
+//! A downgraded holder keeps its token: it conflicts with fewer modes than before. An upgraded holder needs a new token, because shared
+//! holders, which now conflict with it, may have had larger ones. The new token is the position of the upgrade's grant. It may be larger
+//! than the positions of waiters, so their grants need new tokens as well: that is the floor in `locks/state.rs`.
+
+use alloc::sync::Arc;
+
+use crate::apply::context::Context;
+use crate::apply::locks::contenders;
+use crate::locks::contender::{Attempt, Upgrade};
+use crate::locks::deadlock::Ask;
+use crate::locks::plan::names;
+use crate::locks::queue::Contender;
+use crate::locks::queue::{Queue, QueuePosition};
+use crate::model::event::{ContenderEnd, Event, Hold};
+use crate::model::ids::{RequestId, SessionId};
+use crate::model::lock::{AttemptId, Downgraded, HolderId, LockMode, WithdrawCause};
+use crate::model::path::LockName;
+use crate::model::refusal::{ModeStep, Owner, Refusal};
+use crate::model::reply::{Outcome, Reply};
+use crate::store::Store;
+use crate::store::resolve::ResolvedContender;
+
+/// Changes a hold to a weaker mode. Waiters that become compatible are granted the lock at the end of the command.
+pub(crate) fn downgrade(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    session: SessionId,
+    lock: LockName,
+    holder: HolderId,
+    to: Downgraded,
+) -> Outcome {
+    let mut found = own_holder(store, session, lock, holder)?;
+    let mode = match to {
+        Downgraded::Shared => LockMode::Shared,
+        Downgraded::Upgradeable => LockMode::Upgradeable,
+    };
+    match (found.request.mode, mode) {
+        // It was downgraded before.
+        (now, then) if now == then => return Ok(Reply::Granted(found.grant())),
+        (LockMode::Exclusive, _) | (LockMode::Upgradeable, LockMode::Shared) => {}
+        (LockMode::Shared | LockMode::Upgradeable | LockMode::Semaphore { .. }, _) => {
+            return Err(wrong_mode(&found, ModeStep::Downgraded));
+        }
+    }
+    end_upgrade(store, cx, &mut found);
+    set_mode(store, cx, &mut found, mode);
+    Ok(Reply::Granted(found.grant()))
+}
+
+/// Becomes the only holder, or waits until the others are gone.
+pub(crate) fn upgrade(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    session: SessionId,
+    lock: LockName,
+    holder: HolderId,
+    attempt: &Attempt,
+    wait: bool,
+) -> Outcome {
+    let mut found = own_holder(store, session, lock, holder)?;
+    match found.request.mode {
+        // It was upgraded before.
+        LockMode::Exclusive => return Ok(Reply::Granted(found.grant())),
+        // Two shared holders could request an upgrade, and each would wait for the other.
+        LockMode::Shared => return Err(waits_for_itself(&found)),
+        LockMode::Semaphore { .. } => return Err(wrong_mode(&found, ModeStep::Upgraded)),
+        LockMode::Upgradeable => {}
+    }
+    let lock = found.lock.clone();
+    let record = found.record_mut().expect("only ours are upgradeable");
+    let upgrade = |done| {
+        Some(Upgrade {
+            attempt: attempt.clone(),
+            since_ms: cx.now_ms,
+            done,
+        })
+    };
+    if may_be_alone(store, &lock) {
+        record.upgrade = upgrade(true);
+        finish_upgrade(store, cx, &mut found);
+        return Ok(Reply::Granted(found.grant()));
+    }
+    if !wait {
+        let queue = store.locks.queue(&lock).expect("its contender was found");
+        let others = queue
+            .holders()
+            .filter(|holder| holder.position() != found.position());
+        let holders = names(others);
+        return Err(Refusal::LockBusy { lock, holders });
+    }
+    let scope = found.scope();
+    if let Some(scope) = &scope {
+        let stays = |contender: &Contender| !store.sessions.is_ending(contender.session);
+        store
+            .locks
+            .refuse_deadlock(scope.clone(), &Ask::Upgrade(&lock, found.position()), stays)?;
+    }
+    let record = found.record_mut().expect("only ours are upgradeable");
+    record.upgrade = upgrade(false);
+    store
+        .locks
+        .change(&lock, found.position(), |contender| contender.upgrading = true);
+    store.locks.change_state(&lock, |state| state.upgrading = true);
+    if let Some(scope) = scope {
+        store.locks.add_wait(scope, &lock, found.position());
+    }
+    contenders::rewrite(store, cx, &mut found);
+    Ok(upgrade_reply(store, &found))
+}
+
+/// An `upgrade` was sent again; `first` is what is remembered of it.
+pub(crate) fn repeat_upgrade(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    session: SessionId,
+    request_id: &RequestId,
+    lock: &LockName,
+    attempt: AttemptId,
+    first: Outcome,
+) -> Outcome {
+    let holder = match &first {
+        Ok(Reply::Queued(place)) => &place.holder,
+        Ok(Reply::Granted(grant)) => &grant.holder,
+        _ => return first,
+    };
+    let found = store
+        .contender(lock, holder)
+        .filter(|found| found.session == session);
+    let Some(mut found) = found else {
+        return first;
+    };
+    let record = found.record_mut();
+    if !record.is_some_and(|record| record.replace(request_id, attempt)) {
+        return first;
+    }
+    contenders::rewrite(store, cx, &mut found);
+    Ok(upgrade_reply(store, &found))
+}
+
+/// Called at the end of a command for each lock that it touched: the others may be gone.
+pub(crate) fn grant_upgrade(store: &mut Store, cx: &mut Context<'_>, lock: &LockName) {
+    let upgrading = store.locks.queue(lock).and_then(Queue::upgrading);
+    let Some(holder) = upgrading.map(|upgrading| upgrading.name.clone()) else {
+        return;
+    };
+    if !may_be_alone(store, lock) {
+        return;
+    }
+    let mut found = store.contender(lock, &holder).expect("it is in the queue");
+    // The session has ended, and a later entry removes the holder.
+    if store.is_ending(found.session) {
+        return;
+    }
+    let may_lock = !contenders::has_lost_right(store, found.session, lock, true, cx.now_ms);
+    let record = found.record_mut().expect("only ours are upgraded");
+    let upgrade = record.upgrade.as_mut().expect("the queue knows of it");
+    upgrade.done = may_lock;
+    let request_id = upgrade.attempt.request_id.clone();
+    match may_lock {
+        true => finish_upgrade(store, cx, &mut found),
+        // The contender holds the lock as before.
+        false => {
+            end_upgrade(store, cx, &mut found);
+            contenders::rewrite(store, cx, &mut found);
+        }
+    }
+    if let Some(request_id) = request_id {
+        let answer = match may_lock {
+            true => Ok(Reply::Granted(found.grant())),
+            false => Err(Refusal::no_right_to_lock(lock)),
+        };
+        store
+            .sessions
+            .correct_queued(found.session, &request_id, lock, &holder, answer);
+    }
+}
+
+/// Withdraws a call of `upgrade`, also a granted one. The contender holds the lock as before.
+pub(crate) fn withdraw_upgrade(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    mut found: ResolvedContender,
+    cause: WithdrawCause,
+) -> Reply {
+    let record = found.record.as_ref().expect("it knows the call");
+    let upgrade = record.upgrade.clone().expect("it knows the call");
+    if upgrade.done && cause == WithdrawCause::TimedOut {
+        return Reply::Granted(found.grant());
+    }
+    end_upgrade(store, cx, &mut found);
+    if upgrade.done {
+        set_mode(store, cx, &mut found, LockMode::Upgradeable);
+    } else {
+        contenders::rewrite(store, cx, &mut found);
+    }
+    if let Some(request_id) = upgrade.attempt.request_id {
+        let answer = match cause {
+            WithdrawCause::TimedOut => Some(Err(Refusal::LockTimeout(found.lock.clone()))),
+            WithdrawCause::Abandoned => None,
+        };
+        store
+            .sessions
+            .correct_memory(found.session, &request_id, found.holder(), answer);
+    }
+    Reply::Withdrawn
+}
+
+/// Returns the reply to a call of `upgrade`.
+fn upgrade_reply(store: &Store, found: &ResolvedContender) -> Reply {
+    let record = found.record.as_ref().expect("only ours are upgraded");
+    if !record.is_upgrading() {
+        return Reply::Granted(found.grant());
+    }
+    let queue = store.locks.queue(&found.lock).expect("its contender was found");
+    let others = u32::try_from(queue.holding() - 1).unwrap_or(u32::MAX);
+    Reply::Queued(found.place(others))
+}
+
+/// The contender by which a session holds a lock.
+pub(crate) fn own_holder(
+    store: &Store,
+    session: SessionId,
+    lock: LockName,
+    holder: HolderId,
+) -> Result<ResolvedContender, Refusal> {
+    if store.tree.find(lock.znode()).is_none() {
+        return Err(Refusal::NoLock(lock));
+    }
+    let found = store.contender(&lock, &holder);
+    let is_own = |found: &ResolvedContender| {
+        found.session == session && found.queue_position == QueuePosition::Holds && found.record.is_some()
+    };
+    found.filter(is_own).ok_or(Refusal::NotHolder { lock, holder })
+}
+
+/// Returns whether a holder could be the only one now. (Draining does not matter: there is no new contender.)
+fn may_be_alone(store: &Store, lock: &LockName) -> bool {
+    let queue = store.locks.queue(lock);
+    queue.is_some_and(|queue| queue.holding() == 1) && !store.locks.terms(lock).closed
+}
+
+fn finish_upgrade(store: &mut Store, cx: &mut Context<'_>, found: &mut ResolvedContender) {
+    let token = cx.zxid;
+    let hold = hold_of(store, found);
+    cx.events.push(Event::HoldEnded {
+        hold,
+        how: ContenderEnd::Upgraded,
+        by: None,
+    });
+    end_upgrade_wait(store, found);
+    found.token = token;
+    if let Some(record) = found.record_mut() {
+        record.token = Some(token);
+    }
+    store
+        .locks
+        .change(&found.lock, found.position(), |contender| contender.token = token);
+    store.locks.change_state(&found.lock, |state| state.floor = token);
+    if let Some(record) = found.record_mut() {
+        record.granted_ms = Some(cx.now_ms);
+    }
+    set_mode(store, cx, found, LockMode::Exclusive);
+    let hold = hold_of(store, found);
+    cx.events.push(Event::HoldBegan(hold));
+}
+
+/// Describes the present hold of a contender.
+fn hold_of(store: &Store, found: &ResolvedContender) -> Arc<Hold> {
+    let queue = store.locks.queue(&found.lock).expect("its contender was found");
+    let place = queue.place(found.position()).expect("it is in the queue");
+    let contender = queue.get(place).expect("it was just found");
+    let record = found.record.as_deref();
+    let since_ms = record.and_then(|record| record.granted_ms);
+    store.hold(&found.lock, contender, record, since_ms)
+}
+
+/// Forgets the last upgrade, and that it waits.
+fn end_upgrade(store: &mut Store, cx: &mut Context<'_>, found: &mut ResolvedContender) {
+    let record = found.record_mut().expect("only ours are upgraded");
+    let Some(upgrade) = record.upgrade.take() else {
+        return;
+    };
+    end_upgrade_wait(store, found);
+    if !upgrade.done {
+        cx.events.push(Event::UpgradeWithdrawn {
+            session: found.session,
+            lock: found.lock.clone(),
+            holder: found.holder().into(),
+        });
+    }
+}
+
+fn end_upgrade_wait(store: &mut Store, found: &ResolvedContender) {
+    let lock = &found.lock;
+    if store.locks.state(lock).is_some_and(|state| state.upgrading) {
+        if let Some(scope) = found.scope() {
+            store.locks.remove_wait(&scope, lock, found.position());
+        }
+        store
+            .locks
+            .change(lock, found.position(), |contender| contender.upgrading = false);
+        store.locks.change_state(lock, |state| state.upgrading = false);
+    }
+}
+
+fn set_mode(store: &mut Store, cx: &mut Context<'_>, found: &mut ResolvedContender, mode: LockMode) {
+    found.request.mode = mode;
+    if let Some(record) = found.record_mut() {
+        record.request.mode = mode;
+    }
+    store.locks.change(&found.lock, found.position(), |contender| {
+        contender.request.mode = mode
+    });
+    contenders::rewrite(store, cx, found);
+    cx.events.push(Event::ModeChanged {
+        session: found.session,
+        grant: found.grant(),
+    });
+}
+
+/// The refusal of a step that the holder's mode does not allow.
+fn wrong_mode(found: &ResolvedContender, what: ModeStep) -> Refusal {
+    Refusal::WrongMode {
+        lock: found.lock.clone(),
+        holder: found.holder().into(),
+        mode: found.request.mode,
+        what,
+    }
+}
+
+/// Returns the refusal of a stronger mode for an owner that shares the lock.
+pub(crate) fn waits_for_itself(found: &ResolvedContender) -> Refusal {
+    let lock = &found.lock;
+    let owner = found.record.as_ref().map(|record| record.owner.clone());
+    Refusal::WouldDeadlock {
+        lock: lock.clone(),
+        cycle: alloc::vec![Owner {
+            session: found.session,
+            owner: owner.unwrap_or_default(),
+            has: lock.clone(),
+            awaits: lock.clone(),
+        }],
+    }
+}

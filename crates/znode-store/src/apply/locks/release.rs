@@ -1,0 +1,140 @@
+//! Ends of calls and holds: release, withdraw, break.
+
+use alloc::sync::Arc;
+
+use fault_injection::planted::{self, Bug};
+
+use crate::apply::context::Context;
+use crate::apply::locks::{contenders, modes};
+use crate::locks::queue::{Queue, QueuePosition};
+use crate::model::acl::Perms;
+use crate::model::event::ContenderEnd;
+use crate::model::ids::SessionId;
+use crate::model::lock::{AttemptId, HolderId, WithdrawCause};
+use crate::model::path::LockName;
+use crate::model::refusal::Refusal;
+use crate::model::reply::{Outcome, Reply};
+use crate::store::Store;
+use crate::store::resolve::ResolvedContender;
+
+/// Releases one hold.
+pub(crate) fn release(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    session: SessionId,
+    lock: LockName,
+    holder: HolderId,
+) -> Outcome {
+    if store.tree.find(lock.znode()).is_none() {
+        return Err(Refusal::NoLock(lock));
+    }
+    let found = store.contender(&lock, &holder);
+    let mut found =
+        found.filter(|found| found.session == session && found.queue_position == QueuePosition::Holds);
+    if found.is_none() && planted::is(Bug::ReleaseByName) {
+        let held = |queue: &Queue| {
+            let mut own = queue.holders().filter(|holder| holder.session == session);
+            own.next().map(|holder| holder.name.clone())
+        };
+        let name = store.locks.queue(&lock).and_then(held);
+        found = name.and_then(|name| store.contender(&lock, &name));
+    }
+    let Some(mut found) = found else {
+        return Err(Refusal::NotHolder { lock, holder });
+    };
+    if found.holds == 1 {
+        contenders::remove_contender(store, cx, &found, ContenderEnd::Released);
+        return Ok(Reply::Released { holds: 0 });
+    }
+    let record = found
+        .record_mut()
+        .expect("other clients' contenders stand for one call");
+    record.release_one();
+    contenders::rewrite(store, cx, &mut found);
+    Ok(Reply::Released { holds: found.holds })
+}
+
+/// Withdraws one call: ends its wait, or releases its grant.
+pub(crate) fn withdraw(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    session: SessionId,
+    lock: &LockName,
+    holder: &str,
+    attempt: AttemptId,
+    cause: WithdrawCause,
+) -> Reply {
+    let found = store
+        .contender(lock, holder)
+        .filter(|found| found.session == session);
+    let record = found.as_ref().and_then(|found| found.record.as_ref());
+    let knows = record.is_some_and(|record| record.knows(attempt));
+    let upgrades = record.is_some_and(|record| record.upgrades_by(attempt));
+    let found = match found {
+        Some(found) if upgrades => return modes::withdraw_upgrade(store, cx, found, cause),
+        Some(found) if knows => found,
+        // It was withdrawn before, its place was taken by a repeated call, or all is over.
+        _ => return Reply::Withdrawn,
+    };
+    let how = match (found.queue_position, cause) {
+        // The grant was applied before the timeout, if only just.
+        (QueuePosition::Holds, WithdrawCause::TimedOut) => return Reply::Granted(found.grant()),
+        // No caller will ever learn of the grant.
+        (QueuePosition::Holds, WithdrawCause::Abandoned) => ContenderEnd::Released,
+        (QueuePosition::Waits { .. }, _) => ContenderEnd::Withdrawn,
+    };
+    let answer = match cause {
+        WithdrawCause::TimedOut => Some(Err(Refusal::LockTimeout(lock.clone()))),
+        WithdrawCause::Abandoned => None,
+    };
+    withdraw_call(store, cx, found, attempt, how, answer);
+    Reply::Withdrawn
+}
+
+/// Withdraws a call that a contender stands for, and removes the contender with its last call. A repetition of the call gets `answer`,
+/// or is executed again.
+pub(crate) fn withdraw_call(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    mut found: ResolvedContender,
+    attempt: AttemptId,
+    how: ContenderEnd,
+    answer: Option<Outcome>,
+) {
+    let record = found.record_mut().expect("it knows the call");
+    let request_id = record.request_id_of(attempt);
+    if record.attempts.len() == 1 {
+        contenders::remove_contender(store, cx, &found, how);
+    } else {
+        record.remove_call(attempt);
+        contenders::rewrite(store, cx, &mut found);
+    }
+    if let Some(request_id) = request_id {
+        store
+            .sessions
+            .correct_memory(found.session, &request_id, found.holder(), answer);
+    }
+}
+
+/// Ends a hold or a wait by force.
+pub(crate) fn break_contender(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    lock: LockName,
+    holder: HolderId,
+    by: Arc<str>,
+    reason: Arc<str>,
+) -> Outcome {
+    let Some(znode) = store.tree.find(lock.znode()) else {
+        return Err(Refusal::NoLock(lock));
+    };
+    store
+        .tree
+        .acl(znode)
+        .require(Perms::DELETE, cx.caller, lock.znode())?;
+    let Some(found) = store.contender(&lock, &holder) else {
+        return Err(Refusal::NotHolder { lock, holder });
+    };
+    contenders::remove_contender(store, cx, &found, ContenderEnd::Broken { by, reason });
+    Ok(Reply::Broken)
+}

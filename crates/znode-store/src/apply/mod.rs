@@ -1,0 +1,322 @@
+//! The one decision over every command: refused, answered from the request cache, or executed. Only this module changes several owners.
+//!
+//! | file | content |
+//! |---|---|
+//! | `context.rs` | facts of a command, and its effects so far |
+//! | `locks/contender_end.rs` | ends of contenders: events, corrected outcomes, closed locks |
+//! | `znodes.rs` | changes of znodes with all that they entail; all other files change the tree through it |
+//! | `create.rs`, `write.rs`, `mirror.rs` | operations on znodes |
+//! | `locks/` | steps of the lock protocol, and the grants at the end of each command |
+//! | `session_end.rs`, `access.rs` | ends of sessions; changes of the access policies |
+//! | `authorize.rs`, `tree_queries.rs` | authorization, before all of them |
+//!
+//! A step refuses before it changes anything, or is undone.
+
+mod access;
+mod authorize;
+pub(crate) mod context;
+pub(crate) mod create;
+pub(crate) mod locks;
+pub(crate) mod mirror;
+mod session_end;
+mod tree_queries;
+pub(crate) mod write;
+pub(crate) mod znodes;
+
+use alloc::vec::Vec;
+
+use fault_injection::planted::{self, Bug};
+
+use crate::apply::context::{Context, EntryWork};
+use crate::apply::locks::{acquire, grant_waiters, many, modes};
+use crate::model::access::principal::Principal;
+use crate::model::command::{Command, Op, Request, Step};
+use crate::model::entry::{EntryContext, Rules};
+use crate::model::event::Event;
+use crate::model::ids::{RequestId, SessionId};
+use crate::model::lock::LockCommand;
+use crate::model::refusal::{Limited, Refusal};
+use crate::model::reply::{Applied, Outcome, Reply};
+use crate::model::session::{SessionFate, Silence};
+use crate::sessions::{Session, request_cache};
+use crate::store::Store;
+
+impl Store {
+    /// Applies the one command of an entry by the current rules: [`Store::apply_by`].
+    pub fn apply(&mut self, entry: &EntryContext, request: Request, events: &mut Vec<Event>) -> Applied {
+        self.apply_by(Rules::Current, entry, &mut EntryWork::default(), request, events)
+    }
+
+    /// Applies one command: the only way to change the state, and the same on every replica.
+    ///
+    /// Events are appended in the order in which things happened.
+    pub fn apply_by(
+        &mut self,
+        rules: Rules,
+        entry: &EntryContext,
+        work: &mut EntryWork,
+        mut request: Request,
+        events: &mut Vec<Event>,
+    ) -> Applied {
+        self.zxid.0 += 1;
+        // A new leader's clock may be behind its predecessor's.
+        self.time_ms = self.time_ms.max(entry.time_ms);
+        let caller = core::mem::take(&mut request.caller);
+        let cx = &mut Context {
+            zxid: self.zxid,
+            now_ms: self.time_ms,
+            term: entry.term,
+            rules,
+            removals_left: &mut work.removals,
+            caller: &caller,
+            events,
+            long_paths_bytes: 0,
+            held_back: None,
+        };
+        // In an open state nothing else is to be decided.
+        let outcome = match self.access.is_secured() {
+            false => answer(self, cx, request),
+            true => answer_if_allowed(self, cx, request),
+        };
+        grant_waiters::grant_waiters(self, cx);
+        Applied {
+            zxid: cx.zxid,
+            outcome,
+        }
+    }
+}
+
+/// Executes a request or answers it from the request cache, if its caller is authorized, and conceals what the caller may not know.
+fn answer_if_allowed(store: &mut Store, cx: &mut Context<'_>, request: Request) -> Outcome {
+    authorize::admit(store, cx, request.session, &request.command)?;
+    let outcome = answer(store, cx, request);
+    authorize::conceal(store, cx, outcome)
+}
+
+/// Executes a request, unless its session is gone or its outcome is recorded.
+fn answer(store: &mut Store, cx: &mut Context<'_>, request: Request) -> Outcome {
+    let Request {
+        session,
+        request_id,
+        caller: _,
+        command,
+    } = request;
+    if let Some(session) = session {
+        store.sessions.hear(session, cx.zxid)?;
+    }
+    let Some(request_id) = request_id.filter(|_| !planted::is(Bug::Repeated)) else {
+        return execute(store, cx, session, None, command);
+    };
+    let fingerprint = request_cache::fingerprint(&command);
+    let key = store.request_key(session, cx.caller, &request_id);
+    if let Some(record) = store.recorded_outcome(session, cx.caller, &request_id) {
+        if record.fingerprint != fingerprint {
+            return Err(Refusal::RequestIdReused);
+        }
+        let first = record.outcome.clone();
+        match (session, &command) {
+            // The repetition of a lost call takes the place of the earlier one.
+            (Some(session), Command::Lock(LockCommand::Acquire { wish, attempt, .. })) => {
+                return acquire::repeat_acquire(store, cx, session, &request_id, wish, *attempt, first);
+            }
+            (Some(session), Command::Lock(LockCommand::Upgrade { lock, attempt, .. })) => {
+                return modes::repeat_upgrade(store, cx, session, &request_id, lock, *attempt, first);
+            }
+            (Some(session), Command::Lock(LockCommand::AcquireMany { attempt, .. })) => {
+                return many::repeat_acquire_many(store, cx, session, &request_id, *attempt, first);
+            }
+            // Its client counts the timeout of the session that it learns of from this time's sending on.
+            (None, Command::OpenSession { .. }) => {
+                if let Ok(Reply::SessionOpened { session, .. }) = &first
+                    && store.sessions.fate(*session) == SessionFate::Live
+                {
+                    store.sessions.hear(*session, cx.zxid)?;
+                }
+                return first;
+            }
+            _ => return first,
+        }
+    }
+    let outcome = execute(store, cx, session, Some(&request_id), command);
+    if request_cache::is_final(&outcome)
+        && let Some(memory) = store.sessions.requests_mut(session)
+    {
+        memory.insert(key, fingerprint, outcome.clone(), cx.rules);
+    }
+    outcome
+}
+
+fn execute(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    session: Option<SessionId>,
+    request_id: Option<&RequestId>,
+    command: Command,
+) -> Outcome {
+    match command {
+        // The id must not be one that an older client may still use, and must fit into the owner field of a znode.
+        Command::OpenSession {
+            session,
+            password,
+            timeout_ms,
+            name,
+            address,
+        } => {
+            if !session.is_legal() || store.sessions.fate(session) != SessionFate::Unknown {
+                return Err(Refusal::SessionIdTaken(session));
+            }
+            if store.sessions.len() >= store.limits.sessions as usize {
+                return Err(Refusal::LimitReached {
+                    what: Limited::Sessions,
+                    limit: store.limits.sessions,
+                });
+            }
+            let remembered = store.sessions.empty_cache();
+            store.sessions.insert(
+                session,
+                Session::new(
+                    password,
+                    timeout_ms,
+                    name,
+                    address,
+                    Principal::of(cx.caller),
+                    cx.now_ms,
+                    cx.zxid,
+                    remembered,
+                ),
+            );
+            authorize::record_certificate(store, session, cx.caller);
+            cx.events.push(Event::SessionOpened(session));
+            Ok(Reply::SessionOpened { session, timeout_ms })
+        }
+        Command::CloseSession { session } => {
+            store.sessions.require(session)?;
+            session_end::end_session(store, cx, session, false);
+            Ok(Reply::SessionClosed)
+        }
+        // The sessions were silent. Only the leader of this very term can know that: the entry of a
+        // deposed one may be committed by its successor, which has given the sessions new time.
+        // What a session asked for after the leader had found it silent may be answered already, and its client counts on
+        // another timeout since then.
+        Command::ExpireSessions {
+            sessions,
+            term,
+            as_of,
+        } => {
+            if term != cx.term && !planted::is(Bug::UnprovenLeader) {
+                return Err(Refusal::StaleLeader);
+            }
+            let mut expired = 0;
+            for session in sessions {
+                match store.sessions.get(session) {
+                    // Only this is left of it: its ephemeral znodes.
+                    Some(state) if state.ending.is_some() => {
+                        session_end::end_session(store, cx, session, true)
+                    }
+                    Some(state) if state.heard_at <= as_of => {
+                        session_end::end_session(store, cx, session, true);
+                        expired += 1;
+                    }
+                    _ => {}
+                }
+            }
+            Ok(Reply::SessionsExpired(expired))
+        }
+        Command::Write(op) => write::write(store, cx, session, op),
+        Command::Multi(ops) => multi(store, cx, session, ops),
+        // The leader removes empty containers and TTL nodes. A znode with children again, or none, is skipped.
+        Command::Sweep(paths) => {
+            let swept = paths.iter().filter(|path| write::sweep(store, cx, path)).count();
+            Ok(Reply::Swept(swept as u32))
+        }
+        // The leader was configured with other limits than the one before it.
+        Command::SetLimits(limits) => {
+            store.limits = limits;
+            Ok(Reply::LimitsSet)
+        }
+        Command::Lock(command) => locks::lock_command(store, cx, session, request_id, command),
+        // A client has lost its connection, and resumes its session.
+        Command::Reconnect { session, password } => {
+            let timeout_ms = store.sessions.reconnect(session, password, cx.zxid)?;
+            cx.events.push(Event::SessionReconnected {
+                session,
+                since: cx.zxid,
+            });
+            Ok(Reply::Reconnected { timeout_ms })
+        }
+        // An earlier step may have been lost with a leader, and arrive later, out of turn. The turn is used up also if the step is
+        // refused.
+        Command::InTurn { turn, step } => {
+            let session = session.ok_or(Refusal::SessionRequired)?;
+            store.sessions.take_turn(session, turn)?;
+            if store.access.is_secured() {
+                authorize::authorize_step(store, cx, Some(session), &step)?;
+            }
+            let command = match step {
+                Step::Write(op) => return write::write(store, cx, Some(session), op),
+                Step::Multi(ops) => return multi(store, cx, Some(session), ops),
+                Step::CloseSession => Command::CloseSession { session },
+            };
+            execute(store, cx, Some(session), None, command)
+        }
+        Command::Access(command) => access::access_command(store, cx, command),
+        Command::Mirror(steps) => mirror::mirror(store, cx, steps),
+        // Only the leader of this very term knows which heartbeats it has confirmed. A later request of a session takes it off the
+        // record for good, wherever the two are in the log.
+        Command::RecordSilence {
+            sessions,
+            term,
+            as_of,
+        } => {
+            if term != cx.term {
+                return Err(Refusal::StaleLeader);
+            }
+            let mut recorded = 0;
+            for (session, ms) in sessions {
+                if let Some(state) = store.sessions.get_mut(session)
+                    && state.heard_at <= as_of
+                {
+                    state.silence = Some(Silence { at: cx.zxid, ms });
+                    recorded += 1;
+                }
+            }
+            Ok(Reply::SilenceRecorded(recorded))
+        }
+        Command::NoteHeartbeats { sessions, term } => {
+            if term != cx.term {
+                return Err(Refusal::StaleLeader);
+            }
+            let live = sessions
+                .into_iter()
+                .filter(|session| store.sessions.hear(*session, cx.zxid).is_ok());
+            Ok(Reply::HeartbeatsNoted(live.count() as u32))
+        }
+    }
+}
+
+/// Executes all operations or none.
+fn multi(store: &mut Store, cx: &mut Context<'_>, session: Option<SessionId>, ops: Vec<Op>) -> Outcome {
+    let events_before = cx.events.len();
+    store.tree.begin();
+    cx.held_back = Some(Vec::new());
+    let mut replies = Vec::with_capacity(ops.len());
+    for (index, op) in ops.into_iter().enumerate() {
+        match write::write(store, cx, session, op) {
+            Ok(reply) => replies.push(reply),
+            Err(refusal) => {
+                cx.events.truncate(events_before);
+                cx.held_back = None;
+                znodes::roll_back(store);
+                return Err(Refusal::Multi {
+                    index: index as u32,
+                    refusal: refusal.into(),
+                });
+            }
+        }
+    }
+    store.tree.commit();
+    for change in cx.held_back.take().into_iter().flatten() {
+        znodes::tell_locks(store, cx, change);
+    }
+    Ok(Reply::Multi(replies))
+}

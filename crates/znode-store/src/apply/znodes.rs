@@ -1,0 +1,262 @@
+//! Changes of znodes with all that they entail: events, the owner's ephemerals, the queues of locks, quotas.
+
+use fault_injection::planted;
+
+use crate::apply::context::{ContenderChange, Context, EndedContender};
+use crate::apply::locks::contender_end;
+use crate::model::acl::Acl;
+use crate::model::data::Data;
+use crate::model::event::{ContenderEnd, ZnodeEventKind};
+use crate::model::path::{LockName, ZPath};
+use crate::model::stat::Kind;
+use crate::store::Store;
+use crate::tree::MirroredNode;
+use crate::tree::index::NodeIndex;
+use crate::tree::placement::Placement;
+use crate::tree::quota::Growth;
+
+/// Returns whether the node at `path` would be below a znode with quotas.
+fn parent_is_quota(path: &ZPath) -> bool {
+    path.as_str().starts_with("/zookeeper/quota/")
+}
+
+/// Adds the child at `path`, which does not exist, to `parent`, which does and is not ephemeral; the
+/// session of an ephemeral child lives. If the child is a contender of a lock, the lock table learns
+/// of it.
+pub(crate) fn add_node(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    parent: NodeIndex,
+    path: &ZPath,
+    kind: Kind,
+    data: Data,
+    acl: &Acl,
+) -> NodeIndex {
+    let parent_path = path.parent().expect("the root is not created");
+    add_child(store, cx, parent, &parent_path, path, kind, data, acl)
+}
+
+/// Adds a child like [`add_node`], for callers that have the path of the parent.
+#[expect(clippy::too_many_arguments, reason = "each is a fact of the new node")]
+pub(crate) fn add_child(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    parent: NodeIndex,
+    parent_path: &ZPath,
+    path: &ZPath,
+    kind: Kind,
+    data: Data,
+    acl: &Acl,
+) -> NodeIndex {
+    let contender = match kind {
+        Kind::Ephemeral(session) => {
+            LockName::of_contender_below(parent_path, path).map(|lock| ContenderChange::Created {
+                lock,
+                node: path.clone(),
+                data: data.clone(),
+                session,
+            })
+        }
+        Kind::Persistent | Kind::Container | Kind::Ttl(_) => None,
+    };
+    let growth = Growth {
+        count: 1,
+        bytes: data.len() as i64,
+    };
+    let index = store
+        .tree
+        .insert(parent, path, kind, data, acl, cx.zxid, cx.now_ms);
+    if let Kind::Ephemeral(session) = kind {
+        let owner = store
+            .sessions
+            .get_mut(session)
+            .expect("ephemeral nodes have live owners");
+        owner.ephemerals.insert((cx.zxid, index));
+    }
+    if parent_is_quota(path) {
+        store.tree.begin_quota(index, path);
+    }
+    store.tree.use_quota(path, growth, cx.events);
+    cx.changed(ZnodeEventKind::Created, path, acl.clone());
+    children_changed(store, cx, parent, parent_path);
+    if let Some(change) = contender {
+        tell_locks(store, cx, change);
+    }
+    index
+}
+
+/// Adds the child at `path`, as it is in another tree, to `parent`, which exists and is not ephemeral.
+pub(crate) fn add_mirrored(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    parent: NodeIndex,
+    path: &ZPath,
+    mirrored: MirroredNode,
+) {
+    let growth = Growth {
+        count: 1,
+        bytes: mirrored.data.len() as i64,
+    };
+    let acl = mirrored.acl.clone();
+    let parent_path = path.parent().expect("the root is not created");
+    let index = store
+        .tree
+        .insert_mirrored(parent, path, mirrored, cx.zxid, cx.now_ms);
+    if parent_is_quota(path) {
+        store.tree.begin_quota(index, path);
+    }
+    store.tree.use_quota(path, growth, cx.events);
+    cx.changed(ZnodeEventKind::Created, path, acl);
+    children_changed(store, cx, parent, &parent_path);
+}
+
+/// Makes the node at `path`, which is not ephemeral, what it is in another tree.
+pub(crate) fn mirror_node(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    index: NodeIndex,
+    path: &ZPath,
+    mirrored: MirroredNode,
+) {
+    let node = store.tree.node(index);
+    let is_written = node.data != mirrored.data || node.version != mirrored.version;
+    let growth = Growth {
+        count: 0,
+        bytes: mirrored.data.len() as i64 - node.data.len() as i64,
+    };
+    let acl = mirrored.acl.clone();
+    store.tree.mirror(index, path, mirrored, cx.zxid, cx.now_ms);
+    store.tree.use_quota(path, growth, cx.events);
+    if is_written {
+        cx.changed(ZnodeEventKind::DataChanged, path, acl);
+    }
+}
+
+/// Removes the node at `path`, which has no children and is not the root. If it is a contender, the lock
+/// table learns how it ended.
+pub(crate) fn remove_node(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    index: NodeIndex,
+    path: &ZPath,
+    how: ContenderEnd,
+) {
+    let parent = path.parent().expect("the root is not deleted");
+    remove_child(store, cx, index, &parent, path, how);
+}
+
+/// Removes a child like [`remove_node`], for callers that have the path of the parent.
+pub(crate) fn remove_child(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    index: NodeIndex,
+    parent_path: &ZPath,
+    path: &ZPath,
+    how: ContenderEnd,
+) {
+    let node = store.tree.node(index);
+    let (parent, session, czxid, data) = (node.parent, node.session(), node.czxid, node.data.clone());
+    let acl = store.tree.acl(index).clone();
+    store.tree.remove(index, path, cx.zxid, cx.now_ms);
+    let growth = Growth {
+        count: -1,
+        bytes: -(data.len() as i64),
+    };
+    store.tree.use_quota(path, growth, cx.events);
+    cx.changed(ZnodeEventKind::Deleted, path, acl);
+    children_changed(store, cx, parent, parent_path);
+    if let Some(session) = session {
+        match store.sessions.get_mut(session) {
+            Some(owner) => {
+                owner.ephemerals.remove(&(czxid, index));
+            }
+            None => assert!(planted::leaves_orphans(), "ephemeral nodes have live owners"),
+        }
+        if let Some(lock) = LockName::of_contender_below(parent_path, path) {
+            tell_locks(
+                store,
+                cx,
+                ContenderChange::Removed(EndedContender {
+                    lock,
+                    node: path.clone(),
+                    data,
+                    czxid,
+                    session,
+                    how,
+                }),
+            );
+        }
+    }
+}
+
+/// Replaces the data of the node at `path`. (The lock table knows nothing that data could change.)
+pub(crate) fn replace_data(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    index: NodeIndex,
+    path: &ZPath,
+    data: Data,
+) {
+    let growth = Growth {
+        count: 0,
+        bytes: data.len() as i64 - store.tree.node(index).data.len() as i64,
+    };
+    store.tree.set_data(index, path, data, cx.zxid, cx.now_ms);
+    store.tree.use_quota(path, growth, cx.events);
+    let acl = store.tree.acl(index).clone();
+    cx.changed(ZnodeEventKind::DataChanged, path, acl);
+}
+
+/// Appends the event of a change of the set of children of `parent`, which is at `path`.
+fn children_changed(store: &Store, cx: &mut Context<'_>, parent: NodeIndex, path: &ZPath) {
+    let acl = store.tree.acl(parent).clone();
+    cx.changed(ZnodeEventKind::ChildrenChanged, path, acl);
+}
+
+/// Undoes a failed transaction.
+pub(crate) fn roll_back(store: &mut Store) {
+    let Store { tree, sessions, .. } = store;
+    tree.roll_back(|session, ephemeral, lives| {
+        let owner = sessions
+            .get_mut(session)
+            .expect("no session ends within a transaction");
+        if lives {
+            owner.ephemerals.insert(ephemeral);
+        } else {
+            owner.ephemerals.remove(&ephemeral);
+        }
+    });
+}
+
+/// Passes a change of a contender to its queue, now or when the transaction has succeeded.
+pub(crate) fn tell_locks(store: &mut Store, cx: &mut Context<'_>, change: ContenderChange) {
+    if let Some(held_back) = &mut cx.held_back {
+        held_back.push(change);
+        return;
+    }
+    match change {
+        ContenderChange::Created {
+            lock,
+            node,
+            data,
+            session,
+        } => {
+            store
+                .locks
+                .contender_created(&lock, node.name(), &data, session, cx.zxid);
+        }
+        ContenderChange::Removed(contender) => contender_end::contender_removed(store, cx, contender),
+    }
+}
+
+/// Creates what is missing, as containers with the list `acl`, and returns the last of them.
+pub(crate) fn create_missing(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    place: Placement<'_>,
+    acl: &Acl,
+) -> NodeIndex {
+    place.missing().fold(place.ancestor, |parent, path| {
+        add_node(store, cx, parent, &path, Kind::Container, Data::empty(), acl)
+    })
+}

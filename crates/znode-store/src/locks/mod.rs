@@ -1,0 +1,34 @@
+//! Locks: the queues of contenders, and the rule that decides about grants. It knows the values of the model, and no other owner. The
+//! steps of the protocol, which also change the tree, are in `apply/locks`.
+//!
+//! A lock is a znode below [`LOCK_ROOT`](crate::LOCK_ROOT). Its contenders are its ephemeral children whose names end in a sequence number,
+//! whatever client created them: `acquire`, Curator, kazoo. In order of arrival the longest prefix of compatible contenders holds the lock
+//! (`rule.rs`), and the others wait. No contender is overtaken, and the rule never revokes a grant.
+//!
+//! | file | content |
+//! |---|---|
+//! | `rule.rs` | the rule, as a function of the whole list: the specification |
+//! | `queue.rs` | the same, step by step |
+//! | `plan.rs` | decision about a call of `acquire` |
+//! | `name.rs`, `contender.rs` | facts in the name and the data of a contender's znode |
+//! | `json.rs` | encoder of that data |
+//! | `memo.rs` | cache of records that were written lately, which saves parsing them |
+//! | `table.rs` | all queues; follows the tree |
+//! | `state.rs` | state of some locks beside their queues: settings, lock-delay |
+//! | `deadlock.rs` | deadlock detection |
+//! | `hold.rs`, `view.rs` | descriptions of holds, locks and waits |
+//!
+//! Nothing here waits, and time comes only with commands. Front ends decide how long a caller waits, and propose a `withdraw`.
+
+pub(crate) mod contender;
+pub(crate) mod deadlock;
+pub(crate) mod hold;
+pub(crate) mod json;
+pub(crate) mod memo;
+pub(crate) mod name;
+pub(crate) mod plan;
+pub(crate) mod queue;
+pub(crate) mod rule;
+pub(crate) mod state;
+pub(crate) mod table;
+pub(crate) mod view;

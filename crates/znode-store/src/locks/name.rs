@@ -1,0 +1,242 @@
+//! Names of contenders' znodes: construction of ours, and the facts in ours and other clients' names. `contender.rs` reads the data.
+//!
+//! | client                   | name                                  | kind      |
+//! |--------------------------|---------------------------------------|-----------|
+//! | Lockgate                 | `_c_<32 hex>-lock-<10 digits>`        | exclusive, upgradeable |
+//! |                          | `_c_<32 hex>-__READ__<10 digits>`     | shared    |
+//! |                          | `_c_<32 hex>-lease-<10 digits>`       | lease     |
+//! | the same, as Curator's read-write lock | `_c_<32 hex>-__WRIT__<10 digits>` | exclusive, upgradeable |
+//! | the same, as kazoo       | `_c_<32 hex>-__lock__<10 digits>`     | exclusive, upgradeable |
+//! |                          | `_c_<32 hex>-__rlock__<10 digits>`    | shared    |
+//! | Curator's mutex          | `_c_<uuid>-lock-<10 digits>`          | exclusive |
+//! | Curator's read-write lock| `…__READ__<10 digits>`, `…__WRIT__…`  | shared, exclusive |
+//! | kazoo                    | `<hex>__lock__<10 digits>`, `…__rlock__…` | exclusive, shared |
+//! | any other                | `…<10 digits>`                        | exclusive |
+
+use alloc::format;
+use alloc::string::String;
+
+use crate::model::digits::{GUID_DIGITS, SEQUENCE_DIGITS, push_guid, push_sequence};
+use crate::model::lock::{ContenderNames, LockMode};
+use crate::model::path::{LockName, ZPath};
+use crate::model::refusal::Refusal;
+
+/// Facts in a contender's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ContenderName {
+    /// The sequence number.
+    pub number: u64,
+    /// Kind of the request.
+    pub kind: Kind,
+    /// True if the name has Lockgate's form. Only then the data may be a record of ours.
+    pub ours: bool,
+}
+
+/// Kind of a request, as far as a name can say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Alone, or perhaps alone later: other clients cannot know more and wait, which is safe.
+    Exclusive,
+    /// With other readers.
+    Shared,
+    /// Some permits of a semaphore. The data has their number and the limit.
+    Lease,
+}
+
+impl Kind {
+    /// The kind of name for a mode.
+    pub fn of(mode: LockMode) -> Self {
+        match mode {
+            LockMode::Exclusive | LockMode::Upgradeable => Self::Exclusive,
+            LockMode::Shared => Self::Shared,
+            LockMode::Semaphore { .. } => Self::Lease,
+        }
+    }
+
+    fn marker(self, names: ContenderNames) -> &'static str {
+        match (self, names) {
+            (Self::Exclusive, ContenderNames::Mutex) => "-lock-",
+            (Self::Exclusive, ContenderNames::ReadWrite) => "-__WRIT__",
+            (Self::Exclusive, ContenderNames::Kazoo) => "-__lock__",
+            (Self::Shared, ContenderNames::Mutex | ContenderNames::ReadWrite) => "-__READ__",
+            (Self::Shared, ContenderNames::Kazoo) => "-__rlock__",
+            (Self::Lease, _) => LEASE,
+        }
+    }
+}
+
+/// Of the semaphores of Curator, and of ours.
+const LEASE: &str = "-lease-";
+
+/// Prefix of the random number in our names.
+const OURS: &str = "_c_";
+
+/// The name of a new contender's znode, with the sequence number of its lock.
+pub(crate) fn make(guid: u128, mode: LockMode, names: ContenderNames, number: u64) -> String {
+    let marker = Kind::of(mode).marker(names);
+    let mut name = String::with_capacity(OURS.len() + GUID_DIGITS + marker.len() + SEQUENCE_DIGITS);
+    name.push_str(OURS);
+    push_guid(&mut name, guid);
+    name.push_str(marker);
+    push_sequence(&mut name, number);
+    name
+}
+
+/// Reads the name of a znode below a lock. `None`: it does not end in ten digits, so it is no contender.
+pub(crate) fn recognise(name: &str) -> Option<ContenderName> {
+    let split = name.len().checked_sub(SEQUENCE_DIGITS)?;
+    // Bytes first: the split may fall into the middle of a character.
+    let digits = &name.as_bytes()[split..];
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let stem = &name[..split];
+    let number = digits
+        .iter()
+        .fold(0, |number, digit| number * 10 + u64::from(digit - b'0'));
+    let kind = if stem.ends_with("__READ__") || stem.ends_with("__rlock__") {
+        Kind::Shared
+    } else if stem.ends_with(LEASE) {
+        Kind::Lease
+    } else {
+        // Also what we have never heard of: who is alone can do no harm to others.
+        Kind::Exclusive
+    };
+    Some(ContenderName {
+        number,
+        kind,
+        ours: is_ours(stem, kind),
+    })
+}
+
+/// Curator writes a UUID with dashes after `_c_`, so that its names are never mistaken for ours.
+fn is_ours(stem: &str, kind: Kind) -> bool {
+    let Some((guid, marker)) = stem
+        .strip_prefix(OURS)
+        .and_then(|rest| rest.split_at_checked(GUID_DIGITS))
+    else {
+        return false;
+    };
+    let all = [
+        ContenderNames::Mutex,
+        ContenderNames::ReadWrite,
+        ContenderNames::Kazoo,
+    ];
+    let is_hex = |digits: &str| {
+        digits
+            .bytes()
+            .fold(true, |hex, b| hex & matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+    };
+    is_hex(guid) && all.into_iter().any(|names| kind.marker(names) == marker)
+}
+
+/// Returns whether an ephemeral node at `path` would pass for a contender that the lock protocol made. Only the protocol creates or writes
+/// such nodes: their data records permits and calls, and a forged record could hold more permits than there are. Any client may delete
+/// them, which ends the contender.
+pub(crate) fn is_reserved(path: &ZPath) -> bool {
+    LockName::of_contender(path).is_some() && recognise(path.name()).is_some_and(|name| name.ours)
+}
+
+/// The lock that a node at `path` is a contender of, if it is ephemeral: by its place and its name.
+pub fn lock_of_contender(path: &ZPath) -> Option<LockName> {
+    recognise(path.name())?;
+    LockName::of_contender(path)
+}
+
+/// The refusal of what [`is_reserved`] forbids.
+pub(crate) fn written_by_locks_alone(path: &ZPath) -> Refusal {
+    Refusal::BadPath(format!(
+        "{path} would be a contender that only the lock protocol creates and writes"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(name: &str, expected: Option<(Kind, u64, bool)>) {
+        let found = recognise(name).map(|name| (name.kind, name.number, name.ours));
+        assert_eq!(found, expected, "{name}");
+    }
+
+    #[test]
+    fn made_names_are_recognised() {
+        for (mode, kind) in [
+            (LockMode::Exclusive, Kind::Exclusive),
+            (LockMode::Upgradeable, Kind::Exclusive),
+            (LockMode::Shared, Kind::Shared),
+            (LockMode::Semaphore { limit: 7 }, Kind::Lease),
+        ] {
+            for (guid, names) in [
+                (0, ContenderNames::Mutex),
+                (1, ContenderNames::ReadWrite),
+                (u128::MAX, ContenderNames::Kazoo),
+            ] {
+                check(&make(guid, mode, names, 42), Some((kind, 42, true)));
+            }
+        }
+    }
+
+    #[test]
+    fn names_of_other_clients() {
+        let curator = "_c_7c1e1b2a-5c8f-4f5e-9a53-0d2f6a3c9f11";
+        check(
+            &format!("{curator}-lock-0000000003"),
+            Some((Kind::Exclusive, 3, false)),
+        );
+        check(
+            &format!("{curator}-__READ__0000000003"),
+            Some((Kind::Shared, 3, false)),
+        );
+        check(
+            &format!("{curator}-__WRIT__0000000003"),
+            Some((Kind::Exclusive, 3, false)),
+        );
+        check(
+            &format!("{curator}-lease-0000000003"),
+            Some((Kind::Lease, 3, false)),
+        );
+        check("lock-0000000000", Some((Kind::Exclusive, 0, false)));
+        check(
+            "0123456789abcdef0123456789abcdef__lock__0000000009",
+            Some((Kind::Exclusive, 9, false)),
+        );
+        check(
+            "0123456789abcdef0123456789abcdef__rlock__0000000009",
+            Some((Kind::Shared, 9, false)),
+        );
+        check("n_9999999999", Some((Kind::Exclusive, 9_999_999_999, false)));
+        check("0000000001", Some((Kind::Exclusive, 1, false)));
+    }
+
+    #[test]
+    fn names_that_stand_in_no_queue() {
+        for name in [
+            "",
+            "config",
+            "lock-",
+            "lock-000000001",
+            "lock-000000000x",
+            "é000000001",
+            "0000000é001",
+        ] {
+            check(name, None);
+        }
+    }
+
+    #[test]
+    fn nearly_ours() {
+        check("_c_0123-lock-0000000001", Some((Kind::Exclusive, 1, false)));
+        check(
+            "_c_0123456789ABCDEF0123456789ABCDEF-lock-0000000001",
+            Some((Kind::Exclusive, 1, false)),
+        );
+        check(
+            "_c_0123456789abcdef0123456789abcdef__READ__0000000001",
+            Some((Kind::Shared, 1, false)),
+        );
+    }
+}

@@ -1,0 +1,521 @@
+//! All locks in use, by name, and the state of some of them beside their queues (`state.rs`). The queues follow from the tree, and a
+//! restore rebuilds them: `apply` reports each contender that is created or ends, whatever client made it. The states do not follow from
+//! anything, and are in snapshots.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::borrow::Borrow;
+use core::ops::Bound;
+
+use crate::locks::contender::{Facts, Record};
+use crate::locks::json;
+use crate::locks::memo::Memo;
+use crate::locks::queue::{Contender, Position, Queue};
+use crate::locks::state::{Closed, LockState, Terms};
+use crate::locks::view::{ClosedLock, LockCounts, LockSummary};
+use crate::model::damage::Damage;
+use crate::model::data::Data;
+use crate::model::event::Event;
+use crate::model::ids::{SessionId, Zxid};
+use crate::model::path::{LockName, ZPath};
+use crate::stable_hash::{self, Table};
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Locks {
+    /// Locks without contenders are not in it.
+    queues: BTreeMap<ByName, Queue>,
+    /// Number of all contenders and of all holders, for metrics, at no cost.
+    contenders: usize,
+    holding: usize,
+    /// Locks whose waiters this command may have unblocked, in no order, some perhaps twice.
+    touched: Vec<LockName>,
+    /// Locks that have a state of their own. Few of all.
+    states: BTreeMap<ByName, LockState>,
+    /// Records that were written lately.
+    memo: Memo,
+    /// The record that was written last: a place to write the next one.
+    text: String,
+    /// Number of contenders of each scope. Those of other clients are not counted.
+    scopes: Table<Scope, u32>,
+    /// Waits of each scope: in a queue, or for an upgrade.
+    waits: BTreeMap<Scope, BTreeSet<Wait>>,
+    /// Holders with an unanswered release request, by session.
+    asked: BTreeMap<SessionId, BTreeSet<(LockName, Arc<str>)>>,
+    /// For the bug [`LeakedPermits`](fault_injection::planted::Bug::LeakedPermits): how many of each lock.
+    #[cfg(feature = "planted")]
+    leaked: BTreeMap<LockName, u64>,
+}
+
+/// A list of touched locks with more places is given back to the allocator: the command that needed them was a rare one.
+const MAX_KEPT_LIST: usize = 64;
+
+/// Owner of a deadlock: a session, or one of its threads or tasks.
+pub(crate) type Scope = (SessionId, Arc<str>);
+
+/// A place where a scope waits.
+type Wait = (LockName, (Zxid, u64, Arc<str>));
+
+/// A state in a snapshot, and how many hold the lock: with such a state that does not follow from the queue.
+pub(crate) type KeptState = (LockName, LockState, u32);
+
+/// A lock's name as a key that is found by its text.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct ByName(LockName);
+
+impl Borrow<str> for ByName {
+    fn borrow(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl Locks {
+    /// An ephemeral node came to be below a lock's znode: by a lock command, by a ZooKeeper client, or by a
+    /// restore. Most such nodes are contenders; it holds nothing before the end of the command.
+    pub(crate) fn contender_created(
+        &mut self,
+        lock: &LockName,
+        name: &str,
+        data: &Data,
+        session: SessionId,
+        czxid: Zxid,
+    ) {
+        let Some(facts) = self.memo.facts(name, data) else {
+            return;
+        };
+        self.touched.push(lock.clone());
+        let record = facts.record.as_deref();
+        let owner = record.and_then(super::contender::Record::distinct_owner).cloned();
+        if let Some(owner) = &owner {
+            *self.scopes.entry((session, owner.clone())).or_insert(0) += 1;
+        }
+        let name: Arc<str> = name.into();
+        if record.is_some_and(|record| {
+            record
+                .revoke
+                .as_ref()
+                .is_some_and(|revoke| revoke.answer.is_none())
+        }) {
+            self.asked
+                .entry(session)
+                .or_default()
+                .insert((lock.clone(), name.clone()));
+        }
+        let contender = Contender {
+            czxid,
+            number: facts.number,
+            name,
+            session,
+            request: facts.request,
+            reentrant: record.is_some_and(|record| record.reentrant),
+            token: record.and_then(|record| record.token).unwrap_or(czxid),
+            upgrading: record.is_some_and(super::contender::Record::is_upgrading),
+            owner,
+        };
+        let queue = self.queues.entry(ByName(lock.clone())).or_default();
+        #[cfg(feature = "planted")]
+        if queue.is_empty()
+            && let Some(leaked) = self.leaked.get(lock)
+        {
+            queue.leak(*leaked);
+        }
+        queue.insert(contender);
+        self.contenders += 1;
+    }
+
+    /// Returns the facts of a znode below a lock.
+    pub(crate) fn facts(&self, name: &str, data: &Data) -> Option<Facts> {
+        self.memo.facts(name, data)
+    }
+
+    /// The path of a contender whose data was written lately.
+    pub(crate) fn path(&self, lock: &LockName, name: &str, data: &Data) -> Option<&ZPath> {
+        self.memo.path(lock, name, data)
+    }
+
+    /// The data of the contender `path` with this sequence number, which says what `record` does.
+    pub(crate) fn write(&mut self, path: &ZPath, number: u64, record: &Arc<Record>) -> Data {
+        self.text.clear();
+        json::write(record, &mut self.text);
+        let data = Data::from(self.text.as_str());
+        self.memo.keep(&data, path, number, record);
+        data
+    }
+
+    /// See `leaked`.
+    #[cfg(feature = "planted")]
+    pub(crate) fn leak(&mut self, lock: &LockName, permits: u32) {
+        let permits = u64::from(permits);
+        *self.leaked.entry(lock.clone()).or_default() += permits;
+        if let Some(queue) = self.queues.get_mut(lock.as_str()) {
+            queue.leak(permits);
+        }
+    }
+
+    /// Removes a contender that has ended; returns it if it held the lock.
+    pub(crate) fn remove(&mut self, lock: &LockName, position: Position<'_>) -> Option<Box<Contender>> {
+        let queue = self
+            .queues
+            .get_mut(lock.as_str())
+            .expect("a lock with contenders is in the table");
+        let (contender, held) = queue
+            .remove(position)
+            .expect("every contender is in its lock's queue");
+        if queue.is_empty() {
+            self.queues.remove(lock.as_str());
+        }
+        self.contenders -= 1;
+        self.holding -= usize::from(held);
+        // A lock whose last contender is gone may have a state that ends with it.
+        if self.queues.contains_key(lock.as_str()) || self.state(lock).is_some() {
+            self.touched.push(lock.clone());
+        }
+        if !self.asked.is_empty() {
+            self.set_release_requested(contender.session, lock, position.2, false);
+        }
+        if let Some(owner) = &contender.owner {
+            let scope = (contender.session, owner.clone());
+            match self.scopes.get_mut(&scope) {
+                Some(1) => drop(self.scopes.remove(&scope)),
+                Some(count) => *count -= 1,
+                None => unreachable!("every contender's scope is counted"),
+            }
+            self.remove_wait(&scope, lock, position);
+        }
+        held.then_some(contender)
+    }
+
+    /// Adds a wait of a scope.
+    pub(crate) fn add_wait(&mut self, scope: Scope, lock: &LockName, (czxid, number, name): Position<'_>) {
+        let wait = (lock.clone(), (czxid, number, name.into()));
+        self.waits.entry(scope).or_default().insert(wait);
+    }
+
+    /// Removes a wait of a scope, if there is one.
+    pub(crate) fn remove_wait(&mut self, scope: &Scope, lock: &LockName, position: Position<'_>) {
+        // Waits are rare.
+        if self.waits.is_empty() {
+            return;
+        }
+        if let Some(waits) = self.waits.get_mut(scope) {
+            let (czxid, number, name) = position;
+            waits.remove(&(lock.clone(), (czxid, number, name.into())));
+            if waits.is_empty() {
+                self.waits.remove(scope);
+            }
+        }
+    }
+
+    /// Returns the waits of a scope.
+    pub(crate) fn waits_of(&self, scope: &Scope) -> impl Iterator<Item = (&LockName, Position<'_>)> {
+        let waits = self.waits.get(scope).into_iter().flatten();
+        waits.map(|(lock, (czxid, number, name))| (lock, (*czxid, *number, &**name)))
+    }
+
+    /// Returns whether a scope holds a lock or waits for one.
+    pub(crate) fn knows(&self, scope: &Scope) -> bool {
+        self.scopes.contains_key(scope)
+    }
+
+    /// Adds or removes a holder with an unanswered release request.
+    pub(crate) fn set_release_requested(
+        &mut self,
+        session: SessionId,
+        lock: &LockName,
+        name: &str,
+        asked: bool,
+    ) {
+        let of_session = self.asked.entry(session).or_default();
+        let key = (lock.clone(), name.into());
+        if asked {
+            of_session.insert(key);
+        } else {
+            of_session.remove(&key);
+        }
+        if of_session.is_empty() {
+            self.asked.remove(&session);
+        }
+    }
+
+    /// Returns the holders of a session with an unanswered release request.
+    pub(crate) fn asked(&self, session: SessionId) -> impl Iterator<Item = (&LockName, &str)> {
+        let asked = self.asked.get(&session).into_iter().flatten();
+        asked.map(|(lock, name)| (lock, &**name))
+    }
+
+    /// Removes and returns the locks whose waiters may be unblocked, by name.
+    pub(crate) fn take_touched(&mut self) -> Vec<LockName> {
+        let mut touched = core::mem::take(&mut self.touched);
+        if touched.len() > 1 {
+            touched.sort_unstable();
+            touched.dedup();
+        }
+        touched
+    }
+
+    /// Reuses the list of touched locks, which is empty now, for the next command.
+    pub(crate) fn recycle_touched(&mut self, list: Vec<LockName>) {
+        debug_assert!(list.is_empty());
+        if self.touched.capacity() == 0 && list.capacity() <= MAX_KEPT_LIST {
+            self.touched = list;
+        }
+    }
+
+    /// Returns the waiter that [`Locks::promote`] would grant the lock to.
+    pub(crate) fn next(&self, lock: &LockName) -> Option<&Contender> {
+        self.queue(lock)?.next(self.terms(lock))
+    }
+
+    /// Grants the lock to the next waiter, if the rule allows it.
+    pub(crate) fn promote(&mut self, lock: &LockName) -> Option<Contender> {
+        let terms = self.terms(lock);
+        let newcomer = self.queues.get_mut(lock.as_str())?.promote(terms)?.clone();
+        self.holding += 1;
+        if let Some(owner) = &newcomer.owner {
+            self.remove_wait(&(newcomer.session, owner.clone()), lock, newcomer.position());
+        }
+        Some(newcomer)
+    }
+
+    /// Changes what the queue knows of a contender; its record is changed by the caller.
+    pub(crate) fn change(
+        &mut self,
+        lock: &LockName,
+        position: Position<'_>,
+        change: impl FnOnce(&mut Contender),
+    ) {
+        let queue = self
+            .queues
+            .get_mut(lock.as_str())
+            .expect("a lock with contenders is in the table");
+        queue.change(position, change);
+        self.touched.push(lock.clone());
+    }
+
+    /// Returns the state of a lock beside its queue; `None` for most.
+    pub(crate) fn state(&self, lock: &LockName) -> Option<&LockState> {
+        match self.states.is_empty() {
+            true => None,
+            false => self.states.get(lock.as_str()),
+        }
+    }
+
+    /// Returns the number of locks with contenders.
+    pub(crate) fn in_use(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// Returns the number of locks with a state.
+    pub(crate) fn states_len(&self) -> usize {
+        self.states.len()
+    }
+
+    /// Returns the part of a lock's state that decides about grants.
+    pub(crate) fn terms(&self, lock: &LockName) -> Terms {
+        self.state(lock).map(LockState::terms).unwrap_or_default()
+    }
+
+    /// Changes it.
+    pub(crate) fn change_state(&mut self, lock: &LockName, change: impl FnOnce(&mut LockState)) {
+        let mut state = self.states.remove(lock.as_str()).unwrap_or_default();
+        change(&mut state);
+        if state != LockState::default() {
+            self.states.insert(ByName(lock.clone()), state);
+        }
+        self.touched.push(lock.clone());
+    }
+
+    /// The locks that are closed for a while.
+    pub(crate) fn closed(&self) -> impl Iterator<Item = ClosedLock> {
+        self.states.iter().filter_map(|(ByName(lock), state)| {
+            let closed = state.closed?;
+            Some(ClosedLock {
+                lock: lock.clone(),
+                at: closed.at,
+                delay_ms: closed.delay_ms,
+                passed_ms: closed.passed_ms,
+            })
+        })
+    }
+
+    /// Returns the states, as they go into a snapshot. While sessions are `ending`, also those of locks whose next waiter has not been granted
+    /// the lock because its session has ended: there the holders do not follow from the queue.
+    pub(crate) fn kept_states(&self, ending: bool) -> Vec<KeptState> {
+        let holding = |queue: &Queue| u32::try_from(queue.holding()).expect("contenders are few");
+        let states = self.states.iter().map(|(ByName(lock), state)| {
+            let holding = self.queue(lock).map_or(0, holding);
+            (lock.clone(), state.clone(), holding)
+        });
+        let withheld = self.queues.iter().filter_map(|(ByName(lock), queue)| {
+            let is_withheld =
+                !self.states.contains_key(lock.as_str()) && queue.next(Terms::default()).is_some();
+            is_withheld.then(|| (lock.clone(), LockState::default(), holding(queue)))
+        });
+        match ending {
+            true => states.chain(withheld).collect(),
+            false => states.collect(),
+        }
+    }
+
+    /// The states' share of the digest.
+    pub(crate) fn digest(&self, ending: bool) -> u64 {
+        let states = self.kept_states(ending);
+        match states.is_empty() {
+            true => 0,
+            false => stable_hash::of(&states),
+        }
+    }
+
+    /// Completes a restore, after all contenders were added. For a lock without a state of its own the rule decides about the holders, as
+    /// before.
+    pub(crate) fn restored(&mut self, kept: Vec<KeptState>, newest: Zxid) -> Result<(), Damage> {
+        self.touched = Vec::new();
+        let mut resumed = BTreeSet::new();
+        for (lock, state, holding) in kept {
+            let is_wrong = |closed: Closed| closed.at > newest || closed.passed_ms >= closed.delay_ms;
+            let queue = self.queues.get_mut(lock.as_str());
+            let holds = match queue {
+                Some(queue) => queue.resume(holding as usize),
+                None => holding == 0,
+            };
+            let is_withheld = || {
+                let queue = self.queues.get(lock.as_str());
+                queue.is_some_and(|queue| queue.next(Terms::default()).is_some())
+            };
+            let is_none = state == LockState::default() && !is_withheld();
+            if is_none || state.floor > newest || state.closed.is_some_and(is_wrong) {
+                return Err("the state of a lock in it is impossible");
+            }
+            if !holds || !resumed.insert(lock.clone()) {
+                return Err("the holders of a lock in it are impossible");
+            }
+            if state != LockState::default() {
+                self.states.insert(ByName(lock), state);
+            }
+        }
+        for (ByName(lock), queue) in &mut self.queues {
+            if !resumed.contains(lock) {
+                while queue.promote(Terms::default()).is_some() {}
+            }
+            let upgrading = self
+                .states
+                .get(lock.as_str())
+                .is_some_and(|state| state.upgrading);
+            if queue.upgrading().is_some() != upgrading || queue.waiters().any(|waiter| waiter.upgrading) {
+                return Err("an upgrade in it cannot be");
+            }
+            for contender in queue.waiters().chain(queue.upgrading()) {
+                if let Some(owner) = &contender.owner {
+                    let scope = (contender.session, owner.clone());
+                    let position = (contender.czxid, contender.number, contender.name.clone());
+                    self.waits
+                        .entry(scope)
+                        .or_default()
+                        .insert((lock.clone(), position));
+                }
+            }
+        }
+        self.holding = self.queues.values().map(Queue::holding).sum();
+        let orphan = |(ByName(lock), state): (&ByName, &LockState)| {
+            state.upgrading && !self.queues.contains_key(lock.as_str())
+        };
+        match self.states.iter().any(orphan) {
+            true => Err("an upgrade in it cannot be"),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns the numbers of locks, holders and waiters.
+    pub(crate) fn counts(&self) -> LockCounts {
+        LockCounts {
+            locks: self.queues.len(),
+            holders: self.holding,
+            waiters: self.contenders - self.holding,
+        }
+    }
+
+    /// The queue of a lock; `None` if it has no contenders.
+    pub(crate) fn queue(&self, lock: &LockName) -> Option<&Queue> {
+        self.queues.get(lock.as_str())
+    }
+
+    /// Locks in use whose names begin with `prefix` and come no earlier than `first`, by name.
+    pub(crate) fn page_from<'t>(
+        &'t self,
+        prefix: &'t str,
+        first: &str,
+    ) -> impl Iterator<Item = (&'t LockName, &'t Queue)> {
+        let first = Bound::Included(first.max(prefix));
+        self.queues
+            .range::<str, _>((first, Bound::Unbounded))
+            .map(|(ByName(lock), queue)| (lock, queue))
+            .take_while(move |(lock, _)| lock.as_str().starts_with(prefix))
+    }
+
+    /// Locks in use whose names begin with `prefix` and come after `after`, by name.
+    pub(crate) fn page<'t>(
+        &'t self,
+        prefix: &'t str,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = (&'t LockName, &'t Queue)> {
+        // Neither needs to be a legal name: "orders/" is a sensible prefix. So they are compared as texts.
+        let first = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        self.queues
+            .range::<str, _>((first, Bound::Unbounded))
+            .map(|(ByName(lock), queue)| (lock, queue))
+            .take_while(move |(lock, _)| lock.as_str().starts_with(prefix))
+    }
+
+    /// Returns whether the znode is that of a lock with a state, which must stay: an operator has set something, or the lock is closed.
+    pub(crate) fn is_configured(&self, path: &ZPath) -> bool {
+        self.states_len() > 0 && LockName::of_parent(path).is_some_and(|lock| self.state(&lock).is_some())
+    }
+
+    /// Forgets the floor of a lock once all its waiters have larger positions: their tokens are larger anyway.
+    pub(crate) fn lower_floor(&mut self, lock: &LockName) {
+        let floor = self.state(lock).map_or(Zxid(0), |state| state.floor);
+        if floor == Zxid(0) {
+            return;
+        }
+        let waiter = self.queue(lock).and_then(|queue| queue.waiters().next());
+        if waiter.is_none_or(|waiter| waiter.czxid > floor) {
+            self.change_state(lock, |state| state.floor = Zxid(0));
+        }
+    }
+
+    /// Closes a lock: it grants nothing until the leader has counted the delay.
+    pub(crate) fn close(&mut self, lock: &LockName, delay_ms: u32, at: Zxid, at_ms: u64) -> Event {
+        let closed = self.state(lock).and_then(|state| state.closed);
+        let delay_ms = closed.map_or(0, |closed| closed.delay_ms).max(delay_ms);
+        self.change_state(lock, |state| {
+            state.closed = Some(Closed {
+                at,
+                at_ms,
+                delay_ms,
+                passed_ms: 0,
+            });
+        });
+        let lock = lock.clone();
+        Event::LockClosed { lock, delay_ms }
+    }
+
+    pub(crate) fn summary_of(&self, lock: &LockName, queue: &Queue) -> LockSummary {
+        LockSummary {
+            lock: lock.clone(),
+            mode: queue.mode(self.terms(lock)),
+            holders: count_u32(queue.holding()),
+            waiters: count_u32(queue.len() - queue.holding()),
+        }
+    }
+}
+
+/// No lock has four billion contenders: each is a znode, and those are fewer.
+fn count_u32(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,145 @@
+//! Views of locks and contenders for front ends and people.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::model::ids::{SessionId, Zxid};
+use crate::model::lock::{HolderId, LockMode, Revocation};
+use crate::model::path::LockName;
+use crate::model::reply::{Grant, Place};
+
+/// A lock with its holders and waiters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockView {
+    /// Its name.
+    pub lock: LockName,
+    /// Mode in use; `None` while it has no contenders.
+    pub mode: Option<LockMode>,
+    /// The semaphore's limit that an operator has set; it stays while the lock is not in use.
+    pub limit: Option<u32>,
+    /// True if it takes and grants no new contenders.
+    pub draining: bool,
+    /// The lock-delay, while it is closed.
+    pub closed: Option<ClosedView>,
+    /// Its holders, in order of arrival.
+    pub holders: Vec<ContenderView>,
+    /// Its waiters, in order of arrival.
+    pub queue: Vec<ContenderView>,
+}
+
+/// Lock-delay of a lock that grants nothing, because the session of a holder expired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClosedView {
+    /// Since when, in milliseconds since 1970.
+    pub since_ms: u64,
+    /// For how long.
+    pub delay_ms: u32,
+    /// Part of the delay that has passed at least, as leaders report each second.
+    pub passed_ms: u32,
+}
+
+/// A holder or waiter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContenderView {
+    /// The name of its znode.
+    pub holder: HolderId,
+    /// Its session.
+    pub session: SessionId,
+    /// The scope of re-entrancy within the session.
+    pub owner: Arc<str>,
+    /// Note of its client.
+    pub note: Arc<str>,
+    /// Address that its client called from; empty for ZooKeeper clients.
+    pub address: Arc<str>,
+    /// Mode of the request or hold.
+    pub mode: LockMode,
+    /// Permits of a semaphore, else 1.
+    pub permits: u32,
+    /// Number of entries of its owner (or, in the queue, of calls).
+    pub holds: u32,
+    /// The fencing token that it has, or will have without an upgrade meanwhile.
+    pub fencing_token: Zxid,
+    /// Beginning of the hold or wait in milliseconds since 1970. The grant of a ZooKeeper client's contender is not recorded; for those it
+    /// is the time of their creation.
+    pub since_ms: u64,
+    /// Time for which the lock grants nothing if the session expires during the hold.
+    pub lock_delay_ms: u32,
+    /// Since when it waits to be the only holder.
+    pub upgrading_since_ms: Option<u64>,
+    /// The last release request.
+    pub revoke: Option<Revocation>,
+}
+
+/// A lock in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LockSummary {
+    /// Its name.
+    pub lock: LockName,
+    /// Mode in use.
+    pub mode: Option<LockMode>,
+    /// Number of holders.
+    pub holders: u32,
+    /// Number of waiters.
+    pub waiters: u32,
+}
+
+/// Numbers of locks, holders and waiters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LockCounts {
+    /// Locks that have contenders.
+    pub locks: usize,
+    /// Contenders that hold one.
+    pub holders: usize,
+    /// Those that wait.
+    pub waiters: usize,
+}
+
+/// State of a contender: holder, waiter, or upgrading holder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ContenderState {
+    /// It holds the lock.
+    Holds(Grant),
+    /// It waits in the queue.
+    Waits(Place),
+    /// It holds the lock, and waits to be the only one.
+    Upgrades(Grant),
+}
+
+/// A lock that is closed for a while after an unclean loss.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClosedLock {
+    /// The lock.
+    pub lock: LockName,
+    /// The position of the loss.
+    pub at: Zxid,
+    /// For how long, in milliseconds.
+    pub delay_ms: u32,
+    /// Part of the delay that has passed at least, as leaders have counted.
+    pub passed_ms: u32,
+}
+
+/// A wait, and the contenders that it is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitView {
+    /// The lock.
+    pub lock: LockName,
+    /// The waiter: in the queue, or a holder that wants to be the only one.
+    pub waiter: OwnerView,
+    /// The blockers ahead of it, the first [`MAX_NAMED_BLOCKERS`](crate::MAX_NAMED_BLOCKERS) of them. None if the lock is drained or closed.
+    pub waits_for: Vec<OwnerView>,
+    /// True if there are more blockers, or may be: those far ahead are not visited.
+    pub more: bool,
+}
+
+/// Contender in a wait: the waiter or a blocker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnerView {
+    /// Its session.
+    pub session: SessionId,
+    /// Its scope within the session; empty for clients that speak ZooKeeper.
+    pub owner: Arc<str>,
+    /// Its contender.
+    pub holder: Arc<str>,
+    /// True if it is in the queue; otherwise it holds the lock.
+    pub waits: bool,
+}

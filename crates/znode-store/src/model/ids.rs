@@ -1,0 +1,125 @@
+//! The small values that everything else is made of: positions, session ids, payloads.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::fmt;
+use core::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A position in the history of the tree: the state counts one up for every command that it applies.
+///
+/// It never goes back and never skips, over terms, restarts and restores. Fencing tokens are zxids.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Zxid(pub u64);
+
+impl fmt::Display for Zxid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// The id of a session: never 0, unique while the cluster lives, shown as 16 hexadecimal digits.
+///
+/// It is a positive 64-bit number whose high byte is below 0x80, so that it can be the ephemeral owner in
+/// ZooKeeper's `Stat`, where the other values mean containers and TTL nodes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SessionId(pub u64);
+
+/// The text is not a session's id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a session id has 16 hexadecimal digits")]
+pub struct BadSessionId;
+
+impl SessionId {
+    /// Makes a legal id of 64 random bits.
+    pub fn from_random(bits: u64) -> Self {
+        Self((bits & (u64::MAX >> 1)).max(1))
+    }
+
+    /// Returns whether the number is one that a session can have.
+    pub(crate) fn is_legal(self) -> bool {
+        self.0 != 0 && self.0 >> 63 == 0
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl FromStr for SessionId {
+    type Err = BadSessionId;
+
+    fn from_str(text: &str) -> Result<Self, BadSessionId> {
+        let digits = text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        match u64::from_str_radix(text, 16) {
+            Ok(id) if digits && text.len() == 16 && Self(id).is_legal() => Ok(Self(id)),
+            _ => Err(BadSessionId),
+        }
+    }
+}
+
+/// Password that a client shows to resume a session that it opened: 128 random bits.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Password(pub [u8; 16]);
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(secret)")
+    }
+}
+
+/// The longest request id in bytes, as the HTTP contract states it.
+pub const MAX_REQUEST_ID_BYTES: usize = 64;
+
+/// A client's own name for a request, by which a repeated one is recognised. Unique per session.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RequestId(Arc<str>);
+
+/// The text is not a request id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a request_id has 1 to {MAX_REQUEST_ID_BYTES} bytes")]
+pub struct BadRequestId;
+
+impl RequestId {
+    /// Checks the length.
+    pub fn parse(text: &str) -> Result<Self, BadRequestId> {
+        match text.len() {
+            1..=MAX_REQUEST_ID_BYTES => Ok(Self(text.into())),
+            _ => Err(BadRequestId),
+        }
+    }
+
+    /// The text of the id.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the text of the id, shared.
+    pub(crate) fn shared(&self) -> Arc<str> {
+        self.0.clone()
+    }
+}
+
+impl TryFrom<String> for RequestId {
+    type Error = BadRequestId;
+
+    fn try_from(text: String) -> Result<Self, BadRequestId> {
+        Self::parse(&text)
+    }
+}
+
+impl From<RequestId> for String {
+    fn from(id: RequestId) -> String {
+        id.as_str().into()
+    }
+}

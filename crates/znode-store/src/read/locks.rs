@@ -1,0 +1,277 @@
+//! Locks as people and front ends see them. Reads only; what is not in the queue is read from the contenders'
+//! znodes, so a view costs a little for each contender in it.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::locks::contender::Record;
+use crate::locks::deadlock::MAX_GRAPH_WAITS;
+use crate::locks::queue::{Contender, Queue, QueuePosition};
+use crate::locks::view::{
+    ClosedLock, ClosedView, ContenderState, ContenderView, LockCounts, LockSummary, LockView, WaitView,
+};
+use crate::model::event::Hold;
+use crate::model::ids::{SessionId, Zxid};
+use crate::model::lock::{AttemptId, HolderId, Revocation};
+use crate::model::path::{LockName, ZPath};
+use crate::store::Store;
+use crate::tree::index::NodeIndex;
+
+impl Store {
+    /// A lock with its holders and its queue; `None` if its znode does not exist.
+    pub fn lock(&self, lock: &LockName) -> Option<LockView> {
+        self.lock_within(lock, usize::MAX)
+    }
+
+    /// Returns a lock with at most `most` of its holders, and of its waiters.
+    pub fn lock_within(&self, lock: &LockName, most: usize) -> Option<LockView> {
+        let index = self.tree.find(lock.znode())?;
+        let terms = self.locks.terms(lock);
+        let closed = self.locks.state(lock).and_then(|state| state.closed);
+        let queue = self.locks.queue(lock);
+        let waiters = queue.into_iter().flat_map(Queue::waiters);
+        Some(LockView {
+            lock: lock.clone(),
+            mode: queue.and_then(|queue| queue.mode(terms)),
+            limit: terms.limit,
+            draining: terms.draining,
+            closed: closed.map(|closed| ClosedView {
+                since_ms: closed.at_ms,
+                delay_ms: closed.delay_ms,
+                passed_ms: closed.passed_ms,
+            }),
+            holders: queue
+                .into_iter()
+                .flat_map(Queue::holders)
+                .take(most)
+                .map(|holder| self.contender_view(index, holder, true))
+                .collect(),
+            queue: waiters
+                .take(most)
+                .map(|waiter| self.contender_view(index, waiter, false))
+                .collect(),
+        })
+    }
+
+    /// Returns the holders of a lock, in order of arrival, as in [`Event::HoldBegan`](crate::Event::HoldBegan). The beginning of a
+    /// ZooKeeper client's hold is not known.
+    pub fn holds_of(&self, lock: &LockName) -> Vec<Arc<Hold>> {
+        self.first_holds_of(lock, usize::MAX)
+    }
+
+    /// The first `count` of them.
+    pub fn first_holds_of(&self, lock: &LockName, count: usize) -> Vec<Arc<Hold>> {
+        let Some(index) = self.tree.find(lock.znode()) else {
+            return Vec::new();
+        };
+        let holders = self.locks.queue(lock).into_iter().flat_map(Queue::holders);
+        let holders = holders.take(count);
+        let hold = |holder: &Contender| {
+            let node = self.tree.child(index, &holder.name);
+            let node = self.tree.node(node.expect("every contender has a znode"));
+            let facts = self.locks.facts(&node.name, &node.data);
+            let record = facts.and_then(|facts| facts.record);
+            let since_ms = record.as_ref().and_then(|record| record.granted_ms);
+            self.hold(lock, holder, record.as_deref(), since_ms)
+        };
+        holders.map(hold).collect()
+    }
+
+    /// Returns whether a contender holds a lock, by its name and its token.
+    pub fn is_held_by(&self, lock: &LockName, token: Zxid, holder: &str) -> bool {
+        let mut holders = self.locks.queue(lock).into_iter().flat_map(Queue::holders);
+        holders.any(|known| known.token == token && *known.name == *holder)
+    }
+
+    /// Returns up to `count` of the locks in use (with contenders), by name: with names that begin with `prefix` and follow `after`.
+    pub fn locks(&self, prefix: &str, after: Option<&str>, count: usize) -> Vec<LockSummary> {
+        let page = self.locks.page(prefix, after).take(count);
+        page.map(|(lock, queue)| self.locks.summary_of(lock, queue))
+            .collect()
+    }
+
+    /// One of them; `None` if the lock is not in use.
+    pub fn lock_summary(&self, lock: &LockName) -> Option<LockSummary> {
+        self.locks
+            .queue(lock)
+            .map(|queue| self.locks.summary_of(lock, queue))
+    }
+
+    /// Returns the number of locks in use.
+    pub fn lock_count(&self) -> usize {
+        self.locks.in_use()
+    }
+
+    /// Returns the number of locks in use, of holders and of waiters. Costs nothing.
+    pub fn lock_counts(&self) -> LockCounts {
+        self.locks.counts()
+    }
+
+    /// Counts locks, holders and waiters over up to `count` locks with names that begin with `prefix` and follow `after`; with the last of
+    /// them, if there may be more. It visits each of them, and copies none.
+    pub fn lock_counts_below(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        count: usize,
+    ) -> (LockCounts, Option<LockName>) {
+        let mut counts = LockCounts::default();
+        let mut last = None;
+        for (lock, queue) in self.locks.page(prefix, after).take(count) {
+            counts.locks += 1;
+            counts.holders += queue.holding();
+            counts.waiters += queue.len() - queue.holding();
+            last = Some(lock);
+        }
+        let last = last.filter(|_| counts.locks == count).cloned();
+        (counts, last)
+    }
+
+    /// Returns the time of a contender's creation in milliseconds since 1970, from which the duration of its wait follows.
+    pub fn contender_came_ms(&self, lock: &LockName, holder: &str) -> Option<u64> {
+        let lock = self.tree.find(lock.znode())?;
+        let node = self.tree.child(lock, holder)?;
+        Some(self.tree.node(node).ctime_ms)
+    }
+
+    /// Returns the state of the contender `holder` of a lock; `None` if it does not exist.
+    pub fn contender_state(&self, lock: &LockName, holder: &str) -> Option<ContenderState> {
+        let found = self.contender(lock, holder)?;
+        Some(match found.queue_position {
+            QueuePosition::Holds if found.record.as_deref().is_some_and(Record::is_upgrading) => {
+                ContenderState::Upgrades(found.grant())
+            }
+            QueuePosition::Holds => ContenderState::Holds(found.grant()),
+            QueuePosition::Waits { ahead } => ContenderState::Waits(found.place(ahead)),
+        })
+    }
+
+    /// The contenders of a session in the order in which they came: the lock, the contender, whether it holds.
+    pub fn contenders_of(&self, session: SessionId) -> Vec<(LockName, HolderId, bool)> {
+        self.first_contenders_of(session, usize::MAX).0
+    }
+
+    /// Returns the contenders among the first `most` of a session's ephemeral znodes, or fewer if their paths are long; and whether these
+    /// are all.
+    pub fn first_contenders_of(
+        &self,
+        session: SessionId,
+        most: usize,
+    ) -> (Vec<(LockName, HolderId, bool)>, bool) {
+        let Some(state) = self.sessions.get(session) else {
+            return (Vec::new(), true);
+        };
+        let (oldest, _) = state.oldest_ephemerals(&self.tree, most);
+        let is_all = oldest.len() == state.ephemerals.len();
+        let standing = |(_, path, _): (Zxid, ZPath, NodeIndex)| {
+            let lock = LockName::of_contender(&path)?;
+            let found = self.contender(&lock, path.name())?;
+            Some((
+                lock,
+                path.name().into(),
+                found.queue_position == QueuePosition::Holds,
+            ))
+        };
+        (oldest.into_iter().filter_map(standing).collect(), is_all)
+    }
+
+    /// Returns whether a holder of the lock has this fencing token.
+    pub fn is_held_with(&self, lock: &LockName, token: Zxid) -> bool {
+        let mut holders = self.locks.queue(lock).into_iter().flat_map(Queue::holders);
+        holders.any(|holder| holder.token == token)
+    }
+
+    /// Returns the contender that stands for a call of `acquire` or `upgrade`; `None` if none does (any more). For a caller that did not
+    /// learn the outcome.
+    pub fn holder_of_attempt(
+        &self,
+        session: SessionId,
+        lock: &LockName,
+        attempt: AttemptId,
+    ) -> Option<HolderId> {
+        let queue = self.locks.queue(lock)?;
+        let mut own = queue
+            .holders()
+            .chain(queue.waiters())
+            .filter(|contender| contender.session == session);
+        own.find_map(|contender| {
+            let found = self.contender(lock, &contender.name)?;
+            let record = found.record?;
+            let is_its = record.knows(attempt) || record.upgrades_by(attempt);
+            is_its.then(|| String::from(&*contender.name))
+        })
+    }
+
+    fn contender_view(&self, lock: NodeIndex, contender: &Contender, holds: bool) -> ContenderView {
+        let index = self
+            .tree
+            .child(lock, &contender.name)
+            .expect("every contender has a znode");
+        let node = self.tree.node(index);
+        let facts = self
+            .locks
+            .facts(&node.name, &node.data)
+            .expect("a contender's name does not change");
+        let holder = String::from(&*contender.name);
+        let (holds_count, since_ms) = (facts.holds(), facts.since_ms(holds).unwrap_or(node.ctime_ms));
+        let record = facts.record;
+        let upgrading_since_ms = record
+            .as_ref()
+            .and_then(|record| record.upgrade.as_ref())
+            .filter(|upgrade| !upgrade.done)
+            .map(|upgrade| upgrade.since_ms);
+        let (owner, note, address, lock_delay_ms, revoke) = match &record {
+            Some(record) => (
+                record.owner.clone(),
+                record.note.clone(),
+                record.address.clone(),
+                record.lock_delay_ms,
+                record.revoke.clone(),
+            ),
+            None => ("".into(), "".into(), "".into(), 0, None),
+        };
+        ContenderView {
+            holder,
+            session: contender.session,
+            owner,
+            note,
+            address,
+            mode: contender.request.mode,
+            permits: contender.request.permits,
+            holds: holds_count,
+            fencing_token: contender.token,
+            since_ms,
+            lock_delay_ms,
+            upgrading_since_ms,
+            revoke,
+        }
+    }
+
+    /// Returns the waits over the locks whose names begin with `prefix`: at most [`MAX_GRAPH_WAITS`] of all waits, and whether these are
+    /// all.
+    pub fn wait_graph(&self, prefix: &str) -> (Vec<WaitView>, bool) {
+        let mut waits = Vec::new();
+        for (lock, queue) in self.locks.page(prefix, None) {
+            let room = MAX_GRAPH_WAITS - waits.len();
+            if self.locks.wait_views(lock, queue, 0, room, &mut waits).is_some() {
+                return (waits, false);
+            }
+        }
+        (waits, true)
+    }
+
+    /// The locks that are closed for a while after an unclean loss. The leader counts the time and proposes to open them.
+    pub fn closed_locks(&self) -> Vec<ClosedLock> {
+        self.locks.closed().collect()
+    }
+
+    /// Returns the unanswered release requests of a session's holders: the lock, the contender, the request.
+    pub fn revocations(&self, session: SessionId) -> Vec<(LockName, HolderId, Revocation)> {
+        let asked = self.locks.asked(session).filter_map(|(lock, holder)| {
+            let revoke = self.contender(lock, holder)?.record?.revoke.clone()?;
+            Some((lock.clone(), String::from(holder), revoke))
+        });
+        asked.collect()
+    }
+}

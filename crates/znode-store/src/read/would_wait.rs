@@ -1,0 +1,37 @@
+//! Prospect of an `acquire` before it is applied, for the scheduling of proposals. Nothing here refuses or changes anything.
+
+use crate::locks::plan::request_of;
+use crate::model::command::{Command, Request};
+use crate::model::lock::{LockCommand, LockMode};
+use crate::store::Store;
+
+impl Store {
+    /// Returns the number of waiters that `request` would wait behind, if it were applied now. `None`: it would not wait (granted or
+    /// refused at once), or it is no `acquire` of one lock.
+    ///
+    /// The answer is valid for the state at this moment, and errs towards `None`.
+    pub fn would_wait_behind(&self, request: &Request) -> Option<usize> {
+        let Command::Lock(LockCommand::Acquire { wish, wait: true, .. }) = &request.command else {
+            return None;
+        };
+        // It is answered what it was answered before.
+        if let Some(id) = &request.request_id
+            && self
+                .recorded_outcome(request.session, &request.caller, id)
+                .is_some()
+        {
+            return None;
+        }
+        // A lock without contenders that grants nothing is too rare to matter here.
+        let queue = self.locks.queue(&wish.lock)?;
+        if self.locks.joins(request.session, wish) {
+            return None;
+        }
+        let terms = self.locks.terms(&wish.lock);
+        let mut wanted = request_of(wish);
+        if wanted.mode == (LockMode::Semaphore { limit: 0 }) {
+            wanted.mode = queue.mode(terms)?;
+        }
+        (!queue.would_grant(wanted, terms)).then(|| queue.len() - queue.holding())
+    }
+}

@@ -1,0 +1,235 @@
+//! Construction of a snapshot part by part while the state moves on.
+
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::access::table::Access;
+use crate::locks::table::{KeptState, Locks};
+use crate::model::ids::{SessionId, Zxid};
+use crate::model::limits::Limits;
+use crate::model::session::Silence;
+use crate::sessions::request_cache::{CachedRequests, RequestCache};
+use crate::sessions::{Ending, SessionRecord, Sessions};
+use crate::snapshot::part::{FORMAT, OLDEST_FORMAT, Part, SnapshotPart};
+use crate::tree::Tree;
+use crate::tree::index::NodeIndex;
+
+/// Size at which a part ends, however few znodes it holds. The largest znodes have a mebibyte each, and a part is one allocation and one
+/// frame for its transport.
+const PART_DATA_BYTES: usize = 1024 * 1024;
+
+/// Facts of the whole state at the position of a snapshot.
+pub(crate) struct Header {
+    /// The position.
+    pub(crate) zxid: Zxid,
+    /// The time of its command.
+    pub(crate) time_ms: u64,
+    /// The limits in force.
+    pub(crate) limits: Limits,
+    /// The digest that the restored state must have.
+    pub(crate) digest: u64,
+}
+
+/// A snapshot that is being taken, part by part, while commands go on changing the state.
+pub(crate) struct SnapshotBuilder {
+    header: Header,
+    format: u32,
+    access: Arc<Access>,
+    stage: Stage,
+    /// As they were at the beginning. Their request caches are shared with the live sessions until those change.
+    sessions: VecDeque<(SessionRecord, Arc<RequestCache>)>,
+    silences: Vec<(SessionId, Silence)>,
+    certificates: VecDeque<(SessionId, Arc<str>)>,
+    endings: Vec<(SessionId, Ending)>,
+    ended: Vec<SessionId>,
+    sessionless: Arc<RequestCache>,
+    locks: Vec<KeptState>,
+    /// Znodes of the last part whose data is null, until a part records that.
+    nulls: Vec<NodeIndex>,
+}
+
+/// Content of the next part.
+enum Stage {
+    Begin,
+    /// Number of records in earlier parts.
+    Access(usize),
+    Sessions,
+    Silences,
+    Certificates,
+    Endings,
+    EndedSessions,
+    /// Number of records in earlier parts.
+    Requests(usize),
+    Znodes,
+    NullData,
+    Locks,
+    End,
+    Complete,
+}
+
+impl SnapshotBuilder {
+    /// Begins a snapshot of the owners' present state. The tree is captured from here on.
+    pub(crate) fn begin(
+        header: Header,
+        tree: &mut Tree,
+        sessions: &Sessions,
+        locks: &Locks,
+        access: &Arc<Access>,
+    ) -> Self {
+        let (silences, endings) = (sessions.silences(), sessions.endings());
+        let is_former =
+            tree.nulls() == 0 && silences.is_empty() && endings.is_empty() && !access.waits_end_with_rights();
+        tree.begin_capture(header.zxid);
+        Self {
+            header,
+            format: match is_former {
+                true => OLDEST_FORMAT,
+                false => FORMAT,
+            },
+            access: access.clone(),
+            stage: Stage::Begin,
+            sessions: sessions.records().into(),
+            silences,
+            certificates: sessions.certificates(),
+            endings,
+            ended: sessions.ended().collect(),
+            sessionless: sessions.sessionless().clone(),
+            locks: locks.kept_states(sessions.are_ending()),
+            nulls: Vec::new(),
+        }
+    }
+
+    /// Returns the next part, of at most about `budget` znodes, sessions or requests.
+    pub(crate) fn next_part(&mut self, tree: &mut Tree, budget: usize) -> SnapshotPart {
+        SnapshotPart(self.draw(tree, budget.max(1)))
+    }
+
+    /// Returns whether the last part was returned.
+    pub(crate) fn is_complete(&self) -> bool {
+        matches!(self.stage, Stage::Complete)
+    }
+
+    fn after_silences(&self) -> Stage {
+        match (self.certificates.is_empty(), self.endings.is_empty()) {
+            (false, _) => Stage::Certificates,
+            (true, false) => Stage::Endings,
+            (true, true) => Stage::EndedSessions,
+        }
+    }
+
+    fn draw(&mut self, tree: &mut Tree, budget: usize) -> Part {
+        match self.stage {
+            Stage::Begin => {
+                self.stage = match self.access.is_secured() {
+                    true => Stage::Access(0),
+                    false => Stage::Sessions,
+                };
+                Part::Begin {
+                    format: self.format,
+                    zxid: self.header.zxid,
+                    time_ms: self.header.time_ms,
+                    limits: self.header.limits,
+                }
+            }
+            Stage::Access(drawn) => {
+                let mut records = self.access.records().skip(drawn);
+                let some: Vec<_> = records.by_ref().take(budget).collect();
+                let is_all = records.next().is_none();
+                self.stage = match is_all {
+                    true => Stage::Sessions,
+                    false => Stage::Access(drawn + some.len()),
+                };
+                Part::Access(some)
+            }
+            Stage::Sessions => {
+                let mut sessions = Vec::new();
+                let mut cost = 0;
+                while cost < budget
+                    && let Some((mut record, remembered)) = self.sessions.pop_front()
+                {
+                    record.requests = remembered.kept();
+                    cost += 1 + record.requests.records.len();
+                    sessions.push(record);
+                }
+                if self.sessions.is_empty() {
+                    self.stage = match self.silences.is_empty() {
+                        true => self.after_silences(),
+                        false => Stage::Silences,
+                    };
+                }
+                Part::Sessions(sessions)
+            }
+            Stage::Silences => {
+                self.stage = self.after_silences();
+                Part::Silences(core::mem::take(&mut self.silences))
+            }
+            Stage::Certificates => {
+                let some = budget.min(self.certificates.len());
+                let some = self.certificates.drain(..some).collect();
+                self.stage = self.after_silences();
+                Part::Certificates(some)
+            }
+            Stage::Endings => {
+                self.stage = Stage::EndedSessions;
+                Part::Endings(core::mem::take(&mut self.endings))
+            }
+            Stage::EndedSessions => {
+                self.stage = Stage::Requests(0);
+                Part::EndedSessions(core::mem::take(&mut self.ended))
+            }
+            Stage::Requests(drawn) => {
+                let next = self.sessionless.next();
+                let some = self.sessionless.answered().skip(drawn).take(budget);
+                let records: Vec<_> = some.map(|(id, record)| (id.clone(), record.clone())).collect();
+                self.stage = match records.is_empty() {
+                    false => Stage::Requests(drawn + records.len()),
+                    true => {
+                        // From here on the memory may change without being copied first.
+                        self.sessionless = Arc::new(RequestCache::sessionless());
+                        Stage::Znodes
+                    }
+                };
+                Part::Requests(CachedRequests { next, records })
+            }
+            Stage::Znodes => {
+                let mut znodes = Vec::new();
+                let (mut visited, mut bytes) = (0, 0);
+                while !tree.is_captured() && visited < budget && bytes < PART_DATA_BYTES {
+                    visited += 1;
+                    if let Some(record) = tree.capture_next() {
+                        bytes += record.data.len();
+                        if record.data.is_null() {
+                            self.nulls.push(record.index);
+                        }
+                        znodes.push(record);
+                    }
+                }
+                self.stage = match (self.nulls.is_empty(), tree.is_captured()) {
+                    (false, _) => Stage::NullData,
+                    (true, false) => Stage::Znodes,
+                    (true, true) => Stage::Locks,
+                };
+                Part::Znodes(znodes)
+            }
+            Stage::NullData => {
+                self.stage = match tree.is_captured() {
+                    false => Stage::Znodes,
+                    true => Stage::Locks,
+                };
+                Part::NullData(core::mem::take(&mut self.nulls))
+            }
+            Stage::Locks => {
+                self.stage = Stage::End;
+                Part::Locks(core::mem::take(&mut self.locks))
+            }
+            Stage::End => {
+                self.stage = Stage::Complete;
+                Part::End {
+                    digest: self.header.digest,
+                }
+            }
+            Stage::Complete => unreachable!("no part follows the last one"),
+        }
+    }
+}
