@@ -84,6 +84,9 @@ impl RaftNetworkFactory<TypeConfig> for Network {
     }
 }
 
+/// Reason for which a leader that has lost its quorum sends nothing at present.
+const SILENT: &str = "this leader reaches no quorum, and lets the others elect one";
+
 /// openraft's client to one peer.
 pub struct Client {
     to: NodeId,
@@ -133,8 +136,7 @@ impl RaftNetworkV2<TypeConfig> for Client {
         option: RPCOption,
     ) -> Rpc<AppendEntriesResponse<TypeConfig>> {
         if self.peers.is_silent() {
-            let why = "this leader reaches no quorum, and lets the others elect one";
-            return Err(RPCError::Unreachable(Unreachable::from_string(why)));
+            return Err(RPCError::Unreachable(Unreachable::from_string(SILENT)));
         }
         let answer = self
             .ask(Ask::Append(rpc.into()), RPCTypes::AppendEntries, option)
@@ -174,6 +176,12 @@ impl RaftNetworkV2<TypeConfig> for Client {
                 let nothing: BoxStream<'s, _> = Box::pin(stream::empty());
                 return Ok(nothing);
             };
+            // Entries keep a follower from electing another leader as heartbeats do.
+            if self.peers.is_silent() {
+                return Err(RPCError::Unreachable(Unreachable::from_string(SILENT)));
+            }
+            let peers = self.peers.clone();
+            let input = input.take_while(move |_| std::future::ready(!peers.is_silent()));
             let connected = connect(self.peers.gate(), self.to, Purpose::Append).await;
             if connected.is_err() && planted::is(Bug::CountedAbsent) {
                 let last = first.entries.last().map(|entry| entry.log_id);
