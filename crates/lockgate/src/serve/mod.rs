@@ -5,7 +5,6 @@ mod logging;
 mod pages;
 mod reload;
 mod supervisor;
-mod turns;
 
 use std::io;
 use std::path::Path;
@@ -24,7 +23,6 @@ use tracing::{error, info, warn};
 
 use self::reload::Reloader;
 use self::supervisor::Supervisor;
-use self::turns::{Turns, Work};
 use crate::config::{Loaded, ServeConfig};
 use crate::server::Lockgate;
 use crate::start_error::StartError;
@@ -67,9 +65,8 @@ pub fn serve(file: Option<&Path>, insecure: bool) -> anyhow::Result<()> {
     raft_node::fail_points::order_from_environment().map_err(anyhow::Error::msg)?;
     #[cfg(feature = "planted")]
     plant_from_environment()?;
-    let turns = Turns::default();
-    let runtime = runtime(config.workers, &turns).context("starting the runtime")?;
-    let ended = runtime.block_on(run(config, Reloader::new(file, set, level), &turns));
+    let runtime = runtime(config.workers).context("starting the runtime")?;
+    let ended = runtime.block_on(run(config, Reloader::new(file, set, level)));
     // A thread that waits for a disk which hangs would keep the process for as long.
     runtime.shutdown_background();
     ended
@@ -115,14 +112,10 @@ fn end_at_panics() {
     }));
 }
 
-/// One thread that does everything, and takes its turns as `turns` says, or a pool of workers.
-fn runtime(workers: usize, turns: &Turns) -> io::Result<Runtime> {
+/// The runtime of a node: one thread that does everything, or a pool of workers.
+fn runtime(workers: usize) -> io::Result<Runtime> {
     match workers {
-        1 => {
-            let mut builder = runtime::Builder::new_current_thread();
-            turns.are_taken_by(&mut builder);
-            builder.enable_all().build()
-        }
+        1 => runtime::Builder::new_current_thread().enable_all().build(),
         workers => runtime::Builder::new_multi_thread()
             .worker_threads(workers)
             .enable_all()
@@ -130,7 +123,7 @@ fn runtime(workers: usize, turns: &Turns) -> io::Result<Runtime> {
     }
 }
 
-async fn run(config: ServeConfig, mut reloader: Reloader, turns: &Turns) -> anyhow::Result<()> {
+async fn run(config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<()> {
     // Before anything is started: a signal that comes meanwhile is not lost, and does not kill halfway.
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
@@ -199,11 +192,6 @@ async fn run(config: ServeConfig, mut reloader: Reloader, turns: &Turns) -> anyh
         .start()
         .await
         .map_err(in_words_of_the_command)?;
-    let node = server.node().clone();
-    turns.follow(move || Work {
-        reads: node.reads(),
-        commands: node.commands(),
-    });
     if let Some(address) = server.http_address() {
         let scheme = if server.is_secured() { "https" } else { "http" };
         info!(node = node_id, "serving HTTP at {scheme}://{address}");

@@ -385,16 +385,6 @@ impl Node {
         found
     }
 
-    /// How often this node's state was read since it was started, by whoever calls it: each [`Node::read`] is one.
-    pub fn reads(&self) -> u64 {
-        self.inner.replica.looks()
-    }
-
-    /// How many commands were applied here since this node was started, from whichever node they came.
-    pub fn commands(&self) -> u64 {
-        self.inner.replica.meters.applied.get()
-    }
-
     /// Waits until this node has applied all that was committed anywhere when this was called. A
     /// [`Node::read`] afterwards is linearizable.
     pub async fn read_barrier(&self) -> Result<(), Unavailable> {

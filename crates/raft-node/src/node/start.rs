@@ -179,13 +179,7 @@ impl Node {
         };
         let traffic = Arc::new(SnapshotTraffic::new(config.snapshots.send_bytes_per_second));
         let log_store = storage.log_store();
-        let own_syncs = log_store.own_syncs();
-        let network = Network::new(
-            peers.clone(),
-            traffic.clone(),
-            own_syncs.clone(),
-            config.timing.election_max * 2,
-        );
+        let network = Network::new(peers.clone(), traffic.clone(), config.timing.election_max * 2);
         let raft_config = Arc::new(raft_config(&config)?);
         let raft = Raft::new(config.node_id, raft_config, network, log_store, machine)
             .await
@@ -317,7 +311,6 @@ impl Node {
             replica: replica.clone(),
             disks,
             wal: log.clone(),
-            own_syncs,
             patience: config.timing.election_max,
             queue: submission_queue,
         };

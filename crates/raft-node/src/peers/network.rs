@@ -28,7 +28,6 @@ use crate::ids::Member;
 use crate::ids::NodeId;
 use crate::panics::PanicGuard;
 use crate::snapshot_file::SnapshotHandle;
-use crate::storage::OwnSyncs;
 use crate::types::{TypeConfig, Vote};
 use crate::witness::Loss;
 
@@ -41,22 +40,15 @@ pub struct Network {
     /// stall for a while, and a broken stream costs more than a slow one.
     append_patience: Duration,
     traffic: Arc<SnapshotTraffic>,
-    own_syncs: OwnSyncs,
 }
 
 impl Network {
     /// Clients over `peers`.
-    pub fn new(
-        peers: Arc<Peers>,
-        traffic: Arc<SnapshotTraffic>,
-        own_syncs: OwnSyncs,
-        append_patience: Duration,
-    ) -> Self {
+    pub fn new(peers: Arc<Peers>, traffic: Arc<SnapshotTraffic>, append_patience: Duration) -> Self {
         Self {
             peers,
             append_patience,
             traffic,
-            own_syncs,
         }
     }
 
@@ -66,7 +58,6 @@ impl Network {
             peers: self.peers.clone(),
             append_patience: self.append_patience,
             traffic: self.traffic.clone(),
-            own_syncs: self.own_syncs.clone(),
             streaming,
         }
     }
@@ -93,7 +84,6 @@ pub struct Client {
     peers: Arc<Peers>,
     append_patience: Duration,
     traffic: Arc<SnapshotTraffic>,
-    own_syncs: OwnSyncs,
     /// Whether appends get a connection of their own; heartbeats go one by one on the control line.
     streaming: bool,
 }
@@ -197,8 +187,7 @@ impl RaftNetworkV2<TypeConfig> for Client {
             let input = stream::iter([first]).chain(input);
             let floor = self.traffic.floor();
             let patience = self.append_patience;
-            let own_syncs = self.own_syncs.clone();
-            let appends = Appends::new(floor, acknowledged, own_syncs, reader, writer, input, patience);
+            let appends = Appends::new(floor, acknowledged, reader, writer, input, patience);
             let answers = stream::unfold(Some((appends, guard, gate)), move |stream| async move {
                 let (mut appends, guard, gate) = stream?;
                 match appends.next_answer().await {

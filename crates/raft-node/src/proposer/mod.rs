@@ -9,7 +9,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use openraft::async_runtime::WatchReceiver;
 use openraft::errors::ClientWriteError;
 use openraft::impls::OneshotResponder;
 use openraft::raft::ClientWriteResult;
@@ -23,8 +22,7 @@ use crate::messages::{Declined, NotLeader};
 use crate::peers::Gate;
 use crate::replica::Replica;
 use crate::state_machine::Raft;
-use crate::storage::OwnSyncs;
-use crate::types::{CommittedLeaderId, Membership, Proposal, TypeConfig};
+use crate::types::{CommittedLeaderId, Proposal, TypeConfig};
 use crate::versions::OLDEST_COMMANDS_VERSION;
 use fault_injection::fail_step;
 use raft_log::Wal;
@@ -109,8 +107,6 @@ pub struct Proposer {
     pub disks: Arc<Disks>,
     /// This node's log, which may have no room.
     pub wal: Wal,
-    /// What Raft has not heard of it.
-    pub own_syncs: OwnSyncs,
     /// How long to wait for the state that commands are judged by.
     pub patience: Duration,
     /// What comes.
@@ -122,7 +118,6 @@ impl Proposer {
     pub async fn run(mut self, stop: CancellationToken) {
         let mut in_flight = FuturesUnordered::new();
         let mut next: Option<Run> = None;
-        let members = self.raft.server_metrics();
         loop {
             if next.is_none() {
                 tokio::select! {
@@ -184,8 +179,6 @@ impl Proposer {
                     .proposed_bytes
                     .add(proposal.commands.len() as u64);
                 let leader = CommittedLeaderId::new(term);
-                let has_others = has_others(members.borrow_watched().membership_config.membership());
-                self.own_syncs.propose(term, has_others);
                 fail_step!(async "propose::before_write");
                 if self
                     .raft
@@ -199,14 +192,8 @@ impl Proposer {
                     return;
                 }
                 fail_step!(async "propose::after_write");
-                let own_syncs = self.own_syncs.clone();
                 in_flight.push(async move {
-                    let outcome = own_syncs.tell_meanwhile(outcome).await;
-                    if !matches!(outcome, Ok(Ok(_))) {
-                        // Nobody waits here any more for what is kept of it.
-                        own_syncs.tell();
-                    }
-                    match outcome {
+                    match outcome.await {
                         Ok(Ok(_)) => tell(waiting, None),
                         Ok(Err(ClientWriteError::ForwardToLeader(forward))) => {
                             tell(
@@ -258,12 +245,6 @@ impl Proposer {
     }
 }
 
-/// Whether no voter commits anything alone.
-fn has_others(membership: &Membership) -> bool {
-    let configs = membership.get_joint_config();
-    configs.iter().all(|voters| voters.len() > 1)
-}
-
 /// Whether a command is an `acquire` that stands in a queue and waits, whatever is on its way: if anything is, at least one other
 /// waits before it and would be let in first.
 fn has_to_wait(replica: &Replica, command: &Bytes, is_in_flight: bool) -> bool {
@@ -274,26 +255,5 @@ fn has_to_wait(replica: &Replica, command: &Bytes, is_in_flight: bool) -> bool {
         }
         // It is for the state to say what is wrong with it.
         Err(_) => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::{BTreeMap, BTreeSet};
-
-    use super::*;
-    use crate::ids::Member;
-
-    #[test]
-    fn a_lone_voter_has_no_others_to_wait_for_whoever_learns() {
-        let nodes: BTreeMap<_, _> = (1..=4).map(|id| (id, Member::default())).collect();
-        let of = |voters: &[&[u64]]| {
-            let voters: Vec<BTreeSet<_>> = voters.iter().map(|some| some.iter().copied().collect()).collect();
-            has_others(&Membership::new(voters, nodes.clone()).expect("all voters are nodes"))
-        };
-        assert!(!of(&[&[1]]));
-        assert!(of(&[&[1, 2, 3]]));
-        // While the two others come in, or go.
-        assert!(!of(&[&[1], &[1, 2, 3]]));
     }
 }

@@ -125,11 +125,6 @@ impl Replica {
         self.store.read()
     }
 
-    /// How often somebody outside has read the state.
-    pub fn looks(&self) -> u64 {
-        self.looks.count()
-    }
-
     /// Whether somebody waits for what is applied next: a caller for an answer or for what was committed elsewhere, who wants a lock, who
     /// is connected or follows a session, and whoever has looked lately and may look again.
     pub fn is_awaited(&self) -> bool {

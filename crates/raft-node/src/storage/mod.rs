@@ -16,7 +16,7 @@ use raft_log::{
 use crate::ids::DiskId;
 use crate::witness::Witness;
 
-pub use self::log_store::{LogStore, OwnSyncs};
+pub use self::log_store::LogStore;
 
 /// All of a node's storage, opened and locked. Dropping it closes the log.
 pub struct Storage {

@@ -1,12 +1,10 @@
-//! The follower's end of a stream of entries: what it tells the leader of each append, and when.
+//! The follower's end of a stream of entries: the result of each append, in order.
 
 use std::io;
-use std::time::Duration;
 
 use bytes::BytesMut;
 use futures_util::{Stream, StreamExt, stream};
 use tokio::io::AsyncWrite;
-use tokio::time::{Instant, sleep_until};
 
 use crate::peers::server::{Services, bad_data};
 use crate::peers::stream::{ReadHalf, WriteHalf};
@@ -14,10 +12,6 @@ use crate::peers::wire::{
     FrameReader, QUIET_SINCE, WireAppend, WireAppendResult, WireEntry, put_frame, send_frames,
 };
 use fault_injection::fail_step;
-
-/// How long an answer that says the same as the one before it, which is all there is to say to a leader who tells only how far is
-/// committed, waits for one that says something new. Less than any leader's patience.
-const HELD_BACK: Duration = Duration::from_millis(20);
 
 /// Serves one stream of entries, as long as the log has room for them. A leader whose stream is cut off tries again
 /// after a while; heartbeats come by another way, so this node follows meanwhile, and votes.
@@ -69,41 +63,11 @@ pub(super) async fn answer(
     mut results: impl Stream<Item = io::Result<WireAppendResult>> + Unpin,
     mut writer: impl AsyncWrite + Unpin,
 ) -> io::Result<()> {
-    let mut told = None;
-    let mut held_back = None;
     let mut out = BytesMut::new();
-    loop {
-        let over = held_back.map(|since| since + HELD_BACK);
-        let result = tokio::select! {
-            biased;
-            result = results.next() => result.transpose()?,
-            () = sleep_until(over.unwrap_or_else(Instant::now)), if over.is_some() => {
-                send(&mut writer, &mut out).await?;
-                held_back = None;
-                continue;
-            }
-        };
-        let Some(result) = result else {
-            return send(&mut writer, &mut out).await;
-        };
-        put_frame(&mut out, &result);
-        // Whether somebody waits is no news without an entry.
-        if let Some(stored) = result.stored()
-            && told == Some(stored)
-        {
-            held_back.get_or_insert_with(Instant::now);
-            continue;
-        }
-        told = result.stored();
-        send(&mut writer, &mut out).await?;
-        held_back = None;
-    }
-}
-
-async fn send(writer: &mut (impl AsyncWrite + Unpin), out: &mut BytesMut) -> io::Result<()> {
-    if !out.is_empty() {
+    while let Some(result) = results.next().await {
+        put_frame(&mut out, &result?);
         fail_step!(async "append::before_reply", |error| error);
-        send_frames(writer, out).await?;
+        send_frames(&mut writer, &out).await?;
         fail_step!(async "append::after_reply", |error| error);
         out.clear();
     }

@@ -1,10 +1,9 @@
 //! A stream of entries from a leader to a follower: the leader's end. The follower's is in `answers.rs`.
 //!
 //! Each message wakes a node, which costs more than to carry out what it says. So what can wait goes with what cannot: how far
-//! is committed with the next entries, an answer that says nothing new with the next one that does. Only a follower where somebody
+//! is committed with the next entries. Only a follower where somebody
 //! waits for what was committed, or may look, is told at once, before the leader carries it out itself: whoever waits there has the
-//! longer way to go. The same goes for openraft here, which has a turn for all that it hears: of the slower follower's answer it hears
-//! with the next one, and of this node's own disk with the faster one's.
+//! longer way to go.
 
 pub mod answers;
 
@@ -22,7 +21,6 @@ use tokio::time::Instant;
 use super::wire::{
     FrameReader, WireAppend, WireAppendResult, WireLogId, decode_frame, put_frame, send_frames,
 };
-use crate::storage::OwnSyncs;
 use crate::types::TypeConfig;
 use fault_injection::fail_step;
 
@@ -39,9 +37,6 @@ const MAX_BYTES_IN_FLIGHT: usize = 16 * 1024 * 1024;
 /// not see for so long what was written elsewhere.
 const MAX_UNTOLD: Duration = Duration::from_millis(2);
 
-/// So long at most openraft is not told of an answer that changes nothing about what is committed, for the next one to say it, too.
-const MAX_UNTAKEN: Duration = Duration::from_millis(2);
-
 /// One stream of appends: requests go out as they come, answers come back in the same order.
 pub struct Appends<S, R, W> {
     /// Whether nobody at the follower waits for what is committed, or looks, as it said last.
@@ -53,10 +48,6 @@ pub struct Appends<S, R, W> {
     acknowledged: u64,
     /// Up to where it was told that the log is committed, or is about to be.
     committed: u64,
-    /// The news of this node's own disk, which go with an answer.
-    own_syncs: OwnSyncs,
-    /// An answer that changes nothing about what is committed, and since when it is here.
-    untaken: Option<(WireAppendResult, Instant)>,
     reader: FrameReader<R>,
     writer: W,
     input: Option<S>,
@@ -93,7 +84,6 @@ where
     pub fn new(
         floor: watch::Receiver<u64>,
         acknowledged: u64,
-        own_syncs: OwnSyncs,
         reader: FrameReader<R>,
         writer: W,
         input: S,
@@ -104,8 +94,6 @@ where
             floor,
             acknowledged,
             committed: 0,
-            own_syncs,
-            untaken: None,
             reader,
             writer,
             input: Some(input),
@@ -132,7 +120,7 @@ where
                 && self.out.is_empty()
                 && self.in_flight.iter().all(|append| append.commit_only)
             {
-                return Ok(self.untaken.take().map(|(answer, _)| answer.into()));
+                return Ok(None);
             }
             let room =
                 self.in_flight.len() < MAX_APPENDS_IN_FLIGHT && self.bytes_in_flight < MAX_BYTES_IN_FLIGHT;
@@ -145,15 +133,6 @@ where
                     let frame = frame?.ok_or(io::ErrorKind::UnexpectedEof)?;
                     let result = self.take_answers(&frame)?;
                     fail_step!(async "append::after_answer", |error| error);
-                    if self.may_wait(&result) {
-                        let since = self.untaken.take().map_or_else(Instant::now, |(_, since)| since);
-                        self.untaken = Some((result, since));
-                        continue;
-                    }
-                    self.untaken = None;
-                    if let Some(Some(last)) = result.stored() {
-                        self.own_syncs.answered(last.index);
-                    }
                     self.answered = true;
                     return Ok(Some(result.into()));
                 }
@@ -169,9 +148,6 @@ where
                     }
                     None => self.input = None,
                 },
-                () = until(self.untaken.as_ref().map(|(_, since)| *since + MAX_UNTAKEN)), if self.untaken.is_some() => {
-                    return Ok(self.untaken.take().map(|(answer, _)| answer.into()));
-                }
                 () = time_to_tell(self.untold, self.is_quiet), if self.untold.is_some() => self.send().await?,
                 () = rises_above(&mut self.floor, acknowledged) => {
                     return Err(io::Error::other("the follower is so far behind that it gets a snapshot"));
@@ -232,13 +208,6 @@ where
         Ok(most)
     }
 
-    /// Whether openraft need not hear of an answer now: what the follower has stored is committed without it. The next answer says that,
-    /// too. The first one is waited for, however little it says.
-    fn may_wait(&self, answer: &WireAppendResult) -> bool {
-        let stored = answer.stored().map(|last| index_of(last).unwrap_or(0));
-        self.answered && stored.is_some_and(|index| index <= self.committed)
-    }
-
     fn take_answer(&mut self, frame: &[u8]) -> io::Result<WireAppendResult> {
         let result: WireAppendResult = decode_frame(frame)?;
         self.bytes_in_flight -= self.in_flight.pop_front().map_or(0, |append| append.bytes);
@@ -261,13 +230,6 @@ async fn time_to_tell(untold: Option<Instant>, is_quiet: bool) {
         && is_quiet
     {
         tokio::time::sleep_until(since + MAX_UNTOLD).await;
-    }
-}
-
-async fn until(then: Option<Instant>) {
-    match then {
-        Some(then) => tokio::time::sleep_until(then).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -57,15 +57,7 @@ fn line() -> (
     let (here, there) = duplex(64 * 1024);
     let (reader, writer) = split(here);
     let (floor, below) = watch::channel(0);
-    let appends = Appends::new(
-        below,
-        0,
-        OwnSyncs::default(),
-        FrameReader::new(reader),
-        writer,
-        input,
-        PATIENCE,
-    );
+    let appends = Appends::new(below, 0, FrameReader::new(reader), writer, input, PATIENCE);
     let (reader, answers) = split(there);
     let line = Line {
         requests,
@@ -142,60 +134,6 @@ async fn how_far_is_committed_goes_with_the_next_entries_if_they_come_soon() {
         assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(3)));
         line.floor.send_replace(0);
     }
-}
-
-/// Sends entry 3, has entry 3 committed without this follower, and has it say then that it has stored it.
-async fn answered_late(line: &mut Line) {
-    line.requests.send(append(2, 3, 2)).unwrap();
-    line.hears().await;
-    line.requests.send(append(3, 3, 3)).unwrap();
-    line.hears().await;
-    line.says(&[stored(3)]).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_answer_that_commits_nothing_is_taken_with_the_next_one() {
-    let (mut line, mut appends) = line_in_use(stored(2)).await;
-    let began = Instant::now();
-    let follower = async {
-        answered_late(&mut line).await;
-        tokio::time::sleep(MAX_UNTAKEN / 2).await;
-        line.requests.send(append(3, 4, 3)).unwrap();
-        line.hears().await;
-        line.says(&[stored(3), stored(4)]).await;
-    };
-    let (answer, ()) = tokio::join!(appends.next_answer(), follower);
-    assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(4)));
-    assert!(
-        began.elapsed() < MAX_UNTAKEN,
-        "what commits something does not wait"
-    );
-    assert!(appends.untaken.is_none() && appends.in_flight.is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_answer_that_commits_nothing_is_taken_soon_if_none_follows() {
-    let (mut line, mut appends) = line_in_use(stored(2)).await;
-    let began = Instant::now();
-    let (answer, ()) = tokio::join!(appends.next_answer(), answered_late(&mut line));
-    assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(3)));
-    let after = began.elapsed();
-    assert!(after >= MAX_UNTAKEN && after < MAX_UNTAKEN * 2, "{after:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_stream_that_ends_leaves_no_answer_untaken() {
-    let (mut line, mut appends) = line_in_use(stored(2)).await;
-    let began = Instant::now();
-    let follower = async {
-        answered_late(&mut line).await;
-        tokio::time::sleep(MAX_UNTAKEN / 2).await;
-        line.requests = mpsc::unbounded_channel().0;
-    };
-    let (answer, ()) = tokio::join!(appends.next_answer(), follower);
-    assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(3)));
-    assert!(began.elapsed() < MAX_UNTAKEN);
-    assert!(matches!(appends.next_answer().await, Ok(None)));
 }
 
 #[tokio::test(start_paused = true)]
@@ -302,40 +240,4 @@ async fn a_follower_that_does_not_answer_is_given_up() {
     let error = appends.next_answer().await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     assert!(began.elapsed() >= PATIENCE);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_answer_that_says_nothing_new_waits_for_one_that_does_but_not_for_long() {
-    let (results, taken) = mpsc::unbounded_channel();
-    let results_of = stream::unfold(
-        taken,
-        |mut taken| async move { Some((taken.recv().await?, taken)) },
-    );
-    let (here, there) = duplex(64 * 1024);
-    let mut leader = FrameReader::new(here);
-    let follower = tokio::spawn(answers::answer(Box::pin(results_of), there));
-    let began = Instant::now();
-    let hears = async |leader: &mut FrameReader<DuplexStream>| {
-        let result: WireAppendResult = leader.message().await.unwrap().unwrap();
-        (result, began.elapsed())
-    };
-    results.send(Ok(stored(1))).unwrap();
-    assert_eq!(hears(&mut leader).await, (stored(1), Duration::ZERO));
-
-    // Nobody has asked for more yet, so what is held back goes only with what is new.
-    results.send(Ok(stored(1))).unwrap();
-    results.send(Ok(stored(2))).unwrap();
-    assert_eq!(hears(&mut leader).await, (stored(1), Duration::ZERO));
-    assert!(leader.take_buffered().unwrap().is_some(), "both came together");
-
-    results.send(Ok(stored(2))).unwrap();
-    let (answer, after) = hears(&mut leader).await;
-    assert_eq!(answer, stored(2));
-    assert!(after > Duration::ZERO && after < PATIENCE / 10, "{after:?}");
-
-    // What is still held back is told before the end.
-    results.send(Ok(stored(2))).unwrap();
-    drop(results);
-    assert_eq!(hears(&mut leader).await.0, stored(2));
-    follower.await.unwrap().unwrap();
 }

@@ -13,14 +13,10 @@ use tokio::sync::oneshot;
 
 use super::log_entry::{decode_entry, encode_entry, id_at, position};
 use crate::blocking;
-use crate::types::{Entry, LogId, Payload, TypeConfig, Vote};
+use crate::types::{Entry, LogId, TypeConfig, Vote};
 use fault_injection::fail_step;
 use raft_log::StorageError;
 use raft_log::wal::{ReadPlan, VoteRecord, Wal};
-
-mod own_syncs;
-
-pub use self::own_syncs::OwnSyncs;
 
 /// A follower that lags gets so many bytes at a time, and the apply reads so many ahead. One of them at a time
 /// is in memory for each of them, beside what the log itself keeps there.
@@ -30,26 +26,17 @@ pub const MAX_READ_BYTES: usize = 1024 * 1024;
 #[derive(Clone)]
 pub struct LogStore {
     wal: Wal,
-    own_syncs: OwnSyncs,
 }
 
 impl LogStore {
     /// The log in openraft's terms.
     pub fn new(wal: Wal) -> Self {
-        Self {
-            wal,
-            own_syncs: OwnSyncs::default(),
-        }
+        Self { wal }
     }
 
     /// The log in its own terms.
     pub fn wal(&self) -> &Wal {
         &self.wal
-    }
-
-    /// What openraft has not heard of it.
-    pub fn own_syncs(&self) -> OwnSyncs {
-        self.own_syncs.clone()
     }
 
     /// Tells the machine that this node runs on what is about to be appended.
@@ -102,7 +89,6 @@ impl RaftLogStorage<TypeConfig> for LogStore {
             node_id: Some(vote.leader_id.voted_for),
             committed: vote.committed,
         };
-        self.own_syncs.voted(vote.term);
         fail_step!(async "vote::before_save", |error| error);
         self.durably(|wal, done| wal.save_vote(vote, done)).await?;
         #[cfg(feature = "simulation")]
@@ -130,25 +116,13 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         I: IntoIterator<Item = Entry> + Send,
         I::IntoIter: Send,
     {
-        let mut last = None;
-        let entries = entries.into_iter().map(|entry| {
-            last = matches!(entry.payload, Payload::Normal(_)).then_some(entry.log_id);
-            encode_entry(&entry)
-        });
-        let entries: Vec<_> = entries.collect();
+        let entries: Vec<_> = entries.into_iter().map(|entry| encode_entry(&entry)).collect();
         self.wal.room().await;
         fail_step!(async "log::before_append", |error| error);
         #[cfg(feature = "simulation")]
         self.tell_of(&entries);
-        let own_syncs = self.own_syncs.clone();
-        let done = move |result: Result<(), StorageError>| {
-            let result = result.map_err(io::Error::from);
-            match last {
-                Some(last) => own_syncs.synced(last, callback, result),
-                // What only openraft proposes is kept back for nobody.
-                None => callback.io_completed(result),
-            }
-        };
+        let done =
+            move |result: Result<(), StorageError>| callback.io_completed(result.map_err(io::Error::from));
         Ok(self.wal.append(entries, Box::new(done))?)
     }
 
