@@ -1,4 +1,4 @@
-//! Exit codes of the commands. docs/command-line.md repeats this table.
+//! Exit codes of the commands. docs/reference/command-line.md repeats this table.
 
 /// Wrong arguments, or a wrong environment variable.
 pub const USAGE: u8 = 2;

@@ -1,4 +1,4 @@
-//! Output of measurements: tables for people, JSON for programs. docs/bench.md explains each field of a
+//! Output of measurements: tables for people, JSON for programs. docs/reference/bench.md explains each field of a
 //! load's report.
 
 use std::io::{self, Write};

@@ -1,4 +1,4 @@
-//! Access control of a cluster: tokens, roles, and certificates with a role. docs/security.md explains them. Almost all calls
+//! Access control of a cluster: tokens, roles, and certificates with a role. docs/reference/security.md explains them. Almost all calls
 //! need the right to administer at `/`.
 
 use std::time::Duration;

@@ -103,7 +103,7 @@ pub struct Refusal {
 }
 
 words! {
-    /// Reason of a refusal. docs/http-api.md says what each means.
+    /// Reason of a refusal. docs/reference/http-api.md says what each means.
     Code {
         /// The request is malformed.
         BadRequest = "bad_request";

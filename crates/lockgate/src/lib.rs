@@ -34,7 +34,7 @@
 //! # }
 //! ```
 //!
-//! The page `docs/embedding.md` of the repository describes runtimes, blocking programs, readiness, shutdown, defaults and tests.
+//! The page `docs/start/embed.md` of the repository describes runtimes, blocking programs, readiness, shutdown, defaults and tests.
 //!
 //! `lock_api` documents the guarantees of locks, `raft_node` replicates the state, and `znode_store` decides every command. This crate only
 //! starts and stops them.

@@ -29,7 +29,7 @@
 //! - **ZooKeeper's tree.** These are as in ZooKeeper 3.8, so that its clients and its recipes mean the same here: versions, `cversion`,
 //!   `pzxid`, ten-digit sequence numbers from the parent's counter of creations, no children below ephemeral znodes, containers and TTL
 //!   nodes, access control lists, quotas, the precedence of errors, the order of events. Differences: a sequence counter does not overflow
-//!   into negative numbers but is refused beyond [`MAX_SEQUENCE`]; zxids do not carry an epoch; docs/zookeeper-differences.md lists the
+//!   into negative numbers but is refused beyond [`MAX_SEQUENCE`]; zxids do not carry an epoch; docs/reference/zookeeper-differences.md lists the
 //!   others.
 //! - **Guarded writes.** [`Op::Held`] makes a transaction fail unless its session holds a lock, at the very position at which the
 //!   transaction is applied.

@@ -1,5 +1,5 @@
 //! Deliberate differences from ZooKeeper: each has a name, a reason, and if possible a program that shows it.
-//! This is the source of `docs/zookeeper-differences.md`, and the list of what the generator avoids: comments
+//! This is the source of `docs/reference/zookeeper-differences.md`, and the list of what the generator avoids: comments
 //! there name the entry.
 
 use std::fmt::Write;

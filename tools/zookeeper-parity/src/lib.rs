@@ -9,7 +9,7 @@
 //! final tree. If they differ, the program is minimized ([`compare`]) and printed.
 //!
 //! Deliberate differences are in one table ([`differences`]), each entry with a reason and, if possible, a
-//! program that shows it; `docs/zookeeper-differences.md` is generated from it. The [generator](generate)
+//! program that shows it; `docs/reference/zookeeper-differences.md` is generated from it. The [generator](generate)
 //! avoids them.
 //!
 //! ```text

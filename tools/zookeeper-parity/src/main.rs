@@ -43,7 +43,7 @@ struct Arguments {
     /// Print each program with all of ZooKeeper's results
     #[arg(long)]
     show: bool,
-    /// Print docs/zookeeper-differences.md and exit
+    /// Print docs/reference/zookeeper-differences.md and exit
     #[arg(long)]
     differences: bool,
 }

@@ -30,7 +30,7 @@ pub enum Command {
         #[command(flatten)]
         file: ConfigFile,
     },
-    /// Print every setting with its type, bounds, default and meaning: docs/configuration.md
+    /// Print every setting with its type, bounds, default and meaning: docs/reference/configuration.md
     Reference {
         /// As what
         #[arg(long, value_enum, default_value_t = Form::Markdown)]

@@ -1,4 +1,4 @@
-//! Checks docs/limits.md against the code: the default of every setting, the value of every constant, and that no setting of the sections
+//! Checks docs/reference/limits.md against the code: the default of every setting, the value of every constant, and that no setting of the sections
 //! about limits is missing.
 
 use std::collections::BTreeMap;
@@ -87,7 +87,7 @@ fn defaults() -> BTreeMap<String, u64> {
 fn the_table_of_limits_tells_the_truth() {
     let defaults = defaults();
     let mut told = Vec::new();
-    for line in text("docs/limits.md")
+    for line in text("docs/reference/limits.md")
         .lines()
         .filter(|line| line.starts_with("| "))
     {
@@ -125,5 +125,5 @@ fn the_table_of_limits_tells_the_truth() {
         })
         .filter(|key| !told.contains(key) && !OTHERS.contains(&key.as_str()))
         .collect();
-    assert!(missing.is_empty(), "docs/limits.md does not tell of {missing:?}");
+    assert!(missing.is_empty(), "docs/reference/limits.md does not tell of {missing:?}");
 }

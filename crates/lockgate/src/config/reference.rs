@@ -1,4 +1,4 @@
-//! Prints the table of settings: docs/configuration.md, the sample files in `cluster/`, and JSON for programs.
+//! Prints the table of settings: docs/reference/configuration.md, the sample files in `cluster/`, and JSON for programs.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ pub fn markdown() -> String {
 
 Every setting of a node. `lockgate serve --config FILE` reads a TOML file; each setting can also come from the environment, which
 goes before the file. Relative paths are relative to the file's directory. Times are in milliseconds, sizes in bytes. Unknown settings
-are refused, and all that is wrong is told at once, with the line or the variable. [`cluster/node-1.toml`](../cluster/node-1.toml)
+are refused, and all that is wrong is told at once, with the line or the variable. [`cluster/node-1.toml`](../../cluster/node-1.toml)
 shows the same as a file with comments (`lockgate config sample`).
 
 | command | |

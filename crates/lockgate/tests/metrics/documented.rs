@@ -1,4 +1,4 @@
-//! docs/metrics.md against what nodes tell: every name with its type and its labels, and no other.
+//! docs/reference/metrics.md against what nodes tell: every name with its type and its labels, and no other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,7 +60,7 @@ pub async fn everything() -> Scrape {
 
 /// The rows of the tables: the type and the labels of each name.
 pub fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
-    let text = file("docs/metrics.md");
+    let text = file("docs/reference/metrics.md");
     let rows = text.lines().filter(|line| line.starts_with("| `"));
     let rows = rows.map(|line| {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
@@ -103,11 +103,11 @@ async fn every_metric_is_documented_and_every_documented_one_is_there() {
         .collect();
     assert!(
         missing.is_empty(),
-        "docs/metrics.md does not tell of {missing:#?}"
+        "docs/reference/metrics.md does not tell of {missing:#?}"
     );
     for (name, row) in &documented {
         let actual = told.get(name).unwrap_or_else(|| panic!("no node tells {name}"));
-        assert_eq!(row, actual, "docs/metrics.md: {name}");
+        assert_eq!(row, actual, "docs/reference/metrics.md: {name}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a node tells whoever watches over it, as Prometheus reads it; docs/metrics.md has every name. What can be looked up is
+//! What a node tells whoever watches over it, as Prometheus reads it; docs/reference/metrics.md has every name. What can be looked up is
 //! looked up when it is asked for; what happens is counted where it happens, in [counters](crate::counters) that cost no lock.
 //! Serving it is for front ends, which have instruments of their own, and write them on the same [`sheet`].
 

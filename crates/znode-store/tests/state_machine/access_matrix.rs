@@ -1,5 +1,5 @@
 //! Every kind of command and every kind of operation, asked for by everybody, at paths of all kinds: each cell is compared
-//! with a table that was written for people (docs/security.md has the same) and shares nothing with the code.
+//! with a table that was written for people (docs/reference/security.md has the same) and shares nothing with the code.
 
 use std::collections::BTreeSet;
 

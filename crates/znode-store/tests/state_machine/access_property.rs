@@ -1,4 +1,4 @@
-//! Random requests of several principals in a secured state. What the rules of docs/security.md let through must do there what it
+//! Random requests of several principals in a secured state. What the rules of docs/reference/security.md let through must do there what it
 //! does in an open state, and what they do not let through must do nothing: a twin that is open gets the one and is spared the
 //! other. Snapshots are restored in between.
 

@@ -158,7 +158,7 @@ impl Caller {
     }
 }
 
-/// Interprets a response by the contract in docs/http-api.md.
+/// Interprets a response by the contract in docs/reference/http-api.md.
 fn read(status: u16, body: &[u8]) -> Reply {
     let document: Value = match serde_json::from_slice(body) {
         Ok(document) => document,

@@ -1,5 +1,5 @@
 //! Prompt expiry: a silent session ends within its timeout after its last heartbeat, and soon.
-//! The bound is that of `docs/sessions.md`: the timeout, a tick, and for each change of leaders an election
+//! The bound is that of `docs/concepts/sessions.md`: the timeout, a tick, and for each change of leaders an election
 //! and the time that clients get to reach the new leader. A leader that dies adds half of the timeout: the
 //! part that it had not recorded yet. Several leaders that die in a row add at most one more timeout.
 //! Leaders measure by their own clocks, so a timeout lasts longer if their clocks are slow. While the cluster

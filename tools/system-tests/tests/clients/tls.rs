@@ -14,7 +14,7 @@ use crate::programs::{ALL, Client};
 const SECURE: &str =
     "-Dzookeeper.client.secure=true -Dzookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketNetty";
 
-/// Options for TLS 1.3: before 3.9 the client speaks only 1.2 by default. docs/security.md shows the same.
+/// Options for TLS 1.3: before 3.9 the client speaks only 1.2 by default. docs/reference/security.md shows the same.
 const NEWEST: &str = "-Dzookeeper.ssl.protocol=TLSv1.3 -Dzookeeper.ssl.ciphersuites=TLS_AES_256_GCM_SHA384,TLS_AES_128_GCM_SHA256";
 
 /// Runs a program with these JVM options against a node with TLS; its output must be the same as without TLS.

@@ -1,5 +1,5 @@
 //! `GET /metrics`: what the node, its front ends and the process measure, in the text formats that Prometheus reads. What is
-//! measured is for those to say who register it; docs/metrics.md has every name.
+//! measured is for those to say who register it; docs/reference/metrics.md has every name.
 
 mod doors;
 mod format;

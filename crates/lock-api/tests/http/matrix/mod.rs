@@ -1,5 +1,5 @@
 //! Who may do what over HTTP: every route and method, by every kind of caller, at every kind of place. Each cell is held
-//! against `table`, which says what has to be, and was written from docs/security.md and not from the code. A route that the
+//! against `table`, which says what has to be, and was written from docs/reference/security.md and not from the code. A route that the
 //! table does not know fails the test.
 
 pub mod callers;

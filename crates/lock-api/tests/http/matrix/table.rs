@@ -1,4 +1,4 @@
-//! What has to be: each request that can be made, with who may make it. It is the table of docs/security.md once more, by
+//! What has to be: each request that can be made, with who may make it. It is the table of docs/reference/security.md once more, by
 //! hand, and knows nothing of how the routes come to the same.
 
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
 //! Table of all settings: name, type, meaning, and whether a reload applies changes. It is the only source: settings are checked against
-//! it, and the sample files and docs/configuration.md are printed from it (`reference.rs`).
+//! it, and the sample files and docs/reference/configuration.md are printed from it (`reference.rs`).
 //!
 //! The default of a setting as a value is defined where it is used; a test compares it with the table.
 

@@ -5,7 +5,7 @@ use super::{ANY, Kind, Reload, Section, Setting, Shown, Usual, YEAR_MS};
 pub(super) const TLS: Section = Section {
     name: "tls",
     meaning: "Certificates: with them TLS 1.3 is all that is spoken, by clients of both kinds and between \
-        nodes, but for what zookeeper_oldest_version and zookeeper_plain_listen say. docs/security.md says how to come by them; `lockgate cert` makes some. Files are read again \
+        nodes, but for what zookeeper_oldest_version and zookeeper_plain_listen say. docs/reference/security.md says how to come by them; `lockgate cert` makes some. Files are read again \
         when they change, or at a reload; connections that are there stay. All nodes of a cluster have TLS, or \
         none has: to change that, stop them all.",
     settings: &[

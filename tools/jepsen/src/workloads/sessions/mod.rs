@@ -31,7 +31,7 @@ const CLIENTS: usize = 24;
 const PARENT: &str = "/jepsen/sessions";
 
 /// Bound for the expiry of a silent session beyond its TTL in an undisturbed cluster: a tick of 50 ms by the
-/// rules of docs/sessions.md, and the delays of an overloaded machine.
+/// rules of docs/concepts/sessions.md, and the delays of an overloaded machine.
 const GRACE: Duration = Duration::from_millis(1500);
 
 /// Time limit after the run for the end of the last session and the last ephemeral znode: a TTL, an election,

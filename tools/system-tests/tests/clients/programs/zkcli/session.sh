@@ -13,7 +13,7 @@ export CLIENT_JVMFLAGS="-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dorg.slf4j.sim
 export USER=${USER:-nobody} HOSTNAME=${HOSTNAME:-localhost}
 
 # `config` shows the addresses of ZooKeeper's servers, and nothing with Lockgate
-# (docs/zookeeper-differences.md).
+# (docs/reference/zookeeper-differences.md).
 filter() {
     sed -E \
         -e '/^(SLF4J:|Connecting to|Welcome to|JLine support|WATCHER::|WatchedEvent|$)/d' \
