@@ -95,7 +95,7 @@ fn the_table_of_limits_tells_the_truth() {
         let [what, number, by] = cells[..] else {
             panic!("{line}")
         };
-        if what == "what" {
+        if what == "limit" {
             continue;
         }
         let number = value(number).unwrap_or_else(|| panic!("{line}"));
