@@ -1,5 +1,5 @@
-//! Checks of the repository's documents against the command line and against each other: every `lockgate …` command that they name
-//! exists with its options, and every relative link leads to a file and a heading.
+//! Checks of the repository's documents: every command, setting, metric, error code and test that they name exists, every relative link
+//! leads to a file and a heading, and the table of contents has every page.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::CommandFactory;
 
 use super::Cli;
+use crate::config::settings;
 
 /// The repository's root.
 fn root() -> PathBuf {
@@ -33,7 +34,13 @@ fn documents() -> Vec<(PathBuf, String)> {
         collect(&root().join(directory), &mut found);
     }
     // The changelog names commands that are gone.
-    for page in ["README.md", "CONTRIBUTING.md", "SECURITY.md", "ARCHITECTURE.md"] {
+    for page in [
+        "README.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "RELEASING.md",
+        "ARCHITECTURE.md",
+    ] {
         let path = root().join(page);
         let text = fs::read_to_string(&path).expect("a page");
         found.push((path, text));
@@ -252,4 +259,119 @@ fn links_lead_to_files_and_headings() {
     }
     assert!(count > 100, "only {count} links were found");
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// The code spans of a page outside of its code blocks.
+fn spans(page: &str) -> Vec<String> {
+    let (_, prose) = split_blocks(page);
+    prose.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+fn page(path: &str) -> String {
+    fs::read_to_string(root().join(path)).expect("a page")
+}
+
+#[test]
+fn named_settings_exist() {
+    let known: BTreeSet<&str> = settings::all().map(|setting| setting.name).collect();
+    let sections: BTreeSet<&str> = known.iter().filter_map(|name| Some(name.split_once('.')?.0)).collect();
+    let is_setting = |span: &String| {
+        let is_key = |key: &str| key.chars().all(|each| each.is_ascii_lowercase() || each == '_');
+        span.split_once('.')
+            .is_some_and(|(section, key)| sections.contains(section) && is_key(key) && !matches!(key, "rs" | "md" | "toml"))
+    };
+    let mut faults = Vec::new();
+    let mut count = 0;
+    for (path, text) in documents().into_iter().filter(|(path, _)| is_markdown(path)) {
+        for span in spans(&text).into_iter().filter(is_setting) {
+            count += 1;
+            if !known.contains(span.as_str()) {
+                faults.push(format!("{}: {span}", path.display()));
+            }
+        }
+    }
+    assert!(count > 100, "only {count} settings were found");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn named_metrics_are_documented() {
+    let reference = page("docs/reference/metrics.md");
+    let rows = reference.lines().filter_map(|line| line.strip_prefix("| `"));
+    let known: BTreeSet<&str> = rows.filter_map(|row| Some(row.split_once('`')?.0)).collect();
+    let mut faults = Vec::new();
+    let mut count = 0;
+    for (path, text) in documents().into_iter().filter(|(path, _)| is_markdown(path)) {
+        for span in spans(&text) {
+            let name = span.split_once('{').map_or(span.as_str(), |(name, _)| name);
+            let is_metric = name.starts_with("lockgate_") && name.chars().all(|each| each.is_ascii_lowercase() || each == '_');
+            if !is_metric {
+                continue;
+            }
+            count += 1;
+            let series = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+            if !known.contains(name) && !series.is_some_and(|family| known.contains(family)) {
+                faults.push(format!("{}: {span}", path.display()));
+            }
+        }
+    }
+    assert!(count > 100, "only {count} metrics were found");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn error_reference_has_every_code_with_its_status() {
+    use lock_api::http::problem::Code;
+
+    let reference = page("docs/reference/errors.md");
+    let mut documented = BTreeSet::new();
+    for row in reference.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        if let [status, codes, _] = cells[..]
+            && let Ok(status) = status.parse::<u16>()
+        {
+            let codes = codes.split('`').skip(1).step_by(2);
+            documented.extend(codes.map(|code| (status, code.to_owned())));
+        }
+    }
+    let actual = Code::ALL.iter().map(|code| (code.status().as_u16(), code.word().to_owned()));
+    assert_eq!(documented, actual.collect());
+}
+
+#[test]
+fn tests_named_for_vulnerabilities_exist() {
+    let mut sources = Vec::new();
+    collect(&root().join("crates"), &mut sources);
+    let exists = |name: &str| {
+        let (function, script) = (format!("fn {name}("), format!("{name}.txt"));
+        sources
+            .iter()
+            .any(|(path, text)| path.ends_with(&script) || text.contains(&function))
+    };
+    let table = page("docs/internals/known-vulnerabilities.md");
+    let mut count = 0;
+    for row in table.lines().filter(|line| line.starts_with("| ")).skip(1) {
+        let tests = row.trim_matches('|').rsplit('|').next().expect("a last cell");
+        for name in tests.split('`').skip(1).step_by(2).filter(|name| name.contains('_') && !name.contains('/')) {
+            count += 1;
+            assert!(exists(name), "there is no test {name}: {row}");
+        }
+    }
+    assert!(count > 20, "only {count} tests were found");
+}
+
+#[test]
+fn table_of_contents_has_every_page() {
+    let contents: BTreeSet<PathBuf> = links(&page("docs/SUMMARY.md")).iter().map(PathBuf::from).collect();
+    let docs = root().join("docs");
+    let mut files = Vec::new();
+    collect(&docs, &mut files);
+    for (path, _) in files.iter().filter(|(path, _)| is_markdown(path)) {
+        let path = path.strip_prefix(&docs).expect("a page below docs");
+        assert!(
+            path == Path::new("SUMMARY.md") || contents.contains(path),
+            "docs/SUMMARY.md lacks {}",
+            path.display()
+        );
+    }
 }

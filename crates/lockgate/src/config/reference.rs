@@ -19,31 +19,32 @@ pub fn markdown() -> String {
 
 # Configuration
 
-Every setting of a node. `lockgate serve --config FILE` reads a TOML file; each setting can also come from the environment, which
-goes before the file. Relative paths are relative to the file's directory. Times are in milliseconds, sizes in bytes. Unknown settings
-are refused, and all that is wrong is told at once, with the line or the variable. [`cluster/node-1.toml`](../../cluster/node-1.toml)
-shows the same as a file with comments (`lockgate config sample`).
+All settings of a node. `lockgate serve --config FILE` reads a TOML file; environment variables override it. Relative paths are relative to the
+file's directory. Times are in milliseconds, sizes in bytes. Unknown settings are errors; all errors are reported together, with their lines or
+variables. [`cluster/node-1.toml`](../../cluster/node-1.toml) is the same as a commented file (`lockgate config sample`).
 
-| command | |
+| command | effect |
 |---|---|
-| `lockgate config check --config FILE` | reads it as `serve` does, and looks at what it names: certificates, keys, directories, ports. Ends with 1 if the node would not start so; `--json` for programs |
-| `lockgate config reload --config FILE` | checks it, and has the node that runs with it (by its `pid_file`) read it again. SIGHUP does the same |
+| `lockgate config check --config FILE` | reads the configuration as `serve` does, and checks certificates, keys, directories and ports. Exit code 1 if the node would not start; `--json` for programs |
+| `lockgate config reload --config FILE` | checks it, and makes the node with its `pid_file` read it again, as SIGHUP does |
 | `lockgate config reference`, `lockgate config sample` | print this page, and a sample file |
 
 ## Reloading
 
-A reload reads the whole configuration again, the file and the environment that the process was started with. If anything in it is
-wrong, nothing is taken up, the node goes on with what it had, and the log says what is wrong. Else the settings marked **live** below
-are taken up: the log names each with its old and its new value, and those that changed and hold from the next start on. Connections that
-are open stay open, also where there are more of them than a new limit allows. Certificates and keys are read again in any case, as
-they are every few seconds if their files change. A file whose live settings do not go together with the others as they hold until the
-next start (a shortest session timeout that suits election timeouts to come) is refused as a whole, too.
+A reload reads the file and the environment of the process again. If there is an error, nothing changes, and the log has the error. Otherwise the settings
+marked **live** take effect. The log names each changed setting with its old and new value, and those that take effect at the next start. Open
+connections stay, also above a new limit. Certificates and keys are read again too, as they are every few seconds when their files change.
+If live settings do not fit the others (a shortest session timeout that suits future election timeouts), the whole reload is rejected.
 
-What is not live has a reason. Who the node is, where it listens and keeps its data, and how many threads it has is decided once. Raft's timing has
-to be the same on all nodes, so it is changed by restarting one after the other. What is held in tables or files of a fixed size (`watches`,
-`events`, `history`, `disk.segment_bytes`, the room for large bodies and answers) would have to be thrown away to be made anew, and with it what
-clients were promised. Whether TLS is spoken and who has to prove what (`tls`, `access`, `insecure`) is never changed under open
-connections. `limits` are the cluster's: the leader's hold, so give all nodes the same ones.
+Other settings need a restart:
+
+- identity, addresses, directories and threads of the node.
+- Raft's timing, which must be equal on all nodes: restart one after the other.
+- tables and files of a fixed size (`watches`, `events`, `history`, `disk.segment_bytes`, memory for large bodies and responses). A change would discard what
+  clients rely on.
+- TLS and authentication (`tls`, `access`, `insecure`), which never change under open connections.
+
+`limits` belong to the cluster: the leader's apply, so use the same on all nodes.
 
 ## The settings
 "
@@ -65,28 +66,17 @@ connections. `limits` are the cluster's: the leader's hold, so give all nodes th
     page.push_str(&format!(
         "\n### `[members.ID]`\n\n{MEMBERS}\n\n\
          | setting | takes | meaning |\n|---|---|---|\n\
-         | `peer` | \"HOST:PORT\" | where the other nodes reach this member |\n\
-         | `http` | \"HOST:PORT\" | where clients reach it |\n\n\
-         In the environment they are one variable: `LOCKGATE_MEMBERS=\"1=PEER/HTTP,2=PEER/HTTP\"`. Members whose addresses differ in \
-         a number alone can be told at once: in `1..3=node-{{id}}:7500/node-{{id}}:7400` each `{{id}}` is the member's id, and each \
-         `{{ordinal}}` one less, as Kubernetes counts the pods of a StatefulSet. Together with `LOCKGATE_NODE_ID=hostname` all nodes \
-         have the same environment.\n\n\
+         | `peer` | \"HOST:PORT\" | address for the other nodes |\n\
+         | `http` | \"HOST:PORT\" | address for clients |\n\n\
+         In the environment they are one variable: `LOCKGATE_MEMBERS=\"1=PEER/HTTP,2=PEER/HTTP\"`. Addresses that differ only in a \
+         number can be given together: in `1..3=node-{{id}}:7500/node-{{id}}:7400` each `{{id}}` is the member's id, and each \
+         `{{ordinal}}` one less, as Kubernetes counts the pods of a StatefulSet. With `LOCKGATE_NODE_ID=hostname` all nodes have the \
+         same environment.\n\n\
          ## Environment variables\n\n\
-         A setting's variable is `LOCKGATE_`, its section and its name, in capitals:\n\n\
-         | setting | variable |\n|---|---|\n"
+         The variable of a setting is `LOCKGATE_`, its section and its name, in capitals: `node_id` is `LOCKGATE_NODE_ID`, \
+         `raft.heartbeat_ms` is `LOCKGATE_RAFT_HEARTBEAT_MS`. A similar but unknown variable causes a warning. `LOCKGATE_CONFIG` is the \
+         file, for `serve`, `config` and `snapshot restore`; `RUST_LOG` overrides `log.level`.\n"
     ));
-    for setting in SECTIONS.into_iter().flat_map(|section| section.settings) {
-        page.push_str(&format!(
-            "| `{}` | `{}` |\n",
-            setting.name,
-            variable(setting.name)
-        ));
-    }
-    page.push_str(
-        "| `members` | `LOCKGATE_MEMBERS` |\n\n\
-         Variables that are much like one of these and are none are told as a warning. `LOCKGATE_CONFIG` is the file, \
-         for `serve`, `config` and `snapshot restore`; `RUST_LOG` goes before `log.level`.\n",
-    );
     page
 }
 
@@ -122,11 +112,10 @@ pub fn sample(node: u64) -> String {
 #
 #     lockgate serve --config cluster/node-{node}.toml
 #
-# (`lockgate cluster up` writes such files itself.) `lockgate config check --config FILE` says whether a file is good, and what is
-# wrong with it. Every setting can also come from the environment, which goes before this file: raft.heartbeat_ms is
-# LOCKGATE_RAFT_HEARTBEAT_MS, members is LOCKGATE_MEMBERS=\"1=PEER/HTTP,2=PEER/HTTP,…\". Unknown settings are refused. Settings that
-# are commented out show their default. Relative paths are relative to this file. Durations are in milliseconds. What is marked
-# [live] is taken up by a reload (SIGHUP, or `lockgate config reload`), everything else at the next start.
+# (`lockgate cluster up` writes such files itself.) `lockgate config check --config FILE` checks a file. Environment variables override
+# it: raft.heartbeat_ms is LOCKGATE_RAFT_HEARTBEAT_MS, members is LOCKGATE_MEMBERS=\"1=PEER/HTTP,2=PEER/HTTP,…\". Unknown settings are
+# errors. Settings that are commented out show their default. Relative paths are relative to this file. Times are in milliseconds.
+# A reload (SIGHUP, or `lockgate config reload`) applies settings marked [live], the next start all others.
 "
     );
     for section in SECTIONS {

@@ -6,9 +6,9 @@ use super::{ANY, Kind, Reload, Section, Setting, Shown, TEN_YEARS_MS, Usual, YEA
 
 pub(super) const LIMITS: Section = Section {
     name: "limits",
-    meaning: "How much there may be of what in the tree. What the leader says holds in the whole cluster \
-        from shortly after its election, so it should be the same on all nodes. What is beyond a new limit \
-        already stays; only more is refused.",
+    meaning: "Limits of the tree. The leader's values apply to the whole cluster shortly after its \
+        election, so use the same on all nodes. Existing items above a new limit stay; new ones are \
+        rejected.",
     settings: &[
         Setting {
             name: "limits.data_bytes",
@@ -19,8 +19,8 @@ pub(super) const LIMITS: Section = Section {
             usual: Usual::Is("1048575"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "The most data of one znode in bytes, at most 1048575 as in ZooKeeper. All of it \
-                travels and is stored with every write of it: large znodes make everybody wait.",
+            meaning: "Data of one znode in bytes, at most 1048575 as in ZooKeeper. Each write sends and \
+                stores all of it: large znodes delay everybody.",
         },
         Setting {
             name: "limits.children",
@@ -31,8 +31,8 @@ pub(super) const LIMITS: Section = Section {
             usual: Usual::Is("1000000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "The most children of one znode, the contenders of a lock among them. Each takes some \
-                250 bytes of memory.",
+            meaning: "Children of one znode, contenders of a lock included. Each takes some 250 bytes of \
+                memory.",
         },
         Setting {
             name: "limits.ephemerals",
@@ -43,8 +43,8 @@ pub(super) const LIMITS: Section = Section {
             usual: Usual::Is("100000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "The most ephemeral znodes of one session; each place in a lock is one. All of them go \
-                in one step when it ends: this many hold everybody else up for some 40 ms.",
+            meaning: "Ephemeral znodes of one session; each contender is one. The end of a session removes \
+                500 of them in each log entry.",
         },
         Setting {
             name: "limits.sessions",
@@ -55,15 +55,15 @@ pub(super) const LIMITS: Section = Section {
             usual: Usual::Is("100000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "The most sessions at a time. One of many requests takes up to 40 KB of memory, for its \
-                last outcomes are remembered.",
+            meaning: "Sessions. A session with many requests takes up to 40 KB of memory, because its last \
+                outcomes are remembered.",
         },
     ],
 };
 
 pub(super) const WATCHES: Section = Section {
     name: "watches",
-    meaning: "How much this node keeps for those who watch.",
+    meaning: "Limits of this node's watches.",
     settings: &[
         Setting {
             name: "watches.per_watcher",
@@ -74,9 +74,9 @@ pub(super) const WATCHES: Section = Section {
             usual: Usual::Is("100000"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "The most watches of one client that stays connected. (A long poll over HTTP is a \
-                client with one watch.) A watch on a path of more than 1 KiB counts once for each KiB begun, here and in \
-                the next two settings.",
+            meaning: "Watches of one connected client. (A long poll over HTTP is a client with one watch.) \
+                A watch on a path of more than 1 KiB counts once for each KiB begun, here and in the next \
+                two settings.",
         },
         Setting {
             name: "watches.per_node",
@@ -87,8 +87,8 @@ pub(super) const WATCHES: Section = Section {
             usual: Usual::Is("1000000"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "The most watches of all clients together. This many take some 40 MB, and as much again \
-                if all are at different paths.",
+            meaning: "Watches of all clients together. One million takes some 40 MB, and as much again if \
+                all are at different paths.",
         },
         Setting {
             name: "watches.backlog",
@@ -96,16 +96,15 @@ pub(super) const WATCHES: Section = Section {
             usual: Usual::Is("100000"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "So many notices wait for a client that does not read them, some 3 MB; with one more it \
-                loses its watches.",
+            meaning: "Queued notifications of a client that does not read them, some 3 MB. With one more \
+                it loses its watches.",
         },
     ],
 };
 
 pub(super) const EVENTS: Section = Section {
     name: "events",
-    meaning: "How much this node keeps for those who follow the events of a session (GET \
-        /v1/sessions/{session}/events).",
+    meaning: "Events kept by this node for streams of session events (GET /v1/sessions/{session}/events).",
     settings: &[
         Setting {
             name: "events.backlog",
@@ -113,9 +112,8 @@ pub(super) const EVENTS: Section = Section {
             usual: Usual::Is("32768"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "So many events of all sessions together are kept for those who come back, to this node \
-                or from another one. Whoever comes back later than that is told how things stand instead of \
-                what has happened.",
+            meaning: "Events of all sessions kept for reconnecting clients, of this node or another one. A \
+                client that reconnects later gets the current state instead.",
         },
         Setting {
             name: "events.backlog_bytes",
@@ -123,7 +121,7 @@ pub(super) const EVENTS: Section = Section {
             usual: Usual::Is("16777216"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "So much memory they take at most: 16 MiB.",
+            meaning: "Memory of these events: 16 MiB.",
         },
         Setting {
             name: "events.streams_per_session",
@@ -131,7 +129,7 @@ pub(super) const EVENTS: Section = Section {
             usual: Usual::Is("8"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "The most streams of one session at this node.",
+            meaning: "Streams of one session at this node.",
         },
         Setting {
             name: "events.streams_per_node",
@@ -139,16 +137,16 @@ pub(super) const EVENTS: Section = Section {
             usual: Usual::Is("10000"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "The most streams of all sessions at this node.",
+            meaning: "Streams of all sessions at this node.",
         },
     ],
 };
 
 pub(super) const LOAD: Section = Section {
     name: "load",
-    meaning: "How much this node takes in for the cluster. What is beyond that is refused at once, before it \
-        is in the log: 503 with Retry-After over HTTP; a client of ZooKeeper is not listened to for so long. \
-        Heartbeats, releases, withdrawals and the ends of sessions have places of their own.",
+    meaning: "Load shedding at this node. Requests above a limit are rejected before they are in the log: \
+        503 with Retry-After over HTTP; the node stops reading from ZooKeeper clients for a while. \
+        Heartbeats, releases, withdrawals and ends of sessions have separate permits.",
     settings: &[
         Setting {
             name: "load.target_ms",
@@ -156,8 +154,8 @@ pub(super) const LOAD: Section = Section {
             usual: Usual::Is("250"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "So long a request should take at most. While all take longer, fewer are taken in. More \
-                lets requests wait for longer before any is refused; it should stay a small part of the \
+            meaning: "Target time of a request. While all requests take longer, fewer are admitted. A \
+                longer time lets requests wait longer before any is rejected; keep it a small part of the \
                 shortest session.",
         },
         Setting {
@@ -166,8 +164,7 @@ pub(super) const LOAD: Section = Section {
             usual: Usual::Is("10000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "So many requests that want something new may be on their way to the log at most, and \
-                four times as many of the others.",
+            meaning: "New requests in progress; four times as many of the others.",
         },
         Setting {
             name: "load.max_outstanding_bytes",
@@ -175,7 +172,7 @@ pub(super) const LOAD: Section = Section {
             usual: Usual::Is("67108864"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "So many bytes those of each kind may have together.",
+            meaning: "Bytes of the requests in progress, of each kind.",
         },
         Setting {
             name: "load.session_openings_per_second",
@@ -186,8 +183,7 @@ pub(super) const LOAD: Section = Section {
             usual: Usual::Is("1000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "So many sessions are opened in a second at this node in the long run; one more is told \
-                503. Each is a commit.",
+            meaning: "Sessions opened per second at this node, sustained; more get 503. Each is a commit.",
         },
         Setting {
             name: "load.session_openings_at_once",
@@ -198,7 +194,7 @@ pub(super) const LOAD: Section = Section {
             usual: Usual::Is("20000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "So many are opened at once after a rest.",
+            meaning: "Sessions opened at once after a pause.",
         },
         Setting {
             name: "load.session_openings_share",
@@ -209,16 +205,16 @@ pub(super) const LOAD: Section = Section {
             usual: Usual::Is("2"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "One address may have one in so many of both; one more is told 429.",
+            meaning: "One address may use one part in this many of both; more gets 429.",
         },
     ],
 };
 
 pub(super) const HISTORY: Section = Section {
     name: "history",
-    meaning: "What this node remembers of who held which lock, for `lockgate history`. Nothing depends on \
-        it: its directory, `history` in the data directory, can be deleted while the node does not run, and \
-        that is all that is lost then.",
+    meaning: "Lock history of this node, for `lockgate history`. Nothing depends on it: its directory, \
+        `history` in the data directory, can be deleted while the node does not run, and only the history \
+        is lost.",
     settings: &[
         Setting {
             name: "history.enabled",
@@ -226,7 +222,7 @@ pub(super) const HISTORY: Section = Section {
             usual: Usual::Is("true"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "false: nothing is remembered here.",
+            meaning: "Keeps a lock history at this node.",
         },
         Setting {
             name: "history.records",
@@ -234,9 +230,8 @@ pub(super) const HISTORY: Section = Section {
             usual: Usual::Is("50000"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "So many holds that are over are remembered, of all locks together, the newest. This \
-                many take some 12 MB of memory and 20 to 60 MB of disk, the more the fewer of them end at a \
-                time.",
+            meaning: "Ended holds kept, of all locks together, the newest ones. 50000 take some 12 MB of \
+                memory and 20 to 60 MB of disk; more if few end at a time.",
         },
         Setting {
             name: "history.max_age_ms",
@@ -244,7 +239,7 @@ pub(super) const HISTORY: Section = Section {
             usual: Usual::Is("604800000"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "What ended longer ago is forgotten: 7 days.",
+            meaning: "Age after which a record is removed: 7 days.",
         },
         Setting {
             name: "history.cache_bytes",
@@ -252,8 +247,8 @@ pub(super) const HISTORY: Section = Section {
             usual: Usual::Is("4194304"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "So much of the disk's contents is kept in memory. A larger cache makes long pages of \
-                old records faster, and nothing else.",
+            meaning: "Memory cache of the records on disk. A larger cache makes long pages of old records \
+                faster.",
         },
     ],
 };

@@ -16,10 +16,10 @@ pub(super) const RAFT: Section = Section {
             usual: Usual::Is("60"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "How often the leader shows that it lives. An answer has to come back within the same time, so it is \
-                about twice the round trip between the nodes that are farthest apart, and never less than one; \
-                docs/operate/high-latency.md has a table. Shorter costs messages and gains nothing; at most a third of \
-                election_min_ms.",
+            meaning: "Interval of the leader's heartbeats. An answer must return within the same time, so \
+                use about twice the round trip between the farthest nodes, and never less than one; \
+                docs/operate/high-latency.md has a table. A shorter interval costs messages without a \
+                gain; at most a third of election_min_ms.",
         },
         Setting {
             name: "raft.election_min_ms",
@@ -27,10 +27,10 @@ pub(super) const RAFT: Section = Section {
             usual: Usual::Is("300"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "A node that has heard nothing of the leader for less than this believes in \
-                it, unless its address refuses connections. Shorter makes pauses of the machine or the \
-                network (garbage collection elsewhere, a stalled disk, a migrating VM) look like \
-                crashes. At least three times heartbeat_ms. Must be the same on all nodes.",
+            meaning: "A node that has heard from the leader within this time believes in it, unless the \
+                leader's address refuses connections. A shorter time makes pauses of the machine or \
+                network (garbage collection, a stalled disk, a migrating VM) look like crashes. At least \
+                three times heartbeat_ms. Must be equal on all nodes.",
         },
         Setting {
             name: "raft.election_max_ms",
@@ -38,11 +38,12 @@ pub(super) const RAFT: Section = Section {
             usual: Usual::Is("600"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "After so long without a message of the leader a node asks the others, and if \
-                a majority has lost it, there is a new one at once. On a busy machine the node waits longer: \
-                three times the widest pause of the last minutes, and at most five times this setting. (If the leader's \
-                process has died, its address says so, and nobody waits.) Halving both halves the time without a \
-                leader after the loss of a machine. Also the leader's lease. Must be the same on all nodes.",
+            meaning: "Time without a message of the leader after which a node asks the others; if a \
+                majority has lost it, there is a new leader at once. On a busy machine the node waits \
+                three times the widest pause of the last minutes, at most five times this setting. (If the \
+                leader's process has died, its address refuses connections, and nobody waits.) Halving \
+                both times halves the interruption after the loss of a machine. Also the leader's lease. \
+                Must be equal on all nodes.",
         },
     ],
 };
@@ -57,7 +58,7 @@ pub(super) const SNAPSHOTS: Section = Section {
             usual: Usual::Is("50000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "After so many log entries the state is written to a file and the log is shortened. \
+            meaning: "Log entries after which the state is written to a snapshot and the log is shortened. \
                 Fewer make restarts faster and write the whole state more often.",
         },
         Setting {
@@ -66,9 +67,9 @@ pub(super) const SNAPSHOTS: Section = Section {
             usual: Usual::Is("67108864"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "The same after so many bytes of log entries, or as many as the last snapshot has, if \
-                that is more: so a large state is not written more often than it was changed. A restart \
-                reads the snapshot and then at most about so much of the log.",
+            meaning: "The same by bytes of log entries, or the size of the last snapshot if that is more, \
+                so that a large state is not written more often than it changes. A restart reads the \
+                snapshot and about this much of the log.",
         },
         Setting {
             name: "snapshots.keep_entries",
@@ -76,10 +77,9 @@ pub(super) const SNAPSHOTS: Section = Section {
             usual: Usual::Is("5000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "At most so many entries that a snapshot covers are kept all the same, for \
-                nodes that come back soon: beyond that they have to be sent the whole \
-                snapshot. More take more disk. (For a node that answers and lags the log is \
-                kept until it is four times as long as between two snapshots.)",
+            meaning: "Entries kept after a snapshot, for nodes that return soon; beyond that they get the \
+                whole snapshot. More take more disk. (For a node that answers but lags, the log is kept up \
+                to four times the interval between two snapshots.)",
         },
         Setting {
             name: "snapshots.keep_bytes",
@@ -87,7 +87,7 @@ pub(super) const SNAPSHOTS: Section = Section {
             usual: Usual::Is("16777216"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "At most so many bytes of such entries.",
+            meaning: "The same limit in bytes of entries.",
         },
         Setting {
             name: "snapshots.send_bytes_per_second",
@@ -98,16 +98,15 @@ pub(super) const SNAPSHOTS: Section = Section {
             usual: Usual::Is("67108864"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "So many bytes per second of snapshots this node sends, to all together. More get a new \
-                node ready sooner, and take network and disk from the others.",
+            meaning: "Rate of sending snapshots, to all nodes together. A higher rate readies a new node \
+                sooner, and takes network and disk from the others.",
         },
     ],
 };
 
 pub(super) const DISK: Section = Section {
     name: "disk",
-    meaning: "When the disk counts as nearly full or slow. With too few healthy disks the cluster takes only \
-        what gives space back.",
+    meaning: "Thresholds of full and slow disks. With too few healthy disks the cluster is read-only.",
     settings: &[
         Setting {
             name: "disk.low_water_bytes",
@@ -115,10 +114,9 @@ pub(super) const DISK: Section = Section {
             usual: Usual::Is("134217728"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "With less free space, beside room for one more snapshot, the disk counts as nearly \
-                full. It has to suffice for the log until the next snapshot, and for what others write to \
-                the same disk meanwhile. Less risks a log that has no room at all; more takes nothing but \
-                leaves more unused.",
+            meaning: "Free space below which the disk counts as nearly full, in addition to one more \
+                snapshot. It must suffice for the log until the next snapshot, and for other writers to \
+                the same disk. With less, the log may run out of space.",
         },
         Setting {
             name: "disk.resume_bytes",
@@ -126,7 +124,8 @@ pub(super) const DISK: Section = Section {
             usual: Usual::Said("a quarter more than disk.low_water_bytes"),
             sample: Shown::Example("167772160"),
             reload: Reload::Live,
-            meaning: "It counts so until there is as much as this, beside the same room.",
+            meaning: "Free space from which the disk counts as healthy again, in addition to the same \
+                snapshot.",
         },
         Setting {
             name: "disk.check_interval_ms",
@@ -134,7 +133,7 @@ pub(super) const DISK: Section = Section {
             usual: Usual::Is("500"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "How often a node looks at its disk, and the leader asks the others how theirs are.",
+            meaning: "Interval of the disk check, and of the leader's questions about the others' disks.",
         },
         Setting {
             name: "disk.stall_ms",
@@ -142,9 +141,9 @@ pub(super) const DISK: Section = Section {
             usual: Usual::Is("1000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "A write to the log that takes longer than this is a stall: a leader hands over to a \
-                node whose disk is well. At least about two election timeouts, or leadership moves where \
-                waiting would have been shorter.",
+            meaning: "A longer write to the log is a stall: a leader hands over to a node with a healthy \
+                disk. At least about two election timeouts, or leadership moves when waiting would be \
+                shorter.",
         },
         Setting {
             name: "disk.hand_over_pause_ms",
@@ -152,8 +151,8 @@ pub(super) const DISK: Section = Section {
             usual: Usual::Is("10000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "After a leader has begun, or has tried to hand over, it does not hand over for so long \
-                because of disks.",
+            meaning: "Time after the start of a leader's term, or after an attempt to hand over, in which \
+                it does not hand over because of disks.",
         },
         Setting {
             name: "disk.segment_bytes",
@@ -164,8 +163,8 @@ pub(super) const DISK: Section = Section {
             usual: Usual::Is("16777216"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "How long a file of the log is; from 4194304 to 268435456. A node has at least three, \
-                two of them made ahead. Smaller ones suit a small disk, larger ones change less often.",
+            meaning: "Size of a log file, 4194304 to 268435456. A node has at least three, two of them \
+                made ahead. Smaller ones suit a small disk, larger ones change less often.",
         },
     ],
 };
@@ -180,9 +179,9 @@ pub(super) const SESSIONS: Section = Section {
             usual: Usual::Is("2000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "The shortest timeout of a session (ttl_ms): a wish outside of the bounds is \
-                moved to the nearer one. At least twice raft.election_max_ms: a failover could \
-                take all of a shorter session's time.",
+            meaning: "Shortest session timeout (ttl_ms); a request outside the bounds is moved to the \
+                nearer one. At least twice raft.election_max_ms: a failover could take all of a shorter \
+                session's time.",
         },
         Setting {
             name: "sessions.max_ms",
@@ -190,7 +189,7 @@ pub(super) const SESSIONS: Section = Section {
             usual: Usual::Is("300000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "The longest one. A long timeout keeps a dead client's locks closed for that \
+            meaning: "Longest session timeout. With a long timeout, a dead client's locks stay held that \
                 long.",
         },
         Setting {
@@ -199,7 +198,7 @@ pub(super) const SESSIONS: Section = Section {
             usual: Usual::Is("10000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "For clients that do not say.",
+            meaning: "Session timeout of clients that request none.",
         },
     ],
 };
@@ -214,9 +213,9 @@ pub(super) const SWEEPS: Section = Section {
             usual: Usual::Is("60000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "Containers that have had children and have none are swept after so long, and so are \
-                locks that nobody uses. A short time has the same locks created again and again, a long one \
-                keeps more of them in memory.",
+            meaning: "Time after which empty containers that have had children, and unused locks, are \
+                removed. A short time creates the same locks again and again, a long one keeps more of \
+                them in memory.",
         },
         Setting {
             name: "sweeps.every_ms",
@@ -224,8 +223,8 @@ pub(super) const SWEEPS: Section = Section {
             usual: Usual::Is("10000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "So often the leader looks for them, and for znodes whose ttl_ms is over: they live up \
-                to so much longer.",
+            meaning: "Interval at which the leader looks for them, and for znodes whose ttl_ms is over: \
+                they live up to this much longer.",
         },
     ],
 };

@@ -15,8 +15,8 @@ pub(super) const HTTP: Section = Section {
             usual: Usual::Is("65536"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "The largest body of a request that carries no data of a znode: names and notes fit \
-                many times over. Larger ones let a caller make the node hold more memory.",
+            meaning: "Largest request body without znode data; names and notes fit many times over. A \
+                larger one lets a caller occupy more memory of the node.",
         },
         Setting {
             name: "http.max_data_body_bytes",
@@ -24,8 +24,8 @@ pub(super) const HTTP: Section = Section {
             usual: Usual::Is("2097152"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "The largest body of a request that writes data of a znode: the largest data (1 MiB) in \
-                base64, and some room. Smaller ones bound what a careless client can put into the log.",
+            meaning: "Largest request body with znode data: the largest data (1 MiB) in base64, and some \
+                space. A smaller one bounds what a careless client can put into the log.",
         },
         Setting {
             name: "http.max_path_bytes",
@@ -36,8 +36,8 @@ pub(super) const HTTP: Section = Section {
             usual: Usual::Is("8192"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "Maximum length of the path of a znode that is created over HTTP, or brought by lockgate migrate. Longer \
-                paths that exist can be read, written and deleted.",
+            meaning: "Maximum length of the path of a znode that is created over HTTP, or by lockgate \
+                migrate. Longer paths that exist can be read, written and deleted.",
         },
         Setting {
             name: "http.max_path_depth",
@@ -59,9 +59,9 @@ pub(super) const HTTP: Section = Section {
             usual: Usual::Is("10000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "So many connections are served at once; who comes then is told 503 and can go to \
-                another node. Each costs a file descriptor and about 16 KiB; at its start the node raises \
-                its limit of open files for them, as far as the system allows.",
+            meaning: "Connections served at once; more get 503 and can go to another node. Each costs a \
+                file descriptor and about 16 KiB; at its start the node raises its limit of open files for \
+                them, as far as the system allows.",
         },
         Setting {
             name: "http.max_connections_per_address",
@@ -72,8 +72,8 @@ pub(super) const HTTP: Section = Section {
             usual: Usual::Is("5000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "So many of them one address may have (of IPv6: one network of 64 bits); who comes then \
-                is told 429. Behind a proxy all clients have one address.",
+            meaning: "Connections of one address (of IPv6: one network of 64 bits); more get 429. Behind a \
+                proxy all clients have one address.",
         },
         Setting {
             name: "http.max_large_bodies_bytes",
@@ -81,8 +81,8 @@ pub(super) const HTTP: Section = Section {
             usual: Usual::Is("67108864"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "So many bytes the bodies of all requests may have together that are longer than 16 \
-                KiB; with one more, 503. Requests for locks and sessions are shorter and do not count.",
+            meaning: "Bytes of all request bodies longer than 16 KiB together; more get 503. Requests for \
+                locks and sessions are shorter and do not count.",
         },
         Setting {
             name: "http.max_large_answers_bytes",
@@ -90,7 +90,7 @@ pub(super) const HTTP: Section = Section {
             usual: Usual::Is("134217728"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "The same for answers of more than 16 KiB that are not sent yet.",
+            meaning: "The same for unsent responses of more than 16 KiB.",
         },
         Setting {
             name: "http.header_timeout_ms",
@@ -98,8 +98,8 @@ pub(super) const HTTP: Section = Section {
             usual: Usual::Is("60000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "So long a caller may take to send a request's head, which is also how long an idle \
-                connection is kept. Longer ones let silent callers occupy places.",
+            meaning: "Time for a request's head, and for which an idle connection is kept. A longer time \
+                lets silent callers occupy connections.",
         },
         Setting {
             name: "http.body_timeout_ms",
@@ -107,7 +107,7 @@ pub(super) const HTTP: Section = Section {
             usual: Usual::Is("30000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "So long a caller may take to send a request's body.",
+            meaning: "Time for a request's body to arrive.",
         },
         Setting {
             name: "http.send_timeout_ms",
@@ -115,8 +115,7 @@ pub(super) const HTTP: Section = Section {
             usual: Usual::Is("300000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "So long a caller may leave what was sent to it without taking it, before its \
-                connection is cut: 5 minutes.",
+            meaning: "Time for a client to read what was sent, before its connection is closed: 5 minutes.",
         },
         Setting {
             name: "http.waiter_grace_ms",
@@ -127,8 +126,8 @@ pub(super) const HTTP: Section = Section {
             usual: Usual::Is("5000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "Time for which the place of a caller that waits for a lock under a request_id is kept after its connection was \
-                      cut, for the same request sent again. 0: none.",
+            meaning: "Time for which a waiting caller with a request_id keeps its place after its \
+                connection was cut, for the same request sent again. 0: none.",
         },
         Setting {
             name: "http.drain_timeout_ms",
@@ -136,8 +135,8 @@ pub(super) const HTTP: Section = Section {
             usual: Usual::Is("2000"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "After SIGTERM the node hands leadership over, answers those who wait, and cuts what is \
-                still busy after this. With the default a node has stopped within 3 s.",
+            meaning: "After SIGTERM, the node hands leadership over, answers waiting callers, and closes \
+                busy connections after this time. With the default a node has stopped within 3 s.",
         },
         Setting {
             name: "http.allowed_hosts",
@@ -145,10 +144,10 @@ pub(super) const HTTP: Section = Section {
             usual: Usual::Is("\"\""),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "The names by which callers may call this node (their Host), with commas between, \
-                beside addresses, localhost, the hosts of the members and the names in the certificate: \
-                \"locks.example, *.nodes.example\", or \"*\" for any. A page in somebody's browser could \
-                else call by a name of its own that points here.",
+            meaning: "Names of this node in `Host`, separated by commas, beside addresses, localhost, the \
+                hosts of the members and the names in the certificate: \"locks.example, *.nodes.example\", \
+                or \"*\" for any. Without this check, a page in a browser could call the node by a name of \
+                its own.",
         },
         Setting {
             name: "http.allowed_origins",
@@ -156,9 +155,9 @@ pub(super) const HTTP: Section = Section {
             usual: Usual::Is("\"\""),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "The pages that may call from another site (their Origin), with commas between: \
+            meaning: "Origins of pages on other sites that may call, separated by commas: \
                 \"https://console.example\". For a proxy that shows this node under another name. Programs \
-                that are no browsers send none.",
+                other than browsers send no origin.",
         },
     ],
 };
@@ -175,7 +174,7 @@ pub(super) const ADMIN: Section = Section {
         usual: Usual::Is("64"),
         sample: Shown::Usual,
         reload: Reload::Live,
-        meaning: "So many connections are served at once at admin_listen, of one address or of many.",
+        meaning: "Connections served at once at admin_listen, of one address or of many.",
     }],
 };
 
@@ -192,7 +191,7 @@ pub(super) const ZOOKEEPER: Section = Section {
             usual: Usual::Is("1048575"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "The longest request of a client of ZooKeeper, as jute.maxbuffer. A longer one ends its \
+            meaning: "Longest request of a ZooKeeper client, as jute.maxbuffer. A longer one ends its \
                 connection.",
         },
         Setting {
@@ -204,9 +203,9 @@ pub(super) const ZOOKEEPER: Section = Section {
             usual: Usual::Is("1048576"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "Maximum length of the path of a znode that a client of ZooKeeper creates, with the digits of a sequential \
-                name. The default leaves it to max_request_bytes, as in ZooKeeper. Longer paths that exist can be read, \
-                written and deleted.",
+            meaning: "Maximum length of the path of a znode that a ZooKeeper client creates, with the \
+                digits of a sequential name. The default leaves it to max_request_bytes, as in ZooKeeper. \
+                Longer paths that exist can be read, written and deleted.",
         },
         Setting {
             name: "zookeeper.max_path_depth",
@@ -217,7 +216,8 @@ pub(super) const ZOOKEEPER: Section = Section {
             usual: Usual::Is("524288"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "Maximum number of components of such a path. The default is as many as the longest path can have.",
+            meaning: "Maximum number of components of such a path. The default is as many as the longest \
+                path can have.",
         },
         Setting {
             name: "zookeeper.max_connections",
@@ -228,8 +228,8 @@ pub(super) const ZOOKEEPER: Section = Section {
             usual: Usual::Is("10000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "So many connections are served at once; who comes then is hung up on, and tries \
-                another server. Each costs a file descriptor and a few KiB.",
+            meaning: "Connections served at once; more are closed, and their clients try another server. \
+                Each costs a file descriptor and a few KiB.",
         },
         Setting {
             name: "zookeeper.max_connections_per_address",
@@ -240,7 +240,7 @@ pub(super) const ZOOKEEPER: Section = Section {
             usual: Usual::Is("5000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "So many of them one address may have, as ZooKeeper's maxClientCnxns (which is 60).",
+            meaning: "Connections of one address, as ZooKeeper's maxClientCnxns (which is 60).",
         },
         Setting {
             name: "zookeeper.max_outstanding",
@@ -248,8 +248,7 @@ pub(super) const ZOOKEEPER: Section = Section {
             usual: Usual::Is("1000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "So many requests of one connection may wait for their answers; what it sends beyond \
-                that is not read meanwhile.",
+            meaning: "Unanswered requests of one connection; above that the node stops reading from it.",
         },
         Setting {
             name: "zookeeper.max_outstanding_bytes",
@@ -257,7 +256,7 @@ pub(super) const ZOOKEEPER: Section = Section {
             usual: Usual::Is("4194304"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "So many bytes those of them may have that are not begun yet. Likewise.",
+            meaning: "Bytes of those requests that are not begun. Likewise.",
         },
         Setting {
             name: "zookeeper.max_large_requests_bytes",
@@ -265,8 +264,8 @@ pub(super) const ZOOKEEPER: Section = Section {
             usual: Usual::Is("104857600"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "So many bytes all clients' requests of more than 16 KiB may have together that are \
-                just being received, as ZooKeeper's largeRequestMaxBytes. Who begins one more is hung up on.",
+            meaning: "Bytes of all requests of more than 16 KiB that are being received, as ZooKeeper's \
+                largeRequestMaxBytes. A client that begins one more is disconnected.",
         },
         Setting {
             name: "zookeeper.handshake_timeout_ms",
@@ -274,7 +273,7 @@ pub(super) const ZOOKEEPER: Section = Section {
             usual: Usual::Is("10000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "So long a client may take to say what it wants.",
+            meaning: "Time for a client to request a session or a four-letter word.",
         },
         Setting {
             name: "zookeeper.send_timeout_ms",
@@ -282,8 +281,7 @@ pub(super) const ZOOKEEPER: Section = Section {
             usual: Usual::Is("60000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "So long a client may leave what was sent to it without taking it, before its \
-                connection is cut.",
+            meaning: "Time for a client to read what was sent, before its connection is closed.",
         },
         Setting {
             name: "zookeeper.drain_timeout_ms",
@@ -291,7 +289,7 @@ pub(super) const ZOOKEEPER: Section = Section {
             usual: Usual::Is("2000"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "After SIGTERM what clients have asked is answered for so long.",
+            meaning: "Time after SIGTERM in which received requests are answered.",
         },
         Setting {
             name: "zookeeper.four_letter_words",
@@ -299,11 +297,11 @@ pub(super) const ZOOKEEPER: Section = Section {
             usual: Usual::Is("\"srvr\""),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "The four-letter words that are answered (`echo srvr | nc HOST 2181`), with commas \
-                between; \"*\" for all, \"\" for none. There are conf, cons, crst, dirs, dump, envi, isro, \
-                mntr, ruok, srst, srvr, stat, wchc, wchp and wchs. Whoever reaches the port may ask: most \
-                tell who is connected, from where, and what they watch; crst and srst reset what others \
-                watch over; wchc, wchp and dump cost work in proportion to watches and sessions.",
+            meaning: "Permitted four-letter words (`echo srvr | nc HOST 2181`), separated by commas; \"*\" \
+                for all, \"\" for none: conf, cons, crst, dirs, dump, envi, isro, mntr, ruok, srst, srvr, \
+                stat, wchc, wchp and wchs. Every process that reaches the port may send them. Most show \
+                clients, their addresses and watches; crst and srst reset statistics of others; wchc, wchp \
+                and dump cost work in proportion to watches and sessions.",
         },
         Setting {
             name: "zookeeper.super_digest",
@@ -311,7 +309,7 @@ pub(super) const ZOOKEEPER: Section = Section {
             usual: Usual::Is("\"\""),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "Whoever shows this password may do everything, whatever access control lists say: \
+            meaning: "A client with this password has all rights, whatever access control lists permit: \
                 user:base64(sha1(user:password)).",
         },
     ],

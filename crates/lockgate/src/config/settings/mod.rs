@@ -126,10 +126,10 @@ pub enum Reload {
 }
 
 /// Description of `[members]`, which is a table of tables and not a setting.
-pub const MEMBERS: &str = "All nodes at the cluster's first start, this one among them: where each is reached by its peers and \
-    by clients. The cluster forms from these, once; from then on it knows its members itself, and `lockgate cluster add` and the \
-    like change them. Two things are still read here: this node's own addresses, which it tells the cluster if they have changed \
-    (so a node that moves needs nothing else), and where else to look for a node that is not where it was.";
+pub const MEMBERS: &str = "All nodes at the cluster's first start, this one included, with their addresses for peers and for clients. \
+    The cluster forms from these once; afterwards `lockgate cluster add` and its siblings change the members. Two things are still read \
+    here: this node's own addresses, which it reports to the cluster if they have changed (so a node that moves needs nothing else), and \
+    other addresses for a node that does not answer at the known one.";
 
 /// All sections, in the order of the sample files.
 pub const SECTIONS: [&Section; 19] = [

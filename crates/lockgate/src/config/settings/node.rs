@@ -12,10 +12,9 @@ pub(super) const NODE: Section = Section {
             usual: Usual::Required,
             sample: Shown::Set("{N}"),
             reload: Reload::Restart,
-            meaning: "This node. Never give a node's id to another node, nor to the same \
-                one after it has lost its disk: its peers would take the votes and entries \
-                that the old one had promised to keep for granted. \"hostname\": the number at \
-                the end of this machine's name and one more, so that pod lockgate-0 is node 1.",
+            meaning: "Id of this node. Never give an id to another node, nor to the same node after the \
+                loss of its disk: its peers would trust votes and entries that are gone. \"hostname\": one \
+                more than the number at the end of this machine's name, so that pod lockgate-0 is node 1.",
         },
         Setting {
             name: "cluster",
@@ -23,8 +22,8 @@ pub(super) const NODE: Section = Section {
             usual: Usual::Is("\"lockgate\""),
             sample: Shown::Set("\"sample\""),
             reload: Reload::Restart,
-            meaning: "The cluster's name. Peers of another name are refused, so that two clusters that meet \
-                by a wrong address do not mix. It cannot be changed later.",
+            meaning: "Name of the cluster. Peers of another name are rejected, so that two clusters never \
+                mix. It cannot be changed later.",
         },
         Setting {
             name: "join",
@@ -32,9 +31,9 @@ pub(super) const NODE: Section = Section {
             usual: Usual::Is("false"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "Whether this node joins a cluster that exists: it forms none, and waits until a member \
-                adds it (`lockgate cluster add`). It gets an id that was never used, and an empty data_dir; \
-                of the members below only itself has to be named. Once it has joined this has no effect.",
+            meaning: "Joins an existing cluster: the node waits until a member adds it (`lockgate cluster \
+                add`). It needs an id that was never used and an empty data_dir; the members below need to \
+                name only itself. Without effect once it has joined.",
         },
         Setting {
             name: "data_dir",
@@ -42,9 +41,9 @@ pub(super) const NODE: Section = Section {
             usual: Usual::Is("\"data\""),
             sample: Shown::Set("\"data/node-{N}\""),
             reload: Reload::Restart,
-            meaning: "Where the log, the vote and the snapshots are kept. What a node has acknowledged is on \
-                this disk, and the time of its fdatasync is about half of the time of a write: a slow disk \
-                makes slow locks.",
+            meaning: "Directory of the log, the vote and the snapshots. What a node has acknowledged is on \
+                this disk, and its fdatasync is about half of the time of a write: a slow disk makes slow \
+                locks.",
         },
         Setting {
             name: "http_listen",
@@ -52,8 +51,8 @@ pub(super) const NODE: Section = Section {
             usual: Usual::Said("this node's own http address in members"),
             sample: Shown::Example("\"127.0.0.1:740{N}\""),
             reload: Reload::Restart,
-            meaning: "Where to listen for HTTP. Give 0.0.0.0:7400 to be reached from elsewhere, with [tls] \
-                below: without it a node does not start where others than its own machine can call it.",
+            meaning: "Address for HTTP. 0.0.0.0:7400 serves other machines, with [tls] below: without it, \
+                a node that other machines can reach does not start.",
         },
         Setting {
             name: "zookeeper_listen",
@@ -61,8 +60,8 @@ pub(super) const NODE: Section = Section {
             usual: Usual::Said("port 2181 on the host of http_listen"),
             sample: Shown::Set("\"127.0.0.1:218{N}\""),
             reload: Reload::Restart,
-            meaning: "Where to listen for clients of ZooKeeper: Curator, kazoo, zkCli and all \
-                others. \"off\": nowhere. Nodes that share a host need a port each.",
+            meaning: "Address for ZooKeeper clients (Curator, kazoo, zkCli and others), or \"off\". Nodes \
+                on one host need different ports.",
         },
         Setting {
             name: "zookeeper_plain_listen",
@@ -70,11 +69,10 @@ pub(super) const NODE: Section = Section {
             usual: Usual::Is("\"off\""),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "Where to listen for clients of ZooKeeper without TLS, while zookeeper_listen has TLS, so \
-                that clients can move from one port to the other one by one (ZooKeeper: clientPort beside \
-                secureClientPort). Only with [tls]. What is said here can be read on the way. Where others \
-                than this machine can call it, tokens and the superuser's password are refused here unless \
-                `insecure` is true.",
+            meaning: "Address for ZooKeeper clients without TLS, while zookeeper_listen has TLS, so that \
+                clients can move one by one (ZooKeeper: clientPort and secureClientPort). Only with [tls]. \
+                Traffic is readable on the way. If other machines can reach it, tokens and the superuser's \
+                password are rejected unless `insecure` is true.",
         },
         Setting {
             name: "admin_listen",
@@ -82,9 +80,8 @@ pub(super) const NODE: Section = Section {
             usual: Usual::Is("\"off\""),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "Where to serve the same HTTP once more, for the people and programs that look after \
-                the cluster: with places of its own, which clients cannot take, and answered under any load. \
-                Best on the node's own machine: \"127.0.0.1:7600\".",
+            meaning: "Address that serves the same HTTP again for operators, with connections that clients \
+                cannot use up, under any load. Best on the node's own machine: \"127.0.0.1:7600\".",
         },
         Setting {
             name: "peer_listen",
@@ -92,8 +89,8 @@ pub(super) const NODE: Section = Section {
             usual: Usual::Said("this node's own peer address in members"),
             sample: Shown::Example("\"127.0.0.1:750{N}\""),
             reload: Reload::Restart,
-            meaning: "Where to listen for the other nodes. Without [tls] whoever reaches it can speak as a \
-                peer.",
+            meaning: "Address for the other nodes. Without [tls], every process that reaches it can act as \
+                a peer.",
         },
         Setting {
             name: "workers",
@@ -106,8 +103,8 @@ pub(super) const NODE: Section = Section {
             ),
             sample: Shown::Example("1"),
             reload: Reload::Restart,
-            meaning: "Threads that serve. One thread does everything without handing over and is the fastest on \
-                small machines; more help where many connections keep it busy, and cost latency.",
+            meaning: "Threads of the server. One thread avoids hand-overs and is fastest on small \
+                machines; more help if many connections keep it busy, and cost latency.",
         },
         Setting {
             name: "pid_file",
@@ -115,8 +112,8 @@ pub(super) const NODE: Section = Section {
             usual: Usual::Said("none"),
             sample: Shown::Example("\"data/node-{N}.pid\""),
             reload: Reload::Restart,
-            meaning: "This file is locked for as long as the process lives and holds its process id, so that \
-                a program that looks after nodes never mistakes a stranger's process for a node.",
+            meaning: "File with the process id, locked while the process lives, so that tools never \
+                mistake another process for the node.",
         },
         Setting {
             name: "propose_timeout_ms",
@@ -124,9 +121,8 @@ pub(super) const NODE: Section = Section {
             usual: Usual::Is("10000"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "So long a proposed write may go without an outcome; the caller then learns that the \
-                outcome is unknown. A short time shows a failover as errors instead of as a pause. At least \
-                raft.election_max_ms.",
+            meaning: "Commit timeout of a proposed write; then the client gets `outcome_unknown`. A short \
+                time shows a failover as errors instead of a pause. At least raft.election_max_ms.",
         },
         Setting {
             name: "insecure",
@@ -134,9 +130,9 @@ pub(super) const NODE: Section = Section {
             usual: Usual::Is("false"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "Whether to start without [tls] where others than this machine can call, and to serve \
-                everybody there who calls before the cluster is secured: whoever reaches the node can then \
-                do everything, and read everything on its way. `lockgate serve --insecure` says the same.",
+            meaning: "Starts without [tls] where other machines can reach the node, and serves everybody \
+                before the cluster is secured. Every process that reaches the node can then change \
+                everything and read all traffic. Same as `lockgate serve --insecure`.",
         },
     ],
 };

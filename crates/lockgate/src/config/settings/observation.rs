@@ -4,8 +4,8 @@ use super::{Kind, Reload, Section, Setting, Shown, Usual};
 
 pub(super) const TRACES: Section = Section {
     name: "traces",
-    meaning: "Requests, over HTTP and of clients of ZooKeeper, as traces of OpenTelemetry: through the front end, to the leader, until \
-        they are committed, applied, answered.",
+    meaning: "OpenTelemetry traces of requests over HTTP and of ZooKeeper clients: through the front end, \
+        to the leader, until committed, applied and answered.",
     settings: &[
         Setting {
             name: "traces.endpoint",
@@ -13,8 +13,8 @@ pub(super) const TRACES: Section = Section {
             usual: Usual::Is("\"\""),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "A collector beside this node that takes OTLP over HTTP, as JSON: \"http://127.0.0.1:4318\". \
-                Empty: nothing is traced, at no cost.",
+            meaning: "Local collector for OTLP over HTTP, as JSON: \"http://127.0.0.1:4318\". Empty: no \
+                traces, at no cost.",
         },
         Setting {
             name: "traces.ratio",
@@ -22,7 +22,7 @@ pub(super) const TRACES: Section = Section {
             usual: Usual::Is("0.01"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "The part of the requests that is traced whose callers say nothing of it: 0 to 1. Who sends a \
+            meaning: "Share of requests without `traceparent` that is traced: 0 to 1. A request with \
                 `traceparent` decides for itself.",
         },
     ],
@@ -37,7 +37,7 @@ pub(super) const METRICS: Section = Section {
         usual: Usual::Is("\"\""),
         sample: Shown::Usual,
         reload: Reload::Restart,
-        meaning: "Locks whose names begin so are also counted on their own at /metrics, with commas between: \
-            \"orders/, billing/\". At most 16: each is some fifty series at every node.",
+        meaning: "Prefixes of lock names with metrics of their own, separated by commas: \"orders/, \
+            billing/\". At most 16: each is some fifty series at every node.",
     }],
 };

@@ -4,10 +4,10 @@ use super::{ANY, Kind, Reload, Section, Setting, Shown, Usual, YEAR_MS};
 
 pub(super) const TLS: Section = Section {
     name: "tls",
-    meaning: "Certificates: with them TLS 1.3 is all that is spoken, by clients of both kinds and between \
-        nodes, but for what zookeeper_oldest_version and zookeeper_plain_listen say. docs/reference/security.md says how to come by them; `lockgate cert` makes some. Files are read again \
-        when they change, or at a reload; connections that are there stay. All nodes of a cluster have TLS, or \
-        none has: to change that, stop them all.",
+    meaning: "Certificates. With them, nodes speak TLS 1.3 only, with clients and with each other, except \
+        for zookeeper_oldest_version and zookeeper_plain_listen. docs/operate/tls.md has the procedure; \
+        `lockgate cert` makes certificates. Files are read again when they change, or at a reload; open \
+        connections stay. All nodes of a cluster have TLS, or none has: to change that, stop them all.",
     settings: &[
         Setting {
             name: "tls.certificate",
@@ -15,9 +15,9 @@ pub(super) const TLS: Section = Section {
             usual: Usual::Is("\"\""),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "What this node shows to clients and to the other nodes. For these it has to name this \
-                node: lockgate://CLUSTER/node/ID among its alternative names, and to be good for servers and \
-                for clients.",
+            meaning: "Certificate of this node for clients and peers. For peers it must name the node as \
+                lockgate://CLUSTER/node/ID among its alternative names, and permit server and client \
+                authentication.",
         },
         Setting {
             name: "tls.key",
@@ -25,7 +25,7 @@ pub(super) const TLS: Section = Section {
             usual: Usual::Is("\"\""),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "Its private key. Nobody but its owner may have access, but for a group that reads.",
+            meaning: "Its private key. Only the owner may have access, and a group that reads.",
         },
         Setting {
             name: "tls.ca",
@@ -33,8 +33,8 @@ pub(super) const TLS: Section = Section {
             usual: Usual::Is("\"\""),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "The authorities that sign certificates of the nodes, and of clients unless client_ca \
-                is given.",
+            meaning: "Authorities of the nodes' certificates, and of the clients' unless client_ca is \
+                given.",
         },
         Setting {
             name: "tls.client_ca",
@@ -42,7 +42,7 @@ pub(super) const TLS: Section = Section {
             usual: Usual::Is("\"\""),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "The authorities that sign certificates of clients, if they are others.",
+            meaning: "Authorities of the clients' certificates, if they differ.",
         },
         Setting {
             name: "tls.client_certificates",
@@ -50,9 +50,9 @@ pub(super) const TLS: Section = Section {
             usual: Usual::Is("\"optional\""),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "What is asked of clients: \"optional\": who has a certificate is known by it (in \
-                access control lists: scheme x509); \"required\": who has none is refused; \"ignored\": none \
-                is asked for.",
+            meaning: "\"optional\": a client with a certificate is identified by it (scheme x509 in access \
+                control lists); \"required\": a client without one is rejected; \"ignored\": none is \
+                requested.",
         },
         Setting {
             name: "tls.zookeeper_oldest_version",
@@ -60,10 +60,9 @@ pub(super) const TLS: Section = Section {
             usual: Usual::Is("\"1.3\""),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "The oldest version of TLS at zookeeper_listen. ZooKeeper's own client for Java speaks 1.2 \
-                alone before its version 3.9, unless zookeeper.ssl.protocol says TLSv1.3 there. With \"1.2\" \
-                both are accepted, and certificates that clients show over 1.2 can be read on the way. \
-                HTTP, and the nodes among themselves, speak 1.3 alone.",
+            meaning: "Oldest version of TLS at zookeeper_listen. ZooKeeper's Java client speaks only 1.2 \
+                before its version 3.9, unless its zookeeper.ssl.protocol is TLSv1.3. \"1.2\" accepts \
+                both; client certificates are readable on the way in 1.2. HTTP and peers speak 1.3 only.",
         },
         Setting {
             name: "tls.peer_certificate",
@@ -71,9 +70,9 @@ pub(super) const TLS: Section = Section {
             usual: Usual::Is("\"\""),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "What this node shows to the other nodes, if that is something else: so clients \
-                can be shown a certificate of an authority that knows nothing of this cluster. \
-                All three of peer_certificate, peer_key and peer_ca, or none.",
+            meaning: "Certificate of this node for peers, if it differs. Then clients can get a \
+                certificate of an authority that does not know this cluster. All three of \
+                peer_certificate, peer_key and peer_ca, or none.",
         },
         Setting {
             name: "tls.peer_key",
@@ -81,7 +80,7 @@ pub(super) const TLS: Section = Section {
             usual: Usual::Is("\"\""),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "The private key of peer_certificate.",
+            meaning: "Private key of peer_certificate.",
         },
         Setting {
             name: "tls.peer_ca",
@@ -89,8 +88,7 @@ pub(super) const TLS: Section = Section {
             usual: Usual::Is("\"\""),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "The authorities that sign certificates of the nodes, if they are others than \
-                ca.",
+            meaning: "Authorities of the nodes' certificates, if they differ from ca.",
         },
         Setting {
             name: "tls.handshake_timeout_ms",
@@ -98,7 +96,7 @@ pub(super) const TLS: Section = Section {
             usual: Usual::Is("10000"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "So long a handshake may take.",
+            meaning: "Time for a handshake to complete.",
         },
         Setting {
             name: "tls.handshakes_at_once",
@@ -106,8 +104,8 @@ pub(super) const TLS: Section = Section {
             usual: Usual::Is("1024"),
             sample: Shown::Usual,
             reload: Reload::Restart,
-            meaning: "So many handshakes may be begun and not finished, for each kind of clients (and at \
-                most 128 of nodes); with one more the oldest gives way. Each costs some 20 kB.",
+            meaning: "Unfinished handshakes, for each kind of clients (and at most 128 of nodes). With one \
+                more, the oldest is dropped. Each costs some 20 kB.",
         },
     ],
 };
@@ -121,9 +119,9 @@ pub(super) const ACCESS: Section = Section {
         usual: Usual::Said("true where others than this machine can call, unless `insecure` is"),
         sample: Shown::Example("false"),
         reload: Reload::Restart,
-        meaning: "Whether nobody but the operator is served before the cluster is secured (`lockgate \
-                access secure`, with operator.token of data_dir). From then on the cluster's roles say who \
-                may do what, whatever stands here.",
+        meaning: "Serves nobody but the operator before the cluster is secured (`lockgate access secure`, \
+            with operator.token of data_dir). Afterwards the cluster's roles decide, whatever this setting \
+            is.",
     }],
 };
 
@@ -137,9 +135,10 @@ pub(super) const LOG: Section = Section {
             usual: Usual::Is("\"info\""),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "error, warn, info, debug or trace, or directives by module: \"info,raft_node=debug\". RUST_LOG \
-                goes before it. debug and trace also tell of single connections. The libraries openraft \
-                and sled log nothing unless a directive names them: \"info,openraft=warn\".",
+            meaning: "error, warn, info, debug or trace, or directives by module: \
+                \"info,raft_node=debug\". RUST_LOG takes precedence. debug and trace include single \
+                connections. The libraries openraft and sled log nothing without a directive: \
+                \"info,openraft=warn\".",
         },
         Setting {
             name: "log.format",
@@ -158,10 +157,9 @@ pub(super) const LOG: Section = Section {
             usual: Usual::Is("1000"),
             sample: Shown::Usual,
             reload: Reload::Live,
-            meaning: "A change that takes longer from when it was asked for to its answer is logged, with where \
-                the time went: until it was sent to the leader, until it was committed, while it was applied, \
-                until whoever waited woke. What waits for a lock is not slow. At most twenty lines in ten \
-                seconds. 0: none are.",
+            meaning: "Changes that take longer are logged with the parts of their time: until sent to the \
+                leader, until committed, while applied, until the caller's task ran. A wait for a lock \
+                does not count. At most twenty lines in ten seconds. 0: none.",
         },
     ],
 };
