@@ -105,7 +105,8 @@ const RIGHTS: Section = Section {
             name: "acl-schemes",
             zookeeper: "Without further configuration an ACL supports the schemes `world`, `auth`, `digest` \
                         and `ip`, the last one for IPv4 only.",
-            lockgate: "`x509`, `token` (see zookeeper.md) and IPv6 addresses are supported as well.",
+            lockgate: "`x509` and IPv6 addresses are supported as well. `token` is a scheme of `addauth` only: roles refer to \
+                tokens, ACLs do not.",
             reason: "The state machine evaluates ACLs in the same way on all replicas, independent of their \
                      configuration.",
             example: Some(|| {
