@@ -274,11 +274,15 @@ fn page(path: &str) -> String {
 #[test]
 fn named_settings_exist() {
     let known: BTreeSet<&str> = settings::all().map(|setting| setting.name).collect();
-    let sections: BTreeSet<&str> = known.iter().filter_map(|name| Some(name.split_once('.')?.0)).collect();
+    let sections: BTreeSet<&str> = known
+        .iter()
+        .filter_map(|name| Some(name.split_once('.')?.0))
+        .collect();
     let is_setting = |span: &String| {
         let is_key = |key: &str| key.chars().all(|each| each.is_ascii_lowercase() || each == '_');
-        span.split_once('.')
-            .is_some_and(|(section, key)| sections.contains(section) && is_key(key) && !matches!(key, "rs" | "md" | "toml"))
+        span.split_once('.').is_some_and(|(section, key)| {
+            sections.contains(section) && is_key(key) && !matches!(key, "rs" | "md" | "toml")
+        })
     };
     let mut faults = Vec::new();
     let mut count = 0;
@@ -304,12 +308,15 @@ fn named_metrics_are_documented() {
     for (path, text) in documents().into_iter().filter(|(path, _)| is_markdown(path)) {
         for span in spans(&text) {
             let name = span.split_once('{').map_or(span.as_str(), |(name, _)| name);
-            let is_metric = name.starts_with("lockgate_") && name.chars().all(|each| each.is_ascii_lowercase() || each == '_');
+            let is_metric = name.starts_with("lockgate_")
+                && name.chars().all(|each| each.is_ascii_lowercase() || each == '_');
             if !is_metric {
                 continue;
             }
             count += 1;
-            let series = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+            let series = ["_bucket", "_sum", "_count"]
+                .iter()
+                .find_map(|end| name.strip_suffix(end));
             if !known.contains(name) && !series.is_some_and(|family| known.contains(family)) {
                 faults.push(format!("{}: {span}", path.display()));
             }
@@ -334,7 +341,9 @@ fn error_reference_has_every_code_with_its_status() {
             documented.extend(codes.map(|code| (status, code.to_owned())));
         }
     }
-    let actual = Code::ALL.iter().map(|code| (code.status().as_u16(), code.word().to_owned()));
+    let actual = Code::ALL
+        .iter()
+        .map(|code| (code.status().as_u16(), code.word().to_owned()));
     assert_eq!(documented, actual.collect());
 }
 
@@ -352,7 +361,12 @@ fn tests_named_for_vulnerabilities_exist() {
     let mut count = 0;
     for row in table.lines().filter(|line| line.starts_with("| ")).skip(1) {
         let tests = row.trim_matches('|').rsplit('|').next().expect("a last cell");
-        for name in tests.split('`').skip(1).step_by(2).filter(|name| name.contains('_') && !name.contains('/')) {
+        for name in tests
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .filter(|name| name.contains('_') && !name.contains('/'))
+        {
             count += 1;
             assert!(exists(name), "there is no test {name}: {row}");
         }
@@ -362,7 +376,10 @@ fn tests_named_for_vulnerabilities_exist() {
 
 #[test]
 fn table_of_contents_has_every_page() {
-    let contents: BTreeSet<PathBuf> = links(&page("docs/SUMMARY.md")).iter().map(PathBuf::from).collect();
+    let contents: BTreeSet<PathBuf> = links(&page("docs/SUMMARY.md"))
+        .iter()
+        .map(PathBuf::from)
+        .collect();
     let docs = root().join("docs");
     let mut files = Vec::new();
     collect(&docs, &mut files);

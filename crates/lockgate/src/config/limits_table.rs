@@ -125,5 +125,8 @@ fn the_table_of_limits_tells_the_truth() {
         })
         .filter(|key| !told.contains(key) && !OTHERS.contains(&key.as_str()))
         .collect();
-    assert!(missing.is_empty(), "docs/reference/limits.md does not tell of {missing:?}");
+    assert!(
+        missing.is_empty(),
+        "docs/reference/limits.md does not tell of {missing:?}"
+    );
 }

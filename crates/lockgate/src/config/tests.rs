@@ -459,7 +459,10 @@ fn root(path: &str) -> std::path::PathBuf {
 /// Files that are printed from the table are current; `UPDATE_GOLDENFILES=1` writes them.
 #[test]
 fn printed_files_are_current() {
-    let mut files = vec![("docs/reference/configuration.md".to_owned(), reference::markdown())];
+    let mut files = vec![(
+        "docs/reference/configuration.md".to_owned(),
+        reference::markdown(),
+    )];
     files.extend((1..=3).map(|id| (format!("cluster/node-{id}.toml"), reference::sample(id))));
     for (path, printed) in files {
         if std::env::var_os("UPDATE_GOLDENFILES").is_some() {

@@ -115,8 +115,7 @@ fn seed_determines_the_program() {
 #[test]
 fn page_of_differences_is_up_to_date() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/zookeeper-differences.md");
-    let advice =
-        "write it with `cargo run -p zookeeper-parity -- --differences > docs/reference/zookeeper-differences.md`";
+    let advice = "write it with `cargo run -p zookeeper-parity -- --differences > docs/reference/zookeeper-differences.md`";
     assert_eq!(
         fs::read_to_string(page).unwrap(),
         differences::markdown(),
