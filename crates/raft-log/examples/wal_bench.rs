@@ -1,4 +1,4 @@
-//! How fast the write-ahead log is on the disk at hand.
+//! Measures the speed of the write-ahead log on a disk.
 //!
 //! ```text
 //! cargo run --release -p raft-log --example wal_bench -- [DIR]
@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use raft_log::{LogPos, RealDisk, StorageError, Wal, WalEntry, WalIdentity, WalOptions};
 
-/// What a small command with its envelope has.
+/// Size of a small command with its envelope.
 const PAYLOAD_BYTES: usize = 200;
-/// Each figure is measured for so long.
+/// Duration of each measurement.
 const DURATION: Duration = Duration::from_secs(3);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,8 +1,8 @@
-//! The door to the disk: the few file operations that the storage is built from, and the real ones.
+//! Interface to the disk: the few file operations that the storage is built from, and their implementation by the file system.
 //!
 //! Everything that must survive a crash goes through [`Disk`], so that the same code runs on
-//! [`crate::sim_disk::SimDisk`], which can build every disk that a power cut may leave. Nothing here
-//! knows what the bytes mean.
+//! [`crate::sim_disk::SimDisk`], which can build every disk that a power cut may leave. This module
+//! does not know what the bytes mean.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// of sessions.
 const PRIVATE: u32 = 0o700;
 
-/// What the storage asks of a file system.
+/// Operations that the storage needs from a file system.
 ///
 /// A change of names (create, rename, remove) is durable only after [`Disk::sync_dir`] of the directory, bytes
 /// and length of a file only after [`DiskFile::sync_data`].
@@ -27,16 +27,16 @@ pub trait Disk: Send + Sync + 'static {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
     /// Gives a file another name in the same directory, replacing what had it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Removes a name. Who has the file open can still read it.
+    /// Removes a name. Open handles can still read the file.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
     /// The names of the files in a directory, sorted. Directories are left out.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
-    /// How many bytes are free for this process in the file system of a directory.
+    /// Returns the number of bytes free for this process in the file system of a directory.
     fn free_space(&self, dir: &Path) -> io::Result<u64>;
-    /// Takes the exclusive lock that is the file `path`, creating it. `None`: another one has it. It is given
-    /// back when the answer is dropped, or when the process ends, however it ends.
+    /// Takes the exclusive lock that is the file `path`, creating it. Returns `None` if another process has it. It is
+    /// released when the returned value is dropped, or when the process ends, however it ends.
     fn try_lock(&self, path: &Path) -> io::Result<Option<DiskLock>>;
 }
 
@@ -46,9 +46,9 @@ pub trait DiskFile: Send + Sync + 'static {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
     /// Writes all bytes at an offset.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// How long the file is.
+    /// Returns the length of the file in bytes.
     fn len(&self) -> io::Result<u64>;
-    /// Whether the file has no bytes.
+    /// Returns whether the file is empty.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }

@@ -1,25 +1,25 @@
-//! What the storage can say when something is wrong. Every text is for the person who has to act on it.
+//! Errors of the storage. Each text is for the person who has to act on it.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Why the storage did not do what it was asked. Cloneable, because one failed write is told to everybody
-/// who waited for it.
+/// Reason why the storage could not carry out an operation. Cloneable, because one failed write is reported to every caller
+/// that waited for it.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StorageError {
     /// The operating system refused something.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried, with the path.
+        /// Operation that failed, with its path.
         what: String,
-        /// What it said.
+        /// Error of the operating system.
         source: Arc<io::Error>,
     },
-    /// What is on the disk is not what was written.
+    /// The bytes on the disk differ from those that were written.
     #[error("{0}")]
     Damaged(String),
-    /// What is on the disk was written for another node or another cluster.
+    /// The data on the disk belongs to another node or another cluster.
     #[error("{0}")]
     Foreign(String),
     /// Another process uses the data directory.
@@ -37,7 +37,7 @@ pub enum StorageError {
 }
 
 impl StorageError {
-    /// An error of the operating system with what was tried on which file.
+    /// Error of the operating system, with the operation and the file.
     pub fn io(what: &str, path: &Path, source: io::Error) -> Self {
         Self::Io {
             what: format!("{what} {}", path.display()),
@@ -45,13 +45,13 @@ impl StorageError {
         }
     }
 
-    /// Whether the operating system has no space to give.
+    /// Returns whether the disk is full.
     pub fn is_full_disk(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_full_disk(source))
     }
 }
 
-/// Whether the operating system has no space to give: of the file system, or of what this user may have of it.
+/// Returns whether the operating system refused an operation because the file system, or this user's quota of it, is full.
 pub fn is_full_disk(error: &io::Error) -> bool {
     matches!(
         error.kind(),

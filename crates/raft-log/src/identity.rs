@@ -1,7 +1,7 @@
-//! Whose data directory this is: the file `identity`, and the lock that keeps a second process out.
+//! Identity of a data directory: the file `identity`, and the lock that keeps a second process out.
 //!
-//! A directory belongs to one node of one cluster for ever. A node that came up with another one's promises, or
-//! without its own, could vote twice in a term. Nothing here knows what else lies in the directory.
+//! A directory belongs to one node of one cluster and never changes its owner. A node that came up with another one's promises, or
+//! without its own, could vote twice in a term. This module does not know the other files of the directory.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -19,12 +19,12 @@ const TEMPORARY_NAME: &str = "identity.tmp";
 const LOCK_NAME: &str = "lock";
 /// File with the state with which a cluster that is restored from a backup begins.
 pub const RESTORED_NAME: &str = "restored";
-/// Where the cluster's name starts.
+/// Offset of the cluster's name.
 const NAME_AT: usize = 56;
-/// Longer names are refused, so that they fit wherever they are shown.
+/// Maximum length of the cluster's name, so that it fits wherever it is shown.
 pub const MAX_CLUSTER_NAME_BYTES: usize = 255;
 
-/// Whose data directory it is.
+/// Owner of a data directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The cluster's name, as configured when the directory was made.
@@ -33,7 +33,7 @@ pub struct Identity {
     pub cluster_id: Option<[u8; 16]>,
     /// The node.
     pub node_id: u64,
-    /// Drawn when the directory was made: tells it from another one for the same node.
+    /// Random id from the creation of the directory. It distinguishes directories of the same node.
     pub disk_id: [u8; 16],
 }
 
@@ -105,7 +105,7 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// Locks a data directory and reads whose it is, or makes it this node's if it is empty.
+    /// Locks a data directory and reads its identity, or makes it this node's if it is empty.
     pub fn open(disk: Arc<dyn Disk>, path: &Path, cluster: &str, node_id: u64) -> Result<Self, StorageError> {
         if cluster.is_empty() || cluster.len() > MAX_CLUSTER_NAME_BYTES {
             let text = format!("a cluster's name has between 1 and {MAX_CLUSTER_NAME_BYTES} bytes");
@@ -145,8 +145,8 @@ impl DataDir {
         })
     }
 
-    /// Whether a node could open this directory as its own, as far as can be told without touching it: whose it is, or `None` if
-    /// it is nobody's yet. Whether another process has it open is not looked at.
+    /// Checks without any change whether a node could open this directory as its own. Returns the identity found, or `None` if the
+    /// directory has none yet. Does not check whether another process has the directory open.
     pub fn look(
         disk: &dyn Disk,
         path: &Path,
@@ -164,7 +164,7 @@ impl DataDir {
     /// Makes a data directory that belongs to `identity` and has more in it than that: what `fill` writes. The identity
     /// comes last; if this is interrupted before, no node starts in the directory, and it can be made again.
     ///
-    /// `Err` in the answer: the name of something that was there already, and nothing was done.
+    /// Returns an inner `Err` with the name of a file if the directory is not empty; then nothing was done.
     pub fn make(
         disk: Arc<dyn Disk>,
         path: &Path,
@@ -185,28 +185,28 @@ impl DataDir {
         }))
     }
 
-    /// Whether a name in a data directory may be there from a [`DataDir::make`] that was interrupted.
+    /// Returns whether a file of this name may remain from a [`DataDir::make`] that was interrupted.
     pub fn is_left_by_making(name: &str) -> bool {
         name == LOCK_NAME || name == RESTORED_NAME || name.ends_with(".tmp")
     }
 
-    /// Whose it is.
+    /// Returns the identity of the directory.
     pub fn identity(&self) -> Identity {
         self.identity.lock().clone()
     }
 
-    /// Where it is.
+    /// Returns the path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// How many bytes are free in its file system.
+    /// Returns the number of bytes free in the file system of the directory.
     pub fn free_space(&self) -> Result<u64, StorageError> {
         let free = self.disk.free_space(&self.path);
         free.map_err(|source| StorageError::io("ask for the free space of", &self.path, source))
     }
 
-    /// The cluster has been formed, or this node has learnt that it was. The id stays for ever.
+    /// Saves the id of the cluster, when the cluster is formed or the node learns the id. The id never changes afterwards.
     pub fn set_cluster_id(&self, id: [u8; 16]) -> Result<(), StorageError> {
         let mut identity = self.identity.lock();
         match identity.cluster_id {
@@ -251,7 +251,7 @@ fn lock(disk: &dyn Disk, path: &Path) -> Result<DiskLock, StorageError> {
     })
 }
 
-/// The name of something in a directory that is somebody's.
+/// Returns the name of a file that shows that the directory is in use.
 fn something_in(disk: &dyn Disk, path: &Path) -> Result<Option<String>, StorageError> {
     let list = |dir: &Path| match disk.list(dir) {
         Ok(names) => Ok(names),
@@ -334,7 +334,7 @@ fn check(path: &Path, found: &Identity, cluster: &str, node_id: u64) -> Result<(
     )))
 }
 
-/// A log without an identity was somebody's. Going on as somebody new would forget its promises.
+/// Refuses a log without an identity: it belonged to a node, and a new identity would forget its promises.
 fn refuse_data_without_identity(disk: &dyn Disk, path: &Path) -> Result<(), StorageError> {
     let names = disk
         .list(path)

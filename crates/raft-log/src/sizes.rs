@@ -1,5 +1,5 @@
-//! How large the files of a data directory are, for people who ask. It looks at the file system itself: what a simulated
-//! disk has is not seen.
+//! Sizes of the files of a data directory, for operators. They come from the file system itself: the files of a simulated disk are
+//! not counted.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -7,21 +7,21 @@ use std::path::{Path, PathBuf};
 
 use super::{LOG_DIR, SNAPSHOT_DIR};
 
-/// Where a node keeps its log and its snapshots, and how large that is.
+/// Paths and sizes of a node's log and snapshots.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSizes {
-    /// Where its snapshots are.
+    /// Directory of the snapshots.
     pub snapshot_dir: PathBuf,
-    /// How many bytes they have.
+    /// Size of the snapshots in bytes.
     pub snapshot_bytes: u64,
-    /// Where its log is.
+    /// Directory of the log.
     pub log_dir: PathBuf,
-    /// How many bytes it has, with the files that are made ahead.
+    /// Size of the log in bytes, including segments made ahead.
     pub log_bytes: u64,
 }
 
 impl FileSizes {
-    /// Those of the data directory `path`. Waits for the disk.
+    /// Reads the sizes of the data directory `path`. Blocks on the disk.
     pub fn look(path: &Path) -> io::Result<Self> {
         let path = std::path::absolute(path)?;
         let (snapshot_dir, log_dir) = (path.join(SNAPSHOT_DIR), path.join(LOG_DIR));
@@ -34,7 +34,7 @@ impl FileSizes {
     }
 }
 
-/// The files of a directory. It has no directories in it.
+/// Returns the size of the files of a directory. The directory has no subdirectories.
 fn size_of(directory: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(directory)? {

@@ -98,7 +98,7 @@ impl TwoSlots {
     }
 }
 
-/// What a slot holds.
+/// Contents of a slot.
 enum Slot {
     /// Nothing was ever written.
     Empty,

@@ -1,6 +1,6 @@
-//! What a power cut may leave of a simulated disk: what is durable, and what is not yet.
+//! Contents of a simulated disk that a power cut may leave: durable bytes, and those that may be lost.
 //!
-//! It sees only what happened, in order; that the disk can also fail and lie is not its business.
+//! It gets the changes in their order. Failures and lies of the disk are the business of `mod.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ pub(super) const SECTOR_BYTES: usize = 512;
 
 type Sector = [u8; SECTOR_BYTES];
 
-/// What happened to the disk.
+/// Change of the disk.
 #[derive(Debug, Clone)]
 pub(super) enum Event {
     Create {
@@ -62,9 +62,9 @@ pub(super) struct DirModel {
 /// A sector since it was last made durable.
 #[derive(Debug, Clone)]
 struct SectorModel {
-    /// What it held, one after the other.
+    /// Contents of the sector since the last sync, oldest first.
     since: Vec<Sector>,
-    /// Whether the next sync writes it. A failed one believes that it has.
+    /// Set until a sync writes the sector. A sync that failed clears it, as the kernel does.
     dirty: bool,
 }
 
@@ -77,7 +77,7 @@ struct FileModel {
     lengths: Vec<usize>,
 }
 
-/// What is durable, and what may be.
+/// Durable contents, and contents that may become durable.
 #[derive(Debug, Clone, Default)]
 pub struct CrashModel {
     pub(super) dirs: BTreeMap<PathBuf, DirModel>,

@@ -7,7 +7,7 @@
 //! * a directory lacks any of the changes of names since it was last synced: none, the last ones, or some;
 //! * what a failed sync should have made durable may be there or not, and a later sync does not help it.
 //!
-//! It knows nothing of what is stored on it. The order in which its calls happened is the order of the process,
+//! It does not interpret its contents. The order in which its calls happened is the order of the process,
 //! so a test that wants the same run twice must call it from one thread.
 
 mod crash;
@@ -23,15 +23,15 @@ use self::crash::{Event, SECTOR_BYTES, write_into};
 use super::disk::{Disk, DiskFile, DiskLock};
 use crate::sync::Mutex;
 
-/// A disk of which nobody has said how much is free.
+/// Free space of a disk until a test sets it.
 const FREE_BYTES: u64 = 1 << 40;
 
 type FileId = u64;
 
-/// What a call that is made to fail says.
+/// Error of a call that is made to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The device does not answer as it should.
+    /// I/O error.
     InputOutput,
     /// There is no space left.
     NoSpace,
@@ -46,7 +46,7 @@ impl Fault {
     }
 }
 
-/// A call that says it was done and does nothing: the bugs that a test of a test plants.
+/// Call that reports success and does nothing: bugs planted by a test of the tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lie {
     /// [`DiskFile::sync_data`].
@@ -83,12 +83,12 @@ impl SimDisk {
         Self::default()
     }
 
-    /// How much has happened: changes and syncs. A moment to crash at.
+    /// Returns the number of changes and syncs so far. Each number is a moment at which a test can crash the disk.
     pub fn events(&self) -> usize {
         self.sim.lock().events.len()
     }
 
-    /// How many calls there were that can be made to fail.
+    /// Returns the number of calls so far that can be made to fail.
     pub fn calls(&self) -> u64 {
         self.sim.lock().calls
     }
@@ -103,17 +103,17 @@ impl SimDisk {
         self.sim.lock().faults = Some((number..u64::MAX, fault));
     }
 
-    /// From now on calls of a kind do nothing.
+    /// Makes all later calls of this kind do nothing.
     pub fn tell_lies(&self, lie: Lie) {
         self.sim.lock().lie = Some(lie);
     }
 
-    /// What is free from now on. It is only told, not counted.
+    /// Sets the free space that the disk reports. Writes do not consume it.
     pub fn set_free_space(&self, bytes: u64) {
         self.sim.lock().free_bytes = Some(bytes);
     }
 
-    /// What may be left after a crash, from the beginning of this disk.
+    /// Returns the contents that a crash may leave, from the beginning of this disk.
     pub fn crash_model(&self) -> CrashModel {
         self.sim.lock().base.clone()
     }
@@ -134,7 +134,7 @@ impl SimDisk {
 }
 
 impl Sim {
-    /// Counts a call, and fails it if it is the one.
+    /// Counts a call, and fails it if it is chosen to fail.
     fn call(&mut self) -> io::Result<()> {
         self.calls += 1;
         match &self.faults {
@@ -224,7 +224,7 @@ impl Disk for SimDisk {
         let mut sim = self.sim.lock();
         sim.call()?;
         sim.find(path)?;
-        // The contents stay for those who have the file open.
+        // The contents remain for open handles.
         sim.names.remove(path);
         sim.events.push(Event::Remove {
             path: path.to_owned(),
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_synced_must_be_there() {
+    fn synced_bytes_survive_a_crash() {
         let disk = SimDisk::new();
         let path = Path::new("/d/f");
         disk.create_dir_all(Path::new("/d")).unwrap();

@@ -1,5 +1,5 @@
-//! The bytes of a snapshot file: header, framed parts, footer. `docs/internals/format.md` shows them as tables. Nothing
-//! here touches a file, and nothing here knows what the parts or the membership mean.
+//! The bytes of a snapshot file: header, framed parts, footer. `docs/internals/format.md` shows them as tables. This module
+//! touches no file, and does not know what the parts or the membership mean.
 
 use bytes::Bytes;
 
@@ -76,7 +76,7 @@ impl Header {
         (bytes, crc)
     }
 
-    /// How long the header is whose first [`FIXED_HEADER_BYTES`] these are.
+    /// Returns the length of the header whose first [`FIXED_HEADER_BYTES`] are `fixed`.
     pub fn length(fixed: &[u8; FIXED_HEADER_BYTES]) -> Result<usize, String> {
         if fixed[0..8] != MAGIC {
             return Err("does not begin as a snapshot".into());
@@ -96,7 +96,7 @@ impl Header {
         Ok(len)
     }
 
-    /// What a whole header says, and its checksum.
+    /// Decodes a complete header. Returns it with its checksum.
     pub fn decode(bytes: &[u8]) -> Result<(Self, u32), String> {
         let fixed = bytes.first_chunk().ok_or("is shorter than a header")?;
         if Self::length(fixed)? != bytes.len() {
@@ -132,8 +132,8 @@ impl Header {
     }
 }
 
-/// The frame before a part: its length, and the CRC32C of the checksum before, the length and the part. Answers
-/// with the checksum, too.
+/// The frame before a part: its length, and the CRC32C of the checksum before, the length and the part. Returns
+/// the checksum, too.
 pub(super) fn encode_frame(chain: u32, part: &[u8]) -> ([u8; FRAME_BYTES], u32) {
     let len = length(part.len());
     let crc = part_crc(chain, &len, part);
@@ -143,7 +143,7 @@ pub(super) fn encode_frame(chain: u32, part: &[u8]) -> ([u8; FRAME_BYTES], u32) 
     (frame, crc)
 }
 
-/// How long the part after this frame is.
+/// Returns the length of the part after this frame.
 pub(super) fn frame_length(frame: &[u8; FRAME_BYTES]) -> Result<usize, String> {
     let len = u32_at(frame, 0) as usize;
     if len > MAX_PART_BYTES {
@@ -152,7 +152,7 @@ pub(super) fn frame_length(frame: &[u8; FRAME_BYTES]) -> Result<usize, String> {
     Ok(len)
 }
 
-/// The checksum after a part, if it is the one that was written.
+/// Returns the checksum after a part, or an error if the part is damaged.
 pub(super) fn check_part(chain: u32, frame: &[u8; FRAME_BYTES], part: &[u8]) -> Result<u32, String> {
     let crc = part_crc(chain, &frame[..4], part);
     if crc != u32_at(frame, 4) {
@@ -174,7 +174,7 @@ fn part_crc(chain: u32, len: &[u8], part: &[u8]) -> u32 {
 /// | 0 | 8 | `SNAPDONE` |
 /// | 8 | 8 | number of parts |
 /// | 16 | 8 | bytes of all parts, without their frames |
-/// | 24 | 4 | the checksum of the last part, or of the header if there is none |
+/// | 24 | 4 | the checksum of the last part, or of the header if there are no parts |
 /// | 28 | 4 | CRC32C of bytes 0 to 27 |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Footer {

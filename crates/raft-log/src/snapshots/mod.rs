@@ -2,7 +2,7 @@
 //!
 //! All calls block and belong on threads that may. A file that has its name is whole: it was synced before. Two
 //! are kept, so that the one that is being sent to a peer, or that the log still reaches back to, does not
-//! vanish with the next. Nothing here knows what the parts mean, and nothing here purges the log.
+//! vanish with the next. This module does not know what the parts mean, and does not purge the log.
 
 mod format;
 mod reader;
@@ -32,7 +32,7 @@ const KEPT: usize = 2;
 /// While there is little space: the newest has been read again as a whole before it got its name.
 const KEPT_IN_NEED: usize = 1;
 
-/// What a snapshot is, beside its contents.
+/// Description of a snapshot, without its contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotMeta {
     /// The last entry that it covers.
@@ -41,16 +41,16 @@ pub struct SnapshotMeta {
     pub membership: Bytes,
     /// Its name among all snapshots of the cluster.
     pub snapshot_id: String,
-    /// When it was begun, in milliseconds since 1970, by the clock of the node that wrote it. For people.
+    /// Time when the snapshot was begun, in milliseconds since 1970, by the clock of the node that wrote it. For people.
     pub made_ms: u64,
 }
 
-/// What tells a snapshot's file from every other: two files with the same key have the same bytes.
+/// Key of a snapshot's file: two files with the same key have the same bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SnapshotKey {
     /// The index of the last entry that it covers.
     pub index: u64,
-    /// How long the file is.
+    /// Length of the file.
     pub bytes: u64,
     /// The checksum of its header, in which its writer, its time and the entry stand.
     pub header_crc: u32,
@@ -65,7 +65,7 @@ struct Inner {
     cluster_id: Mutex<[u8; 16]>,
     /// Whole snapshots, oldest first.
     files: Mutex<Vec<SnapshotFile>>,
-    /// What came of a snapshot before its connection broke.
+    /// Received part of a snapshot whose connection broke.
     partial: Mutex<Option<Partial>>,
     next_temporary: AtomicU64,
     /// There is little space.
@@ -79,7 +79,7 @@ pub struct SnapshotStore {
 }
 
 impl SnapshotStore {
-    /// Opens the directory of snapshots, which is created if it is missing, and removes what was not finished.
+    /// Opens the directory of snapshots, which is created if it is missing, and removes unfinished files.
     /// The cluster's id is zero until it is known.
     pub fn open(
         disk: Arc<dyn Disk>,
@@ -123,7 +123,7 @@ impl SnapshotStore {
         })
     }
 
-    /// The cluster has been formed: snapshots carry its id from now on.
+    /// Sets the id of the cluster, which later snapshots carry.
     pub fn set_cluster_id(&self, id: [u8; 16]) {
         *self.inner.cluster_id.lock() = id;
     }
@@ -139,7 +139,7 @@ impl SnapshotStore {
     }
 
     /// Begins to receive the snapshot with this key: the bytes of a peer's file, as they come. Goes on where an
-    /// earlier reception of the same file was given up; what came of another one is removed.
+    /// earlier reception of the same file was abandoned. The received part of any other file is removed.
     pub fn receive(&self, key: SnapshotKey) -> Result<SnapshotReceiver, StorageError> {
         SnapshotReceiver::new(self, key)
     }
@@ -187,7 +187,7 @@ impl SnapshotStore {
         files.push(new.clone());
         files.sort_by_key(SnapshotFile::order);
         self.remove_surplus(&mut files)?;
-        // What has come of an older one will not be asked for again.
+        // A received part of an older snapshot will not be requested again.
         let mut partial = self.inner.partial.lock();
         if partial.as_ref().is_some_and(|partial| partial.key.index <= index) {
             *partial = None;

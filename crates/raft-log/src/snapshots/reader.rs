@@ -22,7 +22,7 @@ pub struct SnapshotFile {
 struct Opened {
     file: Arc<dyn DiskFile>,
     header: Header,
-    /// Where the parts begin.
+    /// Offset of the first part.
     header_bytes: u64,
     /// The header's checksum.
     chain: u32,
@@ -84,7 +84,7 @@ impl SnapshotFile {
         self.inner.header.cluster_id
     }
 
-    /// What it is.
+    /// Returns the description of the snapshot.
     pub fn meta(&self) -> &SnapshotMeta {
         &self.inner.header.meta
     }
@@ -94,12 +94,12 @@ impl SnapshotFile {
         self.inner.header.node_id
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What tells it from all others.
+    /// Returns the key of the file.
     pub fn key(&self) -> SnapshotKey {
         SnapshotKey {
             index: self.order().0,
@@ -109,17 +109,17 @@ impl SnapshotFile {
         }
     }
 
-    /// How many bytes the file has.
+    /// Returns the length of the file in bytes.
     pub fn bytes(&self) -> u64 {
         self.inner.bytes
     }
 
-    /// How many parts it has.
+    /// Returns the number of parts.
     pub fn parts(&self) -> u64 {
         self.inner.footer.parts
     }
 
-    /// How many bytes its parts have, without their frames.
+    /// Returns the number of bytes of all parts, without their frames.
     pub fn part_bytes(&self) -> u64 {
         self.inner.footer.part_bytes
     }
@@ -154,7 +154,7 @@ impl std::fmt::Debug for SnapshotFile {
     }
 }
 
-/// The parts of a snapshot, in order. Nothing is answered that was not checked.
+/// The parts of a snapshot, in order. Each part is checked before it is returned.
 pub struct SnapshotReader {
     file: SnapshotFile,
     at: u64,
@@ -165,12 +165,12 @@ pub struct SnapshotReader {
 }
 
 impl SnapshotReader {
-    /// What the snapshot is.
+    /// Returns the description of the snapshot.
     pub fn meta(&self) -> &SnapshotMeta {
         self.file.meta()
     }
 
-    /// The next part. `None` after the last, when number and checksum of all have been found right.
+    /// The next part. `None` after the last, if their number and checksum match the footer.
     pub fn next_part(&mut self) -> Result<Option<Bytes>, StorageError> {
         if self.ended {
             return Ok(None);
@@ -184,7 +184,7 @@ impl SnapshotReader {
                 chain: self.chain,
             };
             if found != opened.footer {
-                return Err(self.damaged("does not have the parts that its end tells of"));
+                return Err(self.damaged("does not have the parts that its footer lists"));
             }
             self.ended = true;
             return Ok(None);

@@ -71,7 +71,7 @@ fn a_peer_gets_the_same_bytes() {
             let received = receiver.received();
             drop(receiver);
             receiver = receiver_store.receive(sent.key()).unwrap();
-            assert_eq!(receiver.received(), received, "what has come is kept");
+            assert_eq!(receiver.received(), received, "the received part is kept");
         }
         let bytes = sent.read_raw(receiver.received(), 1000).unwrap();
         if bytes.is_empty() {
@@ -107,7 +107,7 @@ fn a_peer_gets_the_same_bytes() {
 }
 
 #[test]
-fn what_has_come_of_another_snapshot_is_removed() {
+fn received_part_of_another_snapshot_is_removed() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let sender = open(from.path());
     let (old, new) = (write(&sender, 5, &[&[1; 5000]]), write(&sender, 6, &[&[2; 5000]]));
@@ -122,10 +122,10 @@ fn what_has_come_of_another_snapshot_is_removed() {
     part_of(&new);
     assert_eq!(store.receive(new.key()).unwrap().received(), 4000);
     assert_eq!(names(to.path()).len(), 1, "one at a time");
-    // A newer one is there: nobody will send this one again.
+    // There is a newer one: no peer will send this one again.
     write(&store, 7, &[b"own"]);
     assert_eq!(names(to.path()).len(), 1);
-    // What a process leaves the next one removes.
+    // The next process removes the remains of the one before.
     std::mem::forget(store.receive(new.key()).unwrap());
     assert_eq!(names(to.path()).len(), 2);
     drop(store);

@@ -10,7 +10,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::StorageError;
 use fault_injection::fail_step;
 
-/// A sync for every so many bytes, so that the log's syncs wait only for little, and not for all at the end.
+/// Bytes between two syncs, so that the log's syncs wait only for a few bytes, and not for all of them at the end.
 const SYNC_EVERY_BYTES: u64 = 4 * 1024 * 1024;
 
 /// A file under a temporary name. Goes when it is dropped, unless it was adopted.
@@ -155,13 +155,13 @@ impl SnapshotWriter {
     }
 }
 
-/// What has come of a snapshot before its connection broke.
+/// Received part of a snapshot whose connection broke.
 pub(super) struct Partial {
     pub key: SnapshotKey,
     temporary: Temporary,
 }
 
-/// A snapshot that comes from a peer. Dropped before it is finished, it leaves what has come to the next reception of
+/// A snapshot that comes from a peer. Dropped before it is finished, it leaves the received part to the next reception of
 /// the same file, as long as this process lives: after a crash nobody knows which of the bytes are on the disk.
 pub struct SnapshotReceiver {
     store: SnapshotStore,
@@ -196,7 +196,7 @@ impl SnapshotReceiver {
         };
         if temporary.at + bytes.len() as u64 > self.key.bytes {
             let text = format!(
-                "a snapshot of {} bytes was announced, and more have come",
+                "a snapshot of {} bytes was announced, but more bytes arrived",
                 self.key.bytes
             );
             self.temporary = None;
@@ -212,13 +212,13 @@ impl SnapshotReceiver {
         }
     }
 
-    /// How many bytes have come.
+    /// Returns the number of bytes received.
     pub fn received(&self) -> u64 {
         self.temporary.as_ref().map_or(0, |temporary| temporary.at)
     }
 
-    /// Makes it durable, checks all of it, and makes it a snapshot. Nothing was replaced if that fails, and nothing of
-    /// it is kept.
+    /// Makes the file durable, checks all of it, and makes it a snapshot. A failure replaces nothing and
+    /// keeps nothing of the file.
     pub fn finish(mut self) -> Result<SnapshotFile, StorageError> {
         let Some(temporary) = self.temporary.take() else {
             return Err(StorageError::Contract(

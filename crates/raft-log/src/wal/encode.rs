@@ -138,14 +138,14 @@ pub(super) fn push_record(
     Ok(crc)
 }
 
-/// A vote's flags, and what stands in the place of the index.
+/// Returns the flags of a vote's record, and the value in its index field.
 pub(super) fn vote_fields(vote: &VoteRecord) -> (u8, u64) {
     let voted = if vote.node_id.is_some() { FLAG_VOTED } else { 0 };
     let committed = if vote.committed { FLAG_COMMITTED } else { 0 };
     (voted | committed, vote.node_id.unwrap_or(0))
 }
 
-/// Adds the record of an entry, as the first one of the first segment. For those who count what that takes.
+/// Adds the record of an entry, as the first one of the first segment. For measurements of its cost.
 pub fn push_entry(buffer: &mut Vec<u8>, entry: &WalEntry) -> Result<u32, StorageError> {
     let LogPos { term, index } = entry.pos;
     push_record(buffer, 1, 0, 0, RecordKind::Entry, 0, index, term, &entry.payload)

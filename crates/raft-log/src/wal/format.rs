@@ -6,15 +6,15 @@
 //! * A record's header never crosses a sector border, so a torn write leaves a header whole or not at all.
 //! * A header holds the checksum of the record before it, so records form a chain that cannot lose a link,
 //!   and the number of its segment is part of its checksum, so it is valid nowhere else.
-//! * A header says up to where the segment had been synced when the record was written. Whoever finds a valid
-//!   record knows that everything below that mark must be there.
+//! * A header says up to where the segment had been synced when the record was written. A valid record
+//!   therefore proves that everything below that mark must be there.
 
 use std::ops::Range;
 
 use super::WalIdentity;
 use crate::error::StorageError;
 
-/// A disk writes so many bytes as a whole or not at all. Smaller than what today's disks promise (4096), as
+/// Number of bytes that a disk writes as a whole or not at all. Smaller than what today's disks promise (4096), as
 /// large as what all of them promise.
 pub const SECTOR_BYTES: usize = 512;
 /// The header of a segment has a sector for itself.
@@ -28,7 +28,7 @@ const MAGIC: [u8; 8] = *b"LOCKGWAL";
 /// The version of all that is described here.
 const VERSION: u32 = 1;
 
-/// What a record is.
+/// Kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RecordKind {
@@ -81,15 +81,15 @@ impl RecordKind {
 /// | 39 | 1 | kind |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordHeader {
-    /// What it is.
+    /// Kind of the record.
     pub kind: RecordKind,
-    /// What the flags mean depends on the kind.
+    /// Flags. Their meaning depends on the kind.
     pub flags: u8,
     /// The entry's index, or what else the kind puts here.
     pub index: u64,
     /// The entry's term.
     pub term: u64,
-    /// How long the payload is, without padding.
+    /// Length of the payload, without padding.
     pub payload_len: u32,
     /// The payload's checksum.
     pub payload_crc: u32,
@@ -99,7 +99,7 @@ pub struct RecordHeader {
     pub synced_to: u32,
 }
 
-/// What a record's place holds.
+/// Result of decoding the bytes at a record's place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderBytes {
     /// Nothing was written here.
@@ -127,7 +127,7 @@ impl RecordHeader {
         (bytes, crc)
     }
 
-    /// What the bytes say.
+    /// Decodes the header of a record in segment `sequence`.
     pub fn decode(bytes: &[u8; RECORD_HEADER_BYTES], sequence: u64) -> HeaderBytes {
         if bytes.iter().all(|byte| *byte == 0) {
             return HeaderBytes::Zero;
@@ -152,7 +152,7 @@ impl RecordHeader {
         HeaderBytes::Valid(header, crc)
     }
 
-    /// Whether the payload is the one that was written.
+    /// Returns whether `payload` has the length and checksum of this header.
     pub fn payload_is(&self, payload: &[u8]) -> bool {
         payload.len() == self.payload_len as usize && crc32c::crc32c(payload) == self.payload_crc
     }
@@ -162,7 +162,7 @@ fn header_crc(sequence: u64, bytes: &[u8; RECORD_HEADER_BYTES]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&sequence.to_le_bytes()), &bytes[4..])
 }
 
-/// Where the next record starts if the last one ended at `end`: the header may not cross a sector border.
+/// Returns the start of the next record after one that ended at `end`: the header must not cross a sector border.
 pub fn record_start(end: usize) -> usize {
     let start = end.next_multiple_of(RECORD_ALIGNMENT);
     if SECTOR_BYTES - start % SECTOR_BYTES < RECORD_HEADER_BYTES {
@@ -172,7 +172,7 @@ pub fn record_start(end: usize) -> usize {
     }
 }
 
-/// Where the payload of a record lies.
+/// Returns the byte range of the payload of a record.
 pub fn payload_range(start: usize, payload_len: usize) -> Range<usize> {
     let from = start + RECORD_HEADER_BYTES;
     from..from + payload_len
@@ -204,11 +204,11 @@ pub fn record_places(from: usize, bytes: usize) -> impl Iterator<Item = usize> {
 /// | 72 | 440 | zero |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentHeader {
-    /// How long the segment is.
+    /// Length of the segment.
     pub segment_bytes: u32,
     /// Its place in the order of segments.
     pub sequence: u64,
-    /// Whose log it is.
+    /// Owner of the log.
     pub identity: WalIdentity,
     /// The checksum of the last record of the segment before.
     pub chain: u32,
@@ -231,7 +231,7 @@ impl SegmentHeader {
         bytes
     }
 
-    /// What the bytes say, if they are a header of this version.
+    /// Decodes the bytes, which must be a header of this version.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         if bytes.len() < SEGMENT_HEADER_BYTES {
             return Err(format!("has {} bytes and not even a whole header", bytes.len()));

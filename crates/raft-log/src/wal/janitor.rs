@@ -1,9 +1,9 @@
-//! Makes segments ahead of time and removes the oldest ones, so that the writer waits for neither. It writes no record
-//! and decides nothing: what is removed, and when, says the writer.
+//! Makes segments ahead of time and removes the oldest ones, so that the writer waits for neither. It writes no record,
+//! and the writer decides which segments it removes, and when.
 //!
 //! One segment more is made ahead than the next one needs: the reserve. A segment's bytes are on the disk before it is
-//! used, so on a full disk the log still has the rest of the segment that it writes to, and those made ahead. What may
-//! be written there is for [`super::Wal::takes`] to say.
+//! used, so on a full disk the log still has the rest of the current segment, and those made ahead.
+//! [`super::Wal::takes`] decides which entries may use them.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub const RESERVED_SEGMENTS: usize = 1;
 /// Segments made ahead.
 pub const SEGMENTS_AHEAD: usize = 1 + RESERVED_SEGMENTS;
 
-/// After so long it is tried again to make a segment that could not be made: nobody tells when there is space again.
+/// Interval between retries to create a segment after a failure: the operating system does not report when there is space again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// A segment made while the writer waits.
@@ -38,7 +38,7 @@ fn spare_name(slot: usize) -> String {
     format!("spare-{slot}.tmp")
 }
 
-/// Whether a file in the log's directory may be a segment made ahead by an earlier process.
+/// Returns whether a file in the log's directory may be a segment made ahead by an earlier process.
 pub(super) fn is_spare_name(name: &str) -> bool {
     (0..SEGMENTS_AHEAD).any(|slot| name == spare_name(slot))
 }
@@ -50,13 +50,13 @@ pub(super) struct Spare {
 }
 
 enum Slot {
-    /// The thread is to make one.
+    /// The thread must make one.
     Wanted,
-    /// It is there.
+    /// The segment is available.
     Ready(Spare),
-    /// It could not be made, and is tried again after a while.
+    /// The segment could not be made. The thread retries after [`RETRY_INTERVAL`].
     Failed(StorageError),
-    /// The writer has it and has not given it its name yet.
+    /// The writer has taken the segment and not renamed it yet.
     Taken,
 }
 
@@ -71,7 +71,7 @@ impl State {
         self.ahead.iter().position(|slot| matches!(slot, Slot::Wanted))
     }
 
-    /// What could not be made is made now.
+    /// Makes the slots whose segment could not be made due again.
     fn try_again(&mut self) {
         for slot in &mut self.ahead {
             if matches!(slot, Slot::Failed(_)) {
@@ -99,16 +99,16 @@ struct Yard {
     shared: Arc<Shared>,
 }
 
-/// The writer's handle to the janitor.
+/// The writer's handle to the preallocator.
 pub(super) struct Janitor {
     yard: Arc<Yard>,
     thread: Option<JoinHandle<()>>,
-    /// In a simulated node: it works when it is stepped.
+    /// Set in a simulated node: it works when it is stepped.
     #[cfg(feature = "simulation")]
     stepped: Option<Stepped>,
 }
 
-/// When a janitor without a thread has last tried again.
+/// Time of the last retry of a janitor without a thread.
 #[cfg(feature = "simulation")]
 struct Stepped {
     tried: Mutex<tokio::time::Instant>,
@@ -168,7 +168,7 @@ impl Janitor {
         })
     }
 
-    /// Whether segments are made before they are needed.
+    /// Returns whether segments are made before they are needed.
     fn works_ahead(&self) -> bool {
         #[cfg(feature = "simulation")]
         if self.stepped.is_some() {
@@ -177,7 +177,7 @@ impl Janitor {
         self.thread.is_some()
     }
 
-    /// Does what a thread of its own would have done by now.
+    /// Does the work that a thread would have done by now.
     #[cfg(feature = "simulation")]
     pub fn step(&self) {
         let Some(stepped) = &self.stepped else { return };
@@ -197,7 +197,7 @@ impl Janitor {
         }
     }
 
-    /// A segment of at least so many bytes, made ahead if there is one.
+    /// Takes a segment of at least `bytes` bytes: one made ahead, if available.
     pub fn take(&self, bytes: usize) -> Result<Spare, StorageError> {
         #[cfg(feature = "simulation")]
         self.step();
@@ -209,14 +209,14 @@ impl Janitor {
             if let Some(slot) = state.ready()
                 && let Slot::Ready(spare) = std::mem::replace(&mut state.ahead[slot], Slot::Taken)
             {
-                // At once: whoever asks in between would see neither the segment made ahead nor the one that is written to.
+                // Updated together: a reader in between would see neither the segment made ahead nor the current one.
                 *self.yard.shared.space.lock() = Space {
                     left: self.yard.shared.usable(),
                     spares: state.ready_count(),
                 };
                 return Ok(spare);
             }
-            // What failed then may be possible now; if not, the error is fresh.
+            // The operation that failed may succeed now; otherwise the error is current.
             for slot in &state.ahead {
                 if let Slot::Failed(error) = slot {
                     tracing::warn!(%error, "could not make a segment of the log ahead");
@@ -226,7 +226,7 @@ impl Janitor {
         self.yard.make(INLINE_NAME, bytes)
     }
 
-    /// The segment that was taken has its name now, so another one can be made.
+    /// Frees the slot of a segment that has its final name now, so that another one can be made.
     pub fn taken_is_named(&self) {
         let mut state = self.yard.state.lock();
         for slot in &mut state.ahead {
@@ -298,7 +298,7 @@ impl Yard {
         }
     }
 
-    /// First what makes room, then what needs it.
+    /// Removes segments first, which makes space for new ones.
     fn work(&self, remove: VecDeque<u64>, make: Option<usize>) {
         self.remove_all(remove);
         if let Some(slot) = make {
@@ -322,8 +322,8 @@ impl Yard {
         self.shared.space.lock().spares = state.ready_count();
     }
 
-    /// Takes over what an earlier process has made ahead: on a disk that has become full meanwhile that is all the
-    /// log has. What is not whole is made anew.
+    /// Adopts the segments that an earlier process made ahead: on a disk that is full now the log has no
+    /// others. Incomplete ones are made again.
     fn adopt_spares(&self) {
         for slot in 0..SEGMENTS_AHEAD {
             let path = self.dir.join(spare_name(slot));
@@ -350,7 +350,7 @@ impl Yard {
         }
     }
 
-    /// One after the other, each durable before the next: a crash must not leave a hole between segments.
+    /// Removes segments one by one, each durably before the next: a crash must not leave a hole between segments.
     fn remove_all(&self, sequences: impl IntoIterator<Item = u64>) {
         for sequence in sequences {
             if self.shared.check().is_err() {

@@ -22,7 +22,7 @@
 //! * The first failed write or sync ends it: nothing is accepted or reported durable any more. After a failed
 //!   sync nobody knows what the disk holds, and asking again can answer a lie.
 //!
-//! What it does not do: it does not know Raft's rules beyond "no holes" and "votes never go back"; whoever
+//! Limits: it does not know Raft's rules beyond "no holes" and "votes never go back"; a caller that
 //! purges must have a durable snapshot first; and it does not save the commit mark with a sync of its own, since
 //! the mark only speeds up the next start.
 
@@ -90,7 +90,7 @@ struct Queue {
     sleeping: bool,
 }
 
-/// What the handle, the writer and the janitor share. Locks are taken in the order view, queue.
+/// State shared by the handle, the writer and the janitor. Locks are taken in the order view, queue.
 struct Shared {
     view: Mutex<View>,
     queue: Mutex<Queue>,
@@ -99,17 +99,17 @@ struct Shared {
     /// The queue was taken.
     room: Notify,
     failure: watch::Sender<Option<Arc<StorageError>>>,
-    /// How long the disk takes.
+    /// Times of syncs.
     pulse: Pulse,
     /// The disk had no space for the last segment that was to be made ahead.
     starved: AtomicBool,
     /// Bytes that were last refused on that account.
     refused: AtomicUsize,
-    /// What the disk has given and nothing was written to.
+    /// Allocated space without records.
     space: Mutex<Space>,
     /// Segments, the one that is written to among them.
     segments: AtomicUsize,
-    /// How long a segment is.
+    /// Length of a segment.
     segment_bytes: usize,
 }
 
@@ -123,7 +123,7 @@ struct Space {
 }
 
 impl Shared {
-    /// What a segment has room for, about.
+    /// Returns the approximate space for entries in a segment.
     fn usable(&self) -> usize {
         self.segment_bytes.saturating_sub(segment::OVERHEAD_BYTES)
     }
@@ -400,8 +400,8 @@ impl Wal {
         }
     }
 
-    /// Whether entries with these payloads, in bytes, can be written even if the disk gives no more space: into the
-    /// segment under way and those made ahead, of which one is left for votes. Always, while the disk has space.
+    /// Returns whether entries with these payload sizes in bytes can be written even if the disk provides no more space: into the
+    /// current segment and those made ahead, of which one is reserved for votes. Always true while the disk has space.
     pub fn takes(&self, payloads: impl IntoIterator<Item = usize>) -> bool {
         let shared = self.shared();
         if !shared.starved.load(Relaxed) {
@@ -420,7 +420,7 @@ impl Wal {
         room
     }
 
-    /// Whether so many bytes of records, with such a payload among them, have room in what the disk has given already.
+    /// Returns whether `bytes` bytes of records, the largest payload among them of `largest` bytes, fit into the allocated space.
     fn has_room(&self, bytes: usize, largest: usize) -> bool {
         let shared = self.shared();
         let usable = shared.usable();
@@ -431,28 +431,28 @@ impl Wal {
         spares > 0 && largest <= usable && shared.queue.lock().bytes + bytes <= room
     }
 
-    /// Whether [`Wal::takes`] has said no, and would do so again.
+    /// Returns whether [`Wal::takes`] refused entries, and would refuse them again.
     pub fn is_full(&self) -> bool {
         let refused = self.shared().refused.load(Relaxed);
         self.is_starved() && !self.has_room(refused, 0)
     }
 
-    /// Whether the disk has no space for another segment, so that the log lives on those it has.
+    /// Returns whether the disk has no space for another segment, so that the log uses only existing ones.
     pub fn is_starved(&self) -> bool {
         self.shared().starved.load(Relaxed)
     }
 
-    /// How many segments there are, the one that is written to among them.
+    /// Returns the number of segments, including the current one.
     pub fn segments(&self) -> usize {
         self.shared().segments.load(Relaxed)
     }
 
-    /// How long a segment is in bytes.
+    /// Returns the length of a segment in bytes.
     pub fn segment_bytes(&self) -> usize {
         self.shared().segment_bytes
     }
 
-    /// How long the disk takes.
+    /// Returns the times of syncs.
     pub fn pulse(&self) -> &Pulse {
         &self.shared().pulse
     }
@@ -472,7 +472,7 @@ impl Wal {
         self.shared().view.lock().purged()
     }
 
-    /// The last entry, or the last purged one if there is none.
+    /// Returns the position of the last entry, or of the last purged one if the log is empty.
     pub fn last(&self) -> Option<LogPos> {
         self.shared().view.lock().last()
     }
@@ -482,7 +482,7 @@ impl Wal {
         self.shared().view.lock().range()
     }
 
-    /// How many bytes of records the entries after `index` have in the log.
+    /// Returns the number of bytes of the records of the entries after `index`.
     pub fn bytes_after(&self, index: u64) -> u64 {
         self.shared().view.lock().bytes_after(index)
     }
@@ -520,7 +520,7 @@ impl Wal {
         }
     }
 
-    /// Why the log has failed, if it has.
+    /// Returns the reason why the log failed, if it did.
     pub fn failure(&self) -> Option<StorageError> {
         self.shared().failure.borrow().as_deref().cloned()
     }
@@ -545,7 +545,7 @@ impl Wal {
     }
 }
 
-/// Whether an entry may come after what is there.
+/// Checks that `entry` may follow the entry at `last`.
 fn follows(last: Option<LogPos>, entry: &WalEntry) -> Result<(), StorageError> {
     if entry.payload.len() > MAX_PAYLOAD_BYTES {
         let text = format!(

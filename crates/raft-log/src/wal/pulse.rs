@@ -1,5 +1,5 @@
-//! How long the disk takes: measured where the log waits for it, read by whoever judges the disk's health, also while
-//! a write is still under way. Nothing here judges.
+//! Times of syncs: measured where the log waits for the disk, read by the judge of the disk's health, also during a write.
+//! This module does not judge.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -17,32 +17,32 @@ pub const SYNC_CLASSES_US: [u64; 14] = [
 /// still.
 const LAST_SYNCS: usize = 15;
 
-/// So many syncs must have been made before there is a usual time.
+/// Minimum number of syncs before a usual time is reported.
 const MIN_SYNCS: usize = 8;
 
 /// The last syncs say nothing about the disk as it is now when they are longer ago.
 const LAST_SYNCS_AGE: Duration = Duration::from_secs(10);
 
-/// The clock of one log's writer. Written by its thread alone, read by anybody.
+/// Times of the syncs of one log. Only its writer writes them; any thread reads them.
 #[derive(Debug)]
 pub struct Pulse {
     epoch: Instant,
-    /// When the write under way began, in microseconds since `epoch`, plus one. 0: none is.
+    /// Start of the current write in microseconds since `epoch`, plus one. 0: no write is in progress.
     working_since: AtomicU64,
     last_sync_at: AtomicU64,
-    /// How long the last syncs took, in a ring.
+    /// Durations of the last syncs, a ring.
     last_us: [AtomicU64; LAST_SYNCS],
     counts: [AtomicU64; SYNC_CLASSES_US.len() + 1],
     sum_us: AtomicU64,
 }
 
-/// What was measured of all syncs since the start.
+/// Durations of all syncs since the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyncTimes {
-    /// How many took at most as long as the class at the same place in [`SYNC_CLASSES_US`] and longer than the one before;
-    /// the last counts all that took longer.
+    /// Number of syncs per class: those that took at most the time at the same place in [`SYNC_CLASSES_US`] and more than the
+    /// one before it. The last element counts all longer ones.
     pub counts: [u64; SYNC_CLASSES_US.len() + 1],
-    /// How long they took together.
+    /// Sum of all durations.
     pub sum: Duration,
 }
 
@@ -70,7 +70,7 @@ impl Pulse {
         Working { pulse: self }
     }
 
-    /// A sync has taken so long.
+    /// Records the duration of a sync.
     pub(super) fn synced(&self, took: Duration) {
         let took_us = micros(took);
         self.last_us[self.syncs() as usize % LAST_SYNCS].store(took_us, Relaxed);
@@ -84,7 +84,7 @@ impl Pulse {
         self.counts.iter().map(|count| count.load(Relaxed)).sum()
     }
 
-    /// How long the write under way has taken so far; zero if none is.
+    /// Returns the time that the current write has taken so far, or zero without one.
     pub fn working_for(&self) -> Duration {
         match self.working_since.load(Relaxed) {
             0 => Duration::ZERO,
@@ -92,7 +92,7 @@ impl Pulse {
         }
     }
 
-    /// How long a sync usually takes these days: the median of the last ones. `None` while there were too few, or none lately.
+    /// Returns the usual duration of a sync: the median of the last ones. `None` after too few syncs, or if the last ones are old.
     pub fn usual(&self) -> Option<Duration> {
         let age = self.now_us().saturating_sub(self.last_sync_at.load(Relaxed));
         let made = LAST_SYNCS.min(self.syncs() as usize);
@@ -151,7 +151,7 @@ mod tests {
         pulse.synced(ms(1));
         assert_eq!(pulse.usual(), None, "one sync says nothing");
         (0..20).for_each(|_| pulse.synced(ms(1)));
-        // The machine stood still now and then.
+        // The machine paused several times.
         (0..5).for_each(|_| pulse.synced(ms(200)));
         assert_eq!(pulse.usual(), Some(ms(1)));
         (0..36).for_each(|_| pulse.synced(ms(200)));

@@ -1,4 +1,4 @@
-//! What a start makes of the segments that it finds: the log as it was, or a refusal that says what to do.
+//! Recovery of the log from its segments at a start: the log as it was, or an error that says what to do.
 //!
 //! The rules, and why they are enough:
 //!
@@ -9,8 +9,8 @@
 //!   what looks torn is damage, too, if a valid record further on says that this place had been synced.
 //! * Everything else that looks torn was, as far as anybody can tell, never reported durable: it is cut off.
 //!
-//! What is kept of the unsynced end is written and synced again before anybody can rely on it: that it can be
-//! read says only that it is in this machine's memory.
+//! Recovery writes and syncs the retained part of the unsynced end again before anything relies on it: that it can be
+//! read proves only that it is in this machine's memory.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -34,13 +34,13 @@ const WHAT_TO_DO: &str = "The node does not start, because it may have forgotten
     cluster. Keep a copy of the data directory, remove this member from the cluster, and let a new member with a \
     new node id and an empty data directory take its place; it gets everything from the others";
 
-/// What a start found.
+/// Result of a recovery.
 pub(super) struct Recovered {
     pub view: View,
     pub tail: Tail,
 }
 
-/// Where the writer goes on.
+/// Place at which the writer continues.
 pub(super) struct Tail {
     /// The segments, oldest first, the active one last.
     pub segments: VecDeque<SegmentInfo>,
@@ -49,7 +49,7 @@ pub(super) struct Tail {
     pub markers: Markers,
 }
 
-/// What the writer must know of a segment to remove it some day.
+/// Data that the writer needs to remove a segment later.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SegmentInfo {
     pub sequence: u64,
@@ -62,7 +62,7 @@ pub(super) struct Active {
     pub sequence: u64,
     pub file: Arc<dyn DiskFile>,
     pub bytes: usize,
-    /// Where the last record ends.
+    /// End of the last record.
     pub end: usize,
     /// Up to where it is synced.
     pub synced_to: usize,
@@ -70,7 +70,7 @@ pub(super) struct Active {
     pub chain: u32,
 }
 
-/// What is restated at the beginning of each segment, so that the ones before it can go.
+/// Markers repeated at the beginning of each segment, so that earlier segments can be removed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Markers {
     pub vote: Option<VoteRecord>,
@@ -170,7 +170,7 @@ fn list_segments(disk: &dyn Disk, dir: &Path, options: &WalOptions) -> Result<Ve
         } else if let Some(sequence) = parse_segment_name(&name) {
             sequences.push(sequence);
         } else {
-            tracing::warn!(path = %path.display(), "this file in the directory of the log is none of its segments");
+            tracing::warn!(path = %path.display(), "log: unknown file in the directory of the log");
         }
     }
     sequences.sort_unstable();

@@ -1,5 +1,5 @@
-//! Segment files: how long they are, how they come to be, how their records are read one after the other.
-//! What the records mean, and what a bad one means, is decided in `recover.rs`.
+//! Segment files: their length, their creation, and the scan of their records.
+//! `recover.rs` decides what the records mean, and what a bad one means.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,14 +17,13 @@ use fault_injection::fail_step;
 const MIN_SEGMENT_BYTES: usize = 2048;
 /// Room for what is restated at the beginning of a segment: vote, purge point and commit mark.
 pub(super) const RESTATED_BYTES: usize = 3 * RECORD_HEADER_BYTES + SECTOR_BYTES;
-/// What a segment holds beside entries, at most.
+/// Maximum overhead of a segment beside its entries.
 pub(super) const OVERHEAD_BYTES: usize = SEGMENT_HEADER_BYTES + RESTATED_BYTES + SECTOR_BYTES;
-/// What a record takes beside its payload, at most: its header, and zeros so that the header crosses no border.
+/// Maximum overhead of a record beside its payload: its header, and zeros so that the header crosses no border.
 pub(super) const RECORD_OVERHEAD_BYTES: usize = 2 * RECORD_HEADER_BYTES + 8;
-/// So many zeros are written at a time, and synced, so that the log's own syncs between them wait only for
-/// little.
+/// Zeros per write and sync, so that the log's own syncs between them wait only for a few bytes.
 const ZERO_FILL_BYTES: usize = 1024 * 1024;
-/// Segments are so much longer or shorter.
+/// Unit of the length of a segment.
 const SEGMENT_GRAIN: usize = 4096;
 
 pub(super) fn check_options(options: &WalOptions) -> Result<(), StorageError> {
@@ -38,7 +37,7 @@ pub(super) fn check_options(options: &WalOptions) -> Result<(), StorageError> {
     Ok(())
 }
 
-/// How long a segment must be that can hold a payload after its header.
+/// Returns the length of a segment that can hold a payload of this length.
 pub(super) fn bytes_for(options: &WalOptions, payload_len: usize) -> usize {
     let needed = SEGMENT_HEADER_BYTES + RESTATED_BYTES + SECTOR_BYTES + RECORD_HEADER_BYTES + payload_len;
     if needed <= options.segment_bytes {
@@ -76,8 +75,8 @@ pub(super) fn create_zeroed(
     Ok(file)
 }
 
-/// Opens a file of zeros that an earlier process has made, and makes sure that it is durable. `None` if there is none of
-/// this length, if there is anything else than zeros in it, or if that cannot be found out.
+/// Opens a file of zeros that an earlier process made, and syncs it. Returns `None` if no file has
+/// this length, if the file contains other bytes, or if it cannot be read.
 pub(super) fn adopt_zeroed(disk: &dyn Disk, path: &Path, bytes: usize) -> Option<Arc<dyn DiskFile>> {
     let whole = || {
         let file = disk.open(path)?;
@@ -108,7 +107,7 @@ pub(super) fn adopt_zeroed(disk: &dyn Disk, path: &Path, bytes: usize) -> Option
     }
 }
 
-/// Why a scan of records ended.
+/// Reason for the end of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScanEnd {
     /// Nothing was written here, or there is no room for another record.
@@ -123,7 +122,7 @@ pub(super) enum ScanEnd {
 pub(super) struct Scan<'a> {
     bytes: &'a [u8],
     sequence: u64,
-    /// Where the last good record ended.
+    /// End of the last valid record.
     pub end: usize,
     /// Its checksum.
     pub chain: u32,
@@ -195,7 +194,7 @@ impl<'a> Scan<'a> {
         Ok((start, header, payload))
     }
 
-    /// Whether a whole sector's part of a payload is zero, as if it had never been written. The first part is in
+    /// Returns whether a payload has a sector that is all zero, as if it had never been written. The first part of the payload is in
     /// the sector of the header, which was written.
     fn has_lost_sector(&self, payload: std::ops::Range<usize>) -> bool {
         let mut from = payload.start.next_multiple_of(SECTOR_BYTES);

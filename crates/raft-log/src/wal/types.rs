@@ -1,4 +1,4 @@
-//! The words of the log: what it holds, whose it is, and its limits. Nothing here does anything.
+//! Types of the log: its entries, its owner and its limits.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,19 +11,19 @@ use crate::error::StorageError;
 /// Large enough that the change to the next one (three syncs) is rare, small enough that a first start does
 /// not wait for long.
 pub const DEFAULT_SEGMENT_BYTES: usize = 16 * 1024 * 1024;
-/// So much payload of the newest entries is kept in memory, for followers that lag a little and for the apply: half a second
-/// of what a cluster commits at its fastest. Who lags more reads what the kernel most likely has in memory still. While nothing is
-/// written none is kept.
+/// Payload of the newest entries that is kept in memory, for followers that lag a little and for the apply: half a second
+/// of what a cluster commits at its fastest. A follower that lags more reads pages that the kernel most likely still caches. An idle
+/// log keeps none.
 pub const DEFAULT_CACHED_BYTES: usize = 16 * 1024 * 1024;
-/// When so much payload waits for the disk, [`super::Wal::room`] lets nobody on.
+/// Maximum payload that may wait for the disk. Above it, [`super::Wal::room`] waits.
 pub const MAX_QUEUED_BYTES: usize = 64 * 1024 * 1024;
 /// No entry is larger: it is written as one record of one segment, whose offsets have 32 bits.
 pub const MAX_PAYLOAD_BYTES: usize = 256 * 1024 * 1024;
-/// No term and no index is larger: numbers that JSON can carry, which zxids have to stay below, too. What comes close to the
-/// end of 64 bits is nobody's log, and the number after it is none.
+/// Maximum term and index: numbers that JSON can carry, below which zxids must stay, too. A number close to 2^64
+/// belongs to no real log and has no successor.
 pub const MAX_POSITION: u64 = (1 << 53) - 1;
-/// When nothing else has been written for so long, a waiting commit mark is written for itself, without a
-/// sync. Long enough to never happen under load, short enough that a killed process restarts where it was.
+/// Idle time after which a waiting commit mark is written by itself, without a sync. Long enough to never happen under load,
+/// short enough that a killed process restarts where it was.
 pub const DEFAULT_IDLE_FLUSH: Duration = Duration::from_millis(100);
 
 /// The place of an entry in Raft's log.
@@ -41,14 +41,14 @@ impl fmt::Display for LogPos {
     }
 }
 
-/// What a node has promised in a term.
+/// Promise of a node in a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VoteRecord {
     /// The term.
     pub term: u64,
-    /// Who got the vote, if anybody has.
+    /// Node that got the vote, if any.
     pub node_id: Option<u64>,
-    /// Whether a majority voted for the same node: it leads.
+    /// True when a majority voted for the same node, which is then the leader.
     pub committed: bool,
 }
 
@@ -57,11 +57,11 @@ pub struct VoteRecord {
 pub struct WalEntry {
     /// Its place.
     pub pos: LogPos,
-    /// What it carries. Bytes to the log.
+    /// Payload. The log does not interpret it.
     pub payload: Bytes,
 }
 
-/// Whose log it is. Stands in the header of every segment.
+/// Owner of the log. It is in the header of every segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WalIdentity {
     /// The cluster. Zero until it has been formed; segments written before stay valid.
@@ -72,17 +72,17 @@ pub struct WalIdentity {
     pub node_id: u64,
 }
 
-/// What can be set.
+/// Options of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WalOptions {
-    /// How long a segment is. A larger entry gets a larger one for itself.
+    /// Length of a segment. An entry that does not fit gets a longer segment of its own.
     pub segment_bytes: usize,
-    /// How much payload is kept in memory.
+    /// Maximum payload in memory.
     pub cached_bytes: usize,
     /// After how long without other writes a commit mark is written for itself. `None`: never.
     pub idle_flush: Option<Duration>,
-    /// Whether a thread of its own makes segments ahead and removes old ones. Without it the writer does that
-    /// between two writes, which a simulation wants for its determinism.
+    /// Set if a thread makes segments ahead and removes old ones. Otherwise the writer does that between two writes, as a
+    /// deterministic simulation needs.
     pub janitor_thread: bool,
 }
 

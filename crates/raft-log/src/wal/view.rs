@@ -1,7 +1,7 @@
-//! The log as it is read: what was appended is here at once, on disk or not yet.
+//! Readable view of the log: an appended entry is visible at once, on disk or not yet.
 //!
 //! The newest entries keep their payloads in memory, within a bound; of older ones only the place on disk is
-//! known. Nothing here writes, and nothing here waits for the disk while the view is locked.
+//! known. This module does not write, and does not wait for the disk while the view is locked.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -17,14 +17,14 @@ use crate::error::StorageError;
 /// The sequence number of no segment.
 const NOWHERE: u64 = 0;
 
-/// Where a record lies on disk.
+/// Location of a record on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     /// The segment; [`NOWHERE`] while it is not written.
     pub segment: u64,
-    /// Where its header starts.
+    /// Offset of the header.
     pub offset: u32,
-    /// How long its payload is.
+    /// Length of the payload.
     pub payload_len: u32,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct View {
     /// The index of the first slot.
     first: u64,
     slots: VecDeque<Slot>,
-    /// So many slots from the front have their payload on disk only.
+    /// Number of slots at the front whose payload is on disk only.
     evicted: usize,
     cached_bytes: usize,
     max_cached_bytes: usize,
@@ -85,7 +85,7 @@ impl View {
         self.purged
     }
 
-    /// The last entry, or the purge point if there is none after it.
+    /// Returns the position of the last entry, or the purge point if the log is empty.
     pub fn last(&self) -> Option<LogPos> {
         match self.slots.back() {
             Some(slot) => Some(LogPos {
@@ -166,8 +166,8 @@ impl View {
         }
     }
 
-    /// How many bytes the records of the entries after `index` have. What was truncated since counts as well: it is on
-    /// the disk until its segment goes.
+    /// Returns the number of bytes of the records of the entries after `index`. Truncated records count as well: they are on the
+    /// disk until their segment is removed.
     pub fn bytes_after(&self, index: u64) -> u64 {
         self.appended - self.begins_at(index.saturating_add(1).max(self.first))
     }
@@ -278,14 +278,14 @@ enum Part {
     },
 }
 
-/// Entries to be read, noted while the log was locked. What happens to the log later does not change them: a
-/// segment that is removed stays readable to whoever has it open.
+/// Entries to be read, noted while the log was locked. Later changes of the log do not affect them: a
+/// removed segment stays readable through open handles.
 pub struct ReadPlan {
     parts: Vec<Part>,
 }
 
 impl ReadPlan {
-    /// Whether [`ReadPlan::load`] goes to the disk, which must not happen on a thread of the async runtime.
+    /// Returns whether [`ReadPlan::load`] reads from the disk, which must not happen on a thread of the async runtime.
     pub fn needs_disk(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::OnDisk { .. }))
     }

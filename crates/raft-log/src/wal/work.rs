@@ -1,5 +1,4 @@
-//! How the writer learns that there is work: a thread waits for it, or, in a simulated node, a task. What the work is
-//! stands in the queue.
+//! Notification of the writer: a thread waits for it, or, in a simulated node, a task. The work itself is in the queue.
 
 use std::time::Duration;
 
@@ -7,7 +6,7 @@ use parking_lot::{Condvar, MutexGuard};
 
 use super::Queue;
 
-/// Something was queued, or the log is closing.
+/// Signal that a command was queued, or that the log is closing.
 #[derive(Default)]
 pub(super) struct Work {
     thread: Condvar,
@@ -16,30 +15,30 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// There is some.
+    /// Wakes the writer.
     pub fn notify(&self) {
         self.thread.notify_all();
         #[cfg(feature = "simulation")]
         self.task.notify_one();
     }
 
-    /// Waits for it.
+    /// Waits for work.
     pub fn wait(&self, queue: &mut MutexGuard<'_, Queue>) {
         self.thread.wait(queue);
     }
 
-    /// Waits for it so long. Says whether the time is over.
+    /// Waits for work for at most `patience`. Returns whether the wait timed out.
     pub fn wait_for(&self, queue: &mut MutexGuard<'_, Queue>, patience: Duration) -> bool {
         self.thread.wait_for(queue, patience).timed_out()
     }
 }
 
-/// How often the janitor of a simulated node is stepped at least.
+/// Maximum time between two steps of the janitor of a simulated node.
 #[cfg(feature = "simulation")]
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// What the writer's thread does otherwise, with the time that the simulated disk takes: what is queued meanwhile is
-/// written with it, as on a real one.
+/// Does the work of the writer's thread in a task, with the time that the simulated disk takes. Commands queued in that time are
+/// written with it, as on a real disk.
 #[cfg(feature = "simulation")]
 pub(super) async fn step_as_task(
     shared: std::sync::Arc<super::Shared>,

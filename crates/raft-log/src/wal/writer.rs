@@ -1,5 +1,5 @@
-//! The one that writes: takes all that is queued, writes it with one call, syncs once, and tells everybody.
-//! It decides nothing about the log's contents; the queue has the order, the view the meaning.
+//! Writer of the log: takes all queued commands, writes them with one call, syncs once, and completes them.
+//! It decides nothing about the log's contents: the queue has their order, the view their meaning.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -20,17 +20,17 @@ use crate::disk::Disk;
 use crate::error::StorageError;
 use fault_injection::fail_step;
 
-/// A larger buffer is given back after the write that needed it.
+/// Capacity to which the buffer is reduced after a large write.
 const KEPT_BUFFER_BYTES: usize = 1024 * 1024;
 
-/// What a step of the writer did.
+/// Result of a step of the writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// Nothing was queued.
     Idle,
-    /// What was queued was written, or failed.
+    /// The queue was written, or the write failed.
     Worked,
-    /// The log was closed and nothing is left to do.
+    /// The log was closed, and the queue is empty.
     Closed,
 }
 
@@ -45,9 +45,9 @@ pub struct WalWriter {
     segments: VecDeque<SegmentInfo>,
     active: Active,
     markers: Markers,
-    /// Encoded and not written; its first byte belongs at `active.end`.
+    /// Encoded records that are not written yet. Their first byte belongs at `active.end`.
     buffer: Vec<u8>,
-    /// Something was written since the last sync.
+    /// Set if bytes were written since the last sync.
     unsynced: bool,
     /// Entries were written, so a commit mark for them will come soon.
     expects_committed: bool,
@@ -111,20 +111,20 @@ impl WalWriter {
         Ok(writer)
     }
 
-    /// Tells others how much room there is.
+    /// Publishes the space that is left.
     fn tell_room(&self) {
         let left = self.active.bytes.saturating_sub(self.active.end);
         self.shared.space.lock().left = left;
         self.shared.segments.store(self.segments.len(), Relaxed);
     }
 
-    /// After how long without other writes a commit mark is written for itself.
+    /// Returns the idle time after which a commit mark is written by itself.
     #[cfg(feature = "simulation")]
     pub(super) fn idle_flush(&self) -> Option<std::time::Duration> {
         self.options.idle_flush
     }
 
-    /// Has segments made ahead and removed, where no thread does that.
+    /// Makes segments ahead and removes old ones, where no thread does that.
     #[cfg(feature = "simulation")]
     pub(super) fn step_janitor(&self) {
         self.janitor.step();
@@ -135,7 +135,7 @@ impl WalWriter {
         while self.step(true) != Step::Closed {}
     }
 
-    /// Writes what is queued. With `wait` it waits until something is.
+    /// Writes the queued commands. With `wait` it first waits for a command.
     pub fn step(&mut self, wait: bool) -> Step {
         let batch = self.take(wait);
         if batch.ops.is_empty() && batch.committed.is_none() {
@@ -157,8 +157,8 @@ impl WalWriter {
                 Err(error)
             }
         };
-        // Newest first: a completion says that everything before it is durable, too, so the first one wakes
-        // whoever waits and the others find nothing left to do.
+        // Newest first: a completion implies that everything before it is durable, too, so the first one wakes
+        // the waiting task, and the others have no further effect.
         for done in waiting.into_iter().rev() {
             done(written.clone());
         }
@@ -193,17 +193,17 @@ impl WalWriter {
         }
     }
 
-    /// Writes a batch. Whoever waits for it is in `waiting` afterwards, also if it failed.
+    /// Writes a batch. Adds its callbacks to `waiting`, also after a failure.
     fn write(&mut self, batch: Batch, waiting: &mut Vec<OnDurable>) -> Result<(), StorageError> {
         let sync = batch.closing || !batch.ops.is_empty();
         let votes_only = !batch.closing && batch.ops.iter().all(|op| matches!(op, Op::Vote { .. }));
-        // A commit mark for itself: for a while nothing was appended, so who follows has all of it, and it is applied.
+        // A commit mark by itself: nothing was appended for a while, so the followers have everything, and it is applied.
         let idle = batch.ops.is_empty() && batch.committed.is_some();
         let mut places = Vec::new();
         let mut purged = false;
         let mut result = Ok(());
         for op in batch.ops {
-            // After a failure the rest is only told of it.
+            // After a failure the other commands only get the error.
             if result.is_ok() {
                 purged |= matches!(op, Op::Purge { .. });
                 result = self.encode(&op, &mut places);
@@ -231,8 +231,8 @@ impl WalWriter {
         if purged {
             self.remove_purged();
         }
-        // A janitor that fails ends the log, also for those who wait for this batch: their data is on disk,
-        // but nothing is said any more by a log that has failed.
+        // A failure of the preallocator ends the log, also for the callers of this batch: their data is on disk,
+        // but a failed log confirms nothing any more.
         self.shared.check()
     }
 
@@ -374,7 +374,7 @@ impl WalWriter {
         Ok(())
     }
 
-    /// Goes on in a new segment. Everything in the old one is synced before the new one gets its name.
+    /// Continues in a new segment. Everything in the old one is synced before the new one gets its name.
     fn roll(&mut self, payload_len: usize) -> Result<(), StorageError> {
         fail_step!("log::before_roll", |e| StorageError::io(
             "go on after",
@@ -412,8 +412,8 @@ impl WalWriter {
         Ok(())
     }
 
-    /// Removes the oldest segments as long as the purge point covers all their entries. What else they say is
-    /// restated at the beginning of every later one.
+    /// Removes the oldest segments as long as the purge point covers all their entries. Their other
+    /// records are restated at the beginning of every later segment.
     fn remove_purged(&mut self) {
         let Some(purged) = self.markers.purged else { return };
         let mut remove = Vec::new();

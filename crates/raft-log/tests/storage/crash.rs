@@ -69,7 +69,7 @@ fn check(disk: &SimDisk, history: &History, events: usize) -> Result<(), String>
 }
 
 #[test]
-fn what_was_acknowledged_survives_a_crash_at_any_moment() {
+fn acknowledged_records_survive_a_crash_at_any_moment() {
     let first = from_environment("STORAGE_SEED", 1);
     let programs = from_environment("STORAGE_PROGRAMS", PROGRAMS);
     let mut cuts = 0;

@@ -1,5 +1,5 @@
-//! What rots: bits that flip, sectors that come back empty, files that go missing. It is noticed, or it is
-//! harmless; the log never quietly becomes another one.
+//! Damage: flipped bits, sectors that come back empty, missing files. Recovery reports it, or it is harmless; the log never silently
+//! becomes a different one.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ struct Written {
     disk: SimDisk,
     durable: CrashModel,
     history: History,
-    /// So many records were in batches before the last one.
+    /// Number of records in batches before the last one.
     before_last_batch: usize,
 }
 

@@ -20,7 +20,7 @@ fn run(disk: &SimDisk, history: &mut History, seed: u64) -> Result<(), StorageEr
     for _ in 0..CALLS {
         let called = history.call(&mut node, &mut random);
         if called.is_err() {
-            // Whoever waits is told, too.
+            // The waiting callers get the error, too.
             while node.writer_works() {}
             return called.and(node.note_answers(history));
         }

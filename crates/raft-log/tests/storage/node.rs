@@ -18,7 +18,7 @@ use crate::state::{Record, State};
 pub const DATA_DIR: &str = "/data";
 const CLUSTER_ID: [u8; 16] = [0xc1; 16];
 
-/// What the storage was asked and what it has answered, over all the lives of one disk.
+/// Calls to the storage and their results, over all lives of one disk.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     /// The log before the first record.
@@ -26,7 +26,7 @@ pub struct History {
     pub records: Vec<Record>,
     /// For each record, how much had happened on the disk when it was queued.
     queued: Vec<usize>,
-    /// So many records were durable from the moment on: (events, records), both rising.
+    /// Durable records by moment: (events, records), both ascending.
     acknowledged: Vec<(usize, usize)>,
     /// Everything that was ever marked as committed.
     marked: Vec<LogPos>,
@@ -38,7 +38,7 @@ pub struct History {
     snapshot_before: Option<LogPos>,
 }
 
-/// What became of the records up to a number.
+/// Result for the records up to a number.
 type Answer = (usize, Result<(), StorageError>);
 
 /// The parts of a running node's storage.
@@ -149,7 +149,7 @@ impl History {
         }
     }
 
-    /// What the log was after so many records.
+    /// Returns the state of the log after `records` records.
     pub fn state(&self, records: usize) -> State {
         let mut state = self.before.clone();
         self.records[..records]
@@ -158,7 +158,7 @@ impl History {
         state
     }
 
-    /// How many records are known to be durable.
+    /// Returns the number of records that are known to be durable.
     pub fn acknowledged_records(&self) -> usize {
         self.acknowledged.last().map_or(0, |(_, records)| *records)
     }
@@ -175,11 +175,11 @@ impl History {
         self.queued.push(node.disk.events());
     }
 
-    /// Everything that was found after a restart counts as promised: whoever restarts tells it to others.
+    /// Counts everything found after a restart as acknowledged: a restarted node reports it to others.
     pub fn restarted(&mut self, node: &Node) -> Result<(), String> {
         let events = node.disk.events();
         let found = self.check(events, node)?;
-        // What was queued and is not there will never be.
+        // Queued records that are missing now stay missing.
         self.records.truncate(found);
         self.queued.truncate(found);
         self.acknowledged.retain(|(_, records)| *records <= found);
@@ -308,7 +308,7 @@ impl History {
         Ok(())
     }
 
-    /// Checks what was found on a disk that stopped after so many events. Answers with how many records it holds.
+    /// Checks a disk that stopped after `events` events. Returns the number of records that it holds.
     pub fn check(&self, events: usize, node: &Node) -> Result<usize, String> {
         let promised = self
             .acknowledged
@@ -440,7 +440,7 @@ pub fn segments(disk: &SimDisk) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Runs a random program of so many calls, with a new process now and then.
+/// Runs a random program of `calls` calls, with a new process now and then.
 pub fn run(disk: &SimDisk, history: &mut History, random: &mut Random, calls: usize) -> Result<Node, String> {
     let mut node = Node::open(disk).map_err(|error| error.to_string())?;
     for _ in 0..calls {

@@ -4,7 +4,7 @@ use raft_log::sim_disk::Lie;
 
 use crate::crash::crash_everywhere;
 
-/// So many programs may be needed to see a planted bug.
+/// Maximum number of programs until a planted bug is seen.
 const PROGRAMS: u64 = 5;
 
 fn is_found(lie: Lie) -> bool {

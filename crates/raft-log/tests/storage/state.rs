@@ -1,4 +1,4 @@
-//! What a log should be after each of its records: the model that every recovery is compared with.
+//! Expected state of a log after each of its records: the model that every recovery is compared with.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ impl State {
         entry.or(self.purged.filter(|purged| purged.index == index))
     }
 
-    /// What a log holds, read through its public face.
+    /// Reads the state of a log through its public API.
     pub fn of(wal: &Wal) -> Self {
         let read = wal.read(0..u64::MAX).expect("what a log holds can be read");
         let entries: BTreeMap<_, _> = read

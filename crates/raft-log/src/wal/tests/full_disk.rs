@@ -1,4 +1,4 @@
-//! A disk that becomes full: what the log says it has room for while it goes on in a segment that was made ahead.
+//! Full disk: the log reports its remaining space while it continues in a segment that was made ahead.
 
 use std::io;
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use parking_lot::{Condvar, Mutex};
 use super::*;
 use crate::disk::{DiskFile, DiskLock};
 
-/// What happens on the disk, and what is asked in the middle of it.
+/// A disk that becomes full at a given moment, and the observation at that moment.
 #[derive(Default)]
 struct Scene {
     full: AtomicBool,
@@ -19,7 +19,7 @@ struct Scene {
     /// The writer has gone on in another segment.
     rolled: AtomicBool,
     wal: OnceLock<Wal>,
-    /// Whether the log said that it has room when it had just gone on there.
+    /// Set to whether the log reported space just after it had continued in that segment.
     said: OnceLock<bool>,
 }
 
@@ -136,7 +136,7 @@ fn a_log_that_goes_on_in_a_segment_made_ahead_has_room_at_every_moment() {
         index += 1;
     }
     assert_eq!(scene.said.get(), Some(&true));
-    // A segment is left for votes, so that at some time there is none for entries.
+    // A segment is left for votes, so that entries run out of segments first.
     while wal.takes([50]) {
         durably(|done| wal.append(entries(1, index..index + 1), done)).unwrap();
         index += 1;

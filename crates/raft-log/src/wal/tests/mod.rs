@@ -85,7 +85,7 @@ fn everything_is_there_again_after_a_restart() {
 }
 
 #[test]
-fn what_is_appended_is_readable_at_once_and_durable_later() {
+fn appended_entries_are_readable_at_once_and_durable_later() {
     let dir = tempfile::tempdir().unwrap();
     let (wal, mut writer) = Wal::open(Arc::new(RealDisk), dir.path(), IDENTITY, options()).unwrap();
     let (sender, receiver) = mpsc::channel();
@@ -114,7 +114,7 @@ fn simulated(idle_flush: Option<Duration>) -> (SimDisk, Wal) {
     (disk, wal)
 }
 
-/// What a new process finds of the log after the old one was killed.
+/// Opens the log as a new process does after the old one was killed.
 fn reopen(disk: &SimDisk) -> Wal {
     let mut model = disk.crash_model();
     disk.advance(&mut model, disk.events());
@@ -160,7 +160,7 @@ fn while_nothing_is_written_no_payload_is_kept_in_memory() {
         !wal.plan_read(1..20, usize::MAX).needs_disk(),
         "it was appended just now"
     );
-    // A mark for itself is written when nothing else has come for a while.
+    // A mark is written by itself after an idle time.
     wal.save_committed(LogPos { term: 1, index: 19 }).unwrap();
     assert_eq!(writer.step(false), Step::Worked);
     assert!(wal.plan_read(1..20, usize::MAX).needs_disk());
