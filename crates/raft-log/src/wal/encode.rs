@@ -9,7 +9,7 @@ use super::format::{
     FLAG_COMMITTED, FLAG_VOTED, HeaderBytes, RECORD_HEADER_BYTES, RecordHeader, RecordKind, SegmentHeader,
     offset_u32, record_start, segment_name,
 };
-use super::janitor::Janitor;
+use super::preallocator::Preallocator;
 use super::recover::{Active, Markers};
 use super::{LogPos, VoteRecord, WalEntry, WalIdentity};
 use crate::disk::Disk;
@@ -24,14 +24,14 @@ use fault_injection::fail_step;
 pub(super) fn begin_segment(
     disk: &dyn Disk,
     dir: &Path,
-    janitor: &Janitor,
+    preallocator: &Preallocator,
     identity: WalIdentity,
     bytes: usize,
     sequence: u64,
     chain: u32,
     markers: &Markers,
 ) -> Result<Active, StorageError> {
-    let spare = janitor.take(bytes)?;
+    let spare = preallocator.take(bytes)?;
     let header = SegmentHeader {
         segment_bytes: offset_u32(bytes)?,
         sequence,
@@ -97,7 +97,7 @@ pub(super) fn begin_segment(
     disk.sync_dir(dir)
         .map_err(|source| StorageError::io("sync", dir, source))?;
     fail_step!("segment::after_dir_sync", |e| StorageError::io("sync", dir, e));
-    janitor.taken_is_named();
+    preallocator.taken_is_named();
     let end = buffer.len();
     Ok(Active {
         sequence,

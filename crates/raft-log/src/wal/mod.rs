@@ -7,7 +7,7 @@
 //!     [queue] --all that waits--> writer thread      [view: newest entries in memory, older ones by place]
 //!                                  | one write, one fdatasync
 //!                                  v
-//!                           segment files  <-- made ahead and removed by the janitor thread
+//!                           segment files  <-- made ahead and removed by the preallocator thread
 //!                                  |
 //!                                  v
 //!                           on_durable, newest first
@@ -28,8 +28,8 @@
 
 mod encode;
 mod format;
-mod janitor;
-mod pulse;
+mod preallocator;
+mod fsync_stats;
 mod recover;
 mod segment;
 mod types;
@@ -48,8 +48,8 @@ use tokio::sync::{Notify, watch};
 
 pub use self::encode::{entry_of_record, push_entry};
 pub use self::format::{RECORD_HEADER_BYTES, SECTOR_BYTES, SEGMENT_HEADER_BYTES, record_start};
-pub use self::janitor::{RESERVED_SEGMENTS, SEGMENTS_AHEAD};
-pub use self::pulse::{Pulse, SYNC_CLASSES_US, SyncTimes};
+pub use self::fsync_stats::{FsyncStats, SYNC_CLASSES_US, SyncTimes};
+pub use self::preallocator::{RESERVED_SEGMENTS, SEGMENTS_AHEAD};
 pub use self::types::*;
 pub use self::view::ReadPlan;
 use self::view::View;
@@ -90,7 +90,7 @@ struct Queue {
     sleeping: bool,
 }
 
-/// State shared by the handle, the writer and the janitor. Locks are taken in the order view, queue.
+/// State shared by the handle, the writer and the preallocator. Locks are taken in the order view, queue.
 struct Shared {
     view: Mutex<View>,
     queue: Mutex<Queue>,
@@ -100,7 +100,7 @@ struct Shared {
     room: Notify,
     failure: watch::Sender<Option<Arc<StorageError>>>,
     /// Times of syncs.
-    pulse: Pulse,
+    fsync_stats: FsyncStats,
     /// The disk had no space for the last segment that was to be made ahead.
     starved: AtomicBool,
     /// Bytes that were last refused on that account.
@@ -241,7 +241,7 @@ impl Wal {
             work: Work::default(),
             room: Notify::new(),
             failure,
-            pulse: Pulse::default(),
+            fsync_stats: FsyncStats::default(),
             starved: AtomicBool::new(false),
             refused: AtomicUsize::new(0),
             space: Mutex::default(),
@@ -453,8 +453,8 @@ impl Wal {
     }
 
     /// Returns the times of syncs.
-    pub fn pulse(&self) -> &Pulse {
-        &self.shared().pulse
+    pub fn fsync_stats(&self) -> &FsyncStats {
+        &self.shared().fsync_stats
     }
 
     /// The last vote saved.

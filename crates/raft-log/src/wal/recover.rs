@@ -22,7 +22,7 @@ use super::format::{
     FLAG_ALL, FLAG_COMMITTED, FLAG_VOTED, HeaderBytes, RecordHeader, RecordKind, SegmentHeader,
     parse_segment_name, record_places, segment_name,
 };
-use super::janitor::is_spare_name;
+use super::preallocator::is_spare_name;
 use super::segment::{Scan, ScanEnd, header_at};
 use super::view::{Place, View};
 use super::{LogPos, MAX_POSITION, VoteRecord, WalIdentity, WalOptions};
@@ -162,8 +162,8 @@ fn list_segments(disk: &dyn Disk, dir: &Path, options: &WalOptions) -> Result<Ve
         .map_err(|source| StorageError::io("list", dir, source))?
     {
         let path = dir.join(&name);
-        if options.janitor_thread && is_spare_name(&name) {
-            // The janitor looks at it. On a full disk it could not be made again.
+        if options.preallocator_thread && is_spare_name(&name) {
+            // The preallocator looks at it. On a full disk it could not be made again.
         } else if name.ends_with(".tmp") {
             disk.remove(&path)
                 .map_err(|source| StorageError::io("remove", &path, source))?;

@@ -83,7 +83,7 @@ pub struct WalOptions {
     pub idle_flush: Option<Duration>,
     /// Set if a thread makes segments ahead and removes old ones. Otherwise the writer does that between two writes, as a
     /// deterministic simulation needs.
-    pub janitor_thread: bool,
+    pub preallocator_thread: bool,
 }
 
 impl Default for WalOptions {
@@ -92,7 +92,7 @@ impl Default for WalOptions {
             segment_bytes: DEFAULT_SEGMENT_BYTES,
             cached_bytes: DEFAULT_CACHED_BYTES,
             idle_flush: Some(DEFAULT_IDLE_FLUSH),
-            janitor_thread: true,
+            preallocator_thread: true,
         }
     }
 }

@@ -33,7 +33,7 @@ impl Work {
     }
 }
 
-/// Maximum time between two steps of the janitor of a simulated node.
+/// Maximum time between two steps of the preallocator of a simulated node.
 #[cfg(feature = "simulation")]
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
@@ -60,24 +60,24 @@ pub(super) async fn step_as_task(
                 }
             }
             _ if idle => {
-                // The janitor of a full disk tries again though nothing is written.
+                // The preallocator of a full disk tries again though nothing is written.
                 let more = tokio::time::timeout(LOOK_AGAIN, shared.work.task.notified()).await;
                 if more.is_err() {
-                    writer.lock().step_janitor();
+                    writer.lock().step_preallocator();
                 }
                 continue;
             }
             _ => {}
         }
-        let working = shared.pulse.working();
+        let working = shared.fsync_stats.working();
         let began = tokio::time::Instant::now();
         wait_for_disk(DiskWork::Log).await;
         drop(working);
-        shared.pulse.synced(began.elapsed());
+        shared.fsync_stats.synced(began.elapsed());
         let step = writer.lock().step(false);
         if step == super::Step::Closed {
             return;
         }
-        writer.lock().step_janitor();
+        writer.lock().step_preallocator();
     }
 }

@@ -11,7 +11,7 @@ use fault_injection::planted::{self, Bug};
 
 use super::encode::{begin_segment, push_record, vote_fields};
 use super::format::{FLAG_ALL, RECORD_HEADER_BYTES, RecordKind, offset_u32, record_start, segment_name};
-use super::janitor::Janitor;
+use super::preallocator::Preallocator;
 use super::recover::{Active, Markers, SegmentInfo, Tail};
 use super::segment::bytes_for;
 use super::view::Place;
@@ -41,7 +41,7 @@ pub struct WalWriter {
     dir: PathBuf,
     identity: WalIdentity,
     options: WalOptions,
-    janitor: Janitor,
+    preallocator: Preallocator,
     segments: VecDeque<SegmentInfo>,
     active: Active,
     markers: Markers,
@@ -73,18 +73,18 @@ impl WalWriter {
             active,
             markers,
         } = tail;
-        let janitor = Janitor::new(
+        let preallocator = Preallocator::new(
             disk.clone(),
             dir,
             options.segment_bytes,
-            options.janitor_thread,
+            options.preallocator_thread,
             shared.clone(),
         )?;
         let active = match active {
             Some(active) => active,
             None => {
                 let bytes = options.segment_bytes;
-                let active = begin_segment(&*disk, dir, &janitor, identity, bytes, 1, 0, &markers)?;
+                let active = begin_segment(&*disk, dir, &preallocator, identity, bytes, 1, 0, &markers)?;
                 shared.view.lock().add_file(active.sequence, active.file.clone());
                 segments.push_back(SegmentInfo {
                     sequence: active.sequence,
@@ -99,7 +99,7 @@ impl WalWriter {
             dir: dir.to_owned(),
             identity,
             options,
-            janitor,
+            preallocator,
             segments,
             active,
             markers,
@@ -126,8 +126,8 @@ impl WalWriter {
 
     /// Makes segments ahead and removes old ones, where no thread does that.
     #[cfg(feature = "simulation")]
-    pub(super) fn step_janitor(&self) {
-        self.janitor.step();
+    pub(super) fn step_preallocator(&self) {
+        self.preallocator.step();
     }
 
     /// Writes until the log is closed.
@@ -146,7 +146,7 @@ impl WalWriter {
         let shared = self.shared.clone();
         let written = match shared.check() {
             Ok(()) => {
-                let working = shared.pulse.working();
+                let working = shared.fsync_stats.working();
                 let written = self.write(batch, &mut waiting);
                 drop(working);
                 self.tell_room();
@@ -361,7 +361,7 @@ impl WalWriter {
                 true => Ok(()),
                 false => self.active.file.sync_data(),
             };
-            self.shared.pulse.synced(began.elapsed());
+            self.shared.fsync_stats.synced(began.elapsed());
             synced.map_err(|source| StorageError::io("sync", &self.active_path(), source))?;
             fail_step!("log::after_sync", |e| StorageError::io(
                 "sync",
@@ -389,7 +389,7 @@ impl WalWriter {
         self.active = begin_segment(
             &*self.disk,
             &self.dir,
-            &self.janitor,
+            &self.preallocator,
             self.identity,
             bytes,
             sequence,
@@ -430,7 +430,7 @@ impl WalWriter {
         let mut view = self.shared.view.lock();
         remove.iter().for_each(|sequence| view.remove_file(*sequence));
         drop(view);
-        self.janitor.remove(remove);
+        self.preallocator.remove(remove);
     }
 
     fn active_path(&self) -> PathBuf {

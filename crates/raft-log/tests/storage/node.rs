@@ -56,7 +56,7 @@ pub fn options() -> WalOptions {
         segment_bytes: 4096,
         cached_bytes: 600,
         idle_flush: None,
-        janitor_thread: false,
+        preallocator_thread: false,
     }
 }
 

@@ -63,8 +63,8 @@ pub(crate) async fn look(
             snapshot_bytes: storage.snapshots.latest().map_or(0, |latest| latest.bytes()),
             log_full: wal.is_full(),
             starved: wal.is_starved(),
-            sync: wal.pulse().usual(),
-            working: wal.pulse().working_for(),
+            sync: wal.fsync_stats().usual(),
+            working: wal.fsync_stats().working_for(),
         });
         if was_low != report.low {
             let (free, mark) = (report.free_bytes, report.low_water_bytes);

@@ -42,9 +42,9 @@ fn log(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) -> fmt::Resul
     let help = "The oldest entry that is in the log";
     sheet.gauge("log_first_index", help, status.log_first_index)?;
     let help = "For how long the write to the log that is under way has lasted, in seconds";
-    let working = wal.pulse().working_for().as_secs_f64();
+    let working = wal.fsync_stats().working_for().as_secs_f64();
     sheet.gauge("log_write_under_way_seconds", help, working)?;
-    let times = wal.pulse().sync_times();
+    let times = wal.fsync_stats().sync_times();
     let bounds = SYNC_CLASSES_US.iter().map(|us| *us as f64 / 1e6);
     let measured = Measured {
         classes: bounds.chain([f64::INFINITY]).zip(times.counts).collect(),

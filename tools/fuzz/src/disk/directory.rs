@@ -51,7 +51,7 @@ fn try_open(disk: &SimDisk) -> Result<Opened, StorageError> {
         segment_bytes: SEGMENT_BYTES,
         cached_bytes: 600,
         idle_flush: None,
-        janitor_thread: false,
+        preallocator_thread: false,
     };
     let (wal, writer) = Wal::open(shared, Path::new(LOG_DIR), identity, options)?;
     Ok(Opened {

@@ -22,7 +22,7 @@ fn options() -> WalOptions {
         segment_bytes: 4096,
         cached_bytes: 1024,
         idle_flush: None,
-        janitor_thread: true,
+        preallocator_thread: true,
     }
 }
 
@@ -124,7 +124,7 @@ fn reopen(disk: &SimDisk) -> Wal {
         Path::new("/log"),
         IDENTITY,
         WalOptions {
-            janitor_thread: false,
+            preallocator_thread: false,
             ..options()
         },
     )
@@ -204,7 +204,7 @@ async fn a_failure_is_told_to_everybody_and_stays() {
         let wal = wal.clone();
         async move { wal.failed().await }
     });
-    // Whichever call comes now: the writer's or the janitor's, which the writer will need.
+    // Whichever call comes now: the writer's or the preallocator's, which the writer will need.
     disk.fail_calls_from(disk.calls() + 1, Fault::InputOutput);
     let mut index = 3;
     let first = loop {
@@ -235,7 +235,7 @@ fn segments_go_when_their_entries_are_purged() {
     let reader = wal.plan_read(400..450, usize::MAX);
     durably(|done| wal.purge(LogPos { term: 1, index: 450 }, done)).unwrap();
     wal.close().unwrap();
-    // The janitor ends after the writer, and not before its work is done.
+    // The preallocator ends after the writer, and not before its work is done.
     drop(wal);
     while disk.files().len() > before / 2 {
         std::thread::yield_now();
@@ -255,7 +255,7 @@ fn sectors_of_votes_cannot_be_lost_or_change_places() {
     for votes_in_a_batch in [1, 200] {
         let dir = tempfile::tempdir().unwrap();
         let options = WalOptions {
-            janitor_thread: false,
+            preallocator_thread: false,
             ..options()
         };
         let open = || Wal::open(Arc::new(RealDisk), dir.path(), IDENTITY, options.clone());

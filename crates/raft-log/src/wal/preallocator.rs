@@ -90,7 +90,7 @@ impl State {
     }
 }
 
-struct Yard {
+struct PreallocatorCore {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     segment_bytes: usize,
@@ -100,21 +100,21 @@ struct Yard {
 }
 
 /// The writer's handle to the preallocator.
-pub(super) struct Janitor {
-    yard: Arc<Yard>,
+pub(super) struct Preallocator {
+    core: Arc<PreallocatorCore>,
     thread: Option<JoinHandle<()>>,
     /// Set in a simulated node: it works when it is stepped.
     #[cfg(feature = "simulation")]
     stepped: Option<Stepped>,
 }
 
-/// Time of the last retry of a janitor without a thread.
+/// Time of the last retry of a preallocator without a thread.
 #[cfg(feature = "simulation")]
 struct Stepped {
     tried: Mutex<tokio::time::Instant>,
 }
 
-impl Janitor {
+impl Preallocator {
     pub fn new(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -127,7 +127,7 @@ impl Janitor {
             remove: VecDeque::new(),
             closing: false,
         };
-        let yard = Arc::new(Yard {
+        let core = Arc::new(PreallocatorCore {
             disk,
             dir: dir.to_owned(),
             segment_bytes,
@@ -138,30 +138,31 @@ impl Janitor {
         let mut thread = None;
         #[cfg(feature = "simulation")]
         if own_thread && crate::simulation::is_on() {
-            yard.adopt_spares();
+            core.adopt_spares();
             let stepped = Some(Stepped {
                 tried: Mutex::new(tokio::time::Instant::now()),
             });
-            let janitor = Self {
-                yard,
+            let preallocator = Self {
+                core,
                 thread,
                 stepped,
             };
-            janitor.step();
-            return Ok(janitor);
+            preallocator.step();
+            return Ok(preallocator);
         }
         if own_thread {
-            let yard = yard.clone();
+            let core = core.clone();
             let spawned = std::thread::Builder::new()
-                .name("raft-log-janitor".into())
+                .name("raft-log-segments".into())
                 .spawn(move || {
-                    let _missed = Missed(&yard);
-                    yard.run();
+                    let _missed = Missed(&core);
+                    core.run();
                 });
-            thread = Some(spawned.map_err(|source| StorageError::io("start the janitor of", dir, source))?);
+            thread =
+                Some(spawned.map_err(|source| StorageError::io("start the preallocator of", dir, source))?);
         }
         Ok(Self {
-            yard,
+            core,
             thread,
             #[cfg(feature = "simulation")]
             stepped: None,
@@ -184,16 +185,16 @@ impl Janitor {
         let mut tried = stepped.tried.lock();
         if tried.elapsed() >= RETRY_INTERVAL {
             *tried = tokio::time::Instant::now();
-            self.yard.state.lock().try_again();
+            self.core.state.lock().try_again();
         }
         loop {
-            let mut state = self.yard.state.lock();
+            let mut state = self.core.state.lock();
             let (remove, make) = (std::mem::take(&mut state.remove), state.wanted());
             drop(state);
             if remove.is_empty() && make.is_none() {
                 return;
             }
-            self.yard.work(remove, make);
+            self.core.work(remove, make);
         }
     }
 
@@ -201,17 +202,17 @@ impl Janitor {
     pub fn take(&self, bytes: usize) -> Result<Spare, StorageError> {
         #[cfg(feature = "simulation")]
         self.step();
-        if self.works_ahead() && bytes == self.yard.segment_bytes {
-            let mut state = self.yard.state.lock();
+        if self.works_ahead() && bytes == self.core.segment_bytes {
+            let mut state = self.core.state.lock();
             while state.ready().is_none() && state.wanted().is_some() {
-                self.yard.changed.wait(&mut state);
+                self.core.changed.wait(&mut state);
             }
             if let Some(slot) = state.ready()
                 && let Slot::Ready(spare) = std::mem::replace(&mut state.ahead[slot], Slot::Taken)
             {
                 // Updated together: a reader in between would see neither the segment made ahead nor the current one.
-                *self.yard.shared.space.lock() = Space {
-                    left: self.yard.shared.usable(),
+                *self.core.shared.space.lock() = Space {
+                    left: self.core.shared.usable(),
                     spares: state.ready_count(),
                 };
                 return Ok(spare);
@@ -223,50 +224,50 @@ impl Janitor {
                 }
             }
         }
-        self.yard.make(INLINE_NAME, bytes)
+        self.core.make(INLINE_NAME, bytes)
     }
 
     /// Frees the slot of a segment that has its final name now, so that another one can be made.
     pub fn taken_is_named(&self) {
-        let mut state = self.yard.state.lock();
+        let mut state = self.core.state.lock();
         for slot in &mut state.ahead {
             if matches!(slot, Slot::Taken) {
                 *slot = Slot::Wanted;
             }
         }
-        self.yard.changed.notify_all();
+        self.core.changed.notify_all();
     }
 
     /// Removes segments, in this order.
     pub fn remove(&self, sequences: Vec<u64>) {
         if self.works_ahead() {
-            self.yard.state.lock().remove.extend(sequences);
-            self.yard.changed.notify_all();
+            self.core.state.lock().remove.extend(sequences);
+            self.core.changed.notify_all();
         } else {
-            self.yard.remove_all(sequences);
+            self.core.remove_all(sequences);
         }
     }
 }
 
-impl Drop for Janitor {
+impl Drop for Preallocator {
     fn drop(&mut self) {
-        self.yard.state.lock().closing = true;
-        self.yard.changed.notify_all();
+        self.core.state.lock().closing = true;
+        self.core.changed.notify_all();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the janitor thread of the log has panicked");
+            tracing::error!("the preallocator thread of the log has panicked");
         }
     }
 }
 
 /// Ends the log if the thread panics. The writer may be waiting for it just then.
-struct Missed<'a>(&'a Yard);
+struct Missed<'a>(&'a PreallocatorCore);
 
 impl Drop for Missed<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let error = StorageError::Contract("the janitor thread of the log has panicked".into());
+            let error = StorageError::Contract("the preallocator thread of the log has panicked".into());
             self.0.shared.fail(error.clone());
             self.0.state.lock().ahead = std::array::from_fn(|_| Slot::Failed(error.clone()));
             self.0.changed.notify_all();
@@ -274,7 +275,7 @@ impl Drop for Missed<'_> {
     }
 }
 
-impl Yard {
+impl PreallocatorCore {
     fn run(&self) {
         self.adopt_spares();
         loop {

@@ -25,7 +25,7 @@ const LAST_SYNCS_AGE: Duration = Duration::from_secs(10);
 
 /// Times of the syncs of one log. Only its writer writes them; any thread reads them.
 #[derive(Debug)]
-pub struct Pulse {
+pub struct FsyncStats {
     epoch: Instant,
     /// Start of the current write in microseconds since `epoch`, plus one. 0: no write is in progress.
     working_since: AtomicU64,
@@ -46,7 +46,7 @@ pub struct SyncTimes {
     pub sum: Duration,
 }
 
-impl Default for Pulse {
+impl Default for FsyncStats {
     fn default() -> Self {
         Self {
             epoch: Instant::now(),
@@ -59,7 +59,7 @@ impl Default for Pulse {
     }
 }
 
-impl Pulse {
+impl FsyncStats {
     fn now_us(&self) -> u64 {
         micros(self.epoch.elapsed())
     }
@@ -67,7 +67,7 @@ impl Pulse {
     /// The writer has something to write. It is idle again when the answer is dropped.
     pub(super) fn working(&self) -> Working<'_> {
         self.working_since.store(self.now_us() + 1, Relaxed);
-        Working { pulse: self }
+        Working { fsync_stats: self }
     }
 
     /// Records the duration of a sync.
@@ -115,12 +115,12 @@ impl Pulse {
 
 /// The writer is at work.
 pub(super) struct Working<'p> {
-    pulse: &'p Pulse,
+    fsync_stats: &'p FsyncStats,
 }
 
 impl Drop for Working<'_> {
     fn drop(&mut self) {
-        self.pulse.working_since.store(0, Relaxed);
+        self.fsync_stats.working_since.store(0, Relaxed);
     }
 }
 
@@ -134,29 +134,29 @@ mod tests {
 
     #[test]
     fn a_write_under_way_shows_before_it_ends() {
-        let pulse = Pulse::default();
-        assert_eq!(pulse.working_for(), Duration::ZERO);
-        let working = pulse.working();
-        while pulse.working_for() < Duration::from_millis(2) {
+        let fsync_stats = FsyncStats::default();
+        assert_eq!(fsync_stats.working_for(), Duration::ZERO);
+        let working = fsync_stats.working();
+        while fsync_stats.working_for() < Duration::from_millis(2) {
             std::thread::yield_now();
         }
         drop(working);
-        assert_eq!(pulse.working_for(), Duration::ZERO);
+        assert_eq!(fsync_stats.working_for(), Duration::ZERO);
     }
 
     #[test]
     fn usual_time_follows_the_disk_but_not_late_syncs() {
-        let pulse = Pulse::default();
+        let fsync_stats = FsyncStats::default();
         let ms = Duration::from_millis;
-        pulse.synced(ms(1));
-        assert_eq!(pulse.usual(), None, "one sync says nothing");
-        (0..20).for_each(|_| pulse.synced(ms(1)));
+        fsync_stats.synced(ms(1));
+        assert_eq!(fsync_stats.usual(), None, "one sync says nothing");
+        (0..20).for_each(|_| fsync_stats.synced(ms(1)));
         // The machine paused several times.
-        (0..5).for_each(|_| pulse.synced(ms(200)));
-        assert_eq!(pulse.usual(), Some(ms(1)));
-        (0..36).for_each(|_| pulse.synced(ms(200)));
-        assert_eq!(pulse.usual(), Some(ms(200)));
-        let times = pulse.sync_times();
+        (0..5).for_each(|_| fsync_stats.synced(ms(200)));
+        assert_eq!(fsync_stats.usual(), Some(ms(1)));
+        (0..36).for_each(|_| fsync_stats.synced(ms(200)));
+        assert_eq!(fsync_stats.usual(), Some(ms(200)));
+        let times = fsync_stats.sync_times();
         assert_eq!(times.counts.iter().sum::<u64>(), 62);
         assert_eq!((times.counts[3], times.counts[10]), (21, 41));
         assert_eq!(times.sum, ms(21 + 41 * 200));
