@@ -33,17 +33,17 @@ const MAX_AT_ONCE: usize = 4_096;
 /// is only just known.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long heartbeats may be on their way to the leader at least. Peers are a fraction of a millisecond away, and a busy node
+/// Minimum allowance for heartbeats on their way to the leader. Peers are a fraction of a millisecond away, and a busy node
 /// takes some milliseconds.
 const LEAST_WAY: Duration = Duration::from_millis(50);
 
-/// How long they may be at most: over a slower connection than this no leader is elected.
+/// Maximum allowance: over a slower connection than this no leader is elected.
 const LONGEST_WAY: Duration = Duration::from_secs(1);
 
-/// How long a moment of the leader's clock proves something: clocks that run one percent differently add ten milliseconds.
+/// Age at which a moment of the leader's clock proves nothing any more: clocks that differ by one percent in speed add ten milliseconds.
 const MOMENT_KEPT: Duration = Duration::from_secs(1);
 
-/// Whoever asks how the members are looks again soon, and had rather know now that nobody can tell.
+/// Maximum time to answer the condition of the members. Such a caller asks again soon, and prefers a quick refusal.
 const MEMBERS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Asks the leader, wherever it is.
@@ -54,22 +54,22 @@ pub struct Asker {
     pub leadership: Arc<Leadership>,
     /// The others.
     pub peers: Arc<Peers>,
-    /// Who leads.
+    /// Current leader.
     pub leader: watch::Receiver<LeaderView>,
     /// This node as the leader that changes the membership.
     pub membership: Arc<MembershipLeader>,
-    /// How long to wait for a leader and for its answer, in all.
+    /// Maximum time to wait for a leader and for its answer, in all.
     pub patience: Duration,
     /// The same for a change of the membership, which has to be committed.
     pub change_patience: Duration,
-    /// How far away the leader is.
+    /// Distance to the leader.
     pub distance: Mutex<Distance>,
 }
 
 /// A caller of [`Questions::heartbeat`].
 struct Heartbeat {
     session: SessionId,
-    /// When the session was heard here.
+    /// Time at which this node received the session's heartbeat.
     heard: Instant,
     answer: oneshot::Sender<Result<Touched, Unavailable>>,
 }
@@ -95,7 +95,7 @@ impl Default for Distance {
 }
 
 impl Distance {
-    /// What proves to this leader how long a question is on its way that is sent `now`, and how long it may be.
+    /// Returns the proof for this leader of the time that a question sent `now` is on its way, and the maximum of that time.
     fn proof(&self, leader: NodeId, now: Instant) -> (Option<SeenMoment>, Duration) {
         let seen = self.seen.filter(|(of, ..)| *of == leader);
         let seen = seen.and_then(|(_, moment, at)| {
@@ -353,7 +353,7 @@ impl Asker {
         self.way().ask(here, there).await
     }
 
-    /// How the members are, by the leader's word.
+    /// Returns the condition of the members, as the leader knows it.
     pub async fn members(&self, disks: &Disks, raft: &Raft) -> Result<Vec<MemberNews>, Unavailable> {
         let here = async || disks.members(raft);
         let there = |leader, left: Duration| {
@@ -408,7 +408,7 @@ async fn another_leads(mut views: watch::Receiver<LeaderView>, leader: NodeId) -
 struct Way {
     node: NodeId,
     leader: watch::Receiver<LeaderView>,
-    /// How long to wait for a leader and for its answer, in all.
+    /// Maximum time to wait for a leader and for its answer, in all.
     patience: Duration,
 }
 

@@ -35,7 +35,7 @@ const LONGEST_EXCHANGE: Duration = Duration::from_secs(2);
 pub struct ClusterClock {
     /// This node's own clock.
     own: SteadyClock,
-    /// What this node's monotonic clock is counted from.
+    /// Origin of this node's monotonic clock.
     began: Instant,
     others: Mutex<Others>,
 }
@@ -69,12 +69,12 @@ impl ClusterClock {
         self.agreed(self.own.now_ms(now), now)
     }
 
-    /// What this node's own clock shows: for other members.
+    /// Returns the time on this node's own clock, for other members.
     pub fn own_ms(&self) -> u64 {
         self.own.now_ms(Instant::now())
     }
 
-    /// How often this node's wall clock has jumped.
+    /// Returns the number of jumps of this node's wall clock.
     pub fn jumps(&self) -> u64 {
         self.own.jumps.get()
     }
@@ -96,7 +96,7 @@ impl ClusterClock {
         self.change(|_| {});
     }
 
-    /// How many milliseconds each known clock is ahead of that of `me`, which is this node.
+    /// Returns by how many milliseconds each known clock is ahead of that of `me`, which is this node.
     pub fn ahead_of(&self, me: NodeId) -> BTreeMap<NodeId, i64> {
         let own = self.own_zero();
         let others = self.others.lock();
@@ -220,7 +220,7 @@ mod tests {
         TRUE_MS.saturating_add_signed(ahead_ms)
     }
 
-    /// What node 1 takes for the time, against the true one, if its own clock and those of others are ahead by this.
+    /// Returns node 1's time relative to the true one, if its own clock and those of others are ahead by these amounts.
     fn agreed(own: i64, others: &[i64]) -> i64 {
         let clock = ClusterClock::default();
         let now = clock.began;

@@ -1,4 +1,4 @@
-//! When this node makes snapshots, and how far its log is shortened: by entries and by bytes, and when somebody asks.
+//! Compaction: snapshots by number of entries and bytes, and on request, and the truncation of the log behind them.
 //!
 //! openraft knows only the number of entries, takes a snapshot that cannot be written for the end of the node, and
 //! keeps entries as long as a follower is on its way through them. So it is told to do nothing by itself: snapshots
@@ -29,7 +29,7 @@ use crate::state_machine::Raft;
 use fault_injection::fail_step;
 use raft_log::{SnapshotStore, Wal};
 
-/// How often it is looked whether a snapshot is due: at the fastest that a disk takes, a few megabytes more.
+/// Interval between checks whether a snapshot is due: a few megabytes at the highest rate of a disk.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// After a snapshot that could not be made, most likely because the disk is full, the next is tried so late.
@@ -57,7 +57,7 @@ fn kept_for_followers() -> u64 {
 /// for dead.
 const FOLLOWER_LIVES: Duration = Duration::from_secs(5);
 
-/// So many wait for a snapshot at once; who comes then is told to come back.
+/// Maximum number of waiting callers; further ones are told to retry.
 const MAX_ORDERS: usize = 64;
 
 /// A snapshot that was made because somebody asked.
@@ -68,9 +68,9 @@ pub struct SnapshotMade {
     pub index: u64,
     /// The term of that entry.
     pub term: u64,
-    /// How many bytes it has.
+    /// Size in bytes.
     pub bytes: u64,
-    /// How long it took to make it, in milliseconds.
+    /// Time to make it, in milliseconds.
     pub duration_ms: u64,
 }
 
@@ -83,10 +83,10 @@ pub struct SnapshotCounters {
     pub failed: Counter,
 }
 
-/// Who waits for a snapshot.
+/// Caller that waits for a snapshot.
 type Order = oneshot::Sender<Result<SnapshotMade, Unavailable>>;
 
-/// Where snapshots are asked for.
+/// Handle to request snapshots.
 #[derive(Clone)]
 pub struct Orders {
     queue: mpsc::Sender<Order>,
@@ -114,7 +114,7 @@ impl Orders {
         self.queue.try_send(oneshot::channel().0).is_ok()
     }
 
-    /// Why the last snapshot could not be made, if it could not.
+    /// Returns why the last snapshot could not be made, if it failed.
     pub fn failure(&self) -> Option<String> {
         self.failure.borrow().clone()
     }
@@ -124,7 +124,7 @@ fn stopping() -> Unavailable {
     Unavailable::new("this node is stopping")
 }
 
-/// What compaction works with.
+/// Dependencies of the task.
 pub struct Compaction {
     /// Knows whether the state is one to keep.
     pub gate: Arc<Gate>,
@@ -132,11 +132,11 @@ pub struct Compaction {
     pub raft: Raft,
     /// Position of the state.
     pub applied: AppliedPosition,
-    /// Where they are.
+    /// Files of snapshots.
     pub snapshots: SnapshotStore,
-    /// What is shortened.
+    /// Log that is truncated.
     pub log: Wal,
-    /// What is being sent.
+    /// Snapshots that are being sent.
     pub traffic: Arc<SnapshotTraffic>,
     /// Returns the present settings.
     pub settings: Box<dyn Fn() -> SnapshotConfig + Send + Sync>,
@@ -351,13 +351,13 @@ impl Compaction {
     }
 }
 
-/// Whether so many entries with so many bytes since a snapshot of so many bytes are enough for the next one.
+/// Returns whether `entries` entries with `bytes` bytes since a snapshot of `snapshot_bytes` bytes are enough for the next one.
 fn is_due(config: &SnapshotConfig, entries: u64, bytes: u64, snapshot_bytes: u64, earlier: u64) -> bool {
     let soon = |all: u64| all - all / 100 * earlier;
     entries >= soon(config.every_entries) || bytes >= soon(config.every_bytes.max(snapshot_bytes))
 }
 
-/// How many percent earlier than configured the next snapshot is due.
+/// Returns by how many percent the next snapshot is due before the configured limit.
 fn draw_earlier() -> u64 {
     let mut drawn = [0; 8];
     match getrandom::fill(&mut drawn) {

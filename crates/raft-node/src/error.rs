@@ -11,13 +11,13 @@ use raft_log::StorageError;
 pub struct Unavailable {
     /// For the person who reads it.
     pub reason: String,
-    /// When another try makes sense.
+    /// Time after which another try makes sense.
     pub retry_after: Duration,
     /// The cluster takes only what makes the state smaller, because its disks are nearly full.
     pub read_only: bool,
 }
 
-/// When another try makes sense at a cluster whose disks are nearly full: somebody has to make room first.
+/// Time until a retry at a cluster whose disks are nearly full: an operator has to make room first.
 const READ_ONLY_RETRY: Duration = Duration::from_secs(5);
 
 impl Unavailable {
@@ -51,15 +51,15 @@ pub enum StartError {
     /// older one.
     #[error("{0}")]
     Identity(String),
-    /// What is on the disk cannot be read.
+    /// The data on the disk cannot be read.
     #[error("{0}")]
     Damaged(String),
     /// The operating system refused something.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// Operation that failed.
         what: String,
-        /// What it said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// Raft did not start.

@@ -27,7 +27,7 @@ impl Default for RaftTiming {
     }
 }
 
-/// When to build snapshots, how much of the log to keep behind them, and how fast to send them.
+/// Limits that trigger snapshots, the part of the log that is kept behind them, and the rate at which they are sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotConfig {
     /// Number of log entries after which a snapshot is built.

@@ -34,7 +34,7 @@ impl SnapshotHandle {
         Ok(Box::new(move || Ok(reader.next_part()?)))
     }
 
-    /// What tells its file from all others.
+    /// Returns the key of its file.
     pub fn key(&self) -> SnapshotKey {
         self.file.key()
     }
@@ -67,7 +67,7 @@ impl Incoming {
         .await
     }
 
-    /// How many bytes are there.
+    /// Returns the number of bytes received.
     pub fn received(&self) -> u64 {
         self.file.received()
     }

@@ -21,7 +21,7 @@ use crate::proposer::{MAX_ENTRY_BYTES, MAX_ENTRY_COMMANDS, Submissions};
 use crate::replica::Replica;
 use fault_injection::fail_step;
 
-/// How many runs may be on their way to a leader.
+/// Maximum number of runs on their way to a leader.
 const MAX_IN_FLIGHT: usize = 16;
 
 /// Before a proposal that was refused is tried again, unless a new leader shows up earlier. A refusal is quick,
@@ -30,21 +30,21 @@ const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 type Call = (u64, Bytes);
 
-/// What the task works on.
+/// Dependencies of the task.
 pub struct Submitter {
     /// This node.
     pub node: NodeId,
-    /// Whose calls are sent.
+    /// Replica whose calls are sent.
     pub replica: Arc<Replica>,
     /// To other leaders.
     pub peers: Arc<Peers>,
     /// To this node, if it leads.
     pub submissions: Submissions,
-    /// Who leads.
+    /// Current leader.
     pub leader: watch::Receiver<LeaderView>,
     /// New calls, and those that come back.
     pub queue: mpsc::UnboundedReceiver<Call>,
-    /// How long a run may be on its way before the line to the leader is given up. Longer than an entry takes
+    /// Maximum time for a run before the connection to the leader is closed. Longer than an entry takes
     /// on a busy disk.
     pub patience: Duration,
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::ids::{Member, NodeId};
 
-/// What openraft is made of here.
+/// Types with which openraft is instantiated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TypeConfig;
 
@@ -42,13 +42,13 @@ pub type LogId = openraft::alias::LogIdOf<TypeConfig>;
 pub type Vote = openraft::alias::VoteOf<TypeConfig>;
 /// A log entry.
 pub type Entry = openraft::alias::EntryOf<TypeConfig>;
-/// What a log entry carries.
+/// Payload of a log entry.
 pub type Payload = openraft::alias::PayloadOf<TypeConfig>;
 /// The voters, without the entry that set them.
 pub type Membership = openraft::Membership<NodeId, Member>;
 /// The voters and the entry that set them.
 pub type StoredMembership = openraft::alias::StoredMembershipOf<TypeConfig>;
-/// What a snapshot covers.
+/// Coverage of a snapshot.
 pub type SnapshotMeta = openraft::alias::SnapshotMetaOf<TypeConfig>;
 
 /// A run of commands that were proposed together, in the bytes in which they travel and are stored.

@@ -1,5 +1,5 @@
-//! Which versions of the program may work together, and what they may say to each other meanwhile. The rules for
-//! whoever changes a format stand in `docs/internals/format.md`, "Upgrading".
+//! Versions of the program that may work together, and the messages that they may exchange meanwhile. The rules for
+//! changes of a format are in `docs/internals/format.md`, "Upgrading".
 //!
 //! A cluster is upgraded one node after the other, so for a while programs of two versions are members of it:
 //!
@@ -25,7 +25,7 @@ pub const OLDEST_WIRE_VERSION: u16 = 7;
 /// The newest kinds of commands that this program can apply.
 pub const COMMANDS_VERSION: u8 = 3;
 
-/// What every member can apply of whom nothing is known yet.
+/// Version of commands that every member can apply about which nothing is known yet.
 pub const OLDEST_COMMANDS_VERSION: u8 = 1;
 
 /// The versions of the peer protocol that a program speaks.
@@ -39,7 +39,7 @@ pub struct WireRange {
 }
 
 impl WireRange {
-    /// What this program speaks.
+    /// Versions of this program.
     pub const OWN: Self = Self {
         oldest: OLDEST_WIRE_VERSION,
         newest: WIRE_VERSION,
@@ -61,7 +61,7 @@ impl fmt::Display for WireRange {
     }
 }
 
-/// What the program of a member is, as it said when it was last connected.
+/// Program of a member, as it said at its last connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(utoipa::ToSchema))]
 pub struct ProgramVersions {
@@ -84,7 +84,7 @@ impl ProgramVersions {
     }
 }
 
-/// Why two nodes cannot talk to each other, and what to do.
+/// Returns why two nodes cannot talk to each other, and the remedy.
 pub fn nothing_in_common(this: NodeId, ours: WireRange, other: NodeId, theirs: WireRange) -> String {
     let ((old, speaks), (new, asks)) = match ours.newest < theirs.oldest {
         true => ((this, ours), (other, theirs)),

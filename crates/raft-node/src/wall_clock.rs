@@ -1,8 +1,8 @@
 //! This machine's wall clock: for people, for the times in znodes, for the expiry of tokens, and to sweep what nobody uses.
 //! Neither locks nor sessions depend on it.
 //!
-//! What a node takes for its own clock is a [`SteadyClock`], which does not follow a wall clock that jumps. What entries of the log
-//! are stamped with is the cluster's: see `cluster_clock.rs`.
+//! A node's own clock is a [`SteadyClock`], which does not follow a wall clock that jumps. The time stamps of log entries
+//! come from the cluster's clock: see `cluster_clock.rs`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -23,7 +23,7 @@ const BELIEVED_AFTER: Duration = Duration::from_secs(600);
 #[derive(Debug, Default)]
 pub struct SteadyClock {
     line: Mutex<Option<Line>>,
-    /// How often the wall clock has jumped.
+    /// Number of jumps of the wall clock.
     pub jumps: Counter,
 }
 

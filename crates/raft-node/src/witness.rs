@@ -1,4 +1,4 @@
-//! What this node knows, on its own disk, of how far each member had come: so a member that returns with less than it
+//! Record on this node's own disk of the progress of each member: so a member that returns with less than it
 //! had acknowledged is refused, as one that lost its disk is.
 //!
 //! Every data directory counts its starts, and gives each of them a random name. The number and the names of the latest
@@ -38,7 +38,7 @@ use raft_log::two_slots::TwoSlots;
 /// The file in the data directory.
 pub const FILE_NAME: &str = "witness";
 
-/// How many of its latest starts a directory can name. A peer that has missed more of them cannot compare names, and
+/// Number of its latest starts that a directory can name. A peer that has missed more of them cannot compare names, and
 /// compares numbers and positions only.
 const NAMED_STARTS: usize = 32;
 
@@ -48,10 +48,10 @@ pub const MAX_MEMBERS_KNOWN: usize = 64;
 /// Longest reason for a refusal that is kept on the disk.
 const MAX_REASON_BYTES: usize = 1_024;
 
-/// What a node shows of its data directory in a handshake: the same for as long as its process runs.
+/// Start of a data directory that a node shows in a handshake: the same for as long as its process runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shown {
-    /// How often the directory was started.
+    /// Number of starts of the directory.
     pub number: u64,
     /// Random names of the latest starts, this one first.
     pub names: Vec<u64>,
@@ -61,7 +61,7 @@ pub struct Shown {
     pub last: u64,
 }
 
-/// What is known of one member.
+/// Record of one member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// Its data directory.
@@ -72,7 +72,7 @@ pub struct Record {
     pub name: u64,
     /// The latest term in which it voted or acknowledged entries.
     pub term: u64,
-    /// What it acknowledged to the leader of which term.
+    /// Position that it acknowledged, with the leader's term.
     pub acknowledged: Acknowledged,
     /// Of that, the part that is known to be committed.
     pub committed: u64,
@@ -91,7 +91,7 @@ pub struct Acknowledged {
     pub index: u64,
 }
 
-/// Why a member's data directory is not the one that it was.
+/// Reason why a member's data directory is not its former one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
     /// Its number is lower than the known one.
@@ -131,7 +131,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// What a handshake shows.
+/// Result of a comparison of a handshake with the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Met {
     /// A start that is known.
@@ -212,14 +212,14 @@ impl Record {
     }
 }
 
-/// What is in the file.
+/// Contents of the file.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct Content {
-    /// How often this directory was started.
+    /// Number of starts of this directory.
     number: u64,
     /// The names of the latest starts, the newest first.
     names: Vec<u64>,
-    /// Why this directory must not be used any more.
+    /// Reason why this directory must not be used any more.
     refused: Option<String>,
     /// This node's state differed from the others', and has not been found equal since.
     differs: bool,
@@ -234,7 +234,7 @@ struct Known {
     urgent: u64,
     /// The version that is on the disk.
     saved: u64,
-    /// What each member has shown last; in memory only.
+    /// Start that each member has shown last; in memory only.
     shown: BTreeMap<NodeId, Shown>,
 }
 
@@ -343,7 +343,7 @@ impl Witness {
         }
     }
 
-    /// What this node shows of itself.
+    /// Returns the start that this node shows.
     pub fn shown(&self) -> &Shown {
         &self.shown
     }
@@ -356,8 +356,8 @@ impl Witness {
         }
     }
 
-    /// Whether a member shows a start that came before the one that it has shown last, and that led to it. A handshake of a
-    /// process that has ended may arrive so late; a process on an old copy has another name.
+    /// Returns whether a member shows a start that came before the one that it has shown last, and that led to it. A handshake of a
+    /// process that has ended may arrive this late; a process on an old copy has another name.
     pub fn is_predecessor(&self, node: NodeId, shown: &Shown) -> bool {
         let known = self.known.lock();
         let latest = known.shown.get(&node);
@@ -369,7 +369,7 @@ impl Witness {
         })
     }
 
-    /// Whether this start of a member is on this node's disk already.
+    /// Returns whether this start of a member is on this node's disk already.
     pub fn has_met(&self, node: NodeId, disk: DiskId, shown: &Shown) -> bool {
         let known = self.known.lock();
         let record = known.content.members.get(&node);
@@ -501,7 +501,7 @@ impl Witness {
         record.map_or(0, |record| record.acknowledged.index)
     }
 
-    /// What is known of all members, and of this node itself.
+    /// Returns the records of all members, and of this node itself.
     pub fn records(&self, own_term: u64, own_last: u64, committed: u64) -> BTreeMap<NodeId, Record> {
         let mut records = self.known.lock().content.members.clone();
         let own = Record {
@@ -570,7 +570,7 @@ impl Witness {
         self.save()
     }
 
-    /// Whether this node's state differed when that was found out last.
+    /// Returns whether this node's state differed at the last finding.
     pub fn differs(&self) -> bool {
         self.known.lock().content.differs
     }

@@ -45,13 +45,13 @@ use crate::sync::Mutex;
 use crate::wall_clock;
 use crate::witness::{Loss, Record, Witness};
 
-/// How long a member may take to answer.
+/// Maximum time for a member's answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How many rounds may follow one another without a pause, when what was found is news for the members.
+/// Maximum number of rounds without a pause, while the findings are news for the members.
 const ROUNDS_IN_A_ROW: u32 = 3;
 
-/// Why this node does not serve.
+/// Reason why this node does not serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Distrust {
     /// Its state differs from the leader's, and who is right is not known (yet).
@@ -67,7 +67,7 @@ pub struct Audit {
     state: Arc<dyn ReplicatedState>,
     clock: Arc<ClusterClock>,
     raft: Raft,
-    /// Why this node does not serve, for people.
+    /// Reason why this node does not serve, for people.
     distrust: watch::Sender<Option<String>>,
     known: Mutex<Known>,
 }
@@ -75,7 +75,7 @@ pub struct Audit {
 #[derive(Default)]
 struct Known {
     distrust: Option<Distrust>,
-    /// Whoever waited here was sent away, for good: this process does not serve any more.
+    /// Set once waiting callers were rejected for good: this process never serves again.
     ended: bool,
     finding: Option<Finding>,
     /// Since when each alarm is known here.
@@ -109,17 +109,17 @@ impl Audit {
         self.gate.witness()
     }
 
-    /// Why this node does not serve; `None` if it may.
+    /// Returns the reason why this node does not serve; `None` if it may.
     pub fn distrusted(&self) -> watch::Receiver<Option<String>> {
         self.distrust.subscribe()
     }
 
-    /// Whether this node's state is known to be wrong, so that it must not lead.
+    /// Returns whether this node's state is known to be wrong, so that it must not lead.
     pub fn has_wrong_state(&self) -> bool {
         self.gate.has_wrong_state()
     }
 
-    /// What people should look at.
+    /// Returns alarms for operators.
     pub fn alarms(&self) -> Vec<Alarm> {
         let wrong_clocks = self.clock.wrong(self.node);
         let mut alarms = Vec::new();
@@ -438,7 +438,7 @@ fn alarm(node: NodeId, kind: AlarmKind, detail: String) -> Alarm {
     }
 }
 
-/// What Raft knows, if this node leads.
+/// Raft's metrics, if this node leads.
 struct Seen {
     term: u64,
     own_matched: u64,

@@ -1,4 +1,4 @@
-//! Which replicas differ, decided from the digests that members gave at one position: values in, values out.
+//! Decision which replicas differ, from the digests that members gave at one position: values in, values out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ pub struct StateDigest {
     pub digest: u64,
 }
 
-/// What a comparison has found, if replicas differ.
+/// Result of a comparison, if replicas differ.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// The position at which they were compared.
@@ -27,7 +27,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Whether no majority of the replicas compared has the same state, so that nobody can tell which is right.
+    /// Returns whether no majority of the replicas compared has the same state, so that the right one is unknown.
     pub fn is_undecided(&self) -> bool {
         self.agreeing.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What a node is told about disks.
+//! Settings of the watch over disks.
 
 use std::time::Duration;
 
@@ -21,14 +21,14 @@ const DEFAULT_STALL: Duration = Duration::from_secs(1);
 /// must not have it go in circles.
 const DEFAULT_HAND_OVER_PAUSE: Duration = Duration::from_secs(10);
 
-/// When a disk counts as nearly full or as slow, and how often it is looked at.
+/// Thresholds at which a disk counts as nearly full or as slow, and the interval between checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskConfig {
     /// With less free space, beside room for a snapshot as large as the newest one, the node counts as nearly full.
     pub low_water_bytes: u64,
     /// It counts so until there is as much as this, beside the same room.
     pub resume_bytes: u64,
-    /// How often a node looks at its disk, and the leader asks the others.
+    /// Interval at which a node checks its disk, and the leader asks the others.
     pub check_interval: Duration,
     /// A write to the log that takes longer is a stall.
     pub stall: Duration,
@@ -49,7 +49,7 @@ impl Default for DiskConfig {
 }
 
 impl DiskConfig {
-    /// What makes no sense.
+    /// Returns the settings that make no sense.
     pub(crate) fn invalid_settings(&self) -> Vec<InvalidSetting> {
         let mut found = Vec::new();
         if self.resume_bytes < self.low_water_bytes {

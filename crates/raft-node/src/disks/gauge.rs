@@ -7,24 +7,24 @@ use super::config::DiskConfig;
 use super::report::DiskReport;
 use crate::sync::{Mutex, RwLock};
 
-/// What was seen at one look.
+/// Measurements of one check.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sight {
     /// Free in the file system, if it answered.
     pub free_bytes: Option<u64>,
-    /// How large the newest snapshot is: the next one needs as much, and has to be written before the log can be cut.
+    /// Size of the newest snapshot: the next one needs as much, and must be written before the log can be cut.
     pub snapshot_bytes: u64,
     /// The log has no room.
     pub log_full: bool,
     /// The disk had no space for a segment of the log.
     pub starved: bool,
-    /// How long a sync takes these days.
+    /// Usual duration of a sync.
     pub sync: Option<Duration>,
     /// For how long the write under way has lasted.
     pub working: Duration,
 }
 
-/// What a node knows of its disk.
+/// Health of this node's disk.
 pub struct Gauge {
     config: RwLock<DiskConfig>,
     last: Mutex<DiskReport>,
@@ -43,12 +43,12 @@ impl Gauge {
         }
     }
 
-    /// What counts from the next look on.
+    /// Sets the thresholds for the next check.
     pub fn reconfigure(&self, config: DiskConfig) {
         *self.config.write() = config;
     }
 
-    /// What was seen last.
+    /// Returns the result of the last check.
     pub fn report(&self) -> DiskReport {
         self.last.lock().clone()
     }

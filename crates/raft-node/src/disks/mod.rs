@@ -9,9 +9,9 @@
 //!  the leader      tells all members what it has found, with the next question watch.rs
 //! ```
 //!
-//! What is read-only is decided by the leader alone, when it packs an entry (`proposer.rs`); which requests that
-//! concerns is for the state to say ([`znode_store::Store::may_grow`]). A node whose log has no room takes no entries
-//! from its peers (`peers/server.rs`), and goes on when it has. Nothing here touches a file.
+//! Only the leader decides what is read-only, when it packs an entry (`proposer.rs`); the state decides which requests that
+//! concerns ([`znode_store::Store::may_grow`]). A node whose log has no room takes no entries
+//! from its peers (`peers/server.rs`), and continues when it has. This module touches no file.
 
 pub(crate) mod config;
 mod gauge;
@@ -36,10 +36,10 @@ use crate::messages::NotLeader;
 use crate::state_machine::Raft;
 use crate::sync::{Mutex, RwLock};
 
-/// What the leader has found counts for so long. A leader that is gone has a successor by then.
+/// Age at which the leader's findings expire. A leader that is gone has a successor by then.
 const VIEW_AGE: Duration = Duration::from_secs(5);
 
-/// What one node knows of disks: its own, and what the leader says of all.
+/// Knowledge of one node about disks: its own, and the leader's findings about all.
 pub struct Disks {
     node: NodeId,
     config: RwLock<DiskConfig>,
@@ -61,7 +61,7 @@ impl Disks {
         }
     }
 
-    /// What counts from the next look on.
+    /// Sets the thresholds for the next check.
     pub fn reconfigure(&self, config: DiskConfig) {
         self.gauge.reconfigure(config.clone());
         *self.config.write() = config;
@@ -76,12 +76,12 @@ impl Disks {
         self.gauge.report()
     }
 
-    /// What the members have said, to this node as their leader.
+    /// Records the members' reports to this node as their leader.
     fn heard(&self, reports: BTreeMap<NodeId, DiskReport>) {
         *self.reports.lock() = reports;
     }
 
-    /// How the members are, if this node leads.
+    /// Returns the condition of the members, if this node leads.
     pub fn members(&self, raft: &Raft) -> Result<Vec<MemberNews>, NotLeader> {
         let metrics = raft.metrics().borrow_watched().clone();
         let Some(replication) = metrics
@@ -105,7 +105,7 @@ impl Disks {
         Ok(news.collect())
     }
 
-    /// What a leader has found. Older news than what is known is left out.
+    /// Records a leader's findings. Older ones than the known ones are ignored.
     pub fn learn(&self, view: DiskView) {
         let mut known = self.view.lock();
         if known.as_ref().is_none_or(|(known, _)| known.term <= view.term) {
@@ -113,21 +113,21 @@ impl Disks {
         }
     }
 
-    /// What the leader has found, unless that is too long ago.
+    /// Returns the leader's findings, unless they have expired.
     pub fn view(&self) -> Option<DiskView> {
         let known = self.view.lock();
         let (view, when) = known.as_ref()?;
         (when.elapsed() <= VIEW_AGE).then(|| view.clone())
     }
 
-    /// Why the cluster takes only what makes the state smaller; `None` if it takes everything.
+    /// Returns why the cluster accepts only commands that shrink the state; `None` if it accepts all.
     pub fn read_only(&self) -> Option<String> {
         let known = self.view.lock();
         let (view, when) = known.as_ref()?;
         view.read_only.clone().filter(|_| when.elapsed() <= VIEW_AGE)
     }
 
-    /// What a person should look at: the leader's word, or, as long as there is none, what this node sees of itself.
+    /// Returns alarms for operators: the leader's, or, as long as there are none, this node's own.
     pub fn alarms(&self) -> Vec<Alarm> {
         match self.view() {
             Some(view) => view.alarms,

@@ -1,10 +1,10 @@
-//! What nodes tell each other, and people, about disks.
+//! Reports about disks, for other nodes and for operators.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::NodeId;
 
-/// What a node says of its own disk.
+/// Report of a node about its own disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskReport {
     /// Free in the file system of the data directory, in bytes. `None` until the first look, and when the file system
@@ -16,42 +16,42 @@ pub struct DiskReport {
     pub low: bool,
     /// The log has no room, and takes no entries.
     pub log_full: bool,
-    /// How long a sync of the log takes these days, in microseconds; `None` if there were none lately.
+    /// Usual duration of a sync of the log in microseconds; `None` if there were none lately.
     pub sync_us: Option<u64>,
     /// For how long the write to the log that is under way has lasted, in microseconds; 0 if there is none.
     pub working_us: u64,
 }
 
-/// What the leader of a term has found about all disks.
+/// Findings of the leader of a term about all disks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskView {
     /// The leader's term.
     pub term: u64,
-    /// Why the cluster takes only what makes the state smaller, if so.
+    /// Reason why the cluster accepts only commands that shrink the state, if it does.
     pub read_only: Option<String>,
-    /// What a person should look at.
+    /// Alarms for operators.
     pub alarms: Vec<Alarm>,
 }
 
-/// What the leader knows of one member.
+/// Knowledge of the leader about one member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberNews {
-    /// Which.
+    /// Member.
     pub node_id: NodeId,
     /// The last entry known to be on its disk.
     pub matched_index: Option<u64>,
-    /// How many entries that is behind the leader's last.
+    /// Number of entries by which that is behind the leader's last.
     pub lag: Option<u64>,
-    /// What it has said of its disk, if it has answered lately.
+    /// Its last report about its disk, if it has answered lately.
     pub disk: Option<DiskReport>,
 }
 
-/// What an alarm is about.
+/// Subject of an alarm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schemas", derive(utoipa::ToSchema))]
 pub enum AlarmKind {
-    /// So many voters' disks are nearly full that the cluster takes only what makes the state smaller.
+    /// The disks of so many voters are nearly full that the cluster accepts only commands that shrink the state.
     ReadOnly,
     /// A node's disk is nearly full.
     DiskLow,
@@ -100,13 +100,13 @@ pub struct Alarm {
     /// The node that it is about; none if it is about the cluster.
     #[cfg_attr(feature = "schemas", schema(value_type = Option<u64>, required))]
     pub node_id: Option<NodeId>,
-    /// What it is about.
+    /// Subject.
     pub kind: AlarmKind,
     /// Since when, in milliseconds since 1970 by the clock of the leader that saw it first.
     pub since_ms: u64,
-    /// What is the matter, with figures.
+    /// Description, with figures.
     pub detail: String,
-    /// What to do.
+    /// Remedy.
     pub action: String,
     /// Free in the node's file system, in bytes, if that is what it is about.
     #[cfg_attr(feature = "schemas", schema(required))]
@@ -114,7 +114,7 @@ pub struct Alarm {
     /// The mark below which the node counts as nearly full, in bytes.
     #[cfg_attr(feature = "schemas", schema(required))]
     pub low_water_bytes: Option<u64>,
-    /// How long a sync takes, in microseconds, if that is what it is about.
+    /// Duration of a sync in microseconds, in alarms about it.
     #[cfg_attr(feature = "schemas", schema(required))]
     pub sync_us: Option<u64>,
 }

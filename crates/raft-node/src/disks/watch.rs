@@ -28,7 +28,7 @@ use crate::wall_clock;
 /// A node whose disk is nearly full shortens its log at most so often: each time it writes its whole state.
 const RELIEF_PAUSE: Duration = Duration::from_secs(5);
 
-/// What a member has said counts for so many rounds in which it did not answer.
+/// Number of rounds without an answer after which a member's report expires.
 const ROUNDS_COUNTED: u32 = 3;
 
 /// Looks at this node's disk until `stop`. While it is nearly full the log is cut as short as a snapshot allows, and
@@ -121,7 +121,7 @@ async fn shorten_log(raft: &Raft, storage: &Storage, orders: Option<&Orders>) ->
     applied > covered && orders.is_some_and(Orders::begin)
 }
 
-/// What the leader remembers of its term.
+/// Memory of the leader in its term.
 struct Office {
     term: u64,
     /// Nothing is handed over before.
@@ -195,7 +195,7 @@ pub(crate) async fn judge(disks: Arc<Disks>, peers: Arc<Peers>, raft: Raft, stop
     }
 }
 
-/// What Raft knows, if this node leads.
+/// Raft's metrics, if this node leads.
 struct Seen {
     term: u64,
     members: BTreeSet<NodeId>,

@@ -25,7 +25,7 @@ use crate::replicated_state::AppliedPosition;
 use crate::state_machine::Raft;
 use crate::types::{CommittedLeaderId, LogId, Membership, Payload, TypeConfig};
 
-/// How long another node may take to take leadership over. A transfer takes milliseconds.
+/// Maximum time for another node to take over leadership. A transfer takes milliseconds.
 pub const HAND_OVER_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Maximum time of the preparation of a hand-over: it takes an entry of the log.
@@ -35,7 +35,7 @@ const PREPARE_PATIENCE: Duration = Duration::from_millis(500);
 /// change for their sake. They answer heartbeats at once, unless their machines have too much to do.
 const HEAR_FOR: u32 = 5;
 
-/// How often the leader looks again whether what it has not heard yet has come.
+/// Interval at which the leader checks for answers that are still missing.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Preparation of the state for another leader, in the given time at most. A hand-over that is not prepared is safe, too.
@@ -47,9 +47,9 @@ pub struct MembershipLeader {
     applied: AppliedPosition,
     gate: Arc<Gate>,
     view: watch::Receiver<LeaderView>,
-    /// Who does not answer for so long is not counted upon.
+    /// Silence after which a member counts as unreachable.
     silence: Duration,
-    /// So long a change may wait to be committed before its outcome is given as unknown.
+    /// Maximum time for a change to be committed before its outcome is reported as unknown.
     patience: Duration,
     prepare_hand_over: PrepareHandOver,
     one_at_a_time: tokio::sync::Mutex<()>,
@@ -166,9 +166,9 @@ impl MembershipLeader {
         }
     }
 
-    /// What this node knows as the leader. `None`: the last change of the membership is not committed yet.
-    /// Others count as living if they have answered what was sent to them after `asked`: a node that has died a moment
-    /// ago would otherwise be counted upon.
+    /// Returns this node's knowledge as the leader. `None`: the last change of the membership is not committed yet.
+    /// Other members count as alive if they have answered a message sent after `asked`: a node that died a moment
+    /// ago would otherwise be relied on.
     async fn standing(&self, asked: Instant) -> Result<Option<(Standing, Base)>, NotLeader> {
         let metrics = self.raft.metrics().borrow_watched().clone();
         let id = self.gate.node();
@@ -326,7 +326,7 @@ impl MembershipLeader {
     }
 }
 
-/// What a decision was founded on.
+/// Facts on which a decision is based.
 #[derive(Debug, Clone, Copy)]
 struct Base {
     /// The entry that set the membership.
@@ -336,7 +336,7 @@ struct Base {
 }
 
 impl Base {
-    /// What openraft checks once more when it appends the entry.
+    /// Returns the conditions that openraft checks once more when it appends the entry.
     fn still_holds(self) -> [Precondition<TypeConfig>; 2] {
         [
             Precondition::LastMembershipLogId {

@@ -1,5 +1,5 @@
-//! What a node does that nobody calls: it says what it waits for, calls on the members itself to hear whether they
-//! still know it, and tells them where it is found now.
+//! Announcements of a node that no member calls: it logs what it waits for, calls the members itself to learn whether they
+//! still know it, and tells them its address.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::peers::{Peers, Purpose};
 /// Between two rounds of calls. A node that was removed while it was away learns of it within about this time.
 const ROUND: Duration = Duration::from_secs(1);
 
-/// How often a node that waits says so in its log.
+/// Interval at which a waiting node logs that it waits.
 const REMIND_EVERY: Duration = Duration::from_secs(60);
 
-/// How long the leader may take to commit a new address.
+/// Maximum time for the leader to commit a new address.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A node that makes itself known.
@@ -29,9 +29,9 @@ pub struct Knocker {
     pub peers: Arc<Peers>,
     /// This node as the leader: if it is, it need not ask anybody.
     pub leadership: Arc<MembershipLeader>,
-    /// Where this node is found, as its own configuration says.
+    /// Address of this node by its own configuration.
     pub own_address: MemberAddress,
-    /// What it waits for, if nobody has called it yet.
+    /// Text of what it waits for while no member has called it.
     pub waits_for: String,
 }
 

@@ -1,4 +1,4 @@
-//! Who is a member, and how that changes while the cluster works.
+//! Membership of the cluster, and its changes while the cluster works.
 //!
 //! Every change is **one log entry** that differs from the membership before it by one node: Raft's single-server
 //! change. The majorities of two such memberships always share a node, so there is no state in between that a leader
@@ -26,8 +26,8 @@ pub use retired::RetiredIds;
 use crate::error::Unavailable;
 use crate::ids::{MemberAddress, NodeId};
 
-/// How many entries a learner may lack when it is promoted: from then on a write may have to wait until it has them.
-/// So many are there within a fraction of a second.
+/// Maximum lag of a learner in entries when it is promoted: from then on a write may have to wait until it has them.
+/// So many are transferred within a fraction of a second.
 pub const MAX_PROMOTE_LAG: u64 = 1_000;
 
 /// The most members of a cluster, learners included. Each keeps some connections to every other one, and the leader
@@ -41,52 +41,52 @@ pub enum MembershipChange {
     Add {
         /// Its id, never used before.
         node_id: NodeId,
-        /// Where it listens for peers, and where it serves HTTP.
+        /// Addresses for peers and for HTTP.
         address: MemberAddress,
     },
     /// Removes a member. Its id is never given again.
     Remove {
-        /// Which one.
+        /// Node to promote.
         node_id: NodeId,
         /// Also if the voters that remain cannot make a majority at the moment.
         force: bool,
     },
     /// Makes a learner that has caught up a voter.
     Promote {
-        /// Which one.
+        /// Node to demote.
         node_id: NodeId,
     },
     /// Makes a voter a learner.
     Demote {
-        /// Which one.
+        /// Node to remove.
         node_id: NodeId,
         /// Also if the voters that remain cannot make a majority at the moment.
         force: bool,
     },
     /// A member is found elsewhere from now on.
     SetAddress {
-        /// Which one.
+        /// Node whose address changes.
         node_id: NodeId,
-        /// Where.
+        /// New addresses.
         address: MemberAddress,
     },
     /// Another voter leads from now on.
     MoveLeader {
-        /// Which one; `None`: the one that has most of the log.
+        /// New leader; `None`: the member with most of the log.
         to: Option<NodeId>,
     },
 }
 
-/// What became of a change that was carried out, or was so already.
+/// Result of a change that was made, or that was in effect already.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MembershipChanged {
-    /// Whether anything was done. `false`: it was so already.
+    /// `false` if the change was in effect already.
     pub changed: bool,
-    /// What whoever asked should know all the same.
+    /// Warnings for the caller.
     pub warnings: Vec<String>,
 }
 
-/// Why a change was not made. Nothing was done.
+/// Reason why a change was refused. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum MembershipRefusal {
     /// It makes no sense.
@@ -100,7 +100,7 @@ pub enum MembershipRefusal {
     MemberExists {
         /// The id.
         node_id: NodeId,
-        /// What is different.
+        /// Difference.
         reason: String,
     },
     /// The id was a member's before.
@@ -119,13 +119,13 @@ pub enum MembershipRefusal {
     AddressTaken {
         /// The address.
         address: String,
-        /// Whose it is.
+        /// Member that has it.
         used_by: NodeId,
     },
     /// There are as many members as there may be.
     #[error("there are {limit} members, which is as many as there may be")]
     TooManyMembers {
-        /// How many there may be.
+        /// Maximum number.
         limit: usize,
     },
     /// Another change has not been finished.
@@ -136,9 +136,9 @@ pub enum MembershipRefusal {
     Unreachable {
         /// The node.
         node_id: NodeId,
-        /// Where it should.
+        /// Address at which the node should be reachable.
         address: String,
-        /// What happened instead.
+        /// Failure.
         reason: String,
     },
     /// A learner lacks too much of the log to vote.
@@ -146,9 +146,9 @@ pub enum MembershipRefusal {
     NotCaughtUp {
         /// The learner.
         node_id: NodeId,
-        /// How many entries it lacks; `None`: it does not answer the leader.
+        /// Number of missing entries; `None`: it does not answer the leader.
         lag: Option<u64>,
-        /// How many it may.
+        /// Maximum number.
         limit: u64,
     },
     /// The voters would not be able to decide anything.
@@ -157,15 +157,15 @@ pub enum MembershipRefusal {
          would stop. Bring nodes back first, or force it"
     )]
     NoMajority {
-        /// How many voters there would be.
+        /// Number of voters after the change.
         voters: usize,
-        /// How many of them answer the leader.
+        /// Number of them that answer the leader.
         reachable: usize,
     },
     /// Nobody would be left to decide anything.
     #[error("node {0} is the last voter, and a cluster needs one")]
     LastVoter(NodeId),
-    /// Who is to lead must have a vote.
+    /// The new leader must have a vote.
     #[error("node {0} is a learner, and only voters can lead")]
     NotAVoter(NodeId),
     /// No other voter can take leadership over now.
@@ -180,7 +180,7 @@ fn missing(lag: Option<u64>) -> String {
     }
 }
 
-/// Why a change has no result.
+/// Reason why a change has no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MembershipError {
     /// It was refused; nothing was done.
@@ -194,7 +194,7 @@ pub enum MembershipError {
     OutcomeUnknown(String),
 }
 
-/// What a leader answers.
+/// Answer of a leader.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MembershipOutcome {
     /// It is so.

@@ -1,4 +1,4 @@
-//! What a change of the membership comes to, decided from what the leader knows. Nothing here waits, calls or writes.
+//! Plan of a change of the membership, decided from the leader's knowledge. This module does not wait, call or write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use super::{MAX_MEMBERS, MAX_PROMOTE_LAG, MembershipChange, MembershipRefusal, R
 use crate::ids::{DiskId, Member};
 use crate::ids::{MemberAddress, NodeId};
 
-/// What the leader knows when it decides.
+/// Knowledge of the leader when it decides.
 #[derive(Debug, Clone)]
 pub struct Standing {
     /// The leader itself.
@@ -17,13 +17,13 @@ pub struct Standing {
     pub voters: BTreeSet<NodeId>,
     /// Ids that are not given again.
     pub retired: RetiredIds,
-    /// Who has answered the leader since the change was asked for, itself included.
+    /// Members that have answered the leader since the change was requested, including itself.
     pub heard: BTreeSet<NodeId>,
-    /// How many entries each of the others lacks, as far as the leader knows.
+    /// Number of entries that each other member lacks, as far as the leader knows.
     pub lag: BTreeMap<NodeId, u64>,
 }
 
-/// What is to be done.
+/// Action to take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Nothing: it is so already.
@@ -35,7 +35,7 @@ pub enum Step {
     },
     /// This voter is to lead.
     MoveLeader {
-        /// Which one.
+        /// New leader.
         to: NodeId,
         /// The change concerns the leader itself: the next one carries it out.
         then_change: bool,
@@ -267,7 +267,7 @@ pub fn next_free(members: impl Iterator<Item = NodeId>, retired: &RetiredIds) ->
     used.unwrap_or(0).saturating_add(1)
 }
 
-/// What whoever made a change should know of the voters that there are now.
+/// Returns warnings about the current number of voters for the caller of a change.
 pub fn warnings(voters: usize) -> Vec<String> {
     match voters {
         even if even % 2 == 0 => vec![format!(

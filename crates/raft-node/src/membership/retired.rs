@@ -19,12 +19,12 @@ pub struct RetiredIds {
 }
 
 impl RetiredIds {
-    /// Whether this id must not be given again.
+    /// Returns whether this id must not be assigned again.
     pub fn contains(&self, id: NodeId) -> bool {
         self.range_at(id).is_some_and(|(_, last)| id <= last)
     }
 
-    /// Whether no id was retired yet.
+    /// Returns whether no id was retired yet.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

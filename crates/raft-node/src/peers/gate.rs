@@ -1,5 +1,5 @@
-//! Who may talk to whom: every connection between peers begins with both sides showing the cluster's id, their
-//! node ids and the names of their data directories.
+//! Admission of peers: every connection between peers begins with both sides showing the cluster's id, their
+//! node ids and the ids of their data directories.
 //!
 //! A node whose data directory was lost and made anew has forgotten its votes and what it acknowledged; taking
 //! part again under the old id could lose what was committed. The replicated membership names the directory
@@ -40,20 +40,20 @@ use crate::{blocking, codec};
 #[derive(Debug, Default)]
 struct Known {
     cluster_id: Option<ClusterId>,
-    /// What peers said of their programs when they were last connected.
+    /// Versions of the peers' programs, from their last connection.
     versions: BTreeMap<NodeId, ProgramVersions>,
-    /// Which members' programs have no version in common with this one's, and what to do about it.
+    /// Members whose programs have no version in common with this one's, and the remedy.
     incompatible: BTreeMap<NodeId, String>,
     /// The replicated membership; empty until the cluster is formed. While a change of it is not committed, whoever is a
     /// member before or after it: the change may yet be undone by a leader that must be able to call here.
     members: BTreeMap<NodeId, Member>,
-    /// Whose ids are never given again.
+    /// Ids that are never assigned again.
     retired: RetiredIds,
-    /// Which peers have refused this node's identity.
+    /// Peers that have refused this node's identity.
     refused_by: BTreeSet<NodeId>,
-    /// Where peers were last found.
+    /// Addresses at which peers were last reached.
     found_at: BTreeMap<NodeId, String>,
-    /// What callers were last refused for, so that one that calls again and again is logged once.
+    /// Last reason for which each caller was refused, so that repeated calls are logged once.
     logged: BTreeMap<NodeId, String>,
     /// Members that were refused because their data directory is older than what they acknowledged, and why.
     rolled_back: BTreeMap<NodeId, String>,
@@ -70,7 +70,7 @@ pub struct Gate {
     node: NodeId,
     cluster: String,
     disk: DiskId,
-    /// What this node speaks, and can apply.
+    /// Versions of this program.
     versions: ProgramVersions,
     /// The members as configured.
     configured: BTreeMap<NodeId, MemberAddress>,
@@ -78,9 +78,9 @@ pub struct Gate {
     /// Counts changes of who may talk to whom.
     changes: watch::Sender<u64>,
     failure: Failure,
-    /// What peers have to prove before they say anything; none: nothing.
+    /// TLS between peers; `None`: plain TCP.
     tls: Option<PeerTls>,
-    /// Which start of which directory each member was last seen with.
+    /// Last known start of each member's data directory.
     witness: Arc<Witness>,
     /// The members' wall clocks.
     clock: Arc<ClusterClock>,
@@ -90,7 +90,7 @@ pub struct Gate {
     strangers: LogLimit<Option<IpAddr>>,
 }
 
-/// Why a peer is not talked to.
+/// Reason to refuse a peer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct HandshakeError(pub String);
@@ -145,8 +145,8 @@ impl Gate {
         &self.clock
     }
 
-    /// Whether this node's state is known to differ from that of the others: no snapshot is made of it, and this node must
-    /// not lead.
+    /// Returns whether this node's state is known to differ from that of the other members: then no snapshot is made of it,
+    /// and this node must not lead.
     pub fn has_wrong_state(&self) -> bool {
         self.wrong_state.load(Ordering::Relaxed)
     }
@@ -156,7 +156,7 @@ impl Gate {
         self.wrong_state.store(wrong, Ordering::Relaxed);
     }
 
-    /// What is known of the members' starts.
+    /// Returns the record of the members' starts.
     pub fn witness(&self) -> &Arc<Witness> {
         &self.witness
     }
@@ -167,7 +167,7 @@ impl Gate {
         self
     }
 
-    /// What proves who peers are, if anything does.
+    /// Returns the TLS configuration between peers, if there is one.
     pub fn tls(&self) -> Option<&PeerTls> {
         self.tls.as_ref()
     }
@@ -178,7 +178,7 @@ impl Gate {
         self
     }
 
-    /// What a node's program speaks and can apply, if it was connected since this node has started.
+    /// Returns the versions of a node's program, if it was connected since this node started.
     pub fn versions_of(&self, node: NodeId) -> Option<ProgramVersions> {
         match node == self.node {
             true => Some(self.versions.clone()),
@@ -203,7 +203,7 @@ impl Gate {
         self.versions_of(node)?.wire.common(self.versions.wire)
     }
 
-    /// Why this node and another one cannot talk to each other, if the versions of their programs are the reason.
+    /// Returns why this node and another one cannot talk to each other, if the versions of their programs are the reason.
     pub fn incompatible(&self) -> Option<String> {
         self.known.lock().incompatible.values().next().cloned()
     }
@@ -251,12 +251,12 @@ impl Gate {
         self.known.lock().retired.clone()
     }
 
-    /// Whether this node knows a membership.
+    /// Returns whether this node knows a membership.
     pub fn is_formed(&self) -> bool {
         !self.known.lock().members.is_empty()
     }
 
-    /// Whether this node has learnt that it was removed from the cluster.
+    /// Returns whether this node knows that it was removed from the cluster.
     pub fn was_removed(&self) -> bool {
         self.known.lock().removed
     }
@@ -280,7 +280,7 @@ impl Gate {
         }
     }
 
-    /// Where a peer may listen, the likeliest place first.
+    /// Returns the possible addresses of a peer, the most likely first.
     pub fn peer_addresses(&self, node: NodeId) -> Vec<String> {
         let known = self.known.lock();
         let member = known.members.get(&node).map(|member| &member.address.peer);
@@ -313,7 +313,7 @@ impl Gate {
             .admit(address.map(|address| client_network(address.ip())))
     }
 
-    /// Whether a refusal of this caller is news, for the log.
+    /// Returns whether a refusal of this caller has a new reason and is worth a log line.
     pub fn is_news(&self, from: NodeId, reason: &str) -> bool {
         let mut known = self.known.lock();
         if known.logged.get(&from).is_some_and(|last| last == reason) {
@@ -340,7 +340,7 @@ impl Gate {
         }
     }
 
-    /// What to say to a peer first.
+    /// Returns the first message to a peer.
     pub fn hello(&self, to: NodeId, purpose: Purpose) -> Hello {
         let known = self.known.lock();
         Hello {
@@ -583,12 +583,12 @@ impl Gate {
             .collect()
     }
 
-    /// What this node shows of its data directory.
+    /// Returns the extension with the start of this node's data directory.
     fn shown(&self) -> Vec<(u16, Bytes)> {
         vec![(WITNESS_EXTENSION, codec::encode(self.witness.shown()).into())]
     }
 
-    /// What this node's wall clock shows.
+    /// Returns the extension with this node's wall clock.
     fn shown_clock(&self) -> Vec<(u16, Bytes)> {
         vec![(CLOCK_EXTENSION, codec::encode(&self.clock.own_ms()).into())]
     }
@@ -631,12 +631,12 @@ impl Gate {
     }
 }
 
-/// Which start of its data directory a peer shows. Programs before this extension show none, and are believed.
+/// Returns the start of its data directory that a peer shows. Programs before this extension show none, and are trusted.
 fn shown_in(extensions: &[(u16, Bytes)]) -> Option<Shown> {
     extension(extensions, WITNESS_EXTENSION)
 }
 
-/// What a peer's wall clock shows, in milliseconds since 1970. Programs before this extension show none.
+/// Returns the time on a peer's wall clock, in milliseconds since 1970. Programs before this extension show none.
 pub(super) fn clock_in(extensions: &[(u16, Bytes)]) -> Option<u64> {
     extension(extensions, CLOCK_EXTENSION)
 }
@@ -977,7 +977,7 @@ mod tests {
         formed(node).witnessed(Arc::new(witness))
     }
 
-    /// What a node of the former release says: it speaks version 10, applies commands of version 2, and shows no start.
+    /// Returns the hello of a node of the former release: it speaks version 10, applies commands of version 2, and shows no start.
     fn former_hello(from: &Gate, to: NodeId) -> Hello {
         let golden = include_bytes!("../../tests/golden/wire-10/hello");
         let golden: Hello = super::super::wire::decode_frame(&golden[4..]).unwrap();

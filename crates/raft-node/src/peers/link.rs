@@ -23,18 +23,18 @@ use crate::sync::Mutex;
 use crate::versions::OLDEST_WIRE_VERSION;
 use fault_injection::fail_step;
 
-/// How long a connection may take to be made, handshake included. Peers are a fraction of a millisecond
-/// away, or a few hundred over continents.
+/// Maximum time to establish a connection, including the handshake. Peers are a fraction of a millisecond
+/// away, or a few hundred between continents.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long nothing must have come on a connection before it is given up, after a question on it was not answered in time. A peer that
-/// is slow for a moment needs no new connection: to make one would take it longer.
+/// Silence of a connection after which it is closed, once a question on it was not answered in time. A peer that
+/// is slow for a moment needs no new connection: establishing one would take longer.
 const SILENT_LINE: Duration = Duration::from_millis(300);
 
 /// Questions that wait to be written. Callers wait when there are more: the peer does not keep up.
 const QUEUE: usize = 1024;
 
-/// Why a question has no answer.
+/// Reason why a question has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LinkError {
     /// It never left this node.
@@ -62,7 +62,7 @@ pub struct Link {
 struct Life {
     /// A question timed out: the connection may be dead without anybody having said so.
     suspicion: Notify,
-    /// When the last answer came, to whatever question.
+    /// Time of the last answer, to any question.
     last_answer: Mutex<Option<Instant>>,
 }
 
@@ -75,7 +75,7 @@ impl Link {
         Self { questions, life }
     }
 
-    /// When the peer has last answered anything on this line, in time or not.
+    /// Returns the time of the peer's last answer on this connection, in time or not.
     pub fn last_answer(&self) -> Option<Instant> {
         *self.life.last_answer.lock()
     }

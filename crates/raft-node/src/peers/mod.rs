@@ -1,5 +1,5 @@
-//! How nodes talk to each other: length-prefixed frames over long-lived TCP connections, one connection for
-//! each purpose, both sides' identity checked before anything else.
+//! Communication of nodes: length-prefixed frames over long-lived TCP connections, one connection for
+//! each purpose, both sides' identity checked first.
 //!
 //! `wire` says what is said, `gate` who may say it, `link` asks, `server` answers, `network` is openraft's
 //! view of it, `entries` carries entries, `snapshots` snapshots.
@@ -51,7 +51,7 @@ impl Peers {
         self.is_silent.swap(is_silent, Ordering::Relaxed)
     }
 
-    /// Whether heartbeats are held back.
+    /// Returns whether heartbeats are suppressed.
     pub fn is_silent(&self) -> bool {
         self.is_silent.load(Ordering::Relaxed)
     }

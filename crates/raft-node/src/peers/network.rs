@@ -36,7 +36,7 @@ type Rpc<T> = Result<T, RPCError<TypeConfig>>;
 /// Makes openraft's clients.
 pub struct Network {
     peers: Arc<Peers>,
-    /// How long an append may stay unanswered before the connection is given up: the follower's disk may
+    /// Maximum time without an answer to an append before the connection is closed: the follower's disk may
     /// stall for a while, and a broken stream costs more than a slow one.
     append_patience: Duration,
     traffic: Arc<SnapshotTraffic>,
@@ -84,7 +84,7 @@ pub struct Client {
     peers: Arc<Peers>,
     append_patience: Duration,
     traffic: Arc<SnapshotTraffic>,
-    /// Whether appends get a connection of their own; heartbeats go one by one on the control line.
+    /// Set if appends get a connection of their own; heartbeats go one by one on the control connection.
     streaming: bool,
 }
 

@@ -29,22 +29,22 @@ use crate::sync::Mutex;
 use crate::types::{TypeConfig, Vote};
 use fault_injection::fail_step;
 
-/// How much of a snapshot is sent in one frame: a few milliseconds at the usual rate.
+/// Size of one frame of a snapshot: a few milliseconds at the usual rate.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// So many snapshots are sent at once; they share the rate. With one, a follower that stalls would hold up the next;
-/// with many, all would be late.
+/// Maximum number of snapshots that are sent at the same time; they share the rate. With one, a stalled follower would hold up
+/// the next; with many, all would be late.
 const MAX_SENT_AT_ONCE: usize = 2;
 
 /// A connection on which nothing moves for so long is given up; the next goes on where it broke. Longer than a disk
 /// usually stalls.
 const STALL_PATIENCE: Duration = Duration::from_secs(15);
 
-/// How long a follower may take to check and load a snapshot after the last byte. A million znodes take about two
+/// Maximum time for a follower to check and load a snapshot after the last byte. A million znodes take about two
 /// seconds.
 const INSTALL_PATIENCE: Duration = Duration::from_secs(120);
 
-/// So often the log says how far a snapshot has come that takes its time.
+/// Interval between log lines about the progress of a long transfer.
 const TOLD_EVERY: Duration = Duration::from_secs(5);
 
 /// Says from time to time how far a snapshot has come.
@@ -77,7 +77,7 @@ impl Progress {
 
 /// All snapshots that a node sends and receives.
 pub struct SnapshotTraffic {
-    /// Which entry the snapshot covers that is being sent to a member.
+    /// Last entry of the snapshot that is being sent to each member.
     sending: Mutex<BTreeMap<NodeId, u64>>,
     room: Semaphore,
     pace: Pace,
@@ -98,7 +98,7 @@ impl SnapshotTraffic {
         }
     }
 
-    /// What is sent from now on is sent at this rate, also the rest of what is being sent.
+    /// Sets the rate for later transfers, and for the rest of current ones.
     pub fn set_rate(&self, bytes_per_second: u64) {
         self.pace.bytes_per_second.store(bytes_per_second.max(1), Relaxed);
     }
@@ -144,7 +144,7 @@ impl Drop for Sending<'_> {
 /// A rate that all share who ask it.
 struct Pace {
     bytes_per_second: AtomicU64,
-    /// When what was let through so far is over.
+    /// Time at which the bytes admitted so far have passed at the configured rate.
     free_at: Mutex<Instant>,
 }
 
@@ -294,7 +294,7 @@ pub async fn receive(
     write(&mut writer, &mut out).await
 }
 
-/// Where there is no space for what is still to come, it is not sent in vain again and again.
+/// Refuses a snapshot for which there is no space, so that it is not sent in vain again and again.
 fn refuse_without_space(services: &Services, needed: u64) -> io::Result<()> {
     match services.disks.report().free_bytes {
         Some(free) if free < needed => {

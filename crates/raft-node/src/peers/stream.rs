@@ -1,5 +1,5 @@
-//! What a connection of peers is made of: TCP, with TLS over it where the node is configured so, and nothing else in a program
-//! that serves anybody. With the feature `simulation` it may also be a simulated one, which nobody listens to.
+//! Streams between peers: TCP, with TLS if configured. Programs that serve clients have no other kind.
+//! With the feature `simulation` there are simulated ones, which have no listener.
 
 use std::io;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub use transport_security::{ReadHalf, Stream as Protected, WriteHalf};
 /// continents that lose packets.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(2);
 
-/// What is spoken on with the node `to`, which was called.
+/// Protects a connection to the node `to`, which this node opened.
 pub async fn protect_called(stream: PeerStream, to: NodeId, tls: Option<&PeerTls>) -> io::Result<Protected> {
     let socket = match socket_of(stream) {
         Ok(socket) => socket,
@@ -42,8 +42,8 @@ pub async fn protect_called(stream: PeerStream, to: NodeId, tls: Option<&PeerTls
     Ok(protected(stream))
 }
 
-/// What is spoken on with who has called, and which node its certificate says that is. Without TLS every caller is whom it says
-/// it is.
+/// Protects a connection that a peer opened. Returns the stream, and the node of the caller's certificate. Without TLS the caller's
+/// claim is trusted.
 pub async fn protect_accepted(
     stream: PeerStream,
     tls: Option<&PeerTls>,

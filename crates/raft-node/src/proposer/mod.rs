@@ -29,8 +29,8 @@ use raft_log::Wal;
 
 mod pack;
 
-/// How many entries may be in flight. With one, the disk idles while the next is packed; with more than a few,
-/// the packs become small and every one costs a flush.
+/// Maximum number of entries in flight. With one, the disk idles while the next is packed; with more than a few,
+/// the packs become small and each costs a flush.
 const MAX_IN_FLIGHT: usize = 4;
 
 /// No entry is larger, unless a single run of commands is. A follower's disk and line are not blocked for
@@ -43,8 +43,8 @@ pub const MAX_ENTRY_COMMANDS: usize = 1024;
 /// Runs of commands that wait. Nodes wait when there are more: the leader does not keep up.
 const QUEUE: usize = 1024;
 
-/// What became of a run of commands: `Ok`, its entry is applied on the leader, without those that were declined. `Err`,
-/// it was not appended, for sure. A receiver whose sender is gone: nobody knows.
+/// Result of a run of commands: `Ok`, its entry is applied on the leader, without those that were declined. `Err`,
+/// it was certainly not appended. If the sender is dropped, the outcome is unknown.
 pub type Submitted = Result<Declined, NotLeader>;
 
 struct Run {
@@ -95,21 +95,21 @@ pub fn submissions() -> (Submissions, SubmissionQueue) {
     (Submissions { runs: tx }, SubmissionQueue { runs: rx })
 }
 
-/// What the task works on.
+/// Dependencies of the task.
 pub struct Proposer {
     /// Knows what all members can apply.
     pub gate: Arc<Gate>,
-    /// Where entries go.
+    /// Raft, which takes the entries.
     pub raft: Raft,
-    /// What would make the state larger is looked up here.
+    /// State, which knows which commands would make it larger.
     pub replica: Arc<Replica>,
-    /// Whether that is wanted.
+    /// Disks, which decide whether it may become larger.
     pub disks: Arc<Disks>,
     /// This node's log, which may have no room.
     pub wal: Wal,
-    /// How long to wait for the state that commands are judged by.
+    /// Maximum time to wait for the state that commands are judged by.
     pub patience: Duration,
-    /// What comes.
+    /// Incoming runs of commands.
     pub queue: SubmissionQueue,
 }
 
@@ -245,8 +245,8 @@ impl Proposer {
     }
 }
 
-/// Whether a command is an `acquire` that stands in a queue and waits, whatever is on its way: if anything is, at least one other
-/// waits before it and would be let in first.
+/// Returns whether a command is an `acquire` that will wait in a queue, whatever is in flight: if there are entries in flight, at least
+/// one other contender waits before it and would be granted first.
 fn has_to_wait(replica: &Replica, command: &Bytes, is_in_flight: bool) -> bool {
     match Envelope::decode(command) {
         Ok(envelope) => {

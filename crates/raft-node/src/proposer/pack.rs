@@ -1,4 +1,4 @@
-//! What goes into one entry, and who waits for it.
+//! Contents of one entry, and the callers that wait for it.
 
 use std::time::Duration;
 
@@ -12,28 +12,28 @@ use super::{MAX_ENTRY_BYTES, MAX_ENTRY_COMMANDS, Run, Submitted};
 use crate::messages::{Declined, NotLeader};
 use crate::versions::OLDEST_COMMANDS_VERSION;
 
-/// So long at most those who want a lock that others hold are kept for the next entry, which most likely is the one that lets somebody
-/// in. Each entry costs all members a flush and several messages, and these would let nobody in: a lock changes hands twice as
-/// often where its next users come with its release. It is longer than an entry takes on a usual disk, and shorter than
-/// anybody notices of a wait.
+/// Maximum delay of acquires that must wait for other holders. They are kept for the next entry, which most likely contains a grant.
+/// Each entry costs all members a flush and several messages, and an entry with these alone would grant nothing: a lock changes hands
+/// twice as often where its next contenders come with its release. It is longer than an entry takes on a usual disk, and too short
+/// to be noticed in a wait.
 const MAX_KEPT: Duration = Duration::from_millis(2);
 
-/// What goes into one entry.
+/// Contents of one entry.
 pub(super) struct Pack {
     /// In which it may be proposed.
     pub term: u64,
     /// The commands of all runs, without those that were declined.
     pub envelopes: Vec<Bytes>,
-    /// Who waits for them.
+    /// Callers that wait for them.
     pub waiting: Vec<Waiting>,
     /// The size of all runs.
     bytes: usize,
 }
 
-/// Who waits for one run of a pack.
+/// Caller that waits for one run of a pack.
 pub(super) struct Waiting {
     done: oneshot::Sender<Submitted>,
-    /// How many commands it has.
+    /// Number of its commands.
     commands: u32,
     declined: Declined,
 }

@@ -1,5 +1,5 @@
-//! What the log's payloads mean: entries in our own structures, with a version, so that a new openraft never
-//! changes a byte on disk. Nothing here reads or writes a file.
+//! Payloads of the log: entries in structures of this crate, with a version, so that a new openraft never
+//! changes a byte on disk. This module reads and writes no file.
 //!
 //! | offset | bytes | what |
 //! |---:|---:|---|
@@ -167,7 +167,7 @@ pub fn decode_entry(entry: WalEntry) -> Result<Entry, StorageError> {
     })
 }
 
-/// What a snapshot's header says of the members.
+/// Membership in a snapshot's header.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SnapshotMembers {
     /// The membership and the entry that set it.

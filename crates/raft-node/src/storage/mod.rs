@@ -24,9 +24,9 @@ pub struct Storage {
     pub wal: Wal,
     /// The snapshots.
     pub snapshots: SnapshotStore,
-    /// How often the directory was started, and how far the members had come.
+    /// Record of this directory's starts, and of the members' progress.
     pub witness: Arc<Witness>,
-    /// Who the node is.
+    /// Data directory with the node's identity.
     pub dir: DataDir,
 }
 

@@ -1,4 +1,4 @@
-//! How a follower takes over from a leader that is gone before the leader's lease runs out.
+//! Takeover by a follower from a leader that is gone, before the leader's lease runs out.
 //!
 //! openraft's voters grant nothing to anybody while the lease of the leader that they heard last is not over, and stand for
 //! election only after an election timeout on top: about a second without a leader. But a follower often knows sooner. A
@@ -51,14 +51,14 @@ use raft_log::Wal;
 /// has heard nothing for long; in the next piece it hears what waits in its sockets.
 const SLICE: Duration = Duration::from_millis(50);
 
-/// How long an election takes at most where a majority can hear each other, in longest election timeouts: one for the others to agree, and
-/// one more if the first try comes to nothing.
+/// Maximum duration of an election where a majority can hear each other, in longest election timeouts: one for the others to
+/// agree, and one more if the first try fails.
 const ELECTION: u32 = 2;
 
-/// How long a node that was started may take until it knows its first leader: its cluster may be started with it.
+/// Time that a started node may take to learn of its first leader: its cluster may be starting with it.
 const STARTS: Duration = Duration::from_secs(10);
 
-/// How often an address is tried after the leader's connection has ended, in pauses of [`PROBE_PAUSE`]: a process that ends
+/// Number of probes of an address after the leader's connection has ended, in pauses of [`PROBE_PAUSE`]: a process that ends
 /// closes its sockets one after the other.
 const PROBES: u32 = 4;
 /// The pause between two of them.
@@ -73,7 +73,7 @@ pub struct Succession {
     wal: Wal,
     leader: watch::Receiver<LeaderView>,
     signs: Signs,
-    /// Whether openraft's own timers may begin an election. They may not while the leader is heard of.
+    /// Set if openraft's own timers may begin an election. They may not while the leader is heard.
     timers: AtomicBool,
     /// This node leads, and has reached no quorum for long.
     unreached: AtomicBool,
@@ -84,11 +84,11 @@ pub struct Succession {
 /// Since when a node knows of no leader.
 struct Leaderless {
     since: Option<Instant>,
-    /// Whether it has known one since it was started.
+    /// Set once this node has known a leader since its start.
     has_known: bool,
 }
 
-/// Why a follower suspects its leader.
+/// Reason why a follower suspects its leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Suspicion {
     /// Nobody listens where the leader listened.
@@ -127,8 +127,8 @@ impl Succession {
         }
     }
 
-    /// Whether this node has known of no leader for longer than an election takes: it hears none, or leads and reaches no quorum.
-    /// What it took in now would wait for nothing. A node that was just started gets more time: its cluster may be starting.
+    /// Returns whether this node has known no leader for longer than an election takes: it hears none, or leads and reaches no quorum.
+    /// A request accepted now would wait for nothing. A node that was just started gets more time: its cluster may be starting.
     pub fn is_cut_off(&self) -> bool {
         if !self.timers.load(Ordering::Relaxed) {
             return false;
@@ -186,8 +186,8 @@ impl Succession {
         }
     }
 
-    /// What another voter is told that suspects `leader`, the leader of `term`: whether this node has lost it, too, by what
-    /// it sees itself.
+    /// Answers another voter that suspects `leader`, the leader of `term`: returns whether this node has lost it, too, by its own
+    /// observations.
     pub async fn judge(&self, term: u64, leader: NodeId) -> LeaderLoss {
         // The silence first: whoever is cut off is silent at its address, too, and whoever asks does not wait for long.
         let lost = leader != self.node
@@ -382,7 +382,7 @@ impl Succession {
         }
     }
 
-    /// How long it may take until a voter that was asked, and agreed, has asked in its turn, and is elected: each question may
+    /// Returns the maximum time until a voter that was asked, and agreed, has asked in its turn, and is elected: each question may
     /// wait for a slice of silence, and heartbeats are set to twice the round trip or more.
     fn turn(&self) -> Duration {
         2 * SLICE + self.timing.heartbeat
@@ -408,8 +408,8 @@ impl Succession {
         })
     }
 
-    /// Whether nobody listens where `leader` did, at none of its addresses. An address that says nothing says nothing, and is
-    /// waited for less long than whoever asks waits for the answer.
+    /// Returns whether all addresses of `leader` refuse connections. An address without an answer proves nothing. This waits for
+    /// less time than the asking voter waits for the answer.
     async fn is_refused(&self, leader: NodeId) -> bool {
         let places = self.peers.gate().peer_addresses(leader);
         for place in &places {
@@ -421,7 +421,7 @@ impl Succession {
         !places.is_empty()
     }
 
-    /// Whether nothing was heard of the leader for long, and nothing comes in the next moment.
+    /// Returns whether the leader was silent for long, and stays silent for the next moment.
     async fn stays_silent(&self) -> bool {
         let (heard, believed) = self.signs.believed();
         if Instant::now() < believed {

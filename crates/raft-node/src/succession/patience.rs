@@ -1,4 +1,4 @@
-//! How long a follower waits for a leader that it does not hear: pure.
+//! Time that a follower waits for a silent leader: pure.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const WIDEST_PAUSES: u32 = 3;
 /// The longest wait, in longest election timeouts: however badly machines stall, a leader that is gone is succeeded after that time.
 pub const LONGEST_WAIT: u32 = 5;
 
-/// How long a pause counts at least; at most twice as long. A busy machine stalls again within minutes.
+/// Minimum time for which a pause counts; at most twice as long. A busy machine stalls again within minutes.
 const REMEMBERED: Duration = Duration::from_secs(150);
 
 /// Failure detector of a follower: the widest pauses between two messages of a leader that was alive all the time, and the wait that
@@ -52,7 +52,7 @@ impl Patience {
         }
     }
 
-    /// How long a leader must have been silent before this node asks the others: the longest election timeout, or more after pauses.
+    /// Returns the silence of a leader after which this node asks the others: the longest election timeout, or more after pauses.
     pub fn silence(&mut self, now: Instant) -> Duration {
         self.forget(now);
         let widest = self.widest.max(self.widest_before).saturating_mul(WIDEST_PAUSES);
@@ -60,7 +60,7 @@ impl Patience {
         widest.clamp(usual, usual.saturating_mul(LONGEST_WAIT))
     }
 
-    /// How long it must have been silent before this node agrees with another one that asks.
+    /// Returns the silence of a leader after which this node agrees with another one that asks.
     pub fn agreement(&mut self, now: Instant) -> Duration {
         self.silence(now).saturating_sub(self.last_part())
     }

@@ -1,4 +1,4 @@
-//! How long a leader has reached no quorum: pure.
+//! Time for which a leader has reached no quorum: pure.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -51,12 +51,12 @@ impl Quorum {
         !self.is_lost(timing) || self.is_heard(timing)
     }
 
-    /// Whether it was not reached for so long that it counts as lost.
+    /// Returns whether the quorum was out of reach for so long that it counts as lost.
     pub fn is_lost(&self, timing: &RaftTiming) -> bool {
         self.unreached >= timing.election_max * UNREACHED
     }
 
-    /// Whether a leader whose quorum is lost sends heartbeats now.
+    /// Returns whether a leader without a quorum sends heartbeats now.
     fn is_heard(&self, timing: &RaftTiming) -> bool {
         let over = self.unreached.saturating_sub(timing.election_max * UNREACHED);
         let round = timing.election_max * (SILENT + HEARD);
@@ -74,7 +74,7 @@ mod tests {
 
     const SLICE: Duration = Duration::from_millis(50);
 
-    /// How many slices it takes until the leader, node 1, is silent, and how many more until it is not.
+    /// Returns the number of slices until the leader, node 1, is silent, and the number of further ones until it is not.
     fn phases(configs: &[BTreeSet<NodeId>], answered: &[NodeId]) -> (usize, usize) {
         let timing = RaftTiming::default();
         let mut quorum = Quorum::default();

@@ -20,7 +20,7 @@ pub struct Signs {
 struct Heard {
     /// The latest term that this node knows of. An earlier leader's messages are no sign of life.
     term: u64,
-    /// When its leader was heard of last; before that, when the term was heard of.
+    /// Time of the leader's last sign of life; before the first, the time at which the term was learnt.
     at: Instant,
     patience: Patience,
 }
@@ -66,12 +66,12 @@ impl Signs {
         }
     }
 
-    /// When the leader was heard of last.
+    /// Returns the time of the leader's last sign of life.
     pub fn last(&self) -> Instant {
         self.heard.lock().at
     }
 
-    /// When the leader was heard of last, and until when a silence since then is no reason to agree with another voter.
+    /// Returns the time of the leader's last sign of life, and the time until which a silence since then is no reason to agree with another voter.
     pub fn believed(&self) -> (Instant, Instant) {
         let mut heard = self.heard.lock();
         let at = heard.at;

@@ -1,4 +1,4 @@
-//! What a voter says of a leader that lives, is silent, or is gone. Elections that come of it are tested with real processes
+//! Answers of a voter about a leader that lives, is silent, or is gone. Elections that follow are tested with real processes
 //! (`lockgate/tests/cluster/leader_kill.rs`) and in simulations.
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use crate::node::Node;
 use crate::peers::Gate;
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Who is suspected.
+/// Suspected leader.
 const LEADER: NodeId = 2;
 
 /// Node 1, which follows [`LEADER`] in term 5, as far as its succession knows.
@@ -25,7 +25,7 @@ struct Follower {
     views: watch::Sender<LeaderView>,
 }
 
-/// What the leader of `term` sends.
+/// Vote that the leader of `term` sends.
 fn vote(term: u64) -> WireVote {
     WireVote {
         term,

@@ -1,4 +1,4 @@
-//! Who stands for election when a leader is lost: pure.
+//! Decision which voter stands for election when a leader is lost: pure.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ pub struct Voter {
     pub last: Option<WireLogId>,
 }
 
-/// What a voter does that has asked the others.
+/// Next action of a voter that has asked the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// Too few have lost the leader.
@@ -24,7 +24,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// What `me` does when those of `agreed` have lost the leader as well, in a cluster with these voters (two sets while they
+    /// Decides the action of `me` when the voters of `agreed` have lost the leader as well, in a cluster with these voters (two sets while they
     /// change: a majority of each is needed).
     ///
     /// The one with the longest log goes first, for the others would not be elected by it; of several the one with the lowest

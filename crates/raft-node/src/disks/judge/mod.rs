@@ -13,23 +13,23 @@ const SLOW_FACTOR: u64 = 8;
 /// …and at least so long: below, the network and the scheduler make as much of a difference.
 const SLOW_FLOOR_US: u64 = 50_000;
 
-/// Who is to lead next has at most so many entries to fetch: leadership stands still until it has them.
+/// Maximum lag of the next leader in entries: there is no leader until it has fetched them.
 const MAX_LAG_ENTRIES: u64 = 1_024;
 
-/// What the leader knows.
+/// Knowledge of the leader.
 #[derive(Debug, Clone, Default)]
 pub struct Scene {
     /// The leader.
     pub me: NodeId,
     /// The voters; two sets while the membership changes.
     pub voters: Vec<BTreeSet<NodeId>>,
-    /// What members said in the last round, and the leader itself. Who did not answer is missing.
+    /// Reports of the last round, the leader's included. A member that did not answer is missing.
     pub reports: BTreeMap<NodeId, DiskReport>,
-    /// How many entries voters lack, where that is known.
+    /// Number of entries that voters lack, where it is known.
     pub lag: BTreeMap<NodeId, u64>,
 }
 
-/// Why leadership should move.
+/// Reason to move leadership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Motive {
     /// The leader's disk is nearly full.
@@ -137,7 +137,7 @@ fn is_stalled(report: &DiskReport, config: &DiskConfig) -> bool {
     Duration::from_micros(report.working_us) >= config.stall
 }
 
-/// Whether syncs take much longer than the best disk's. With nothing to compare with they are as they are.
+/// Returns whether syncs take much longer than the best disk's. Without another disk to compare with none is slow.
 fn is_slow(report: &DiskReport, best_us: Option<u64>) -> bool {
     match (report.sync_us, best_us) {
         (Some(own), Some(best)) => own >= SLOW_FLOOR_US && own / SLOW_FACTOR >= best,
@@ -145,7 +145,7 @@ fn is_slow(report: &DiskReport, best_us: Option<u64>) -> bool {
     }
 }
 
-/// What one node's report alone gives reason for.
+/// Returns the alarms that follow from one node's report alone.
 pub fn alarms_of(id: NodeId, report: &DiskReport, config: &DiskConfig) -> Vec<Alarm> {
     let mut alarms = Vec::new();
     let free = report

@@ -24,22 +24,22 @@ use super::wire::{
 use crate::types::TypeConfig;
 use fault_injection::fail_step;
 
-/// How many appends may be under way to one follower without an answer. Enough to keep a line of 100 ms
-/// busy with batches; beyond that the follower is the bottleneck.
+/// Maximum number of appends to one follower without an answer. Enough to keep a line of 100 ms busy
+/// with batches; beyond that the follower is the bottleneck.
 const MAX_APPENDS_IN_FLIGHT: usize = 128;
 
-/// How many bytes may be under way to one follower without an answer, beside the frame that goes over it: so much
-/// memory a stalled follower can cost the leader.
+/// Maximum number of bytes to one follower without an answer, beside the frame that exceeds it: the memory
+/// that a stalled follower can cost the leader.
 const MAX_BYTES_IN_FLIGHT: usize = 16 * 1024 * 1024;
 
-/// So long at most a follower where nobody waits for it is not told how far is committed, for the next entries to bring that along. It is
-/// longer than a client takes that writes one thing after the other, and whoever is the first to come to such a follower and reads does
-/// not see for so long what was written elsewhere.
+/// Maximum delay of the commit index to a follower where no caller waits for it, so that the next entries can carry it. It is
+/// longer than the pause between two writes of one client. The first reader at such a follower does not see for this long
+/// what was written elsewhere.
 const MAX_UNTOLD: Duration = Duration::from_millis(2);
 
 /// One stream of appends: requests go out as they come, answers come back in the same order.
 pub struct Appends<S, R, W> {
-    /// Whether nobody at the follower waits for what is committed, or looks, as it said last.
+    /// Set if no caller at the follower waits for committed entries or reads, by its last answer.
     is_quiet: bool,
     /// The log is shortened up to here. As long as a stream needs them, openraft keeps entries, however long the log
     /// becomes.
@@ -51,15 +51,15 @@ pub struct Appends<S, R, W> {
     reader: FrameReader<R>,
     writer: W,
     input: Option<S>,
-    /// What is not answered yet.
+    /// Appends without an answer, oldest first.
     in_flight: VecDeque<InFlight>,
     bytes_in_flight: usize,
-    /// Whether the follower has answered anything on this stream.
+    /// Set once the follower has answered on this stream.
     answered: bool,
     last_progress: Instant,
-    /// How long an append may stay unanswered.
+    /// Maximum time without an answer to an append.
     patience: Duration,
-    /// What is not sent yet: nothing, or how far is committed.
+    /// Encoded append that is not sent yet: nothing, or one with the commit index alone.
     out: BytesMut,
     /// Since when that waits.
     untold: Option<Instant>,

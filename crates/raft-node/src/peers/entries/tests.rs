@@ -1,4 +1,4 @@
-//! What a leader and a follower send each other, and when.
+//! Messages between a leader and a follower, and their times.
 
 use futures_util::{FutureExt, stream};
 use openraft::raft::AppendEntriesRequest;

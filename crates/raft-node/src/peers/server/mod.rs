@@ -46,11 +46,11 @@ const MAX_ANSWERS_QUEUED: usize = 1024;
 
 /// Stands for a caller whose hello says nothing that this program can read.
 const UNKNOWN_NODE: NodeId = 0;
-/// How long a node that was removed may still be answered what it has asked: the removal is answered when it is applied,
+/// Time for which a removed node still gets answers: the answer to the removal is sent when it is applied,
 /// at the same moment as it takes effect.
 const PARTING_GRACE: Duration = Duration::from_millis(200);
 
-/// What questions of peers are answered with.
+/// Components that answer the questions of peers.
 #[derive(Clone)]
 pub struct Services {
     /// Raft.
@@ -59,15 +59,15 @@ pub struct Services {
     pub application: Arc<dyn Application>,
     /// Changes of the membership.
     pub membership: Arc<MembershipLeader>,
-    /// Where received snapshots go, and the cluster's id once it is known.
+    /// Storage of received snapshots, and of the cluster's id once it is known.
     pub storage: Arc<Storage>,
-    /// What is known of disks.
+    /// Health of the disks.
     pub disks: Arc<Disks>,
-    /// Which snapshots are on their way.
+    /// Snapshots that are being sent.
     pub traffic: Arc<SnapshotTraffic>,
-    /// What becomes of a leader's signs of life, and of their end.
+    /// Failover: gets the leader's signs of life, and their end.
     pub succession: Arc<Succession>,
-    /// Whether this node's state is that of the others.
+    /// Comparison of this node's state with that of other members.
     pub audit: Arc<Audit>,
 }
 
@@ -213,7 +213,7 @@ async fn greet(
     }
 }
 
-/// What is spoken on, and which node its certificate says the caller is.
+/// Accepts a connection. Returns the protected stream, and the node of the caller's certificate.
 async fn secure(stream: PeerStream, gate: &Gate, from: &str) -> io::Result<(Protected, Option<PeerName>)> {
     let protected = protect_accepted(stream, gate.tls()).await;
     protected.map_err(|refused| {

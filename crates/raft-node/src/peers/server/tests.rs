@@ -47,7 +47,7 @@ fn tls(authority: &Authority, dir: &Path, node: NodeId) -> PeerTls {
     PeerTls::new(&files, "c", node, HandshakeLimits::default()).unwrap()
 }
 
-/// What node 1 answers to a caller that proves to be `proven` and says that it is `claimed`. None: it hangs up.
+/// Returns node 1's answer to a caller with a certificate of `proven` and a hello of `claimed`; `None` if node 1 closes the connection.
 async fn answered(
     address: &str,
     members: &BTreeMap<NodeId, MemberAddress>,

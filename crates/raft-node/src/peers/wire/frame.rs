@@ -30,7 +30,7 @@ pub struct FrameReader<R> {
     max_bytes: usize,
 }
 
-/// How much is asked of the socket at once.
+/// Bytes requested from the socket at a time.
 const READ_CHUNK_BYTES: usize = 64 * 1024;
 
 /// The longest greeting: a cluster's name, addresses, and some numbers. More is not kept for somebody who could be anybody.

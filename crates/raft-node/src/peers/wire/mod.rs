@@ -1,5 +1,5 @@
-//! What peers say to each other: the questions and answers. Raft's own messages among them are in `raft.rs`, what they must
-//! be in `sound.rs`, the way in which all become bytes in `frame.rs`.
+//! Messages between peers: the questions and answers. Raft's own messages among them are in `raft.rs`, the checks of their
+//! contents in `sound.rs`, their encoding in `frame.rs`.
 //!
 //! Every message is a frame: its length as four bytes, little endian, then the message. A connection begins
 //! with a [`Hello`] and its [`HelloReply`] and is then used for one purpose, see [`Purpose`].
@@ -24,7 +24,7 @@ use crate::versions::{ProgramVersions, WireRange};
 /// The version in which forwarded heartbeats got their ages.
 pub const HEARTBEATS_SINCE: u16 = 11;
 
-/// What a connection begins with, so that a stranger's bytes are not taken for a message.
+/// First bytes of a connection, so that bytes of another protocol are not taken for a message.
 pub const MAGIC: [u8; 8] = *b"lockgate";
 
 /// The extension of [`Hello`] and [`HelloReply::Welcome`] that shows which start of its data directory a node is: a
@@ -34,7 +34,7 @@ pub const WITNESS_EXTENSION: u16 = 1;
 /// The extension of [`HelloReply::Welcome`] that shows the answering node's wall clock: milliseconds since 1970.
 pub const CLOCK_EXTENSION: u16 = 2;
 
-/// What a connection is for. Elections and heartbeats never queue behind bulk data: they have their own.
+/// Purpose of a connection. Elections and heartbeats never queue behind bulk data: they have their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Purpose {
     /// Votes, heartbeats, read confirmations: small, and they decide about availability.
@@ -69,17 +69,17 @@ pub struct Hello {
     pub cluster: String,
     /// The cluster's id, once it is formed.
     pub cluster_id: Option<ClusterId>,
-    /// Who calls.
+    /// Node that calls.
     pub from: NodeId,
     /// With which disk.
     pub from_disk: DiskId,
-    /// Who is meant.
+    /// Node that is called.
     pub to: NodeId,
     /// With which disk, if the membership says.
     pub to_disk: Option<DiskId>,
-    /// Whether the caller knows the cluster's membership.
+    /// Set if the caller knows the cluster's membership.
     pub formed: bool,
-    /// What for.
+    /// Purpose of the connection.
     pub purpose: Purpose,
     /// The version of the caller's program, for people.
     pub program: String,
@@ -90,7 +90,7 @@ pub struct Hello {
 }
 
 impl Hello {
-    /// What every version of it begins with.
+    /// Returns the part that every version begins with.
     pub fn start(&self) -> HelloStart {
         HelloStart {
             magic: self.magic,
@@ -98,7 +98,7 @@ impl Hello {
         }
     }
 
-    /// What the caller speaks, and can apply.
+    /// Returns the versions of the caller's program.
     pub fn versions(&self) -> ProgramVersions {
         ProgramVersions {
             program: self.program.clone(),
@@ -117,7 +117,7 @@ pub enum HelloReply {
         disk: DiskId,
         /// The version of the peer protocol in which the connection goes on.
         version: u16,
-        /// What the node that answers speaks, and can apply.
+        /// Versions of the program of the node that answers.
         versions: ProgramVersions,
         /// As in the [`Hello`].
         extensions: Vec<(u16, Bytes)>,
@@ -126,14 +126,14 @@ pub enum HelloReply {
     Refused {
         /// The reason, for people.
         reason: String,
-        /// What is wrong, for the caller.
+        /// Reason, for the caller.
         cause: RefusalCause,
-        /// Whether the node that refuses knows the cluster's membership.
+        /// Set if the node that refuses knows the cluster's membership.
         formed: bool,
     },
 }
 
-/// Why a connection is refused.
+/// Reason to refuse a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RefusalCause {
     /// The two have different histories, or the caller's data directory is not the one that the cluster knows.
@@ -164,7 +164,7 @@ pub enum Ask {
         from: WireVote,
         /// The receiver.
         to: NodeId,
-        /// What the receiver must have on disk.
+        /// Entry that the receiver must have on disk.
         last: Option<WireLogId>,
     },
     /// Commands for the leader of `term`, encoded envelopes.
@@ -182,14 +182,14 @@ pub enum Ask {
     },
     /// Up to where must be applied for a linearizable read? For the leader.
     ReadIndex,
-    /// How is your disk? From the leader, with what it has found about all disks.
+    /// Asks for the health of the disk. From the leader, with its findings about all disks.
     Disk {
         /// Nothing yet, at the beginning of its term.
         view: Option<DiskView>,
     },
     /// A change of the membership, for the leader.
     ChangeMembership(MembershipChange),
-    /// How are the members? For the leader.
+    /// Asks for the condition of the members. To the leader.
     Members,
     /// Has the leader of this term gone, as far as can be seen from there? From a voter that suspects it.
     LeaderLost {
@@ -206,7 +206,7 @@ pub enum Ask {
         seen: Option<SeenMoment>,
         /// The leader counts the heartbeats only if the question was on its way for at most so many milliseconds.
         within_ms: u32,
-        /// Whose, and how many milliseconds ago the node that asks got the heartbeat.
+        /// Sessions, each with the milliseconds since the asking node received its heartbeat.
         sessions: Vec<(u64, u32)>,
     },
 }
@@ -242,10 +242,10 @@ pub enum Answer {
     Heartbeats(Result<HeartbeatsTaken, NotLeader>),
 }
 
-/// What a voter has to say about a leader that another one suspects.
+/// Opinion of a voter about a leader that another voter suspects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaderLoss {
-    /// Whether it has lost the leader, too, by what it sees itself, and knows of no later one.
+    /// Set if this voter has lost the leader, too, by its own observations, and knows of no later one.
     pub lost: bool,
     /// The end of its log.
     pub last: Option<WireLogId>,

@@ -1,5 +1,5 @@
-//! What Raft's own messages are on the wire: structures of our own, with conversions to and from openraft's, so that its
-//! next version does not change a byte. What they have to be beside decodable is in `sound.rs`.
+//! Wire format of Raft's own messages: structures of this crate, with conversions to and from openraft's, so that its
+//! next version does not change a byte. Their contents are checked in `sound.rs`.
 
 use bytes::Bytes;
 use openraft::EntryPayload;
@@ -24,7 +24,7 @@ pub struct WireVote {
     pub term: u64,
     /// For whom.
     pub node: NodeId,
-    /// Whether a quorum granted it.
+    /// Set if a quorum granted it.
     pub committed: bool,
 }
 
@@ -45,7 +45,7 @@ pub struct WireVoteRequest {
     pub vote: WireVote,
     /// The candidate's last entry.
     pub last: Option<WireLogId>,
-    /// Whether the old leader asked for this election: then its lease does not count.
+    /// Set if the old leader asked for this election: then its lease does not count.
     pub transfer: bool,
 }
 
@@ -54,7 +54,7 @@ pub struct WireVoteRequest {
 pub struct WireVoteResponse {
     /// The voter's own vote now.
     pub vote: WireVote,
-    /// Whether it is granted.
+    /// Set if the vote is granted.
     pub granted: bool,
     /// The voter's last entry.
     pub last: Option<WireLogId>,
@@ -76,13 +76,13 @@ pub struct WireAppend {
 /// One entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WireEntry {
-    /// Where.
+    /// Position of the entry.
     pub at: WireLogId,
-    /// What.
+    /// Payload of the entry.
     pub payload: WirePayload,
 }
 
-/// What an entry carries, on the wire and on disk.
+/// Payload of an entry, on the wire and on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WirePayload {
     /// Nothing: a new leader's first entry.
@@ -122,7 +122,7 @@ pub struct WireMembership {
     pub members: Vec<(NodeId, Member)>,
 }
 
-/// What a snapshot covers, on wire and disk.
+/// Coverage of a snapshot, on the wire and on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WireSnapshotMeta {
     /// Its last entry.
@@ -133,12 +133,12 @@ pub struct WireSnapshotMeta {
     pub membership: WireMembership,
 }
 
-/// What tells a snapshot's file from every other one.
+/// Key of a snapshot's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WireSnapshotKey {
     /// The index of the last entry that it covers.
     pub index: u64,
-    /// How long it is.
+    /// Length of the file.
     pub bytes: u64,
     /// The checksum of its header.
     pub header_crc: u32,
@@ -146,19 +146,19 @@ pub struct WireSnapshotKey {
     pub parts_crc: u32,
 }
 
-/// What a snapshot's connection begins with. A [`SnapshotResume`] answers it; then the bytes of the file follow from
+/// First message on a snapshot's connection. A [`SnapshotResume`] answers it; then the bytes of the file follow from
 /// there on in chunks, each an `Option<Bytes>`; `None` is the end, and a [`SnapshotTail`] answers it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotHead {
     /// The leader's vote.
     pub vote: WireVote,
-    /// What comes.
+    /// Coverage of the snapshot.
     pub meta: WireSnapshotMeta,
-    /// Which file.
+    /// Key of its file.
     pub key: WireSnapshotKey,
 }
 
-/// Where to begin with the bytes of a snapshot: what is before has come over an earlier connection.
+/// Offset at which the bytes of a snapshot begin: the part before it came over an earlier connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotResume {
     /// The offset.
@@ -177,7 +177,7 @@ pub enum SnapshotTail {
     Failed(String),
 }
 
-/// What became of an append.
+/// Result of an append.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WireAppendResult {
     /// On disk up to here.

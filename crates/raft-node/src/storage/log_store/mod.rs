@@ -201,7 +201,7 @@ impl RaftLogReader<TypeConfig> for LogStore {
     }
 }
 
-/// What openraft calls a vote. It has no word for a term in which nobody got it, and then never saves one.
+/// Converts a vote to openraft's. openraft has no value for a term without a vote, and never saves one.
 fn to_vote(vote: VoteRecord) -> Option<Vote> {
     let leader_id = LeaderIdOf::<TypeConfig> {
         term: vote.term,
