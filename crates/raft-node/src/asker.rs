@@ -1,5 +1,5 @@
-//! Questions to whoever leads, from any node: heartbeats of sessions and read barriers. Those that wait while
-//! one is under way go together in the next.
+//! Questions to the leader, from any node: heartbeats of sessions and read barriers. Questions that arrive while
+//! one is in progress go together in the next.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,8 +108,8 @@ impl Distance {
         (seen, self.within)
     }
 
-    /// An answer has come from this leader, `took` after its question was sent. It says whether the heartbeats were
-    /// `counted`, or were on their way for too long.
+    /// Records an answer from this leader, `took` after its question was sent. `counted` is false if the heartbeats were
+    /// on their way for too long.
     fn answered(
         &mut self,
         leader: NodeId,
@@ -203,7 +203,7 @@ async fn pass_heartbeats(asker: &Asker, mut queue: mpsc::Receiver<Heartbeat>) {
                 },
                 Err(error) => Err(error.clone()),
             };
-            // Whoever asked may have given up.
+            // The caller may have been dropped.
             let _ = answer.send(one);
         }
     }
@@ -214,7 +214,7 @@ async fn pass_barriers(asker: &Asker, mut queue: mpsc::Receiver<Barrier>) {
     while queue.recv_many(&mut waiting, MAX_AT_ONCE).await > 0 {
         let index = asker.read_index().await;
         for answer in waiting.drain(..) {
-            // Whoever asked may have given up.
+            // The caller may have been dropped.
             let _ = answer.send(index.clone());
         }
     }
@@ -279,7 +279,7 @@ impl Asker {
         }
     }
 
-    /// Has the leader count heartbeats. Those whose callers have gone are passed over: nobody would learn that they count.
+    /// Sends heartbeats to the leader. Heartbeats whose callers were dropped are skipped: no caller would learn that they count.
     async fn touch(&self, beats: &[Heartbeat]) -> Result<Vec<Touched>, Unavailable> {
         let here = || {
             let beats = beats.iter().map(|beat| (beat.session, beat.heard));
@@ -289,7 +289,7 @@ impl Asker {
         self.way().ask(here, there).await
     }
 
-    /// The same at another node, for so long at most.
+    /// Sends heartbeats to the leader at another node, within the time left.
     async fn touch_at(
         &self,
         leader: NodeId,
@@ -383,7 +383,7 @@ impl Asker {
     }
 }
 
-/// The answers for those who were asked about, each in its place among all. Nobody waits for the others.
+/// Returns the answers at the places of the heartbeats that were sent. No caller waits for the others.
 fn in_their_places(asked: &[bool], touched: Vec<Touched>) -> Vec<Touched> {
     let mut touched = touched.into_iter();
     asked
@@ -395,8 +395,8 @@ fn in_their_places(asked: &[bool], touched: Vec<Touched>) -> Vec<Touched> {
         .collect()
 }
 
-/// Ends when this node knows that `leader` leads no more, and says so. Whoever waits for an answer of it waits in vain
-/// perhaps: a leader that is stopped, or cut off, keeps its connections.
+/// Ends when this node knows that `leader` no longer leads, with the reason. A question to it may have no answer:
+/// a leader that is stopped, or cut off, keeps its connections.
 async fn another_leads(mut views: watch::Receiver<LeaderView>, leader: NodeId) -> String {
     match views.wait_for(|view| view.leader != Some(leader)).await {
         Ok(_) => format!("node {leader} leads no more"),
@@ -568,7 +568,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_cannot_prove_that_it_leads_is_asked_again_until_patience_ends() {
+    async fn leader_without_proof_is_asked_again_until_the_timeout() {
         let (views, way) = way();
         views.send_replace(led_by(1, ME));
         let begin = Instant::now();

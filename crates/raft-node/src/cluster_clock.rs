@@ -43,7 +43,7 @@ pub struct ClusterClock {
 /// The clocks of other members. A clock is known by its zero: the time that it showed when `began` was.
 #[derive(Debug, Default)]
 struct Others {
-    /// All members, this node among them. If it is empty, whoever is known counts.
+    /// All members, including this node. If it is empty, all known clocks count.
     members: BTreeSet<NodeId>,
     zeros: BTreeMap<NodeId, i64>,
     /// The same in order.

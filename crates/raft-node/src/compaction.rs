@@ -1,9 +1,9 @@
 //! Compaction: snapshots by number of entries and bytes, and on request, and the truncation of the log behind them.
 //!
-//! openraft knows only the number of entries, takes a snapshot that cannot be written for the end of the node, and
-//! keeps entries as long as a follower is on its way through them. So it is told to do nothing by itself: snapshots
-//! are made here, it learns of them when they are there, and it is told up to where to purge. What a snapshot is made
-//! of stands in `machine.rs`, what a file is in `storage/snapshots/`.
+//! openraft knows only the number of entries, ends the node if a snapshot cannot be written, and
+//! keeps entries while a follower still reads them. So its own policy is off: this module makes
+//! snapshots, reports them to openraft, and tells it up to which entry to purge. `state_machine.rs` defines the contents of a snapshot,
+//! `raft_log::snapshots` its file.
 
 use std::io;
 use std::sync::Arc;
@@ -32,15 +32,15 @@ use raft_log::{SnapshotStore, Wal};
 /// Interval between checks whether a snapshot is due: a few megabytes at the highest rate of a disk.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// After a snapshot that could not be made, most likely because the disk is full, the next is tried so late.
+/// Pause after a snapshot that could not be made, most likely because the disk is full.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// The nodes of a cluster apply the same entries at the same time, and should not all write a snapshot at the same
-/// time: each begins up to so many percent of the way earlier, another part each time.
+/// time: each begins earlier by a random part of up to this percentage.
 const EARLIER_PERCENT: u64 = 20;
 
-/// For a living follower that lags, and for one that is being sent a snapshot, the log is kept until it is so many
-/// times as long as it may become between two snapshots. With less, a slow one would get snapshot after snapshot and
+/// Maximum length of the log, in lengths between two snapshots, that is kept for a living follower that lags, and for one that is
+/// being sent a snapshot. With less, a slow one would get snapshot after snapshot and
 /// never catch up; without a bound, it would fill the disks of the others.
 const KEPT_FOR_FOLLOWERS: u64 = 4;
 
@@ -57,7 +57,7 @@ fn kept_for_followers() -> u64 {
 /// for dead.
 const FOLLOWER_LIVES: Duration = Duration::from_secs(5);
 
-/// Maximum number of waiting callers; further ones are told to retry.
+/// Maximum number of waiting callers. Further ones get an error that asks them to retry.
 const MAX_ORDERS: usize = 64;
 
 /// A snapshot that was made because somebody asked.
@@ -144,7 +144,7 @@ pub struct Compaction {
     pub counters: Arc<SnapshotCounters>,
 }
 
-/// A queue of orders, and what it takes to run them.
+/// Creates a queue of orders: the handle to send them, and the receiver.
 pub fn orders() -> (Orders, OrderQueue) {
     let (queue, orders) = mpsc::channel(MAX_ORDERS);
     let (failure, seen) = watch::channel(None);

@@ -9,7 +9,7 @@ use raft_log::StorageError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Unavailable {
-    /// For the person who reads it.
+    /// Description, for people.
     pub reason: String,
     /// Time after which another try makes sense.
     pub retry_after: Duration,

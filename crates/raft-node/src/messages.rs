@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::NodeId;
 
-/// Moment of one process's monotonic clock. Only that process can tell how long ago it was.
+/// Moment of one process's monotonic clock. Only that process can convert it to an age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moment {
     /// Random number of the process.

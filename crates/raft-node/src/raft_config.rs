@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Lowest rate at which snapshots are sent. At a lower rate a follower would need so long for a snapshot of some size that it never catches up.
+/// Lowest rate at which snapshots are sent. At a lower rate a follower with a large snapshot would never catch up.
 pub const MIN_SEND_BYTES_PER_SECOND: u64 = 64 * 1024;
 
 /// Timing of Raft. A new leader is elected as soon as a majority knows that the old one is dead, which takes a round trip if

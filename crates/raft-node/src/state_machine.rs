@@ -160,8 +160,8 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     }
 
     async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<SnapshotSource> {
-        // Only what was offered. The newest file may have come from the leader and wait to be installed: taken for one of
-        // this state, it would never be.
+        // Only an offered snapshot. The newest file may be one that the leader sent and that waits to be installed: if it were taken for a snapshot of
+        // this state, it would never be installed.
         self.offered.take().map(SnapshotSource::Complete)
     }
 

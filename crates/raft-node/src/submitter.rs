@@ -1,6 +1,6 @@
-//! A proposal's way from this node to the leader, wherever that is: what waits goes out in one run, bound to
-//! the leader's term. What is refused, or lost with a leader, comes back here and goes to the next one, before all
-//! that was called later: so requests that one connection sends one behind the other arrive in their turns.
+//! Transport of proposals from this node to the leader, wherever it is: waiting calls are sent in one run, bound to
+//! the leader's term. Calls that were refused, or lost with a leader, return here and go to the next one, before all
+//! later calls: so pipelined requests of one connection arrive in their order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -100,7 +100,7 @@ impl Submitter {
             let Some(leader) = view.leader else {
                 continue;
             };
-            // Whoever else is about to call gets to: the larger a run is, the fewer messages, entries and syncs there are.
+            // Lets other tasks make their calls first: the larger a run is, the fewer messages, entries and syncs there are.
             tokio::task::yield_now().await;
             while let Ok((number, envelope)) = self.queue.try_recv() {
                 waiting.insert(number, envelope);
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_back_goes_out_before_what_came_later() {
+    fn returned_calls_are_sent_before_later_ones() {
         let mut waiting = BTreeMap::new();
         for number in [3, 4, 1, 2] {
             waiting.insert(number, Bytes::from_static(b"x"));

@@ -11,11 +11,11 @@ use tokio::time::Instant;
 use crate::counters::Counter;
 use crate::sync::Mutex;
 
-/// A wall clock that goes apart from the monotonic one by more than this, between two looks, has jumped. Whoever adjusts a clock
-/// gradually changes it by less in minutes, and looks are a moment apart.
+/// Difference between the wall clock and the monotonic one, between two readings, that counts as a jump. A gradual adjustment
+/// changes the clock by less in minutes, and readings are a moment apart.
 const LEAST_JUMP: Duration = Duration::from_secs(1);
 
-/// A wall clock that has jumped is followed after so long: it was corrected, then, and is not wrong for a while.
+/// Time after which a wall clock that jumped is followed: by then the jump was a correction, and not a temporary error.
 const BELIEVED_AFTER: Duration = Duration::from_secs(600);
 
 /// The wall clock, which goes on by the monotonic clock while the machine's jumps: a wrong clock that is right again soon stamps
@@ -115,7 +115,7 @@ mod tests {
     const DAYS_60_MS: u64 = 60 * 86_400_000;
     const EPOCH_MS: u64 = 1_780_000_000_000;
 
-    /// Says what the clock shows so long after its beginning, when the machine's is ahead by this.
+    /// Returns a function from the time since the beginning, and the lead of the machine's clock, to the clock's time.
     fn clock() -> impl Fn(Duration, i64) -> u64 {
         let (clock, begin) = (SteadyClock::default(), Instant::now());
         move |after, ahead_ms| {

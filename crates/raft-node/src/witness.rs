@@ -4,7 +4,7 @@
 //! Every data directory counts its starts, and gives each of them a random name. The number and the names of the latest
 //! starts are written before the node calls anybody, and shown in every handshake ([`Shown`]). A peer notes them on its
 //! own disk before it goes on. The leader notes beside them what a member has acknowledged and in which term it has
-//! voted, and tells all members every few seconds (`crate::audit`). From this follows what is wrong with who comes back
+//! voted, and tells all members every few seconds (`crate::audit`). From this follows the fault of a member that returns
 //! ([`Loss`]):
 //!
 //! - A number below the known one, or another start under a known number or name: an old image of the directory, or a
@@ -12,11 +12,11 @@
 //! - A new start whose vote or log ends before what was acknowledged: an image of a directory in use, or a disk that
 //!   forgot what it had synced.
 //!
-//! An honest node passes always. It wrote its number before it told anybody, so a crash in between leaves a gap and
-//! nothing else. What it acknowledged it still has, unless a leader of a later term cut it off: then its vote is of a
+//! An honest node passes always. It wrote its number before it showed it, so a crash in between leaves a gap and
+//! nothing else. It still has what it acknowledged, unless a leader of a later term truncated it: then its vote is of a
 //! later term than the acknowledgement, and only committed entries count.
 //!
-//! Nothing here calls anybody, least of all under its lock: `peers::gate` asks it about every handshake under a lock of its own.
+//! This module calls no other one, in particular not under its lock: `peers::gate` calls it in every handshake under a lock of its own.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -266,7 +266,7 @@ impl Known {
 /// See the module.
 pub struct Witness {
     known: Mutex<Known>,
-    /// Taken before `known` by whoever writes. None: nothing is kept, for tests of what stands on this.
+    /// Locked before `known` for writing. `None`: nothing is stored, for tests of callers.
     file: Option<Mutex<TwoSlots>>,
     shown: Shown,
     node: NodeId,
@@ -587,7 +587,7 @@ impl Witness {
         self.save()
     }
 
-    /// The members that have come back with less than they had acknowledged, with their directories.
+    /// Returns the members that returned with less than they had acknowledged, with their directories.
     pub fn lost(&self) -> Vec<(NodeId, DiskId)> {
         let known = self.known.lock();
         let lost = known.content.members.iter().filter(|(_, record)| record.lost);
@@ -694,7 +694,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_met_is_remembered_over_a_restart() {
+    fn starts_of_members_survive_a_restart() {
         let place = Place::new();
         let witness = place.begin(0, 0);
         assert_eq!(meet(&witness, &shown(5, 3, 10)), Ok(()));
@@ -734,7 +734,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_acknowledged_has_to_be_there_unless_a_later_leader_cut_it_off() {
+    fn acknowledged_entries_must_be_there_unless_a_later_leader_truncated_them() {
         let known = || {
             let witness = Place::new().begin(0, 0);
             assert_eq!(meet(&witness, &shown(1, 3, 10)), Ok(()));
@@ -777,7 +777,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_know_is_taken_over() {
+    fn records_of_other_members_are_adopted() {
         let place = Place::new();
         let witness = place.begin(0, 0);
         let leader = Place::new().begin(0, 0);

@@ -63,7 +63,7 @@ async fn nobody_is_served_without_tls_or_by_another_authority() {
     let log = cluster.node(1).unwrap().log_file();
     eventually("the node says whom it has refused", async || {
         let said = fs::read_to_string(&log).unwrap();
-        said.contains("its certificate names no node") && said.contains("a peer was not let in")
+        said.contains("its certificate names no node") && said.contains("peers: rejected a peer")
     })
     .await;
     // And nothing else.

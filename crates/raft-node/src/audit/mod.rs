@@ -1,13 +1,13 @@
-//! The running check that all replicas are the same, and the news of how far each member has come.
+//! Continuous check that all replicas are equal, and exchange of the members' progress.
 //!
 //! Every few seconds the leader sends each member the digests of its own state at some positions
-//! ([`ReplicatedState::digests`]), what it knows of all members' directories ([`crate::witness`]), and what it has
-//! found before. A member that has another digest at the same position stops to serve at once, and answers with its own
+//! ([`ReplicatedState::digests`]), its records of all members' directories ([`crate::witness`]), and its
+//! last finding. A member that has another digest at the same position stops to serve at once, and answers with its own
 //! digests. The leader judges all answers ([`verdict`]): the state that more than half of the members compared have is the
-//! right one, also if it is not the leader's. Without such a majority nobody can tell, and none of those that differ
+//! right one, also if it is not the leader's. Without such a majority the right one is unknown, and no member that differs
 //! serves.
 //!
-//! With it go what the members' wall clocks show ([`crate::cluster_clock`]).
+//! The messages also carry the members' wall clocks ([`crate::cluster_clock`]).
 //!
 //! A node that differs serves no client and does not lead. It goes on to append and to vote: its log is what the others'
 //! logs are, and only its state is not what follows from it. It notes on its disk that it differs, so that after a restart
@@ -211,7 +211,7 @@ impl Audit {
         match learnt.await {
             Ok(Ok(Some(loss))) => self.retire(loss).await,
             Ok(Ok(None)) => self.gate.look_again(),
-            Ok(Err(error)) => tracing::warn!(%error, "could not note how far the members have come"),
+            Ok(Err(error)) => tracing::warn!(%error, "audit: could not record the members' progress"),
             Err(error) => tracing::debug!(%error, "the node is ending"),
         }
     }
@@ -249,7 +249,7 @@ impl Audit {
         let ends = distrust == Some(Distrust::Differs);
         self.set(distrust, when);
         if ends {
-            // Whoever waits here goes to another node. Neither begins again in this process.
+            // Waiting callers go to another node. This process never serves again.
             self.known.lock().ended = true;
             self.state.end_waits();
         }

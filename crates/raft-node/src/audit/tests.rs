@@ -91,7 +91,7 @@ async fn until(what: &str, mut condition: impl FnMut() -> bool) {
         }
     };
     let waited = tokio::time::timeout(PATIENCE, waited).await;
-    assert!(waited.is_ok(), "in vain: {what}");
+    assert!(waited.is_ok(), "timed out: {what}");
 }
 
 fn create(path: &str) -> Request {

@@ -42,10 +42,10 @@ pub fn compare(ours: &[StateDigest], theirs: &[StateDigest]) -> Option<(u64, boo
     common.max_by_key(|(zxid, _)| *zxid)
 }
 
-/// Judges what all members said, the leader among them. `None`: no two of them differ.
+/// Judges the digests of all members, including the leader. `None`: no two members differ.
 ///
 /// The position that decides is the one that most members have a digest of, the newest of several, among those where
-/// some differ. More than half of the members compared there must agree, not counting those whose state is `known_wrong`.
+/// some differ. More than half of the members compared there must agree, without those whose state is `known_wrong`.
 pub fn judge(said: &BTreeMap<NodeId, Vec<StateDigest>>, known_wrong: &BTreeSet<NodeId>) -> Option<Finding> {
     let mut at: BTreeMap<u64, BTreeMap<NodeId, u64>> = BTreeMap::new();
     for (node, states) in said {

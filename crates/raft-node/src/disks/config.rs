@@ -32,7 +32,7 @@ pub struct DiskConfig {
     pub check_interval: Duration,
     /// A write to the log that takes longer is a stall.
     pub stall: Duration,
-    /// After a leader has begun, or has tried to hand over, it does not hand over for so long because of disks.
+    /// Time after the begin of a leader's term, or after it tried to hand over, in which it does not hand over because of disks.
     pub hand_over_pause: Duration,
 }
 

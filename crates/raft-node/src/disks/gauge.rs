@@ -65,7 +65,7 @@ impl Gauge {
         let low = match sight.free_bytes {
             _ if sight.starved => true,
             Some(free) => free < mark.saturating_add(sight.snapshot_bytes),
-            // A file system that does not answer says nothing new; its syncs tell of it.
+            // A file system that does not answer provides no new value; the times of its syncs show it.
             None => last.low,
         };
         *last = DiskReport {

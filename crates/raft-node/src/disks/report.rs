@@ -18,7 +18,7 @@ pub struct DiskReport {
     pub log_full: bool,
     /// Usual duration of a sync of the log in microseconds; `None` if there were none lately.
     pub sync_us: Option<u64>,
-    /// For how long the write to the log that is under way has lasted, in microseconds; 0 if there is none.
+    /// Duration so far of the current write to the log, in microseconds; 0 without one.
     pub working_us: u64,
 }
 
@@ -51,7 +51,7 @@ pub struct MemberNews {
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schemas", derive(utoipa::ToSchema))]
 pub enum AlarmKind {
-    /// The disks of so many voters are nearly full that the cluster accepts only commands that shrink the state.
+    /// Too many voters' disks are nearly full: the cluster accepts only commands that shrink the state.
     ReadOnly,
     /// A node's disk is nearly full.
     DiskLow,

@@ -129,7 +129,7 @@ struct Office {
     heard: BTreeMap<NodeId, (DiskReport, Instant)>,
 }
 
-/// While this node leads: asks all members how their disks are, tells them what follows, and hands leadership over if
+/// Collects the disk reports of all members while this node leads, sends them its findings, and hands leadership over if
 /// its own disk is the worse one. Until `stop`.
 pub(crate) async fn judge(disks: Arc<Disks>, peers: Arc<Peers>, raft: Raft, stop: CancellationToken) {
     let mut office: Option<Office> = None;
@@ -232,7 +232,7 @@ impl Seen {
     }
 }
 
-/// One round of questions; those who do not answer in time are left out.
+/// Asks all members once; members that do not answer in time are missing in the result.
 async fn ask_all(disks: &Disks, peers: &Peers, members: &[NodeId]) -> Vec<(NodeId, DiskReport)> {
     let view = disks.view();
     let asked = members.iter().map(|id| {

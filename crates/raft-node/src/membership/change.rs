@@ -31,8 +31,8 @@ pub const HAND_OVER_PATIENCE: Duration = Duration::from_secs(2);
 /// Maximum time of the preparation of a hand-over: it takes an entry of the log.
 const PREPARE_PATIENCE: Duration = Duration::from_millis(500);
 
-/// For how many of the longest election timeouts the leader listens for those whom it has not heard before it refuses a
-/// change for their sake. They answer heartbeats at once, unless their machines have too much to do.
+/// Time, in longest election timeouts, for which the leader waits for silent members before it refuses a
+/// change because of them. They answer heartbeats at once, unless their machines have too much to do.
 const HEAR_FOR: u32 = 5;
 
 /// Interval at which the leader checks for answers that are still missing.
@@ -93,7 +93,7 @@ impl MembershipLeader {
                 Ok(step) => return self.take(step, change, standing, base).await,
                 Err(refusal) => refusal,
             };
-            // Heartbeats go out all the time: in a moment everybody who lives has answered one.
+            // Heartbeats are sent all the time: in a moment every living member has answered one.
             let may_pass = matches!(
                 refusal,
                 MembershipRefusal::NoMajority { .. }
@@ -224,10 +224,10 @@ impl MembershipLeader {
         }
     }
 
-    /// Has another voter lead. An error says why that did not come to be.
+    /// Moves leadership to another voter. An error says why that failed.
     ///
     /// A leader that has begun to hand over takes no more commands, and openraft has no way back. So if the chosen voter does
-    /// not stand for election, each of the others is asked in its turn.
+    /// not stand for election, the others are asked one by one.
     pub async fn move_leader(&self, to: NodeId) -> Result<(), String> {
         tracing::info!(node = to, "handing the leadership over");
         let (term, others) = {

@@ -74,7 +74,7 @@ impl Knocker {
         let gate = self.peers.gate();
         let calls = self.others().into_iter().map(|id| async move {
             if let Err(error) = connect(gate, id, Purpose::Control).await {
-                tracing::debug!(node = id, %error, "knocked in vain");
+                tracing::debug!(node = id, %error, "membership: announcement failed");
             }
         });
         futures_util::future::join_all(calls).await;

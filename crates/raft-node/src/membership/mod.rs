@@ -2,8 +2,8 @@
 //!
 //! Every change is **one log entry** that differs from the membership before it by one node: Raft's single-server
 //! change. The majorities of two such memberships always share a node, so there is no state in between that a leader
-//! could die in: its successor either has the entry or has not, and whoever asked repeats the request, which is a
-//! success if it was carried out. The leader of a term begins no change before an entry of its own term is committed
+//! could die in: its successor either has the entry or not, and the caller repeats the request, which
+//! succeeds if the change was made. The leader of a term begins no change before an entry of its own term is committed
 //! (without that, two changes of different leaders could both be committed by majorities that do not meet), and none
 //! while another is not committed.
 //!
@@ -27,14 +27,14 @@ use crate::error::Unavailable;
 use crate::ids::{MemberAddress, NodeId};
 
 /// Maximum lag of a learner in entries when it is promoted: from then on a write may have to wait until it has them.
-/// So many are transferred within a fraction of a second.
+/// They are transferred within a fraction of a second.
 pub const MAX_PROMOTE_LAG: u64 = 1_000;
 
 /// The most members of a cluster, learners included. Each keeps some connections to every other one, and the leader
 /// sends it everything.
 pub const MAX_MEMBERS: usize = 32;
 
-/// A change of the membership, or of who leads. Every one may be asked for again: what is so already is a success.
+/// Change of the membership or of the leader. Every request may be repeated: a change that is in effect already succeeds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MembershipChange {
     /// Takes a node that waits at `address` in as a learner.
@@ -197,10 +197,10 @@ pub enum MembershipError {
 /// Answer of a leader.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MembershipOutcome {
-    /// It is so.
+    /// The change is in effect.
     Done(MembershipChanged),
-    /// It is not, and was not tried.
+    /// The change was refused. Nothing was tried.
     Refused(MembershipRefusal),
-    /// It stands in the leader's log, and was not committed in time.
+    /// The change is in the leader's log, and was not committed in time.
     Unknown(String),
 }

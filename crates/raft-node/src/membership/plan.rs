@@ -105,8 +105,8 @@ impl Standing {
             MembershipChange::SetAddress { node_id, address } => {
                 check_address(address)?;
                 let member = self.member(*node_id)?;
-                // Addresses of other members are not looked at: nodes may have changed places, and whoever calls a
-                // node finds out at once whether it is the one that was meant.
+                // Addresses of other members are not compared: nodes may have exchanged addresses, and the handshake
+                // identifies the node at an address.
                 match member.address == *address {
                     true => Ok(Step::Nothing),
                     false => Ok(Step::Readdress(
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_so_already_is_a_success() {
+    fn change_in_effect_already_succeeds() {
         let mut standing = standing(3, 1);
         standing.retired.insert(9, &BTreeSet::new());
         for change in [
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_has_caught_up_and_answers_is_promoted() {
+    fn learner_is_promoted_if_it_has_caught_up_and_answers() {
         let mut standing = standing(3, 1);
         assert_eq!(voters(standing.plan(&PROMOTE_4)), [1, 2, 3, 4]);
         standing.lag.insert(4, MAX_PROMOTE_LAG + 1);

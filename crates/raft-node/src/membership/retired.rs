@@ -1,5 +1,5 @@
-//! The ids of all nodes that ever were members and are none any more. An id is a promise about votes and entries on
-//! one disk; a second disk under the same id would break it. So they are remembered for ever.
+//! Ids of all nodes that were removed from the cluster. An id is a promise about votes and entries on
+//! one disk; a second disk under the same id would break it. So they are recorded permanently.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_in_is_never_forgotten_however_much_there_is() {
+    fn recorded_ids_are_never_forgotten_however_many_there_are() {
         let ids: Vec<NodeId> = (1..=3 * MAX_RETIRED_RANGES as u64).map(|n| n * n).collect();
         let retired = of(&ids);
         assert!(ids.iter().all(|id| retired.contains(*id)));

@@ -4,9 +4,9 @@
 //! A node whose data directory was lost and made anew has forgotten its votes and what it acknowledged; taking
 //! part again under the old id could lose what was committed. The replicated membership names the directory
 //! of every member, so such a node is recognised by everybody, and stops. So is one that was removed: ids of removed
-//! members are remembered for ever.
+//! members are recorded permanently.
 //!
-//! An address is only where to look for a node; who it is shows the handshake. The membership's addresses are tried
+//! An address only says where a node may be; the handshake identifies it. The membership's addresses are tried
 //! first, since nodes tell the cluster when theirs change; then the configured ones, which are all there is before the
 //! cluster is formed, and help if all nodes move at once.
 
@@ -44,8 +44,8 @@ struct Known {
     versions: BTreeMap<NodeId, ProgramVersions>,
     /// Members whose programs have no version in common with this one's, and the remedy.
     incompatible: BTreeMap<NodeId, String>,
-    /// The replicated membership; empty until the cluster is formed. While a change of it is not committed, whoever is a
-    /// member before or after it: the change may yet be undone by a leader that must be able to call here.
+    /// The replicated membership; empty until the cluster is formed. While a change of it is not committed, the members
+    /// before and after it: a leader that must be able to call here may still undo the change.
     members: BTreeMap<NodeId, Member>,
     /// Ids that are never assigned again.
     retired: RetiredIds,
@@ -61,7 +61,7 @@ struct Known {
     removed: bool,
 }
 
-/// Refusals that are remembered so as not to be logged again. Strangers may come with any id.
+/// Maximum number of remembered refusals, which are not logged again. A stranger may claim any id.
 const MAX_LOGGED: usize = 64;
 
 /// This node's side of every handshake.
@@ -75,7 +75,7 @@ pub struct Gate {
     /// The members as configured.
     configured: BTreeMap<NodeId, MemberAddress>,
     known: Mutex<Known>,
-    /// Counts changes of who may talk to whom.
+    /// Number of changes of the admitted peers.
     changes: watch::Sender<u64>,
     failure: Failure,
     /// TLS between peers; `None`: plain TCP.
@@ -86,7 +86,7 @@ pub struct Gate {
     clock: Arc<ClusterClock>,
     /// This node's state is known to differ from that of the others.
     wrong_state: AtomicBool,
-    /// Lines of the log about callers that were not let in.
+    /// Limit of log lines about rejected callers.
     strangers: LogLimit<Option<IpAddr>>,
 }
 
@@ -304,7 +304,7 @@ impl Gate {
         }
     }
 
-    /// Returns whether a line of the log may say that this caller was not let in, and how many such lines were left out since the last one.
+    /// Returns whether the rejection of this caller may be logged, with the number of lines omitted since the last one.
     /// `from` is the caller's address.
     pub fn admit_line(&self, from: &str) -> Option<u64> {
         // The machines of a simulation have no such addresses, and share the lines of one caller.
@@ -360,7 +360,7 @@ impl Gate {
         }
     }
 
-    /// The version of the peer protocol in which to go on with a caller; else why there is none. It reads only what is
+    /// Negotiates the version of the peer protocol with a caller, or returns why there is none in common. It reads only the part that is
     /// the same in all versions.
     pub fn agree(&self, start: &HelloStart, from: NodeId) -> Result<u16, (RefusalCause, String)> {
         if start.magic != MAGIC {
@@ -422,8 +422,8 @@ impl Gate {
             Some(member) if member.disk != hello.from_disk => {
                 refuse(RefusalCause::Identity, new_directory(hello.from, self.node))
             }
-            // Whoever names this node's own directory knows it as a member. If it is not known here, it has come while
-            // this node was away, and may well be the leader who brings the news.
+            // A caller that names this node's own directory knows it as a member. An unknown one joined while
+            // this node was away, and may be the leader that sends the new membership.
             None if formed && hello.to_disk != Some(self.disk) => refuse(
                 RefusalCause::Other,
                 format!("node {} is no member of the cluster", hello.from),
@@ -601,7 +601,7 @@ impl Gate {
             match known.members.len() {
                 0 => they_are_formed,
                 members => {
-                    // A stranger that this node has called, to add it, has no say.
+                    // The opinion of a node that is no member, and was called to be added, does not count.
                     if known.members.contains_key(&by) {
                         known.refused_by.insert(by);
                     }
@@ -741,7 +741,7 @@ mod tests {
         );
     }
 
-    /// Each once waited for the other's lock, and the node stood still.
+    /// An earlier version took both locks in opposite orders and stood still.
     #[test]
     fn handshakes_and_audits_go_on_beside_each_other() {
         const ROUNDS: usize = 5_000;
@@ -771,11 +771,11 @@ mod tests {
     fn a_node_with_a_new_directory_is_refused_and_stops() {
         let wiped = gate(2, disk(9), None);
         assert!(talk(&formed(1), &wiped).is_err());
-        assert!(failed(&wiped), "it was told by a member that calls");
+        assert!(failed(&wiped), "a member that calls reported it");
 
         let wiped = gate(2, disk(9), Some(X));
         assert!(talk(&wiped, &formed(1)).is_err());
-        assert!(failed(&wiped), "it was told when it called");
+        assert!(failed(&wiped), "a called member reported it");
     }
 
     #[test]
@@ -844,7 +844,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_removed_is_told_so_by_the_first_that_knows_and_stops() {
+    fn removed_node_learns_of_it_from_the_first_member_and_stops() {
         let member = formed(1);
         let removed = formed(3);
         let members = member.known.lock().members.clone();
@@ -939,7 +939,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_members_can_apply_is_known_when_all_were_met() {
+    fn commands_of_all_members_are_known_when_all_were_connected() {
         let gate = formed(1);
         assert_eq!(gate.commands_of_all(), 1);
         let mut newer = formed(2);
@@ -951,7 +951,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_member_can_apply_that_is_down_is_known_after_a_restart() {
+    async fn commands_of_a_member_that_is_down_are_known_after_a_restart() {
         let gate = start(1, [1]);
         connect(&start(2, [2]), &gate).await.unwrap();
         connect(&start(3, [3]), &gate).await.unwrap();
@@ -1041,7 +1041,7 @@ mod tests {
         let former = former_hello(&formed(1), 2);
         assert!(matches!(returned.judge(&former), HelloReply::Welcome { .. }));
         assert!(!failed(&returned), "node 1 cannot know");
-        // Whoever of the two calls.
+        // In both directions.
         assert!(talk(&knows, &returned).is_err());
         assert!(!failed(&returned), "it hears of that when it calls itself");
         let refused = talk(&returned, &knows).unwrap_err().to_string();
@@ -1072,7 +1072,7 @@ mod tests {
         };
         let upgraded = formed(2).hello(1, Purpose::Control);
         let former = former_hello(&formed(2), 1);
-        // Node 2 was upgraded at last, goes back to the former program, and is upgraded again.
+        // Node 2 is upgraded, returns to the former program, and is upgraded again.
         for (hello, knows_all) in [
             (&former, false),
             (&upgraded, true),

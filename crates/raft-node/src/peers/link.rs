@@ -220,14 +220,14 @@ async fn run(
             .err()
             .map_or("the peer hung up".to_owned(), |error| error.to_string());
         for answer in waiting.into_values() {
-            // Whoever asked may have given up.
+            // The asking task may have ended.
             let _ = answer.send(Err(LinkError::NoAnswer(what.clone())));
         }
     }
 }
 
 fn refuse(question: Question, what: &str) {
-    // Whoever asked may have given up.
+    // The asking task may have ended.
     let _ = question.answer.send(Err(LinkError::NotSent(what.to_owned())));
 }
 
@@ -287,13 +287,13 @@ async fn converse(
                     give_up = None;
                     *life.last_answer.lock() = Some(quiet_since);
                     if let Some(asker) = waiting.remove(&id) {
-                        // Whoever asked may have given up.
+                        // The asking task may have ended.
                         let _ = asker.send(Ok(answer));
                     }
                 }
                 None => return Ok(()),
             },
-            // Behind what has come: this node may have stood still itself.
+            // After reading what arrived: this node may have stalled itself.
             () = sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "an answer did not come in time"));
             }
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_not_sent_is_told_from_what_was_not_answered() {
+    async fn unsent_questions_are_distinguished_from_unanswered_ones() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let link = Link::new(gate(1, &address), 2, Purpose::Traffic);
@@ -430,7 +430,7 @@ mod tests {
             (reader, writer)
         };
         let both = async { tokio::join!(asked, serve) };
-        let (answered, _connection) = timeout(PATIENCE, both).await.expect("nobody waits for ever");
+        let (answered, _connection) = timeout(PATIENCE, both).await.expect("every question ends");
         assert_eq!(answered, Ok(Answer::ReadIndex(Ok(3))));
     }
 }

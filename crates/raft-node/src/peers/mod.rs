@@ -1,8 +1,8 @@
 //! Communication of nodes: length-prefixed frames over long-lived TCP connections, one connection for
 //! each purpose, both sides' identity checked first.
 //!
-//! `wire` says what is said, `gate` who may say it, `link` asks, `server` answers, `network` is openraft's
-//! view of it, `entries` carries entries, `snapshots` snapshots.
+//! `wire` defines the messages, `gate` admits peers, `link` sends questions, `server` answers them, `network` is openraft's
+//! interface, `entries` streams entries, `snapshots` snapshots.
 
 pub mod application;
 pub mod entries;

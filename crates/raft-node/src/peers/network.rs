@@ -161,7 +161,7 @@ impl RaftNetworkV2<TypeConfig> for Client {
             // The task that draws the answers is one of openraft's that nobody misses.
             let guard = PanicGuard::new(self.peers.gate().failure(), "the stream of entries to a peer");
             let mut input = input;
-            // The pause after a failure is in the input: whoever connects before asking it never pauses.
+            // The pause after a failure is in the input: a connection made before polling it would never pause.
             let Some(first) = input.next().await else {
                 let nothing: BoxStream<'s, _> = Box::pin(stream::empty());
                 return Ok(nothing);

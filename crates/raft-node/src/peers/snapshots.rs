@@ -1,7 +1,7 @@
-//! Snapshots on their way between nodes: the sending and the receiving side of a connection for one of them.
+//! Transfer of snapshots between nodes: both sides of a connection for one snapshot.
 //!
-//! The file travels as it is. What has come of it stays with the receiver when a connection breaks, and the next one
-//! goes on behind it. Either side holds one chunk in memory at a time; the sender keeps to its rate, and the receiver's
+//! The file travels as it is. When a connection breaks, the receiver keeps the received part, and the next connection
+//! continues behind it. Either side holds one chunk in memory at a time; the sender keeps to its rate, and the receiver's
 //! disk to its own by reading no further. When a snapshot is needed, and which, is openraft's business.
 
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ const CHUNK_BYTES: usize = 256 * 1024;
 /// the next; with many, all would be late.
 const MAX_SENT_AT_ONCE: usize = 2;
 
-/// A connection on which nothing moves for so long is given up; the next goes on where it broke. Longer than a disk
+/// Time without progress after which a connection is closed; the next one continues there. Longer than a disk
 /// usually stalls.
 const STALL_PATIENCE: Duration = Duration::from_secs(15);
 
@@ -47,7 +47,7 @@ const INSTALL_PATIENCE: Duration = Duration::from_secs(120);
 /// Interval between log lines about the progress of a long transfer.
 const TOLD_EVERY: Duration = Duration::from_secs(5);
 
-/// Says from time to time how far a snapshot has come.
+/// Logs the progress of a transfer from time to time.
 struct Progress {
     what: &'static str,
     index: u64,
@@ -156,7 +156,7 @@ impl Pace {
         }
     }
 
-    /// Waits until so many bytes may be sent.
+    /// Waits until `bytes` bytes may be sent.
     async fn pass(&self, bytes: usize) {
         let takes = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second.load(Relaxed) as f64);
         let begin = {
@@ -294,7 +294,7 @@ pub async fn receive(
     write(&mut writer, &mut out).await
 }
 
-/// Refuses a snapshot for which there is no space, so that it is not sent in vain again and again.
+/// Refuses a snapshot for which there is no space, so that the leader does not send it again and again.
 fn refuse_without_space(services: &Services, needed: u64) -> io::Result<()> {
     match services.disks.report().free_bytes {
         Some(free) if free < needed => {
@@ -327,7 +327,7 @@ async fn receive_file(
         head.key.index,
         from = begin,
         bytes = head.key.bytes,
-        "a snapshot has come"
+        "snapshots: received a snapshot"
     );
     fail_step!(async "install::before_finish", |error| error);
     let handle = file.finish().await?;

@@ -18,8 +18,8 @@ pub use tokio::net::{TcpListener as PeerListener, TcpStream as PeerStream};
 #[cfg(not(feature = "simulation"))]
 pub use transport_security::{ReadHalf, Stream as Protected, WriteHalf};
 
-/// For how long the kernel of the other end may leave unacknowledged what was sent, before the connection is given up. While a
-/// network is cut, TCP sends again after pauses that double each time; whoever asks again once it is whole would wait for the end
+/// Maximum time without a TCP acknowledgement before the connection is closed. While a
+/// network is cut, TCP retransmits after pauses that double each time; a question after the repair would wait for the end
 /// of such a pause, as long as the cut has lasted. A new connection waits for a second at most. Twice that, for lines over
 /// continents that lose packets.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(2);
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_not_acknowledged_ends_a_line_soon() {
+    async fn missing_acknowledgement_ends_a_connection_soon() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let stream = PeerStream::connect(&listener.local_addr().unwrap().to_string())
             .await

@@ -1,7 +1,7 @@
 //! The leader's side of a proposal: takes runs of commands from all nodes, packs what waits into one log
-//! entry (`proposer/pack.rs`), and keeps a few entries in flight. It batches by taking what is there, not by waiting: but those whose
-//! runs have come with the first one are heard before the entry is packed, and calls that have to wait for others anyway
-//! wait here for their company.
+//! entry (`proposer/pack.rs`), and keeps a few entries in flight. It batches the runs that are there, without waiting for more: but runs that arrived
+//! together with the first one are taken before the entry is packed, and calls that have to wait for other holders anyway
+//! are kept for the next entry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -129,8 +129,8 @@ impl Proposer {
                     () = stop.cancelled() => return,
                 }
             }
-            // While there is little space, one entry at a time: what is declined is told that nothing was done, and
-            // an earlier try of the same request could be in one that is still on its way.
+            // While there is little space, one entry at a time: a declined command is answered with "nothing was done", but
+            // an earlier try of the same request could be in an entry that is still in flight.
             let read_only = self.disks.read_only();
             let most = match read_only {
                 Some(_) => 1,
@@ -188,7 +188,7 @@ impl Proposer {
                     .await
                     .is_err()
                 {
-                    // Raft has stopped; so does the node, and what waits is told by its own stop.
+                    // Raft has stopped; so does the node, and its stop ends the waiting calls.
                     return;
                 }
                 fail_step!(async "propose::after_write");

@@ -72,14 +72,14 @@ impl Pack {
         None
     }
 
-    /// Keeps it as long as all in it have to wait for a lock, until somebody comes with whom they can go. Returns a run that came
+    /// Keeps the pack while all its commands have to wait for a lock, until another command arrives. Returns a run that arrived
     /// meanwhile and did not fit.
     ///
-    /// `in_flight` are the entries that are on their way. `has_to_wait` says of a command whether it waits when it is carried out now,
+    /// `in_flight` are the entries in flight. `has_to_wait` returns whether a command will wait if it is applied now,
     /// and, if there are such entries, also after them.
     ///
-    /// Nobody is let in later for that: a command that changes who holds a lock, or who stands before them in its queue, has to come by
-    /// here, and takes them along, in the order in which all came.
+    /// This delays no grant: a command that changes the holders of a lock, or the queue before these contenders, must pass
+    /// here, and takes them along, in the order of arrival.
     pub async fn keep(
         &mut self,
         queue: &mut mpsc::Receiver<Run>,
@@ -102,7 +102,7 @@ impl Pack {
                     if let Some(left) = self.take(run?) {
                         return Some(left);
                     }
-                    // Those who have come with it are heard, too.
+                    // Runs that arrived with it are taken, too.
                     tokio::task::yield_now().await;
                     if let Some(left) = self.fill(queue) {
                         return Some(left);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_in_a_hurry_is_not_kept() {
+    async fn urgent_commands_are_not_kept() {
         let (_runs, mut queue) = mpsc::channel(1);
         let began = Instant::now();
         for commands in [["w", "x"], ["x", "w"]] {
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_on_its_way_may_let_somebody_in() {
+    async fn entries_in_flight_may_grant_the_lock() {
         let (_runs, mut queue) = mpsc::channel(1);
         let began = Instant::now();
         // Nobody waits before it, so what is on its way may be the release.

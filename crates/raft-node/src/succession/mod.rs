@@ -1,15 +1,15 @@
 //! Takeover by a follower from a leader that is gone, before the leader's lease runs out.
 //!
-//! openraft's voters grant nothing to anybody while the lease of the leader that they heard last is not over, and stand for
+//! openraft's voters grant no vote while the lease of the last leader they heard is valid, and stand for
 //! election only after an election timeout on top: about a second without a leader. But a follower often knows sooner. A
-//! leader whose process has ended leaves closed connections, and its address refuses new ones; one that stands still is
-//! silent to *all*. So whoever suspects the leader asks the other voters ([`Ask::LeaderLost`]), and if a majority has lost it
-//! too, by what each sees for itself, the one with the longest log stands for election at once, in the way in which a
+//! leader whose process has ended leaves closed connections, and its address refuses new ones; a stalled one is
+//! silent to *all*. So a voter that suspects the leader asks the other voters ([`Ask::LeaderLost`]), and if a majority has lost it
+//! too, by their own observations, the one with the longest log stands for election at once, in the way in which a
 //! leader that hands over has its successor elected (Raft dissertation, 3.10 and 4.2.3): the lease does not count.
 //!
-//! How long a silence must be is measured ([`patience`]): on a busy machine leaders and followers stall, and that is no reason for
-//! an election. openraft's own timers know nothing of stalls. So they are off while the leader is heard of; they decide when
-//! no leader is known, and when the questions have led to nothing. For the same reason a voter that has heard the leader of late
+//! The necessary silence is measured ([`patience`]): on a busy machine leaders and followers stall, and that is no reason for
+//! an election. openraft's own timers do not know stalls. So they are off while the leader is heard; they decide when
+//! no leader is known, and when the questions had no result. For the same reason a voter that heard the leader recently
 //! grants no pre-vote.
 //!
 //! Nothing but time depends on the lease: reads and heartbeats are confirmed by a quorum ([`crate::leader::confirm`]), so a
@@ -47,8 +47,8 @@ use crate::sync::Mutex;
 use crate::types::Vote;
 use raft_log::Wal;
 
-/// In such pieces the last part of a silence is waited for. A node that stood still itself finds, when it goes on, that it
-/// has heard nothing for long; in the next piece it hears what waits in its sockets.
+/// Length of a step of the wait for the end of a silence. A node that stalled itself finds, when it continues, a long
+/// silence; in the next step it reads what waits in its sockets.
 const SLICE: Duration = Duration::from_millis(50);
 
 /// Maximum duration of an election where a majority can hear each other, in longest election timeouts: one for the others to
@@ -160,7 +160,7 @@ impl Succession {
         }
     }
 
-    /// The refusal of a pre-vote, if this node has heard its leader of late. (openraft's voters look at the lease alone.)
+    /// Returns the refusal of a pre-vote, if this node heard its leader recently. (openraft's voters check the lease alone.)
     pub fn refuse_pre_vote(&self) -> Option<WireVoteResponse> {
         let view = *self.leader.borrow();
         let (_, believed) = self.signs.believed();
@@ -189,7 +189,7 @@ impl Succession {
     /// Answers another voter that suspects `leader`, the leader of `term`: returns whether this node has lost it, too, by its own
     /// observations.
     pub async fn judge(&self, term: u64, leader: NodeId) -> LeaderLoss {
-        // The silence first: whoever is cut off is silent at its address, too, and whoever asks does not wait for long.
+        // The silence first: a node that is cut off gets no answer from the address either, and the asking voter does not wait for long.
         let lost = leader != self.node
             && self.leader.borrow().term <= term
             && (self.stays_silent().await || self.is_refused(leader).await);
@@ -333,8 +333,8 @@ impl Succession {
             return;
         };
         tracing::info!(term, leader, ?suspicion, rank, "a majority has lost the leader");
-        // Whoever is before this one has that much time to be elected; then `run` sees another leader. Who stands too early
-        // is not elected, and takes the term away from who would be.
+        // A voter of a lower rank has that much time to be elected; then `run` sees another leader. A voter that stands too early
+        // is not elected, and takes the term away from the right one.
         sleep(self.turn().saturating_mul(rank)).await;
         let request = TransferLeaderRequest::new(vote, self.node, None);
         match self.raft.handle_transfer_leader(request).await {
@@ -350,7 +350,7 @@ impl Succession {
     }
 
     /// Turns openraft's election timers on while the leader is silent, whatever caused the suspicion. Without them, voters that agree that
-    /// the leader is gone and are too few to replace it at once would ask each other for ever.
+    /// the leader is gone and are too few to replace it at once would ask each other again and again without end.
     fn leave_to_timers(&self) {
         let (_, believed) = self.signs.believed();
         if Instant::now() >= believed {

@@ -42,7 +42,7 @@ impl Patience {
         }
     }
 
-    /// Notes that between two messages of the leader so much time passed.
+    /// Records a pause between two messages of the leader.
     pub fn note(&mut self, pause: Duration, now: Instant) {
         // Nearly all: they change nothing.
         let matters = pause.saturating_mul(WIDEST_PAUSES) > self.timing.election_max;

@@ -7,7 +7,7 @@ use super::patience::LONGEST_WAIT;
 use crate::ids::NodeId;
 use crate::raft_config::RaftTiming;
 
-/// A leader that reached no quorum for so many longest election timeouts, while it ran itself, sends no heartbeats for a while. It
+/// Time without a quorum, in longest election timeouts, after which a leader that ran itself sends no heartbeats for a while. It
 /// is longer than a follower waits on a quiet machine; and answers to heartbeats wait for the follower's disk.
 const UNREACHED: u32 = 2;
 
@@ -20,8 +20,8 @@ const HEARD: u32 = 2;
 /// The silence of a leader's quorum, by the leader's own clock.
 ///
 /// A leader that has lost its quorum and still reaches one follower would keep that one from electing another leader with the
-/// rest. So it is silent itself after a while, for a while. Only time counts in which the leader ran: one that stood still has
-/// heard nobody, and must send heartbeats at once when it goes on.
+/// rest. So it is silent itself after a while, for a while. Only time in which the leader ran counts: a stalled one has
+/// received nothing, and must send heartbeats at once when it continues.
 #[derive(Debug, Default)]
 pub struct Quorum {
     unreached: Duration,

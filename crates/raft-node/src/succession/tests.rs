@@ -90,10 +90,7 @@ async fn a_leader_whose_address_refuses_is_lost_and_no_other_one() {
     drop(listener);
     assert!(follower.loses(5, LEADER).await);
     assert!(!follower.loses(4, LEADER).await, "this node follows a later one");
-    assert!(
-        follower.loses(6, LEADER).await,
-        "of a later one it has heard nothing"
-    );
+    assert!(follower.loses(6, LEADER).await, "it knows no later one");
     assert!(!follower.loses(5, 1).await, "a leader is not lost to itself");
     follower.views.send_replace(LeaderView {
         term: 6,
@@ -113,7 +110,7 @@ async fn a_leader_that_is_silent_is_lost_until_it_is_heard_of() {
             sleep(Duration::from_millis(10)).await;
         }
     };
-    timeout(PATIENCE, silent).await.expect("nothing is heard of it");
+    timeout(PATIENCE, silent).await.expect("it stays silent");
     follower.succession.heard(&vote(5));
     assert!(!follower.loses(5, LEADER).await);
     follower.node.stop().await;
@@ -144,7 +141,7 @@ async fn a_leader_that_is_cut_off_is_told_of_as_lost_before_the_one_who_asks_giv
 }
 
 #[tokio::test]
-async fn who_agrees_that_a_leader_is_lost_waits_no_longer_itself() {
+async fn voter_that_agrees_that_a_leader_is_lost_waits_no_longer_itself() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let timing = RaftTiming {
@@ -158,7 +155,7 @@ async fn who_agrees_that_a_leader_is_lost_waits_no_longer_itself() {
             sleep(Duration::from_millis(10)).await;
         }
     };
-    timeout(PATIENCE, silent).await.expect("nothing is heard of it");
+    timeout(PATIENCE, silent).await.expect("it stays silent");
     let suspicion = timeout(PATIENCE, follower.succession.suspicion(view)).await;
     assert_eq!(suspicion, Ok(Suspicion::Agreed));
     assert!(follower.loses(5, LEADER).await, "still");
@@ -178,13 +175,13 @@ async fn voters_that_are_too_few_leave_a_silent_leader_to_the_timers() {
     let has_timers = || succession.timers.load(Ordering::Relaxed);
     succession.heard(&vote(5));
     succession.leave_to_timers();
-    assert!(!has_timers(), "it is heard");
+    assert!(!has_timers(), "it sends heartbeats");
     let silent = async {
         while !follower.loses(5, LEADER).await {
             sleep(Duration::from_millis(10)).await;
         }
     };
-    timeout(PATIENCE, silent).await.expect("nothing is heard of it");
+    timeout(PATIENCE, silent).await.expect("it stays silent");
     succession.leave_to_timers();
     assert!(has_timers());
     follower.node.stop().await;
@@ -198,7 +195,7 @@ async fn a_silence_in_which_this_node_stood_still_itself_counts_from_when_it_goe
     falls_silent(&signs).await;
     assert_eq!(begin.elapsed(), timing.election_max);
 
-    // It stands still; then what has waited in its sockets is read, a little later.
+    // It stalls; then it reads what waited in its sockets, a little later.
     let signs = Signs::new(timing.clone());
     tokio::time::advance(timing.election_max * 10).await;
     let woken = Instant::now();

@@ -19,7 +19,7 @@ pub struct Voter {
 pub enum Verdict {
     /// Too few have lost the leader.
     TooFew,
-    /// Stand for election, after so many others.
+    /// Stand for election, after `rank` others.
     Stand { rank: u32 },
 }
 

@@ -7,10 +7,10 @@ use super::config::DiskConfig;
 use super::report::{Alarm, AlarmKind, DiskReport, DiskView};
 use crate::ids::NodeId;
 
-/// A disk is slow if its syncs take so many times as long as those of the best one…
+/// Ratio of a slow disk's syncs to those of the best one…
 const SLOW_FACTOR: u64 = 8;
 
-/// …and at least so long: below, the network and the scheduler make as much of a difference.
+/// …and minimum time of such a sync: below, the network and the scheduler make as much of a difference.
 const SLOW_FLOOR_US: u64 = 50_000;
 
 /// Maximum lag of the next leader in entries: there is no leader until it has fetched them.
@@ -39,9 +39,9 @@ pub enum Motive {
 }
 
 impl Scene {
-    /// The voters without space, if there are so many that those that have space are no quorum.
+    /// Returns the voters without space, if the voters with space are no quorum.
     ///
-    /// A node that does not answer has no say. If the voters that answer are no quorum, space is not what is missing.
+    /// A node that does not answer does not count. If the voters that answer are no quorum, space is not what is missing.
     pub fn without_space(&self) -> Option<Vec<NodeId>> {
         self.voters.iter().find_map(|voters| {
             let of = |low: bool| {

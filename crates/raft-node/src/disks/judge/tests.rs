@@ -31,7 +31,7 @@ fn slow() -> DiskReport {
     }
 }
 
-/// Node 1 leads the first so many nodes, all of which vote and have all entries. `None` does not answer.
+/// Builds a scene in which node 1 leads: a voter with all entries per report. `None` does not answer.
 fn scene<const N: usize>(reports: [Option<DiskReport>; N]) -> Scene {
     let all: BTreeSet<NodeId> = (1..=N as NodeId).collect();
     let heard = all.iter().copied().zip(reports);

@@ -1,9 +1,8 @@
 //! A stream of entries from a leader to a follower: the leader's end. The follower's is in `answers.rs`.
 //!
-//! Each message wakes a node, which costs more than to carry out what it says. So what can wait goes with what cannot: how far
-//! is committed with the next entries. Only a follower where somebody
-//! waits for what was committed, or may look, is told at once, before the leader carries it out itself: whoever waits there has the
-//! longer way to go.
+//! Each message wakes a node, which costs more than its processing. So the commit index goes with the next entries.
+//! Only a follower with waiting callers or recent readers gets it at once, before the leader applies the entry itself: callers at a
+//! follower have the longer way.
 
 pub mod answers;
 
@@ -46,7 +45,7 @@ pub struct Appends<S, R, W> {
     floor: watch::Receiver<u64>,
     /// Up to where the follower has the log.
     acknowledged: u64,
-    /// Up to where it was told that the log is committed, or is about to be.
+    /// Last commit index sent to the follower, or about to be sent.
     committed: u64,
     reader: FrameReader<R>,
     writer: W,
@@ -107,7 +106,7 @@ where
         }
     }
 
-    /// Up to where the follower was told that the log is committed, or is about to be.
+    /// Returns the last commit index that was sent to the follower, or is about to be.
     pub fn committed(&self) -> u64 {
         self.committed
     }
@@ -166,7 +165,7 @@ where
         if let Some(committed) = request.leader_commit {
             self.committed = committed.index;
         }
-        // What is said now says also what was to be told: what is committed stays so.
+        // This append replaces one that is not sent yet: its commit index is at least as high.
         if self.untold.is_some() {
             self.out.clear();
             self.bytes_in_flight -= self.in_flight.pop_back().map_or(0, |append| append.bytes);
@@ -190,7 +189,7 @@ where
         Ok(())
     }
 
-    /// Takes the answer in `frame` and those that have come with it. An answer says up to where the follower has the log, so
+    /// Takes the answer in `frame` and those that arrived with it. An answer gives the end of the follower's log, so
     /// of several the one that says most is enough.
     fn take_answers(&mut self, frame: &[u8]) -> io::Result<WireAppendResult> {
         let mut most = self.take_answer(frame)?;

@@ -104,7 +104,7 @@ async fn line_in_use(
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_far_is_committed_goes_with_the_next_entries_if_they_come_soon() {
+async fn commit_index_goes_with_the_next_entries_if_they_come_soon() {
     for answer in [stored(2), stored_quietly(2)] {
         let (mut line, mut appends) = line_in_use(answer).await;
         // What is ready behind the commit says it, too, and so once is enough.
@@ -162,7 +162,7 @@ async fn a_follower_where_somebody_waits_is_told_at_once_how_far_is_committed_an
         let requests = line.requests.clone();
         let follower = async {
             if is_quiet {
-                // What follows does not make it wait for longer, and what was to be told before is not told.
+                // A later commit index does not extend the delay, and replaces the earlier one.
                 tokio::time::sleep(MAX_UNTOLD / 2).await;
                 requests.send(append(2, 2, 3)).unwrap();
             }
@@ -186,7 +186,7 @@ async fn a_follower_where_somebody_waits_is_told_at_once_how_far_is_committed_an
 }
 
 #[tokio::test]
-async fn who_waits_at_a_follower_is_told_before_anything_else_runs_at_the_leader() {
+async fn callers_at_a_follower_get_the_commit_index_before_the_leader_does_anything_else() {
     let (mut line, mut appends) = line_in_use(stored(2)).await;
     line.requests.send(append(2, 2, 2)).unwrap();
     let mut next = std::pin::pin!(appends.next_answer());

@@ -33,18 +33,18 @@ use crate::storage::Storage;
 use crate::succession::Succession;
 use fault_injection::fail_step;
 
-/// Connections of peers at a time: four purposes each and a few that are being replaced, for a large
-/// cluster; and whoever is not a peer cannot exhaust the node's files.
+/// Maximum number of connections of peers: four purposes each and a few that are being replaced, for a large
+/// cluster; other callers cannot exhaust the node's files.
 const MAX_CONNECTIONS: usize = 256;
 
-/// Callers who have not said yet who they are: with one more the oldest gives way, so that half of the places stay out of reach
-/// for whoever connects and is silent. A peer says it within a round trip.
+/// Maximum number of callers without a hello. One more replaces the oldest, so that silent callers cannot take more than half of the
+/// connections. A peer sends its hello within a round trip.
 const MAX_GREETINGS: usize = 128;
 
 /// Answers that wait to be written to one peer; questions are not read when there are more.
 const MAX_ANSWERS_QUEUED: usize = 1024;
 
-/// Stands for a caller whose hello says nothing that this program can read.
+/// Id that stands for a caller whose hello this program cannot decode.
 const UNKNOWN_NODE: NodeId = 0;
 /// Time for which a removed node still gets answers: the answer to the removal is sent when it is applied,
 /// at the same moment as it takes effect.
@@ -136,7 +136,7 @@ pub async fn serve(listener: PeerListener, gate: Arc<Gate>, services: Services, 
     connections.wait().await;
 }
 
-/// Returns when a caller is no member any more, and what it was to be told is on its way: it may have asked for that
+/// Returns when a caller is no longer a member, after the answers to it were sent: it may have requested its removal
 /// itself.
 async fn part(gate: &Gate, hello: &Hello) -> HandshakeError {
     let why = gate.no_longer_welcome(hello).await;
@@ -144,9 +144,9 @@ async fn part(gate: &Gate, hello: &Hello) -> HandshakeError {
     why
 }
 
-/// Shakes hands; an error means that the connection is of no use, for whatever reason.
+/// Performs the handshake. An error means that the connection is of no use, whatever the reason.
 ///
-/// A node that belongs to no cluster yet joins that of the first caller who has one, for ever.
+/// A node without a cluster joins that of the first caller that has one, permanently.
 async fn greet(
     stream: PeerStream,
     from: &str,
@@ -166,7 +166,7 @@ async fn greet(
             && let Err(refused) = tls.check(proven, hello.from)
         {
             if let Some(others_left_out) = gate.admit_line(from) {
-                tracing::warn!(from, %refused, others_left_out, "a peer was not let in");
+                tracing::warn!(from, %refused, others_left_out, "peers: rejected a peer");
             }
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, refused));
         }
@@ -220,13 +220,13 @@ async fn secure(stream: PeerStream, gate: &Gate, from: &str) -> io::Result<(Prot
         if refused.is_refusal()
             && let Some(others_left_out) = gate.admit_line(from)
         {
-            tracing::warn!(from, %refused, others_left_out, "a peer was not let in");
+            tracing::warn!(from, %refused, others_left_out, "peers: rejected a peer");
         }
         refused.into()
     })
 }
 
-/// Reads a caller's hello. One that speaks no version that this node does is told so, whatever else it says.
+/// Reads a caller's hello. A caller without a version in common gets that as the reason, whatever else its hello contains.
 async fn read_hello(gate: &Gate, caller: &str, frame: &[u8], writer: &mut WriteHalf) -> io::Result<Hello> {
     let bad = |error| io::Error::new(io::ErrorKind::InvalidData, error);
     let start = codec::decode_start::<HelloStart>(frame).map_err(bad)?;

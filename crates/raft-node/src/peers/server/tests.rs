@@ -112,7 +112,7 @@ async fn a_peer_is_whom_its_certificate_says() {
 }
 
 #[tokio::test]
-async fn who_is_silent_keeps_no_peer_out() {
+async fn silent_callers_keep_no_peer_out() {
     let dir = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -33,7 +33,7 @@ pub struct FrameReader<R> {
 /// Bytes requested from the socket at a time.
 const READ_CHUNK_BYTES: usize = 64 * 1024;
 
-/// The longest greeting: a cluster's name, addresses, and some numbers. More is not kept for somebody who could be anybody.
+/// Maximum size of a hello: a cluster's name, addresses, and some numbers. An unidentified caller gets no larger buffer.
 pub const MAX_GREETING_BYTES: usize = 8 * 1024;
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
@@ -46,7 +46,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
-    /// Reads from whoever calls, of whom nothing is known yet: frames are short, and little is kept.
+    /// Reads from an unidentified caller: frames are short, and the buffer is small.
     pub fn of_a_stranger(from: R) -> Self {
         Self {
             from,
@@ -55,7 +55,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
-    /// It is a peer, who may send whatever peers send.
+    /// Admits frames of any size, once the caller is identified as a peer.
     pub fn trust(&mut self) {
         self.max_bytes = MAX_ENCODED_BYTES;
     }

@@ -142,9 +142,9 @@ pub enum RefusalCause {
     Other,
     /// The two have no version of the peer protocol in common.
     Version,
-    /// The caller was a member of this cluster, and is none any more.
+    /// The caller was removed from this cluster.
     Removed,
-    /// The caller's data directory is older than what the caller has acknowledged. Said only to whoever shows
+    /// The caller's data directory is older than what the caller has acknowledged. Sent only to callers with the
     /// [`WITNESS_EXTENSION`].
     RolledBack,
 }
@@ -204,7 +204,7 @@ pub enum Ask {
     Heartbeats {
         /// Proof of how long this question was on its way; without it the leader cannot count the heartbeats.
         seen: Option<SeenMoment>,
-        /// The leader counts the heartbeats only if the question was on its way for at most so many milliseconds.
+        /// Maximum time of this question on its way, in milliseconds. The leader does not count heartbeats of a later one.
         within_ms: u32,
         /// Sessions, each with the milliseconds since the asking node received its heartbeat.
         sessions: Vec<(u64, u32)>,
@@ -220,7 +220,7 @@ pub enum Answer {
     Append(WireAppendResult),
     /// To a transfer: whether the receiver stands for election now, else why not.
     TransferLeader(Result<(), String>),
-    /// To a forward: the commands were carried out, but for those that are named.
+    /// To a forward: the commands were carried out, except for the declined ones.
     Forward(Result<Declined, NotLeader>),
     /// To a touch: for each session in order, its timeout in milliseconds if it was renewed.
     Touch(Result<Vec<Touched>, NotLeader>),

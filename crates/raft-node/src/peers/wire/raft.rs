@@ -186,7 +186,7 @@ pub enum WireAppendResult {
     Conflict(WireLogId),
     /// A newer leader is known.
     HigherVote(WireVote),
-    /// On disk up to here, and nobody there waits for what is committed: it may be told with what comes next. Since
+    /// On disk up to here, and no caller there waits for committed entries: the commit index may come with the next append. Since
     /// version 10 of the wire.
     StoredQuietly(Option<WireLogId>),
 }

@@ -1,6 +1,6 @@
-//! What a message has to be beside decodable: positions that a log can have, voters that are members, which is looked at while
-//! it is decoded, so that nothing behind can be handed one that is not so; and entries that follow one another
-//! ([`WireAppend::sound`]). Raft takes for granted what its own side has made, and a node that trips over it ends.
+//! Validation of messages beyond decoding. Positions that a log can have, and voters that are members, are checked while
+//! a message is decoded, so that no later code gets an invalid one; [`WireAppend::sound`] checks that entries follow one
+//! another. Raft trusts the data of its own side, and a node that trips over invalid data ends.
 
 use serde::Deserialize;
 
@@ -84,7 +84,7 @@ pub(super) fn openraft_membership(membership: WireMembership) -> Result<Membersh
 }
 
 impl WireAppend {
-    /// The same, if its entries follow one another and what is before them. To be asked of what has come from elsewhere.
+    /// Returns the append if its entries follow one another and the position before them. For appends of other nodes.
     pub fn sound(self) -> Result<Self, String> {
         let mut before = self.prev;
         for WireEntry { at, .. } in &self.entries {

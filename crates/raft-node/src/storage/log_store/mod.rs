@@ -18,8 +18,8 @@ use fault_injection::fail_step;
 use raft_log::StorageError;
 use raft_log::wal::{ReadPlan, VoteRecord, Wal};
 
-/// A follower that lags gets so many bytes at a time, and the apply reads so many ahead. One of them at a time
-/// is in memory for each of them, beside what the log itself keeps there.
+/// Maximum size of a read for a follower that lags, and for the apply, which reads ahead. Each of them has one such read
+/// in memory, beside the log's own cache.
 pub const MAX_READ_BYTES: usize = 1024 * 1024;
 
 /// The log. Clones are the same log.
@@ -60,7 +60,7 @@ impl LogStore {
         call: impl FnOnce(&Wal, raft_log::wal::OnDurable) -> Result<(), StorageError>,
     ) -> Result<(), io::Error> {
         let (sender, receiver) = oneshot::channel();
-        // Whoever asked may have gone away, and then needs no answer.
+        // The caller may have been dropped, and then needs no answer.
         call(&self.wal, Box::new(move |result| drop(sender.send(result))))?;
         match receiver.await {
             Ok(result) => Ok(result?),

@@ -30,7 +30,7 @@ impl Default for Member {
     }
 }
 
-/// The least that the suite takes for a state machine. Its snapshot is its state.
+/// Smallest state machine that the suite accepts. Its snapshot is its state.
 #[derive(Clone, Default)]
 struct Nothing {
     last: Option<LogId>,
