@@ -1,4 +1,4 @@
-//! What a lock means, and how to ask for one over HTTP.
+//! Lock service, and its HTTP API.
 //!
 //! Two layers, of which the lower one stands alone:
 //!

@@ -90,7 +90,7 @@ pub fn made(answer: &MadeTokenAnswer<'_>) -> Response {
     response
 }
 
-/// What the cluster never answers to a change of who may do what.
+/// Returns the problem for a reply that the cluster never gives to a change of access control.
 pub fn unexpected(reply: &Reply) -> Problem {
     Problem::internal(format!("a change of who may do what was answered by {reply:?}"))
 }

@@ -16,7 +16,7 @@ use super::problem::Problem;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GrantBody<'a> {
-    /// Where. Either this, or `locks`.
+    /// Path to which the grant applies. Either this, or `locks`.
     #[serde(borrow)]
     #[schema(value_type = Option<words::ZnodePath>)]
     path: Option<Cow<'a, str>>,
@@ -24,7 +24,7 @@ pub struct GrantBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = Option<String>)]
     locks: Option<Cow<'a, str>>,
-    /// Which rights, one at least.
+    /// Rights, at least one.
     #[serde(borrow)]
     #[schema(value_type = Vec<words::RightWord>)]
     rights: Vec<Cow<'a, str>>,
@@ -69,8 +69,8 @@ pub struct SecureBody<'a> {
     #[serde(borrow, default)]
     #[schema(value_type = words::Description)]
     pub description: Cow<'a, str>,
-    /// What everybody may do from then on, whether they have proven something or not. Absent: nobody is let in who has proven
-    /// nothing.
+    /// Grants of every caller from then on, authenticated or not. Absent: unauthenticated callers are
+    /// rejected.
     #[serde(borrow)]
     pub anonymous: Option<Vec<GrantBody<'a>>>,
 }
@@ -79,7 +79,7 @@ pub struct SecureBody<'a> {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenBody<'a> {
-    /// What it stands for.
+    /// Role of the token.
     #[serde(borrow)]
     #[schema(value_type = words::RoleName)]
     pub role: Cow<'a, str>,
@@ -108,7 +108,7 @@ pub struct MadeTokenAnswer<'a> {
     pub expires_at: Option<At>,
 }
 
-/// What is told of a token.
+/// Public part of a token.
 #[derive(Serialize, ToSchema)]
 pub struct TokenAnswer<'a> {
     #[schema(value_type = words::TokenId)]
@@ -140,7 +140,7 @@ impl<'a> From<&'a TokenView> for TokenAnswer<'a> {
 pub struct TokensAnswer<'a> {
     /// By id.
     pub tokens: Vec<TokenAnswer<'a>>,
-    /// What to give as `after` for the next page; `null` on the last one.
+    /// Value of `after` for the next page; `null` on the last one.
     #[schema(value_type = Option<words::TokenId>, required)]
     pub next_after: Option<String>,
 }
@@ -149,7 +149,7 @@ pub struct TokensAnswer<'a> {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RoleBody<'a> {
-    /// What it allows from now on, all of it.
+    /// All grants of the role from now on.
     #[serde(borrow)]
     pub grants: Vec<GrantBody<'a>>,
     #[schema(value_type = Option<words::RequestId>)]
@@ -195,7 +195,7 @@ impl From<&RoleView> for RoleAnswer {
 pub struct RolesAnswer {
     /// By name; `admin`, which cannot be changed, among them.
     pub roles: Vec<RoleAnswer>,
-    /// What to give as `after` for the next page; `null` on the last one.
+    /// Value of `after` for the next page; `null` on the last one.
     #[schema(value_type = Option<words::RoleName>, required)]
     pub next_after: Option<String>,
 }
@@ -226,23 +226,23 @@ pub struct CertificateAnswer<'a> {
 pub struct CertificatesAnswer<'a> {
     /// By subject.
     pub certificates: Vec<CertificateAnswer<'a>>,
-    /// What to give as `after` for the next page; `null` on the last one.
+    /// Value of `after` for the next page; `null` on the last one.
     #[schema(value_type = Option<words::Subject>, required)]
     pub next_after: Option<&'a str>,
 }
 
-/// Whether it counts who may do what, and who asks.
+/// State of access control, and the caller's identity.
 #[derive(Serialize, ToSchema)]
 pub struct AccessAnswer {
-    /// Whether it does.
+    /// `true` if the cluster is secured.
     pub secured: bool,
     pub you: CallerAnswer,
 }
 
-/// Who a caller is known to be.
+/// Identity of a caller.
 #[derive(Serialize, ToSchema)]
 pub struct CallerAnswer {
-    /// What it has proven to be.
+    /// Kind of the proven identity.
     #[schema(value_type = words::CallerKind)]
     kind: &'static str,
     /// The id of its token, or the subject of its certificate.

@@ -23,7 +23,7 @@ pub struct EntryBody<'a> {
     /// `world`, `ip`, `digest` or `x509`.
     #[serde(borrow)]
     scheme: Cow<'a, str>,
-    /// Whom the scheme means by this.
+    /// Id within the scheme.
     #[serde(borrow)]
     id: Cow<'a, str>,
 }
@@ -81,7 +81,7 @@ pub struct EntryAnswer {
     perms: String,
     /// `world`, `ip`, `digest` or `x509`.
     scheme: String,
-    /// Whom the scheme means by this.
+    /// Id within the scheme.
     id: String,
 }
 

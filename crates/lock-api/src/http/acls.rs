@@ -19,7 +19,7 @@ use super::znode_types::{ChangedAnswer, any_version};
 use super::znodes::{carry_out, optional_session};
 use super::{Peer, Shared};
 
-/// What all addresses of lists begin with.
+/// Prefix of the addresses of all lists.
 const PREFIX: &str = "/v1/acl";
 
 fn target(uri: &Uri) -> Result<ZPath, Problem> {

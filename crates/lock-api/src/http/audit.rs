@@ -10,7 +10,7 @@ use super::lock_types::{MAX_REASON_BYTES, within};
 use super::peer::Peer;
 use super::problem::{Code, Problem};
 
-/// What lines of the account are found by.
+/// Target of the audit lines in the log.
 const TARGET: &str = "lockgate::audit";
 
 /// The account. What was done always gets its line. What was refused, or was left by its caller before the outcome was known, gets one unless
@@ -61,7 +61,7 @@ pub struct Entry {
     is_written: bool,
 }
 
-/// What is done, with the reason that was given for it.
+/// Returns the description of an action, with the reason that was given for it.
 pub fn for_reason(what: String, reason: Option<&str>) -> Result<String, Problem> {
     let Some(reason) = reason else { return Ok(what) };
     within("reason", reason, MAX_REASON_BYTES)?;

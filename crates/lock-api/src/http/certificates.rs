@@ -21,7 +21,7 @@ pub struct ListQuery {
     after: Option<String>,
     #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,
-    /// Whether to wait until this node knows all that was committed before.
+    /// Wait until this node has applied everything that was committed before.
     #[serde(default)]
     linearizable: bool,
 }
@@ -74,7 +74,7 @@ pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) ->
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct DeleteQuery {
-    /// Which.
+    /// Subject of the certificate.
     #[param(value_type = words::Subject)]
     subject: String,
     #[param(value_type = Option<words::RequestId>)]

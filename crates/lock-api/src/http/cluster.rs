@@ -12,7 +12,7 @@ use super::openapi::words;
 use super::problem::Problem;
 use super::{Peer, Shared};
 
-/// What a node says of itself beside what it knows of the cluster.
+/// State of a node, beside its view of the cluster.
 #[derive(Serialize, ToSchema)]
 pub struct ClusterAnswer {
     version: &'static str,
@@ -23,7 +23,7 @@ pub struct ClusterAnswer {
     counts: CountsAnswer,
 }
 
-/// How much there is of what, as this node knows it.
+/// Numbers of objects, as this node knows them.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Counts)]
 pub struct CountsAnswer {

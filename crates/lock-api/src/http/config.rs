@@ -14,7 +14,7 @@ use super::trace::Tracing;
 /// Bounds that protect a node from its callers. Every one of them can be set; the defaults suit a small machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpConfig {
-    /// What the server that is bounded so is called in the log.
+    /// Name of the listener in the log.
     pub door: &'static str,
     /// The largest body in bytes of a request that carries no data of a znode.
     pub max_body_bytes: usize,
@@ -22,35 +22,35 @@ pub struct HttpConfig {
     pub max_data_body_bytes: usize,
     /// Bounds on the paths of znodes that are created or brought from another server.
     pub paths: PathBounds,
-    /// How many connections are served at once. Who comes then is told to come again, or to go to another node.
+    /// Maximum number of connections. Further callers get an error that asks them to retry, or to use another node.
     pub max_connections: usize,
-    /// How many of them one address may have; likewise.
+    /// Maximum number of connections of one address; likewise.
     pub max_connections_per_address: usize,
-    /// How many bytes the large bodies of all requests that are being served may have together. Those of
-    /// [`SMALL_BODY_BYTES`] or less are not counted, so nobody can take the room that ordinary requests need.
+    /// Maximum size of the large bodies of all requests in progress together, in bytes. Bodies of
+    /// [`SMALL_BODY_BYTES`] or less do not count, so that ordinary requests always have room.
     pub max_large_bodies_bytes: usize,
     /// The same for large answers that are not sent yet.
     pub max_large_answers_bytes: usize,
-    /// How long a caller may take to send a request's head. As an idle connection is one whose next head has
-    /// not come yet, this is also how long idle connections are kept.
+    /// Maximum time to receive a request's head. An idle connection waits for its next head, so this
+    /// is also the maximum idle time.
     pub header_timeout: Duration,
-    /// How long a caller may take to send a request's body.
+    /// Maximum time to receive a request's body.
     pub body_timeout: Duration,
-    /// How long a caller may leave what was sent to it without taking it, before its connection is cut: its host may have
+    /// Maximum time for which a caller may not read before its connection is closed: its host may have
     /// vanished, or its program may have stopped.
     pub send_timeout: Duration,
-    /// How long the place of a caller that waits for a lock under a `request_id` is kept after its connection was cut, for the same
-    /// request sent again. Zero: not at all.
+    /// Time for which the queue place of a caller with a `request_id` is kept after its connection broke, for a repetition of the same
+    /// request. Zero: it is not kept.
     pub waiter_grace: Duration,
-    /// How long a stopping server waits for requests in progress before it cuts their connections.
+    /// Time that a stopping server gives requests in progress before it closes their connections.
     pub drain_timeout: Duration,
-    /// What this node knows of its operator's token; `None`: it has no operator over HTTP, and cannot be secured that way.
+    /// Operator's token of this node; `None`: it has no operator over HTTP, and cannot be secured that way.
     pub operator: Option<OperatorToken>,
-    /// Whether nobody but the operator is served before the cluster is secured.
+    /// Set if only the operator is served before the cluster is secured.
     pub secured_only: bool,
     /// By which names this node may be called, and from which pages.
     pub names: KnownNames,
-    /// Whether and where requests are traced.
+    /// Tracing of requests, if it is on.
     pub tracing: Option<Tracing>,
     /// Counts the connections.
     pub meter: ConnectionMetrics,
@@ -64,18 +64,18 @@ pub struct LiveConfig {
 }
 
 impl LiveConfig {
-    /// What holds now.
+    /// Returns the current configuration.
     pub fn get(&self) -> Arc<HttpConfig> {
         self.now.read().clone()
     }
 
-    /// How many connections there may be.
+    /// Returns the current limits of connections.
     pub(super) fn connections(&self) -> &LiveConnectionLimits {
         &self.connections
     }
 
-    /// What holds for requests and connections that come from now on. What was taken at the start stays as it was: the room for
-    /// large bodies and answers, the time to drain, who is known by which token and certificate.
+    /// Sets the configuration for later requests and connections. Settings taken at the start stay: the memory for
+    /// large bodies and answers, the drain time, the operator's token and certificates.
     pub fn set(&self, new: HttpConfig) {
         let mut now = self.now.write();
         let mut new = HttpConfig {
@@ -106,7 +106,7 @@ impl From<HttpConfig> for LiveConfig {
 /// (`below` and `after` of a page) with all bytes percent-encoded.
 pub const MAX_HTTP_PATH_BYTES: usize = 8 * 1024;
 
-/// What a body may have without being counted: more than all requests have that are about locks and sessions, and little enough
+/// Size of a body that does not count: more than any request about locks and sessions has, and small enough
 /// for every connection to have one.
 pub const SMALL_BODY_BYTES: usize = 16 * 1024;
 

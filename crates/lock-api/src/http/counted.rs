@@ -17,7 +17,7 @@ use super::problem::Problem;
 use super::serve::Talk;
 use super::{Front, HttpConfig, Peer};
 
-/// What the body of `acquire` asks for.
+/// Parses the body of `acquire`.
 pub fn acquire_document(lock: LockName, body: &[u8], address: Arc<str>) -> Result<LockWish, Problem> {
     Ok(parse::<AcquireBody<'_>>(body)?.check(lock, address)?.wish)
 }

@@ -29,7 +29,7 @@ pub fn keep_alive(text: &mut String, at: EventPosition) {
     push(text, format_args!(": alive\nid: {at}\n\n"));
 }
 
-/// How soon a client comes back after the stream has ended, in milliseconds.
+/// Adds the time after which a client reconnects when the stream has ended, in milliseconds.
 pub fn retry(text: &mut String, ms: u64) {
     push(text, format_args!("retry: {ms}\n\n"));
 }
@@ -41,7 +41,7 @@ fn push(text: &mut String, what: std::fmt::Arguments<'_>) {
 /// `reset`
 #[derive(Serialize, ToSchema)]
 pub struct ResetEvent {
-    /// What the caller was told last, by what it said.
+    /// Last event that the caller received, as it reported.
     #[schema(value_type = words::EventId)]
     pub after: String,
 }
@@ -51,7 +51,7 @@ pub struct ResetEvent {
 pub struct StateEvent {
     #[schema(value_type = words::Zxid)]
     zxid: u64,
-    /// How long the session lives without a heartbeat.
+    /// Time to live of the session without a heartbeat.
     ttl_ms: u32,
     /// The locks that it holds.
     held: Vec<HeldEntry>,
@@ -76,7 +76,7 @@ pub struct HeldEntry {
     holder: String,
     #[schema(value_type = words::FencingToken)]
     fencing_token: u64,
-    /// How often its owner has entered.
+    /// Number of times its owner has acquired it.
     holds: u32,
 }
 
@@ -91,7 +91,7 @@ pub struct AwaitedEntry {
 }
 
 impl StateEvent {
-    /// How things stand with a live session.
+    /// Describes the state of a live session.
     pub fn new(store: &Store, session: SessionId) -> Self {
         let (mut held, mut awaited) = (Vec::new(), Vec::new());
         for (lock, holder, _) in store.contenders_of(session) {
@@ -359,7 +359,7 @@ pub struct WatchEvent<'a> {
     /// As it was asked for.
     #[schema(value_type = words::WatchText)]
     pub watch: &'a str,
-    /// What happened.
+    /// Kind of the event.
     #[schema(value_type = words::ZnodeEvent)]
     pub event: &'static str,
     /// To which znode.
@@ -387,7 +387,7 @@ pub struct RenewedEvent {
 /// `stream_ended`
 #[derive(Serialize, ToSchema)]
 pub struct StreamEndedEvent {
-    /// Why, in a word.
+    /// Reason, in a word.
     #[schema(value_type = words::EndOfStream)]
     pub reason: &'static str,
 }
@@ -397,11 +397,11 @@ pub struct StreamEndedEvent {
 pub struct WatchWish {
     /// The words.
     pub text: String,
-    /// What is watched.
+    /// Kind of the watch.
     pub kind: KindWord,
-    /// What was seen before.
+    /// Last state that the caller saw.
     pub seen: Option<Zxid>,
-    /// Which znode.
+    /// Path of the znode.
     pub path: ZPath,
 }
 

@@ -39,7 +39,7 @@ use super::{Peer, Shared};
 /// after one time more. With a smaller number clients come back oftener.
 const LIFE_TTLS: u32 = 2;
 
-/// So often in the session's time it is renewed: one renewal may fail, and the next one is still in time.
+/// Renewals per time to live: one may fail, and the next one is still in time.
 const BEATS_PER_TTL: u32 = 3;
 
 /// A session of which no renewal was confirmed for two thirds of its time is about to expire.
@@ -52,19 +52,19 @@ const BEAT_AGAIN: Duration = Duration::from_millis(200);
 /// it is not.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// How soon clients come back when a stream has ended. Browsers wait some seconds if they are not told.
+/// Time after which clients reconnect when a stream has ended. Without it browsers wait for some seconds.
 const COME_BACK_MS: u64 = 100;
 
 /// Watches of one stream.
 pub const MAX_WATCHES: usize = 64;
 
-/// Where a client says what it was told last; browsers do so by themselves.
+/// Header with the last event that a client received; browsers send it by themselves.
 static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Has proxies pass on what they get at once.
 static ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// What is asked for.
+/// Parsed request.
 struct Asked {
     heartbeat: bool,
     after: Option<EventPosition>,
@@ -110,7 +110,7 @@ impl Asked {
     }
 }
 
-/// Why there is no stream.
+/// Reason why there is no stream.
 enum NotBegun {
     Follow(FollowError),
     Other(Problem),
@@ -163,7 +163,7 @@ pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: He
     Ok(response)
 }
 
-/// What a stream begins with, and the session's time. Called with the state locked.
+/// Builds the begin of a stream, and returns the session's time to live. Called with the state locked.
 fn begin(
     look: &mut StreamLook<'_>,
     session: SessionId,
@@ -248,12 +248,12 @@ fn watch(
 /// An open stream.
 struct Feed {
     session: SessionId,
-    /// Whether it is still for whoever reads it.
+    /// Check that the reader may still have the stream.
     vigil: Vigil,
     stream: SessionStream,
     watches: Vec<WatchWish>,
     life: Option<Life>,
-    /// What is to be written next.
+    /// Text to write next.
     first: Option<String>,
     at: EventPosition,
     keep_alive: Interval,
@@ -290,8 +290,8 @@ impl Feed {
         }
     }
 
-    /// What is written next; `None`: nothing more is. It is asked only when what was written before is out of this program's hands,
-    /// so nothing piles up for a client that does not read, and its session is not renewed.
+    /// Returns the text to write next, or `None` at the end. It is called only when the text before has left this program,
+    /// so nothing accumulates for a client that does not read, and its session is not renewed.
     async fn next(&mut self) -> Option<String> {
         if let Some(first) = self.first.take() {
             return Some(first);
@@ -391,7 +391,7 @@ impl Feed {
     }
 }
 
-/// What is to be said of a session's life.
+/// News about a session's lifetime.
 enum News {
     /// No renewal was confirmed for long.
     Expiring { left: Duration },
@@ -411,11 +411,11 @@ struct Life {
     /// A renewal under way, and when it was begun.
     beat: Option<(Instant, Beat)>,
     next: Instant,
-    /// When the last one that is confirmed was begun.
+    /// Begin of the last confirmed renewal.
     confirmed: Option<Instant>,
-    /// When the first one was.
+    /// Begin of the first renewal since then.
     began: Instant,
-    /// Whether the client was told so.
+    /// Set once the client has been warned.
     is_expiring: bool,
 }
 

@@ -21,22 +21,22 @@ use super::Api;
 use super::lenient::{self, in_words};
 use super::problem::Problem;
 
-/// How much of a body that is too large is read and thrown away, so that a caller which is still sending gets to
-/// see the answer instead of a reset connection.
+/// Bytes of a too large body that are read and discarded, so that a caller that is still sending
+/// sees the answer instead of a reset connection.
 const DISCARD_BYTES: usize = 1024 * 1024;
 
-/// How long a body may take to begin, and to go on where it does not flow at [`MIN_BODY_BYTES_PER_SECOND`].
+/// Time for a body to begin, and to continue where it flows slower than [`MIN_BODY_BYTES_PER_SECOND`].
 const BODY_GRACE: Duration = Duration::from_secs(5);
 
 /// The least rate at which a body has to come, beside the grace. A telephone at the edge of its network is faster, and who is
 /// slower on purpose gets no more time than a body of its size needs.
 const MIN_BODY_BYTES_PER_SECOND: u64 = 16 * 1024;
 
-/// What an answer has room for before its document is written: for all but lists, and little enough to be nothing beside what
-/// else a request takes.
+/// Initial capacity of an answer: for all but lists, and small beside the other memory
+/// of a request.
 const ANSWER_BYTES: usize = 512;
 
-/// What a handler comes to.
+/// Result of a handler.
 pub type Answer = Result<Response, Problem>;
 
 /// Reads a whole body of at most `limit` bytes within `patience`, and not slower than at a least rate.
@@ -48,7 +48,7 @@ pub async fn read_body(body: Body, limit: usize, patience: Duration) -> Result<B
     collect(body, limit, patience).await
 }
 
-/// How long after its beginning a body may be without its next bytes.
+/// Returns the time after the beginning of a body at which its next bytes are overdue.
 fn body_deadline(received: usize, patience: Duration) -> Duration {
     let at_least_rate = Duration::from_millis(received as u64 * 1000 / MIN_BODY_BYTES_PER_SECOND);
     patience.min(BODY_GRACE + at_least_rate)
@@ -175,7 +175,7 @@ pub async fn fresh(api: &Api, linearizable: bool) -> Result<(), Unavailable> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ReadQuery {
-    /// Whether to wait until this node knows all that was committed before.
+    /// Wait until this node has applied everything that was committed before.
     #[serde(default)]
     pub linearizable: bool,
 }

@@ -20,7 +20,7 @@ use super::passage::{Asked, pass};
 use super::{Peer, Shared, locks, sessions, znodes};
 use crate::http::url::Verb;
 
-/// What is asked for most often.
+/// Most frequent operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Often {
     Acquire,
@@ -32,7 +32,7 @@ enum Often {
 impl Often {
     const ALL: [Self; 4] = [Self::Acquire, Self::Release, Self::Heartbeat, Self::Get];
 
-    /// What a request is, if it is one of these beyond doubt: written without any detour, and at an address that the table of
+    /// Recognizes a request that certainly is one of these: written in its usual form, at an address that the table of
     /// routes serves by a pattern.
     fn of(method: &Method, path: &str) -> Option<Self> {
         let path = path.strip_prefix("/v1/")?;
@@ -52,7 +52,7 @@ impl Often {
         }
     }
 
-    /// Where the table of routes has it: the address, the method, and the verb at the end.
+    /// Returns the place in the table of routes: the address, the method, and the verb at the end.
     fn place(self) -> (&'static str, Method, Option<Verb>) {
         const LOCKS: &str = "/v1/locks/{*name_and_verb}";
         match self {
@@ -68,7 +68,7 @@ impl Often {
 #[derive(Clone)]
 struct Short {
     api: Shared,
-    /// What each of them needs, and as which operation it is counted, in the order of [`Often::ALL`].
+    /// Requirement and operation of each, in the order of [`Often::ALL`].
     asked: [Asked; Often::ALL.len()],
 }
 
@@ -116,14 +116,14 @@ impl Short {
 
 /// All routes, to be served by [`serve`](super::serve()) or called without a socket. Cheap to clone.
 ///
-/// Who calls is the [`Peer`] among the request's extensions, and whoever has the token that the request shows.
+/// The caller is the [`Peer`] among the request's extensions, and the owner of the token in the request.
 #[derive(Clone)]
 pub struct Front {
     router: Router,
     short: Option<Short>,
 }
 
-/// How an answer comes to be, by the short way or by the router's.
+/// Future of an answer, by the short path or by the router's.
 type Answering = Either<BoxFuture<'static, Result<Response, Infallible>>, RouteFuture<Infallible>>;
 
 impl Front {

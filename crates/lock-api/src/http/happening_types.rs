@@ -14,20 +14,20 @@ use super::problem::mode_word;
 /// `happened`
 #[derive(Serialize, ToSchema)]
 pub struct HappenedEvent<'a> {
-    /// Whether more has happened since what was told last, which is not told.
+    /// `true` if more events happened since the last message than it contains.
     pub more: bool,
     /// In order.
     pub events: Vec<HappeningEntry<'a>>,
-    /// How things stand with the locks among them now, if that was asked for.
+    /// Current state of the locks among them, if requested.
     pub locks: Vec<SummaryAnswer<'a>>,
-    /// What has happened to the cluster, if that was asked for: as this node has seen it, by its clock.
+    /// Events of the cluster, if requested: as this node saw them, by its clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<ClusterEntry>)]
     pub cluster: Option<Vec<ClusterEntry<'a>>>,
 }
 
 impl HappenedEvent<'_> {
-    /// Whether it says anything.
+    /// Returns whether the message contains anything.
     pub fn is_news(&self) -> bool {
         self.more
             || !self.events.is_empty()
@@ -46,7 +46,7 @@ pub struct ClusterEntry<'a> {
     event: &'static str,
     #[schema(value_type = words::Time)]
     at: Option<At>,
-    /// Who leads, or which node an alarm is about.
+    /// New leader, or node of an alarm.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64)]
     node_id: Option<u64>,
@@ -109,7 +109,7 @@ impl<'a> ClusterEntry<'a> {
 #[derive(Default, Serialize, ToSchema)]
 #[schema(as = Happening)]
 pub struct HappeningEntry<'a> {
-    /// Where it stands: the same at every node.
+    /// Position of the event: the same at every node.
     #[schema(value_type = words::EventId)]
     id: String,
     #[schema(value_type = words::HappeningWord)]
@@ -122,7 +122,7 @@ pub struct HappeningEntry<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = words::Holder)]
     holder: Option<String>,
-    /// Whose holder it is.
+    /// Owner of the hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = words::SessionId)]
     session: Option<String>,
@@ -154,7 +154,7 @@ pub struct HappeningEntry<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String)]
     ended: Option<&'static str>,
-    /// Who did it.
+    /// Principal that did it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String)]
     by: Option<String>,
@@ -175,7 +175,7 @@ pub struct HappeningEntry<'a> {
     change: Option<String>,
 }
 
-/// What is told of it.
+/// Builds the description of an event.
 pub fn told<'a>(store: &Store, happening: &'a Happening) -> HappeningEntry<'a> {
     let mut entry = HappeningEntry {
         id: happening.at.to_string(),

@@ -1,5 +1,5 @@
-//! What happens to all locks and sessions, for people who look on: the latest of it, a few times a second, however much there is.
-//! What one of them says stands in `happening_types.rs`; what is kept is the node's.
+//! Feed of events of all locks and sessions, for observers: the latest ones, a few times a second, however many there are.
+//! The description of an event is in `happening_types.rs`; the node keeps the events.
 //!
 //! Nobody may depend on it: what comes too fast is left out, and said to be. Programs follow a session, a watch, or the log.
 
@@ -31,7 +31,7 @@ use super::{Peer, Shared};
 /// The pause between two looks: nobody reads faster, and a node that has much to do spends next to nothing on onlookers.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// What is told at a time. A screen shows half as much.
+/// Maximum number of events in a message. A screen shows half as many.
 const TOLD_AT_ONCE: usize = 100;
 
 /// The most of what has happened before that a stream begins with.
@@ -40,10 +40,10 @@ pub const MAX_LAST: usize = 1000;
 /// Something is written at least so often, by which both sides notice that the connection is dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// How soon clients come back when a stream has ended.
+/// Time after which clients reconnect when a stream has ended.
 const COME_BACK_MS: u64 = 1000;
 
-/// Where a client says what it was told last; browsers do so by themselves.
+/// Header with the last event that a client received; browsers send it by themselves.
 static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Has proxies pass on what they get at once.
@@ -55,17 +55,17 @@ static ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering"
 pub struct EventsQuery {
     /// Only of locks whose names begin so.
     prefix: Option<String>,
-    /// How much of what has happened before is told at the beginning.
+    /// Number of earlier events at the beginning.
     #[serde(default)]
     #[param(value_type = Option<words::LastCount>)]
     last: usize,
     /// The id that was told last: what has happened since is told at the beginning.
     #[param(value_type = Option<words::EventId>)]
     after: Option<String>,
-    /// Whether to tell with it how things stand with the locks that it is about.
+    /// Include the current state of the locks of the events.
     #[serde(default)]
     locks: bool,
-    /// Whether to tell, too, what happens to the cluster: who leads, who is a member, what a person should look at.
+    /// Include events of the cluster: leader, members, alarms.
     #[serde(default)]
     cluster: bool,
 }
@@ -110,11 +110,11 @@ struct Feed {
     prefix: Option<String>,
     with_locks: bool,
     with_cluster: bool,
-    /// How much of what has happened to the cluster was told, or left out.
+    /// Number of events of the cluster that were sent, or left out.
     of_cluster: u64,
-    /// What has happened up to here was told, or left out. `None`: nothing was.
+    /// Position up to which events were sent, or left out. `None`: none were.
     at: Option<EventPosition>,
-    /// How much is told at the beginning.
+    /// Number of events at the beginning.
     first: Option<usize>,
     next_look: Instant,
     keep_alive: Interval,
@@ -152,8 +152,8 @@ impl Feed {
         }
     }
 
-    /// What is written next; `None`: nothing more is. It is asked only when what was written before is out of this program's hands,
-    /// so nothing piles up for a client that does not read.
+    /// Returns the text to write next, or `None` at the end. It is called only when the text before has left this program,
+    /// so nothing accumulates for a client that does not read.
     async fn next(&mut self) -> Option<String> {
         let mut text = String::new();
         if let Some(count) = self.first.take() {
@@ -241,7 +241,7 @@ fn is_of(what: &Happened, prefix: Option<&str>) -> bool {
     }
 }
 
-/// What happens to a lock is for those who may see its history. Sessions, and who may do what, are for administrators.
+/// Returns whether the caller may see an event: those of a lock require access to its history, those of sessions and access control the rights of an administrator.
 fn may_hear(store: &Store, caller: &Identities, what: &Happened) -> bool {
     let view = store.seen_by(caller);
     match what.lock() {
@@ -250,7 +250,7 @@ fn may_hear(store: &Store, caller: &Identities, what: &Happened) -> bool {
     }
 }
 
-/// What happens to the cluster is for whoever may look how it is.
+/// Returns whether the caller may see events of the cluster, as it may see its state.
 fn may_hear_of_cluster(store: &Store, caller: &Identities) -> bool {
     Needs::ReadCluster.require(store.seen_by(caller)).is_ok()
 }

@@ -21,7 +21,7 @@ pub struct HistoryQuery {
     before: Option<u64>,
     #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,
-    /// Whether to wait until this node knows all that was committed before.
+    /// Wait until this node has applied everything that was committed before.
     #[serde(default)]
     linearizable: bool,
 }
@@ -42,12 +42,12 @@ pub struct HistoryAnswer<'a> {
     lock: &'a str,
     /// The latest first.
     history: Vec<EntryAnswer<'a>>,
-    /// What to give as `before` for the next page; `null` on the last one.
+    /// Value of `before` for the next page; `null` on the last one.
     #[schema(value_type = Option<words::FencingToken>, required)]
     next_before: Option<u64>,
-    /// Where something may be missing.
+    /// Periods from which holds may be missing.
     gaps: Vec<GapAnswer>,
-    /// What ended up to here is not remembered; `null` if all is.
+    /// Time up to which ended holds are no longer retained; `null` if all are.
     #[schema(value_type = Option<words::Time>, required)]
     since_at: Option<At>,
 }
@@ -88,7 +88,7 @@ pub struct EntryAnswer<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = words::Reason)]
     reason: Option<&'a str>,
-    /// Who broke it or deleted its znode.
+    /// Principal that broke the hold or deleted its znode.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String)]
     by: Option<&'a str>,

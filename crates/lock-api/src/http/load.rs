@@ -1,5 +1,5 @@
-//! Who is served under load, decided before anything of a request but its head is looked at: what is refused has to cost
-//! less than what is done. The same is decided again where something is proposed, for those who do not come this way.
+//! Load shedding, decided from the head of a request alone: a refusal has to cost
+//! less than the request. The decision is made again where a command is proposed, for other front ends.
 //!
 //! While the node has as much to do as it can do in time, requests that want something new are refused at once, and those that
 //! keep something or give it back are served. Large bodies and large answers have a budget each; small ones need none.
@@ -22,10 +22,10 @@ use super::config::{HttpConfig, SMALL_BODY_BYTES};
 use super::front::Front;
 use super::problem::Problem;
 
-/// What budgets are counted in, so that a semaphore can count gigabytes.
+/// Unit of budgets, so that a semaphore can count gigabytes.
 const UNIT_BYTES: usize = 1024;
 
-/// What is left of the room for large things.
+/// Remaining budgets for large bodies and answers.
 pub struct Budgets {
     bodies: Arc<Semaphore>,
     answers: Arc<Semaphore>,
@@ -60,9 +60,9 @@ pub fn administration(front: Front) -> Front {
     front.with_extension(Administration)
 }
 
-/// What a request is told that is refused before anything of it is looked at but its first line; none: it goes on. Under load most
-/// requests end here, and each costs what those have less who are served. So this knows neither routes nor callers, and what it says
-/// is always the same.
+/// Returns the refusal of a request that is shed by its first line alone, or `None` to continue. Under load most
+/// requests end here, and each takes time from the admitted ones. So this knows neither routes nor callers, and its answer
+/// is constant.
 pub fn refuse_early<B>(node: &Node, request: &axum::http::Request<B>, waited: Duration) -> Option<Response> {
     static SAID: LazyLock<Bytes> = LazyLock::new(|| {
         let problem = Problem::from(Unavailable::new(
@@ -86,7 +86,7 @@ pub fn refuse_early<B>(node: &Node, request: &axum::http::Request<B>, waited: Du
     Some(refusal)
 }
 
-/// What a request that is let through has with it until it is answered.
+/// Resources of an admitted request until it is answered.
 pub struct Admitted {
     is_administration: bool,
     /// For its body, if that is large.
@@ -170,8 +170,8 @@ impl AsRef<[u8]> for Counted {
     }
 }
 
-/// Whether a request keeps something or gives it back, or shows how the node is: it is served under any load. Whatever is not
-/// named here can come again.
+/// Returns whether a request keeps or returns a resource, or shows the node's health: it is served under any load. All
+/// others can be retried.
 fn keeps(method: &Method, path: &str) -> bool {
     // The documents cost no more than a refusal does.
     if matches!(

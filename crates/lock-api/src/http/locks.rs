@@ -29,7 +29,7 @@ use crate::locks::{LockError, Locks, Started, only};
 /// The methods of a lock's own address.
 const OF_A_LOCK: &str = "GET,HEAD,PUT";
 
-/// What all addresses of locks begin with.
+/// Prefix of the addresses of all locks.
 const PREFIX: &str = "/v1/locks/";
 
 fn target(uri: &Uri) -> Result<(LockName, Option<Verb>), Problem> {
@@ -256,10 +256,10 @@ async fn one(api: &Api, peer: &Peer, uri: &Uri, lock: LockName) -> Answer {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct LookQuery {
-    /// Whether to wait until this node knows all that was committed before.
+    /// Wait until this node has applied everything that was committed before.
     #[serde(default)]
     linearizable: bool,
-    /// How many are told at most of those who hold it, and of those who wait; and then also how many there are in all. Absent: all
+    /// Maximum number of holders, and of waiters, in the answer, which then also has their total numbers. Absent: all
     /// of them.
     #[param(value_type = Option<words::MostContenders>)]
     count: Option<usize>,
@@ -290,10 +290,10 @@ pub struct ListQuery {
     after: Option<String>,
     #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,
-    /// Whether to tell of each who holds it first.
+    /// Include the first holder of each lock.
     #[serde(default)]
     holders: bool,
-    /// Whether to wait until this node knows all that was committed before.
+    /// Wait until this node has applied everything that was committed before.
     #[serde(default)]
     linearizable: bool,
 }
@@ -305,7 +305,7 @@ pub struct GraphQuery {
     /// Only what begins so.
     #[serde(default)]
     prefix: String,
-    /// Whether to wait until this node knows all that was committed before.
+    /// Wait until this node has applied everything that was committed before.
     #[serde(default)]
     linearizable: bool,
 }

@@ -34,7 +34,7 @@ struct Connection<S> {
     stream: S,
     /// Bytes that were read ahead, and that hyper has not read yet.
     behind: BytesMut,
-    /// Whether hyper's last read found nothing. The stream then wakes hyper for the next bytes, so nothing is read ahead.
+    /// Set if hyper's last read found nothing. The stream then wakes hyper for the next bytes, so nothing is read ahead.
     hyper_reads: bool,
     /// Timer of [`BEHIND_PATIENCE`], while the buffer is full.
     patience: Option<Pin<Box<Sleep>>>,

@@ -14,12 +14,12 @@ use super::openapi::words;
 use super::problem::Problem;
 use super::{Api, Peer, Shared};
 
-/// What is so after a change.
+/// Result of a change.
 #[derive(Serialize, ToSchema)]
 pub struct MembersAnswer {
-    /// Whether anything was done; `false`: it was so already.
+    /// `false` if the change was in effect already.
     changed: bool,
-    /// What to know all the same.
+    /// Warnings.
     warnings: Vec<String>,
     /// The leader, if this node knows one.
     #[schema(value_type = Option<words::NodeId>, required)]
@@ -51,7 +51,7 @@ pub async fn add(State(api): State<Shared>, caller: Peer, uri: Uri, body: Body) 
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ForceQuery {
-    /// Whether to do it although the voters that remain could not decide anything now.
+    /// Make the change although the remaining voters have no majority now.
     #[serde(default)]
     force: bool,
 }
@@ -125,7 +125,7 @@ pub struct LeaderBody {
     #[serde(default)]
     #[schema(value_type = Option<words::NodeId>)]
     node_id: Option<NodeId>,
-    /// Why, for the account of who did what.
+    /// Reason, for the audit log.
     #[serde(default)]
     #[schema(value_type = Option<words::Reason>)]
     reason: Option<String>,
@@ -144,7 +144,7 @@ pub async fn move_leader(State(api): State<Shared>, caller: Peer, uri: Uri, body
     .await
 }
 
-/// How a member is, by the leader's word.
+/// Condition of a member, as the leader knows it.
 #[derive(Serialize, ToSchema)]
 #[schema(as = MemberCondition)]
 pub struct ConditionAnswer {
@@ -153,15 +153,15 @@ pub struct ConditionAnswer {
     /// The last entry known to be on its disk.
     #[schema(required)]
     matched_index: Option<u64>,
-    /// How many entries that is behind the leader's last.
+    /// Number of entries by which that is behind the leader's last.
     #[schema(required)]
     lag: Option<u64>,
-    /// What it says of its disk; `null` if it has not answered for some seconds.
+    /// Report about its disk; `null` if it has not answered for some seconds.
     #[schema(required)]
     disk: Option<DiskAnswer>,
 }
 
-/// What a node says of its disk.
+/// Report of a node about its disk.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Disk)]
 pub struct DiskAnswer {
@@ -170,11 +170,11 @@ pub struct DiskAnswer {
     free_bytes: Option<u64>,
     /// With less than this it counts as nearly full.
     low_water_bytes: u64,
-    /// Whether it does.
+    /// `true` if it has little space left.
     low: bool,
-    /// Whether the log has no room, and takes no entries.
+    /// `true` if the log is full, and takes no entries.
     log_full: bool,
-    /// How long a sync of the log takes these days; `null` if there were none lately.
+    /// Usual duration of a sync of the log; `null` if there were none lately.
     #[schema(required)]
     sync_us: Option<u64>,
 }

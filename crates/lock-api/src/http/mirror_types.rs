@@ -21,7 +21,7 @@ use super::znode_types::{TextData, data};
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MirrorBody<'a> {
-    /// What is done, in this order: all of it or nothing.
+    /// Steps, in this order: all of them or none.
     #[serde(borrow)]
     #[schema(max_items = 1000, min_items = 1)]
     steps: Vec<StepBody<'a>>,
@@ -56,7 +56,7 @@ pub struct PutBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = Option<words::DataBase64>)]
     data_base64: Option<Cow<'a, str>>,
-    /// Who may do what, word for word; everybody everything if nothing is said.
+    /// Access control list, as it is. Default: everybody may do everything.
     #[serde(borrow)]
     acl: Option<Vec<EntryBody<'a>>>,
     #[serde(default)]
@@ -64,10 +64,10 @@ pub struct PutBody<'a> {
     /// The time to live, of those that have one.
     #[schema(value_type = Option<words::ZnodeTtlMs>)]
     ttl_ms: Option<u64>,
-    /// How often the data was replaced.
+    /// Number of times the data was replaced.
     #[serde(default)]
     version: i32,
-    /// How often the list was replaced.
+    /// Number of times the list was replaced.
     #[serde(default)]
     aversion: i32,
     #[serde(borrow)]
@@ -76,7 +76,7 @@ pub struct PutBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = words::Time)]
     modified_at: Cow<'a, str>,
-    /// How many children were ever created below it: the number of the next sequential one.
+    /// Number of children ever created below it: the number of the next sequential one.
     #[serde(default)]
     creations: u64,
 }
@@ -90,19 +90,19 @@ pub struct RemoveBody<'a> {
     path: Cow<'a, str>,
 }
 
-/// What decides when a znode goes.
+/// Event that removes a znode.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = MirroredKind)]
 pub enum KindWord {
-    /// When it is deleted.
+    /// A deletion.
     #[default]
     Persistent,
-    /// When it is swept after its last child has gone.
+    /// The sweep after its last child was removed.
     Container,
-    /// When it is swept, so long after its data was replaced.
+    /// The sweep after a time without a change of its data.
     Ttl,
-    /// When its session ends. Nothing that is brought can be so.
+    /// The end of its session. Mirrored znodes cannot have this kind.
     Ephemeral,
 }
 
@@ -177,7 +177,7 @@ fn time_ms(field: &str, text: &str) -> Result<u64, Problem> {
 pub struct MirroredAnswer {
     #[schema(value_type = words::Zxid)]
     pub zxid: u64,
-    /// How many were taken: all of them.
+    /// Number of steps that were applied: all.
     pub steps: u32,
 }
 
@@ -189,14 +189,14 @@ pub struct MirrorPageAnswer<'a> {
     zxid: u64,
     /// Parents before their children, siblings by name.
     znodes: Vec<ShownAnswer<'a>>,
-    /// What to give as `after` for the next page; `null` on the last one.
+    /// Value of `after` for the next page; `null` on the last one.
     #[schema(required, value_type = Option<words::ZnodePath>)]
     next_after: Option<&'a str>,
-    /// What a znode may be here: whatever goes beyond it is refused.
+    /// Limits of a znode here. Larger ones are refused.
     limits: LimitsAnswer,
 }
 
-/// How large a znode may be, and how many may be below it.
+/// Limits of the size of a znode, and of its number of children.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ZnodeLimits)]
 pub struct LimitsAnswer {
@@ -234,11 +234,11 @@ pub struct ShownAnswer<'a> {
     /// The time to live, of those that have one.
     #[schema(value_type = Option<words::ZnodeTtlMs>, required)]
     ttl_ms: Option<u64>,
-    /// How many bytes the data has.
+    /// Length of the data in bytes.
     data_length: u32,
-    /// What the data comes to by SHA-256, in hexadecimal digits; that of no bytes if it is null.
+    /// SHA-256 of the data, in hexadecimal digits; that of no bytes if it is null.
     data_sha256: String,
-    /// Whether the data is null.
+    /// `true` if the data is null.
     data_is_null: bool,
     acl: Vec<EntryAnswer>,
     version: i32,
@@ -247,7 +247,7 @@ pub struct ShownAnswer<'a> {
     created_at: At,
     #[schema(value_type = words::Time)]
     modified_at: At,
-    /// How many children were ever created below it.
+    /// Number of children ever created below it.
     creations: u64,
 }
 

@@ -80,7 +80,7 @@ pub use peer::Peer;
 pub use serve::{serve, serve_in_process};
 pub use trace::Tracing;
 
-/// What every handler gets.
+/// State of every handler.
 struct Api {
     node: Node,
     locks: Locks,
@@ -264,7 +264,7 @@ fn routes() -> Vec<Route> {
     ]
 }
 
-/// What needs nothing, and tells nothing.
+/// Declares a handler without a requirement. It must reveal nothing.
 fn for_anybody<H>(handler: H) -> Guarded<H> {
     let needs = Needs::Nothing;
     Guarded { needs, handler }

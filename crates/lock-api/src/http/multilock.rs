@@ -27,7 +27,7 @@ pub struct AcquireBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = words::SessionId)]
     session: Cow<'a, str>,
-    /// Which locks, each once.
+    /// Locks, each once.
     #[serde(borrow)]
     locks: Vec<WantedLock<'a>>,
     #[serde(default = "no_wait", deserialize_with = "wait_for")]
@@ -58,7 +58,7 @@ pub struct WantedLock<'a> {
     limit: Option<u32>,
     #[schema(value_type = Option<words::Permits>)]
     permits: Option<u32>,
-    /// Whether the owner may enter again what it holds: yes, where that means something, unless this says no.
+    /// Whether the owner may acquire again what it holds. Default: yes, where that has a meaning.
     reentrant: Option<bool>,
     #[serde(default)]
     #[schema(value_type = words::LockDelayMs)]
@@ -75,7 +75,7 @@ pub struct ReleaseBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = words::SessionId)]
     session: Cow<'a, str>,
-    /// What is given back.
+    /// Holds to release.
     #[serde(borrow)]
     holders: Vec<HeldLock<'a>>,
     #[schema(value_type = Option<words::RequestId>)]

@@ -34,8 +34,8 @@ pub struct KnownNames {
     pub certificate: Option<ServerTls>,
 }
 
-/// What every answer tells browsers and proxies: it is nobody's to keep, and is what it says that it is. A page is to go into
-/// nobody's frame, and to tell nobody who has looked at it; what else it may do it says itself.
+/// Adds headers for browsers and proxies to every answer: not cached, not sniffed, in no
+/// frame, and without a referrer. A page declares everything else that it may do.
 pub fn harden(headers: &mut HeaderMap) {
     headers
         .entry(CACHE_CONTROL)
@@ -50,7 +50,7 @@ pub fn harden(headers: &mut HeaderMap) {
     }
 }
 
-/// Whether a request may go on to its route.
+/// Checks whether a request may continue to its route.
 pub fn check(api: &Api, request: &Request) -> Result<(), Problem> {
     judge(api, request).inspect_err(|problem| {
         // Whoever makes a page call again and again would else fill the log.
@@ -89,8 +89,8 @@ fn judge(api: &Api, request: &Request) -> Result<(), Problem> {
     }
 }
 
-/// Whether a request is of the kind that nearly all are: nothing in it is a browser's, and it says one name or address, that this
-/// node knows, without anything that would need a closer look. It is only said sooner here: whatever else it is, [`judge`] goes on.
+/// Returns whether a request is of the most frequent kind: without headers of a browser, and with one host that this
+/// node knows, in a form that needs no closer look. This is only a short cut: [`judge`] decides about all others.
 fn is_plain(request: &Request, names: &KnownNames) -> bool {
     let headers = request.headers();
     let mut hosts = headers.get_all(HOST).iter();
@@ -160,7 +160,7 @@ fn is_members(api: &Api, host: &str) -> bool {
         || api.node.status().members.iter().any(|member| same(&member.http))
 }
 
-/// Whether a page comes from this very node: by the name under which the node was called, and from the same port.
+/// Returns whether a page comes from this very node: by the name under which the node was called, and from the same port.
 fn is_own(origin: &str, host: Option<&Authority>) -> bool {
     let Some(host) = host else { return false };
     let (place, usual_port) = match origin.split_once("://") {
@@ -182,7 +182,7 @@ fn plain(host: &str) -> String {
 }
 
 impl KnownNames {
-    /// Whether a host may be called so, whatever the members' names are.
+    /// Returns whether a host may have this name, independent of the members' names.
     fn know(&self, host: &str) -> bool {
         // Nearly everybody calls a node by its address, which is told without writing the name anew.
         let bare = host.strip_suffix('.').unwrap_or(host);

@@ -14,7 +14,7 @@ use super::door::{self, Needs};
 use super::exchange::Answer;
 use super::{Peer, Shared, load, origin};
 
-/// What is asked for: what its callers need, and as which operation it is counted.
+/// Requirement and operation of a route.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked {
     pub needs: Needs,

@@ -1,4 +1,4 @@
-//! Who calls: what is shown of a caller, and what it has proven to be. What it may do is decided by the state machine.
+//! Caller of a request: its address and its proven identities. The state machine decides what it may do.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -14,8 +14,8 @@ use znode_store::{Identities, Identity, Principal};
 /// Shown in place of an address of the program that the node runs in.
 const IN_PROCESS: &str = "in process";
 
-/// Where a connection comes from: the socket's own address, and the certificate that was shown when it was made. Forwarding
-/// headers are never believed, as every caller can write them.
+/// Source of a connection: the socket's own address, and the certificate of its handshake. Forwarding
+/// headers are never trusted, as every caller can write them.
 ///
 /// The server puts one among the extensions of every request, and the door adds what the token in it proves; handlers take it
 /// as an argument. A request that came without a socket has none, and its caller has the rights of the whole world.
@@ -49,7 +49,7 @@ impl Peer {
         }
     }
 
-    /// Whoever has sent a request with these extensions.
+    /// Returns the caller of a request with these extensions.
     pub(super) fn of(extensions: &Extensions) -> Self {
         let nobody = || Self {
             shown: "".into(),
@@ -73,12 +73,12 @@ impl Peer {
         self.shown.clone()
     }
 
-    /// What the caller has proven to be.
+    /// Returns the proven identities.
     pub fn identities(&self) -> Identities {
         self.identities.clone()
     }
 
-    /// Who it is by that.
+    /// Returns the principal of the proven identities.
     pub(super) fn principal(&self) -> Principal {
         Principal::of(&self.identities)
     }
@@ -98,12 +98,12 @@ impl Peer {
         }
     }
 
-    /// Whether it is this node's operator.
+    /// Returns whether the caller is this node's operator.
     pub(super) fn is_operator(&self) -> bool {
         self.principal() == Principal::Operator
     }
 
-    /// When what it has proven ends by itself.
+    /// Returns the time at which the proven identities expire.
     pub(super) fn expires_at_ms(&self) -> Option<u64> {
         self.expires_at_ms
     }

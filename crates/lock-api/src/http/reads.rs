@@ -16,21 +16,21 @@ use super::problem::{Code, Problem};
 use super::znode_types::{ChangedAnswer, ChildrenAnswer, StatAnswer, ZnodeAnswer};
 use super::{Peer, Shared};
 
-/// How many reads one request may have: while they are read, nothing is applied.
+/// Maximum number of reads in a request: while they are read, nothing is applied.
 pub const MAX_READS: usize = 100;
 
-/// How many children all reads of one request may ask for together: each has the usual page at least.
+/// Maximum number of children of all reads of a request together: each has the usual page at least.
 const MAX_CHILDREN: usize = 10_000;
 
-/// How much data the reads of one request may show together in bytes. Each fits alone, and an answer stays something
-/// that a node can hold for each of many callers.
+/// Maximum data of all reads of a request together, in bytes. Each fits alone, and an answer stays small enough
+/// for a node to hold one for each of many callers.
 const MAX_DATA_BYTES: usize = 4 * znode_store::MAX_DATA_BYTES;
 
 /// The body of `POST /v1/read`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadsBody<'a> {
-    /// What is read.
+    /// Reads.
     #[serde(borrow)]
     reads: Vec<ReadBody<'a>>,
 }
@@ -83,7 +83,7 @@ enum Read<'a> {
     Exists(ZPath),
 }
 
-/// What a read has found.
+/// Result of a read in the state.
 enum Found {
     Get(ZPath, Data, Stat),
     Children(ZPath, Page, Stat),
@@ -142,7 +142,7 @@ fn too_much() -> Problem {
     Problem::new(Code::TooLarge, detail)
 }
 
-/// What came of one read.
+/// Result of one read.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ReadResult)]

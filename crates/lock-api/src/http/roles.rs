@@ -43,7 +43,7 @@ pub struct ListQuery {
     after: Option<String>,
     #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,
-    /// Whether to wait until this node knows all that was committed before.
+    /// Wait until this node has applied everything that was committed before.
     #[serde(default)]
     linearizable: bool,
 }

@@ -9,7 +9,7 @@ use super::Shared;
 use super::door::Needs;
 use super::passage::Guarded;
 
-/// What is served at one address.
+/// Handlers of one address.
 pub struct Route {
     address: &'static str,
     methods: MethodRouter<Shared>,
@@ -58,8 +58,8 @@ impl Route {
         self
     }
 
-    /// What answers to all other methods, where the router cannot tell which there are. It needs nothing, so it must tell
-    /// nothing but that.
+    /// Adds a handler for all other methods, where the router does not know which exist. It has no requirement, so it must
+    /// reveal nothing else.
     pub fn otherwise<H: Handler<T, Shared>, T: 'static>(mut self, handler: H) -> Self {
         let needs = Needs::Nothing;
         self.methods = self.methods.fallback(Guarded { needs, handler });

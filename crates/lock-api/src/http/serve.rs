@@ -40,10 +40,10 @@ use super::problem::{Code, Problem};
 /// that; two paths of [`super::config::MAX_HTTP_PATH_BYTES`], all percent-encoded, have 48 KiB.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
-/// When who finds no place should come again.
+/// `Retry-After` of a refused connection.
 const REFUSED_RETRY_SECONDS: u64 = 1;
 
-/// What a caller hears that finds no place: the problem, as it would have come from a route. Nothing of its request was read.
+/// Builds the answer to a refused connection: the problem, as a route would send it. The request was not read.
 fn refusal(problem: Problem) -> Vec<u8> {
     let status = problem.code().status();
     let body = serde_json::to_string(&problem).expect("strings and numbers serialise");
@@ -241,7 +241,7 @@ fn connection(
     }
 }
 
-/// What is said on one connection: requests, and their answers.
+/// HTTP on one connection: requests, and their answers.
 pub(super) struct Talk {
     pub peer: Peer,
     pub front: Front,

@@ -60,7 +60,7 @@ pub struct HeartbeatAnswer {
     /// There if it was asked for: whether the node that answers leads. A caller of the leader waits one round trip between nodes less.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leads: Option<bool>,
-    /// What its holders are asked to give up and have not answered.
+    /// Pending release requests to its holders without an answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub revoke_requested: Vec<AskedAnswer>,
 }
@@ -101,16 +101,16 @@ pub struct StandingAnswer {
     holder: String,
 }
 
-/// What there is to know about a session.
+/// Description of a session.
 #[derive(Serialize, ToSchema)]
 pub struct SessionAnswer {
     #[schema(value_type = words::SessionId)]
     session: String,
     #[schema(value_type = words::SessionName)]
     name: String,
-    /// How long it lives without a heartbeat.
+    /// Time to live without a heartbeat.
     ttl_ms: u32,
-    /// How long ago it was opened.
+    /// Time since it was opened.
     age_ms: u64,
     #[schema(value_type = words::Time)]
     opened_at: At,
@@ -119,7 +119,7 @@ pub struct SessionAnswer {
     last_heartbeat_at: Option<At>,
     #[schema(value_type = words::Address)]
     address: String,
-    /// How many ephemeral znodes it has.
+    /// Number of its ephemeral znodes.
     ephemerals: u32,
     /// The locks that it holds.
     held: Vec<StandingAnswer>,
@@ -176,7 +176,7 @@ impl SessionAnswer {
 pub struct EphemeralsAnswer<'a> {
     /// Paths, in the order in which the znodes were created.
     pub ephemerals: Vec<&'a str>,
-    /// What to give as `after` for the next page; `null` on the last one.
+    /// Value of `after` for the next page; `null` on the last one.
     #[schema(required)]
     pub next_after: Option<&'a str>,
 }
@@ -186,7 +186,7 @@ pub struct EphemeralsAnswer<'a> {
 pub struct SessionsAnswer {
     /// By id.
     pub sessions: Vec<SessionAnswer>,
-    /// What to give as `after` for the next page; `null` on the last one.
+    /// Value of `after` for the next page; `null` on the last one.
     #[schema(value_type = Option<words::SessionId>, required)]
     pub next_after: Option<String>,
 }

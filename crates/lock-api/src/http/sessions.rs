@@ -27,10 +27,10 @@ use super::session_types::{
 use super::url::decode;
 use super::{Api, Peer, Shared};
 
-/// How many ephemeral znodes of each session are looked at for a list of sessions.
+/// Number of ephemeral znodes of each session that a list of sessions examines.
 const LISTED_LOCKS: usize = 100;
 
-/// What all addresses of sessions begin with.
+/// Prefix of the addresses of all sessions.
 const PREFIX: &str = "/v1/sessions/";
 
 /// The session that an address names.
@@ -68,7 +68,7 @@ pub async fn open(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct HeartbeatQuery {
-    /// Whether to be told if the node that answers leads.
+    /// Report whether the node that answers is the leader.
     #[serde(default)]
     leader: bool,
 }
@@ -115,7 +115,7 @@ async fn may_use(api: &Api, peer: &Peer, session: SessionId) -> Result<(), Probl
 pub struct CloseQuery {
     #[param(value_type = Option<words::RequestId>)]
     request_id: Option<RequestId>,
-    /// Why, for the account of who did what; of an operator who ends what is another's.
+    /// Reason, for the audit log; for an administrator that closes another owner's session.
     #[param(value_type = Option<words::Reason>)]
     reason: Option<String>,
 }
@@ -160,8 +160,8 @@ pub async fn close(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     }
 }
 
-/// Whose a session is, if it is not the caller's, as far as this node knows. Where nobody proves anything, nobody can be told
-/// from others.
+/// Returns the owner of a session, if it is not the caller, as far as this node knows. Without authentication there are no
+/// other owners.
 fn is_anothers(api: &Api, peer: &Peer, session: SessionId) -> Option<Principal> {
     let caller = peer.identities();
     let owner = api.node.read(|store| store.session(session))?.owner;
@@ -193,11 +193,11 @@ pub struct EphemeralsQuery {
     /// Only what begins so.
     #[serde(default)]
     prefix: String,
-    /// What the page before has said: `next_after`.
+    /// `next_after` of the page before.
     after: Option<String>,
     #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,
-    /// Whether to wait until this node knows all that was committed before.
+    /// Wait until this node has applied everything that was committed before.
     #[serde(default)]
     linearizable: bool,
 }
@@ -243,7 +243,7 @@ pub struct ListQuery {
     after: Option<String>,
     #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,
-    /// Whether to wait until this node knows all that was committed before.
+    /// Wait until this node has applied everything that was committed before.
     #[serde(default)]
     linearizable: bool,
 }

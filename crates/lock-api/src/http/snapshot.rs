@@ -30,7 +30,7 @@ const CHUNKS_QUEUED: usize = 1;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct SnapshotQuery {
-    /// Whether everything that was acknowledged before has to be in it.
+    /// Include everything that was acknowledged before.
     #[serde(default = "yes")]
     linearizable: bool,
 }

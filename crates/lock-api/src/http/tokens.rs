@@ -25,7 +25,7 @@ pub struct ListQuery {
     after: Option<String>,
     #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,
-    /// Whether to wait until this node knows all that was committed before.
+    /// Wait until this node has applied everything that was committed before.
     #[serde(default)]
     linearizable: bool,
 }
@@ -83,7 +83,7 @@ pub async fn create(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body)
 pub struct RevokeQuery {
     #[param(value_type = Option<words::RequestId>)]
     request_id: Option<RequestId>,
-    /// Why, for the account of who did what.
+    /// Reason, for the audit log.
     #[param(value_type = Option<words::Reason>)]
     reason: Option<String>,
 }

@@ -1,6 +1,6 @@
-//! Which requests are traced, and the span that stands for one of them. A caller that is traced itself says so in `traceparent`
-//! (W3C Trace Context), and its trace goes on here; of all others a configured part is traced. What they propose is
-//! traced where it is proposed (`raft_node::traces`).
+//! Selection of traced requests, and the span of a request. A caller that is traced itself sends `traceparent`
+//! (W3C Trace Context), and its trace continues here; of all others a configured part is traced. Proposals are
+//! traced where they are made (`raft_node::traces`).
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -23,7 +23,7 @@ const TRACERESPONSE: HeaderName = HeaderName::from_static("traceresponse");
 /// Of an address the longest piece that is kept: the name of a lock, percent-encoded, fits for all but the strangest.
 const MAX_PATH_CHARS: usize = 256;
 
-/// What a caller says of its own trace.
+/// Trace context of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Parent {
     trace: TraceId,

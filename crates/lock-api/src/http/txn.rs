@@ -16,7 +16,7 @@ use super::problem::Problem;
 use super::znode_types::{ANY_VERSION, Creation, ModeWord, StatAnswer, TextData, any_version, set_op};
 use super::{Peer, Shared};
 
-/// How many operations a transaction may have: while it is applied, nothing else is.
+/// Maximum number of operations in a transaction: while it is applied, nothing else is.
 pub const MAX_OPS: usize = 1000;
 
 /// The body of `POST /v1/txn`.
@@ -26,7 +26,7 @@ pub struct TxnBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = Option<words::SessionId>)]
     session: Option<Cow<'a, str>>,
-    /// What is done, in this order.
+    /// Operations, in this order.
     #[serde(borrow)]
     ops: Vec<OpBody<'a>>,
     #[schema(value_type = Option<words::RequestId>)]
@@ -68,10 +68,10 @@ pub struct CreateOp<'a> {
     /// The time to live, of those that have one.
     #[schema(value_type = Option<words::ZnodeTtlMs>)]
     ttl_ms: Option<u64>,
-    /// Who may do what; everybody everything if nothing is said.
+    /// Access control list. Default: everybody may do everything.
     #[serde(borrow)]
     acl: Option<Vec<EntryBody<'a>>>,
-    /// Whether missing parents are created.
+    /// Create missing parents.
     #[serde(default)]
     parents: bool,
 }
@@ -102,7 +102,7 @@ pub struct DeleteOp<'a> {
     #[serde(default = "any_version")]
     #[schema(value_type = words::Version)]
     version: i32,
-    /// Whether all below it goes, too.
+    /// Delete everything below, too.
     #[serde(default)]
     recursive: bool,
 }
@@ -186,7 +186,7 @@ impl OpBody<'_> {
     }
 }
 
-/// What came of one operation.
+/// Result of one operation.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = OpResult)]

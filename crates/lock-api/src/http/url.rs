@@ -47,7 +47,7 @@ fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
-/// What can be done to a lock, as the last segment of its URL says.
+/// Operation on a lock: the last segment of its URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
     /// Stand in the queue.
@@ -85,7 +85,7 @@ impl Verb {
         Self::ALL.into_iter().find(|verb| verb.word() == segment)
     }
 
-    /// How it is written.
+    /// Returns the segment of the URL.
     pub fn word(self) -> &'static str {
         match self {
             Self::Acquire => "acquire",

@@ -16,17 +16,17 @@ use super::problem::Problem;
 use super::url::znode_path;
 use super::{Peer, Shared};
 
-/// What all addresses of watches begin with.
+/// Prefix of the addresses of all watches.
 const PREFIX: &str = "/v1/watch";
 
-/// How long a watch waits for those who do not say, in milliseconds: below what proxies cut off.
+/// Default wait of a watch in milliseconds: below the timeouts of proxies.
 pub const DEFAULT_TIMEOUT_MS: u64 = 30_000;
 
 /// The longest wait of one request in milliseconds, an hour: a caller that is gone without a trace (its host
 /// lost power) would keep its connection for so long.
 pub const MAX_TIMEOUT_MS: u64 = 3_600_000;
 
-/// What is watched.
+/// Kind of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = WatchKind)]
@@ -66,7 +66,7 @@ pub struct WatchQuery {
     timeout_ms: Option<u64>,
     #[param(value_type = Option<words::Position>)]
     seen_zxid: Option<u64>,
-    /// Whether to wait until this node knows all that was committed before.
+    /// Wait until this node has applied everything that was committed before.
     #[serde(default)]
     linearizable: bool,
 }
@@ -81,7 +81,7 @@ pub struct EventAnswer<'a> {
     zxid: u64,
 }
 
-/// What a caller has missed that saw the znode as it was at `seen`: ZooKeeper's rule for watches that are set again.
+/// Returns the event that a caller has missed since it saw the znode at `seen`: ZooKeeper's rule for watches that are set again.
 pub fn missed(kind: KindWord, stat: &Stat, seen: Zxid) -> Option<(ZnodeEventKind, Zxid)> {
     let (what, at) = match kind {
         KindWord::Data => (ZnodeEventKind::DataChanged, stat.mzxid),
@@ -93,7 +93,7 @@ pub fn missed(kind: KindWord, stat: &Stat, seen: Zxid) -> Option<(ZnodeEventKind
     (at > seen).then_some((what, at))
 }
 
-/// What happened, in a word.
+/// Returns the name of the event.
 pub fn event_word(kind: ZnodeEventKind) -> &'static str {
     match kind {
         ZnodeEventKind::Created => "created",

@@ -64,7 +64,7 @@ impl ModeWord {
     }
 }
 
-/// What a request says in its field `data`.
+/// Field `data` of a request.
 #[derive(Debug, Default)]
 pub enum TextData<'a> {
     /// Nothing: the field is not there.
@@ -112,13 +112,13 @@ pub struct CreateBody<'a> {
     /// The time to live, of those that have one.
     #[schema(value_type = Option<words::ZnodeTtlMs>)]
     ttl_ms: Option<u64>,
-    /// Who may do what; everybody everything if nothing is said.
+    /// Access control list. Default: everybody may do everything.
     #[serde(borrow)]
     acl: Option<Vec<EntryBody<'a>>>,
-    /// Whether missing parents are created.
+    /// Create missing parents.
     #[serde(default)]
     parents: bool,
-    /// Whose an ephemeral node is.
+    /// Session that owns an ephemeral znode.
     #[serde(borrow)]
     #[schema(value_type = Option<words::SessionId>)]
     pub session: Option<Cow<'a, str>>,
@@ -142,7 +142,7 @@ impl CreateBody<'_> {
     }
 }
 
-/// What a body says of a znode that is to be created.
+/// Body of a creation.
 pub struct Creation<'a> {
     /// The data as text.
     pub data: TextData<'a>,
@@ -150,11 +150,11 @@ pub struct Creation<'a> {
     pub data_base64: Option<Cow<'a, str>>,
     /// Its kind.
     pub mode: ModeWord,
-    /// How long it lives, if its kind asks for that.
+    /// Time to live, if its kind has one.
     pub ttl_ms: Option<u64>,
-    /// Who may do what to it; everybody everything, if nothing is said.
+    /// Access control list. Default: everybody may do everything.
     pub acl: Option<Vec<EntryBody<'a>>>,
-    /// Whether missing parents are created.
+    /// Set if missing parents are created.
     pub parents: bool,
 }
 
@@ -235,14 +235,14 @@ pub struct StatAnswer {
     aversion: i32,
     #[schema(value_type = Option<words::SessionId>, required)]
     ephemeral_owner: Option<String>,
-    /// Whether it is swept when its last child has gone.
+    /// `true` if it is swept after its last child was removed.
     container: bool,
     /// The time to live, of those that have one.
     #[schema(value_type = Option<words::ZnodeTtlMs>, required)]
     ttl_ms: Option<u64>,
-    /// How many bytes the data has.
+    /// Length of the data in bytes.
     data_length: u32,
-    /// How many children it has.
+    /// Number of children.
     num_children: u32,
 }
 
@@ -270,7 +270,7 @@ impl From<&Stat> for StatAnswer {
 /// The answer of a creation and of a replacement.
 #[derive(Serialize, ToSchema)]
 pub struct ChangedAnswer<'a> {
-    /// Which node; with its number, if it is sequential.
+    /// Path of the znode; with its number, if it is sequential.
     #[schema(value_type = words::ZnodePath)]
     pub path: &'a str,
     /// As it is right after.
@@ -291,11 +291,11 @@ pub struct ZnodeAnswer<'a> {
     #[schema(value_type = words::DataBase64)]
     data_base64: Option<String>,
     stat: StatAnswer,
-    /// How many znodes there are below, if that was asked for.
+    /// Number of znodes below it, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64)]
     pub descendants: Option<u64>,
-    /// Who may do what, if that was asked for.
+    /// Access control list, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<EntryAnswer>)]
     pub acl: Option<Vec<EntryAnswer>>,
@@ -326,7 +326,7 @@ impl<'a> ZnodeAnswer<'a> {
 pub struct ChildrenAnswer<'a> {
     /// By name.
     pub children: Vec<ChildAnswer<'a>>,
-    /// What to give as `after` for the next page; `null` on the last one.
+    /// Value of `after` for the next page; `null` on the last one.
     #[schema(required)]
     pub next_after: Option<&'a str>,
 }

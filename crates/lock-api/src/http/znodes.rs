@@ -21,7 +21,7 @@ use super::znode_types::{
 };
 use super::{Api, Peer, Shared};
 
-/// What all addresses of znodes begin with.
+/// Prefix of the addresses of all znodes.
 const PREFIX: &str = "/v1/znodes";
 
 fn target(uri: &Uri) -> Result<Cow<'_, str>, Problem> {
@@ -113,7 +113,7 @@ pub struct DeleteQuery {
     #[serde(default = "any_version")]
     #[param(value_type = words::Version)]
     version: i32,
-    /// Whether all below it goes, too.
+    /// Delete everything below, too.
     #[serde(default)]
     recursive: bool,
     #[param(value_type = Option<words::SessionId>)]
@@ -162,7 +162,7 @@ pub async fn delete(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct LookQuery {
-    /// Whether a page of children is shown.
+    /// Include a page of children.
     #[serde(default)]
     children: bool,
     /// Only what begins so.
@@ -171,13 +171,13 @@ pub struct LookQuery {
     after: Option<String>,
     #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,
-    /// Whether all znodes below are counted.
+    /// Count all znodes below.
     #[serde(default)]
     descendants: bool,
-    /// Whether the access control list is shown.
+    /// Include the access control list.
     #[serde(default)]
     acl: bool,
-    /// Whether to wait until this node knows all that was committed before.
+    /// Wait until this node has applied everything that was committed before.
     #[serde(default)]
     linearizable: bool,
 }

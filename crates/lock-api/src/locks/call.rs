@@ -27,19 +27,19 @@ pub(super) struct Call {
     pub session: SessionId,
     pub what: What,
     pub attempt: AttemptId,
-    /// Whether the caller can make it again.
+    /// Set if the caller can repeat the call.
     repeatable: bool,
     /// Time for which the places of the call are kept for the same request after its future was dropped.
     grace: Duration,
-    /// When the caller's time is over.
+    /// Deadline of the caller.
     deadline: Option<Instant>,
     stage: Stage,
-    /// Where the clean-up runs: a future may be dropped where there is no runtime.
+    /// Runtime of the clean-up: a future may be dropped where there is none.
     runtime: Handle,
     place: Option<OwnedSemaphorePermit>,
 }
 
-/// What a call is about.
+/// Subject of a call.
 #[derive(Debug, Clone)]
 pub(super) enum What {
     /// These locks.
@@ -65,7 +65,7 @@ pub(super) type Proposal = Pin<Box<dyn Future<Output = Result<Applied, ProposeEr
 /// The contenders that stand for a call, in the order of its locks.
 pub(super) type Places = Vec<(LockName, HolderId)>;
 
-/// How far a call has come.
+/// Progress of a call.
 pub(super) enum Stage {
     /// Its outcome is not known yet.
     Proposed(Proposal),
@@ -77,7 +77,7 @@ pub(super) enum Stage {
     Over,
 }
 
-/// Where the contenders of a reply to a call stand; `None` if it answers to no such call.
+/// Returns the places of the contenders in a reply to a call; `None` for other replies.
 pub(super) fn places(reply: &Reply) -> Option<Places> {
     match reply {
         Reply::Granted(grant) => Some(vec![(grant.lock.clone(), grant.holder.clone())]),
@@ -123,9 +123,9 @@ pub(super) fn withdrawal(mut places: Places, attempt: AttemptId, cause: Withdraw
 /// Deadline of a call, and the grace for a caller that hangs up.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms {
-    /// When the caller's time is over.
+    /// Deadline of the caller.
     pub deadline: Option<Instant>,
-    /// How long the places of a call that can be made again are kept once its future is dropped.
+    /// Time for which the places of a repeatable call are kept once its future is dropped.
     pub grace: Duration,
 }
 
@@ -270,7 +270,7 @@ impl Call {
 pub(super) struct Lookout {
     shared: Arc<Shared>,
     session: SessionId,
-    /// Whether it is a holder that wants to be the only one.
+    /// Set for a holder that waits to be the only one.
     upgrades: bool,
 }
 
@@ -389,7 +389,7 @@ impl Lookout {
         }
     }
 
-    /// Why a wait ended without a grant.
+    /// Returns the reason why a wait ended without a grant.
     fn ended(&self, lock: &LockName, holder: &str, how: ContenderEnd) -> Refusal {
         match how {
             ContenderEnd::SessionClosed | ContenderEnd::SessionExpired => Refusal::SessionEnded(self.session),

@@ -4,7 +4,7 @@
 use parking_lot::Mutex;
 use znode_store::AttemptId;
 
-/// So much is fetched at a time: for twenty acquires.
+/// Random bytes fetched at a time: for twenty acquires.
 const FETCHED_BYTES: usize = 480;
 
 /// See the module.

@@ -1,10 +1,10 @@
-//! Why a lock call fails. Refusals, unavailability and unknown outcomes never share a variant: the caller has to do
-//! something else about each.
+//! Errors of lock calls. Refusals, unavailability and unknown outcomes never share a variant: the caller has to react
+//! differently to each.
 
 use raft_node::{HistoryError, ProposeError, Unavailable};
 use znode_store::{Refusal, Reply};
 
-/// Why a lock call fails.
+/// Reason why a lock call failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
     /// The cluster has decided, and changed nothing. To ask again is in vain unless something changes.
@@ -38,7 +38,7 @@ impl From<ProposeError> for LockError {
     }
 }
 
-/// Why there is no history to see.
+/// Reason why there is no history to show.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LockHistoryError {
     /// The caller may not read the lock.

@@ -1,4 +1,4 @@
-//! Who may see a lock's history. What is in it is the node's business.
+//! Access to a lock's history. The node keeps its contents.
 
 use raft_node::LockHistory;
 use znode_store::LockName;
@@ -6,8 +6,8 @@ use znode_store::LockName;
 use super::{LockHistoryError, Locks};
 
 impl Locks {
-    /// Who held a lock and who holds it, as this node remembers it: the latest first, at most `count` of those whose token
-    /// is smaller than `before`. A lock that nobody remembers has an empty history.
+    /// Returns past and present holds of a lock, as this node remembers them: the latest first, at most `count` of those whose token
+    /// is smaller than `before`. A lock without remembered holds has an empty history.
     ///
     /// It is for those who may read the lock's znode; when that is gone, for those who may read the next one above it.
     pub async fn history(

@@ -7,9 +7,9 @@ pub use znode_store::LockPage;
 use super::{LockError, Locks};
 
 impl Locks {
-    /// Who waits for whom as this node knows it, over the locks whose names begin with `prefix` and that the caller may
-    /// read, [`MAX_GRAPH_WAITS`] of the waits at most; and whether that is all of it. It is gathered in parts between which others have their
-    /// turn, so it is not of one moment.
+    /// Returns the waits as this node knows them, over the locks whose names begin with `prefix` and that the caller may
+    /// read, at most [`MAX_GRAPH_WAITS`] of them; and whether that is all of it. They are collected in portions between which other tasks
+    /// run, so they are not a snapshot of one moment.
     pub async fn graph(&self, prefix: &str) -> Result<(Vec<WaitView>, bool), Refusal> {
         let node = &self.shared.node;
         let (mut waits, mut from) = (Vec::new(), None);
@@ -58,7 +58,7 @@ impl Locks {
         node.read(|store| store.seen_by(&self.caller).locks_page(prefix, after, count))
     }
 
-    /// Whether a holder of the lock has this token now: linearizable, because whoever asks guards something with the
+    /// Returns whether a holder of the lock has this token now: linearizable, because the caller guards something with the
     /// answer. A lock that does not exist has no holder.
     pub async fn check(&self, lock: &LockName, token: Zxid) -> Result<bool, LockError> {
         self.shared.node.read_barrier().await?;

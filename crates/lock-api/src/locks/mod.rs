@@ -1,5 +1,5 @@
-//! What a lock call means: commands of the state machine, waits for their verdicts, and tidying up after callers that
-//! went away. No HTTP here, and nothing that decides who holds a lock: that is `znode_store`'s.
+//! Lock calls: commands of the state machine, waits for their results, and clean-up after callers that
+//! disconnected. No HTTP here, and no decision who holds a lock: that is `znode_store`'s.
 //!
 //! A call of [`Locks::acquire`] proposes one command. If it is answered "queued", the call waits on its own node for
 //! the event that ends the wait; nobody polls. A call that ends without its lock, because its time is over or its
@@ -35,26 +35,26 @@ use draws::Draws;
 pub use error::{LockError, LockHistoryError};
 pub use looks::LockPage;
 
-/// How many calls of `acquire` a node takes at a time, those included that are being tidied up after. Each costs about
+/// Maximum number of `acquire` calls at a node, including those that are being cleaned up. Each costs about
 /// a kilobyte while it waits; more callers than this belong on more nodes.
 pub const MAX_CALLS: usize = 100_000;
 
-/// How many calls are tidied up after at a time. A thousand callers that vanish together must not push those who are
-/// still there out of the queue of proposals.
+/// Maximum number of clean-ups at a time. A thousand callers that vanish together must not push the present ones
+/// out of the queue of proposals.
 pub const MAX_CLEAN_UPS_AT_ONCE: usize = 256;
 
-/// How long [`Locks::close`] waits for calls to be over. Those that are left then wait for a majority that is not there.
+/// Time that [`Locks::close`] waits for calls to end. The remaining ones then wait for a majority that is not there.
 const CLOSES_WITHIN: Duration = Duration::from_millis(1_000);
 
-/// How long a call whose caller has gone may still be taken back once closing has begun: some round trips to a busy leader.
+/// Time for which a call whose caller disconnected may still be cleaned up once closing has begun: some round trips to a busy leader.
 const LAST_TRY: Duration = Duration::from_millis(500);
 
-/// How long a call waits for its lock.
+/// Maximum wait of a call for its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitFor {
     /// Not at all.
     Try,
-    /// So long, counted from the call.
+    /// Maximum time, counted from the call.
     For(Duration),
     /// Until it is granted.
     Forever,
@@ -76,12 +76,12 @@ struct Shared {
     clean_ups: Semaphore,
     /// Cancelled when no call is taken any more.
     closing: CancellationToken,
-    /// How many calls could not be taken back before this node stopped.
+    /// Number of calls that could not be cleaned up before this node stopped.
     left: AtomicUsize,
     draws: Draws,
 }
 
-/// What a call has come to when its command is carried out.
+/// State of a call after its command was applied.
 pub(crate) enum Started {
     /// It has all its locks.
     Granted(Vec<Grant>),
@@ -425,7 +425,7 @@ impl Shared {
     }
 }
 
-/// Whether a call stands in the queue at all.
+/// Returns whether a call enters the queue at all.
 fn may_wait(wait: WaitFor) -> bool {
     match wait {
         WaitFor::Try => false,

@@ -1,4 +1,4 @@
-//! What operators do to locks that others hold, and what holders say to it.
+//! Operations of administrators on locks that others hold, and the holders' answers.
 
 use znode_store::{HolderId, LockCommand, LockName, Reply, RequestId, Revocation, SessionId};
 
@@ -65,7 +65,7 @@ impl Locks {
         }
     }
 
-    /// What a session's holders are asked to give up, as this node knows it.
+    /// Returns the pending release requests to a session's holders, as this node knows them.
     pub fn revocations(&self, session: SessionId) -> Vec<(LockName, HolderId, Revocation)> {
         self.shared.node.read(|store| store.revocations(session))
     }

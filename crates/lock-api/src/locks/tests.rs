@@ -355,7 +355,7 @@ async fn an_operator_breaks_holders_and_waiters() {
     world.stop().await;
 }
 
-/// What takes a place from a caller.
+/// Cause for the loss of a caller's place.
 #[derive(Debug, Clone, Copy)]
 enum Loss {
     Break,

@@ -9,7 +9,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::matrix::House;
 use crate::matrix::callers::Caller;
 
-/// What was logged.
+/// Captured log lines.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 

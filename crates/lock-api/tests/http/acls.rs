@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::Server;
 
-/// Where the tests call from, unless they say otherwise.
+/// Default address of the tests' callers.
 const HERE: &str = "127.0.0.1";
 
 /// Another address of this machine's.

@@ -1,4 +1,4 @@
-//! What those see who look after the cluster.
+//! Routes for operators of the cluster.
 
 use serde_json::json;
 use tokio::io::AsyncWriteExt;

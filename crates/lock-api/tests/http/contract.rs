@@ -23,7 +23,7 @@ pub const VERBS: [&str; 8] = [
     "history",
 ];
 
-/// What was asked.
+/// Operation that was requested.
 #[derive(Debug, Clone)]
 pub struct Asked {
     pub server: SocketAddr,
@@ -46,7 +46,7 @@ impl Asked {
 /// An answer as the document names it: operation, status, and the code of a problem, or nothing.
 pub type Answer = (String, u16, String);
 
-/// What each server has answered.
+/// Answers of each server.
 static SEEN: Mutex<BTreeMap<SocketAddr, BTreeSet<Answer>>> = Mutex::new(BTreeMap::new());
 
 /// The document; what its schemas do not name is not allowed here, although callers have to expect it.
@@ -68,7 +68,7 @@ pub fn forget(server: SocketAddr) {
     SEEN.lock().unwrap().remove(&server);
 }
 
-/// What the server at this address has answered.
+/// Returns the answers of the server at this address.
 pub fn seen(server: SocketAddr) -> BTreeSet<Answer> {
     SEEN.lock().unwrap().get(&server).cloned().unwrap_or_default()
 }
@@ -121,7 +121,7 @@ fn validator(name: String, schema: &Value) -> Arc<Validator> {
     known.entry(name).or_insert_with(make).clone()
 }
 
-/// Whether a value is what a schema of the document says.
+/// Checks a value against a schema of the document.
 pub fn check(name: String, schema: &Value, value: &Value) -> Result<(), String> {
     let validator = validator(name, schema);
     let errors: Vec<_> = validator

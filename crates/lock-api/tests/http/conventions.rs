@@ -1,4 +1,4 @@
-//! What holds for all routes: unknown fields, unknown routes, bodies over the limit, JSON that is none.
+//! Conventions of all routes: unknown fields, unknown routes, bodies over the limit, invalid JSON.
 
 use lock_api::http::HttpConfig;
 use serde_json::json;

@@ -40,7 +40,7 @@ struct Script {
     names: Names,
     waiting: BTreeMap<String, Call>,
     streams: BTreeMap<String, Stream>,
-    /// What those who left were told last.
+    /// Last event of each client that left.
     left: BTreeMap<String, String>,
     /// The texts of tokens.
     tokens: BTreeMap<String, String>,
@@ -100,7 +100,7 @@ impl Script {
         self.names.show(reply)
     }
 
-    /// How many wait, in any lock.
+    /// Returns the number of waiters of all locks.
     async fn waits(&self) -> usize {
         let graph = self.server().get("/v1/locks/graph").await.expect(200);
         graph["waits"].as_array().unwrap().len()

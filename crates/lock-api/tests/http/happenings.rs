@@ -1,5 +1,5 @@
-//! What is told to those who look on: what happens, in order; what was before; that there was more; and nothing to whom it is not
-//! for.
+//! The feed of events: in order; earlier ones; the mark that there were more; and none for callers without the
+//! right.
 
 use raft_node::MAX_ONLOOKERS;
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ async fn by(server: &Server, token: &str, query: &str) -> Stream {
     server.look_on(query, &header).await.unwrap()
 }
 
-/// What is told until so many events are, and the last of the locks.
+/// Reads until `count` events have arrived; returns them with the last state of the locks.
 async fn told(stream: &mut Stream, count: usize) -> (Vec<Value>, Value) {
     let (mut events, mut locks) = (Vec::new(), Value::Null);
     while events.len() < count {
@@ -231,7 +231,7 @@ async fn what_one_may_not_see_is_not_told() {
     server.stop().await;
 }
 
-/// What has happened to the cluster by the word of this node, once that is something.
+/// Waits for events of the cluster in this node's feed and returns them.
 async fn of_cluster(server: &Server, token: &str) -> Vec<Value> {
     let mut seen = Vec::new();
     crate::support::until("something has happened to the cluster", async || {

@@ -16,7 +16,7 @@ use crate::support::{in_time, until};
 /// Writers at each node, so that there is always something under way.
 const WRITERS: usize = 8;
 
-/// So many writes are acknowledged at each node before the token is revoked.
+/// Number of acknowledged writes at each node before the token is revoked.
 const BEFORE: usize = 40;
 
 async fn secured(count: u64) -> (Vec<Arc<House>>, Caller) {
@@ -65,7 +65,7 @@ async fn a_token_made_at_one_node_counts_at_once_at_all() {
     close(houses).await;
 }
 
-/// What stays open ends at every node, whichever one took the revocation in.
+/// Open streams end at every node, whichever one accepted the revocation.
 #[tokio::test]
 async fn streams_and_polls_end_at_all_nodes() {
     let (houses, admin) = secured(3).await;

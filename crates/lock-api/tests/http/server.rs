@@ -20,7 +20,7 @@ use crate::support::{Call, in_time, until};
 /// Handlers that a test holds in its hand.
 #[derive(Clone)]
 struct Gate {
-    /// How many requests are in their handler.
+    /// Number of requests in their handler.
     inside: Arc<AtomicUsize>,
     /// Lets one of them go on.
     open: Arc<Semaphore>,

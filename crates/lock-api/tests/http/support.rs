@@ -204,7 +204,7 @@ impl Server {
 /// A request under way, on a connection of its own. Dropped: the caller hangs up.
 pub struct Call {
     pub stream: TcpStream,
-    /// What the answer is held against, unless it is no answer of the API.
+    /// Operation whose schema the answer must match, unless it is no answer of the API.
     asked: Option<Asked>,
 }
 

@@ -29,7 +29,7 @@ macro_rules! files {
     };
 }
 
-/// What the page consists of beside itself: name, type, content.
+/// Files of the page: name, type, content.
 const FILES: &[(&str, &str, &str)] = files! {
     CSS: "style.css", "parts.css";
     SVG: "icon.svg";

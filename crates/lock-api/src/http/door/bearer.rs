@@ -1,4 +1,4 @@
-//! What a request shows of its caller beside its connection: `Authorization: Bearer …`, and nothing else.
+//! Credentials in a request, beside its connection: `Authorization: Bearer …` alone.
 
 use access_token::TokenText;
 use axum::http::HeaderMap;
@@ -11,8 +11,8 @@ const SCHEME: &str = "bearer";
 
 /// The token that is shown; `None`: there is none.
 ///
-/// Whoever shows something that is no token believes to be somebody. To let it go on as nobody would do what it did not mean,
-/// so it is refused, also in a cluster that is open.
+/// Returns the token of a request. A malformed token is refused, also in an open cluster: its caller believes to be
+/// authenticated, and an anonymous request would not do what it meant.
 pub fn shown(headers: &HeaderMap) -> Result<Option<TokenText>, Problem> {
     let mut all = headers.get_all(AUTHORIZATION).iter();
     let Some(first) = all.next() else {

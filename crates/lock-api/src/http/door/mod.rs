@@ -1,7 +1,7 @@
 //! The door: who calls is found out here, and whether it is let in, before a body is read or a handler runs.
 //!
-//! What is proven at the door counts by what this node knows. What is changed in the log is decided there again, in log order,
-//! with all that was proven; so a token that was revoked meanwhile changes nothing any more, whichever node let it in.
+//! Authentication uses this node's state. A change is authorized again when it is applied, in the order of the log,
+//! with all proven identities; so a revoked token has no effect any more, whichever node admitted it.
 
 mod bearer;
 mod needs;
@@ -22,7 +22,7 @@ pub use self::unknown::UnknownTokens;
 pub use self::vigil::{Vigil, while_allowed};
 pub use access_token::{OperatorToken, TokenText};
 
-/// Who calls beside being `peer`, if that is somebody with all that is needed.
+/// Authenticates the caller of a request and checks the route's requirement.
 pub async fn let_in(api: &Api, needs: Needs, peer: Peer, head: &Parts) -> Result<Peer, Problem> {
     if needs == Needs::Nothing {
         return Ok(peer);

@@ -1,12 +1,12 @@
-//! What a route needs before it is looked at. Each method at each address says it ([`super::super::route`]); what depends on
-//! the path, the session or the lock that a request is about is decided where that is known.
+//! Permission that a route requires before its request is read. Each method of each address declares it ([`super::super::route`]);
+//! permissions that depend on the path, the session or the lock of a request are checked where that is known.
 
 use znode_store::{Refusal, Right, Store, View, ZPath};
 
-/// What lets a caller read what is told of the cluster: the znode where ZooKeeper shows its ensemble.
+/// Znode whose right `read` permits reading the state of the cluster: ZooKeeper shows its ensemble there.
 const OF_CLUSTER: &str = "/zookeeper/config";
 
-/// What the caller of a route needs, in a secured cluster.
+/// Requirement of a route for its caller, in a secured cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
     /// Nothing, and it is not even looked who calls: it tells nothing of what is in the cluster, or of who is.
@@ -36,12 +36,12 @@ impl Needs {
         }
     }
 
-    /// Whether it may have to be asked of the cluster's newest state.
+    /// Returns whether the requirement may need the newest state of the cluster.
     pub(super) fn may_be_of_now(self) -> bool {
         self == Self::AdministerNow
     }
 
-    /// Whether it has to be.
+    /// Returns whether the requirement needs the newest state of the cluster.
     pub(super) fn is_of_now(self, store: &Store) -> bool {
         self.may_be_of_now() && store.is_secured()
     }

@@ -7,15 +7,15 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use znode_store::TokenId;
 
-/// How many callers may have this node catch up at once. Each asks the leader to prove that it leads, as heartbeats do, and
-/// must not take their places; who shows what is made up could else do so by thousands.
+/// Maximum number of callers for which this node catches up at the same time. Each asks the leader for a proof of leadership, as
+/// heartbeats do, and must not displace them; callers with forged tokens could otherwise do so by thousands.
 const CATCHING_UP_AT_ONCE: usize = 16;
 
-/// How many unknown tokens are remembered, the newest: those that clients go on showing after they were revoked. At 16 bytes
+/// Number of remembered unknown tokens, the newest: those that clients still send after they were revoked. At 16 bytes
 /// each, twice.
 const REMEMBERED: usize = 4096;
 
-/// What a node has found out about tokens that it did not know.
+/// Results for tokens that this node did not know.
 #[derive(Debug)]
 pub struct UnknownTokens {
     places: Semaphore,
@@ -36,8 +36,8 @@ impl UnknownTokens {
         }
     }
 
-    /// Whether a token was unknown to the whole cluster when this node last caught up for it. It is so for good: ids are
-    /// drawn at random, so nobody shows one before it is made, and none is made twice.
+    /// Returns whether a token was unknown to the whole cluster when this node last caught up for it. This is final: ids are
+    /// random, so no caller can send one before it is created, and none is created twice.
     pub fn is_known_to_be_none(&self, token: TokenId) -> bool {
         self.found.lock().tokens.contains(&token)
     }

@@ -1,4 +1,4 @@
-//! What is said to acquire a lock, alone or with others, and what is answered.
+//! Requests and answers of acquires, of one lock or several.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub struct AcquireBody<'a> {
     #[serde(borrow, default)]
     #[schema(value_type = words::Owner)]
     owner: Cow<'a, str>,
-    /// Whether the owner may enter again what it holds: yes, where that means something, unless this says no.
+    /// Whether the owner may acquire again what it holds. Default: yes, where that has a meaning.
     reentrant: Option<bool>,
     #[serde(borrow, default)]
     #[schema(value_type = words::Note)]
@@ -51,17 +51,17 @@ pub struct AcquireBody<'a> {
     retry: Option<u16>,
 }
 
-/// What the lock service takes.
+/// Arguments for the lock service.
 pub struct Acquire {
     /// On whose behalf.
     pub session: SessionId,
-    /// What is wanted.
+    /// Lock and mode.
     pub wish: LockWish,
-    /// How long the caller waits.
+    /// Maximum wait.
     pub wait: WaitFor,
     /// For repeating it.
     pub request_id: Option<RequestId>,
-    /// How often it was sent before.
+    /// Number of earlier attempts.
     pub retry: u16,
 }
 
@@ -88,9 +88,9 @@ impl AcquireBody<'_> {
     }
 }
 
-/// How a lock is wanted, as a caller wrote it.
+/// Lock request as the caller wrote it.
 pub struct Wanted<'a> {
-    /// How.
+    /// Mode.
     pub mode: ModeWord,
     /// Of a semaphore; absent: the one that is in force.
     pub limit: Option<u32>,
@@ -102,14 +102,14 @@ pub struct Wanted<'a> {
     pub reentrant: Option<bool>,
     /// Shown to people.
     pub note: &'a str,
-    /// How long the lock stays closed after an unclean loss.
+    /// Time for which the lock stays closed after an unclean loss.
     pub lock_delay_ms: u32,
-    /// Which clients of ZooKeeper have to find it in their way.
+    /// ZooKeeper clients that must respect the contender.
     pub names: NamesWord,
 }
 
-/// Which clients of ZooKeeper stand in the same queue: the contender's znode is named as they would name it, for each of their
-/// recipes passes over all others. Not two of them at one lock.
+/// ZooKeeper clients in the same queue: the contender's znode is named as they would name it, because each of their
+/// recipes ignores all others. Not two of them at one lock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ContenderNames)]
@@ -134,7 +134,7 @@ impl From<NamesWord> for ContenderNames {
 }
 
 impl Wanted<'_> {
-    /// What the lock service takes.
+    /// Converts the request into the arguments of the lock service.
     pub fn check(self, lock: LockName, address: Arc<str>) -> Result<LockWish, Problem> {
         within("owner", self.owner, MAX_OWNER_BYTES)?;
         within("note", self.note, MAX_NOTE_BYTES)?;
@@ -184,7 +184,7 @@ pub fn check_limit(limit: u32) -> Result<(), Problem> {
     }
 }
 
-/// How many permits of a semaphore are wanted.
+/// Returns the permits of a semaphore request.
 fn semaphore(limit: Option<u32>, permits: Option<u32>, reentrant: Option<bool>) -> Result<u32, Problem> {
     if let Some(limit) = limit {
         check_limit(limit)?;
@@ -214,7 +214,7 @@ pub struct GrantAnswer<'a> {
     holder: &'a str,
     #[schema(value_type = words::FencingToken)]
     fencing_token: u64,
-    /// How often its owner has entered.
+    /// Number of times its owner has acquired it.
     holds: u32,
     #[schema(value_type = words::Permits)]
     permits: u32,

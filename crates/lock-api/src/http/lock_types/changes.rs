@@ -1,4 +1,4 @@
-//! What is said and answered when something is done to a hold or to a lock: release, break, downgrade, upgrade, revoke,
+//! Requests and answers of changes of a hold or a lock: release, break, downgrade, upgrade, revoke,
 //! configure.
 
 use std::borrow::Cow;
@@ -19,7 +19,7 @@ pub struct ReleaseBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = words::SessionId)]
     pub session: Cow<'a, str>,
-    /// Which contender.
+    /// Contender.
     #[serde(borrow)]
     #[schema(value_type = words::Holder)]
     pub holder: Cow<'a, str>,
@@ -32,7 +32,7 @@ pub struct ReleaseBody<'a> {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BreakBody<'a> {
-    /// Which contender.
+    /// Contender.
     #[serde(borrow)]
     #[schema(value_type = words::Holder)]
     pub holder: Cow<'a, str>,
@@ -53,11 +53,11 @@ pub struct DowngradeBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = words::SessionId)]
     pub session: Cow<'a, str>,
-    /// Which contender.
+    /// Contender.
     #[serde(borrow)]
     #[schema(value_type = words::Holder)]
     pub holder: Cow<'a, str>,
-    /// What it still needs.
+    /// Mode that it still needs.
     #[serde(default)]
     pub mode: DowngradedWord,
     /// For repeating it.
@@ -65,7 +65,7 @@ pub struct DowngradeBody<'a> {
     pub request_id: Option<RequestId>,
 }
 
-/// What a holder can be downgraded to.
+/// Mode after a downgrade.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = DowngradedMode)]
@@ -94,18 +94,18 @@ pub struct UpgradeBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = words::SessionId)]
     pub session: Cow<'a, str>,
-    /// Which contender.
+    /// Contender.
     #[serde(borrow)]
     #[schema(value_type = words::Holder)]
     pub holder: Cow<'a, str>,
-    /// How long to wait for the others to go.
+    /// Maximum wait for the other holders to leave.
     #[serde(default = "no_wait", deserialize_with = "wait_for")]
     #[schema(value_type = words::WaitMs)]
     pub wait_ms: WaitFor,
     /// For repeating it.
     #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,
-    /// How often it was sent before.
+    /// Number of earlier attempts.
     #[schema(value_type = Option<words::Retry>)]
     pub retry: Option<u16>,
 }
@@ -114,11 +114,11 @@ pub struct UpgradeBody<'a> {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RevokeBody<'a> {
-    /// Why.
+    /// Reason.
     #[serde(borrow)]
     #[schema(value_type = Option<words::Reason>)]
     pub reason: Option<Cow<'a, str>>,
-    /// Whom to ask, or who answers.
+    /// Holder that is asked, or that answers.
     #[serde(borrow)]
     #[schema(value_type = Option<words::Holder>)]
     pub holder: Option<Cow<'a, str>>,
@@ -126,7 +126,7 @@ pub struct RevokeBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = Option<words::SessionId>)]
     pub session: Option<Cow<'a, str>>,
-    /// What the holder says.
+    /// Answer of the holder.
     #[serde(borrow)]
     #[schema(value_type = Option<words::Reason>)]
     pub answer: Option<Cow<'a, str>>,
@@ -138,7 +138,7 @@ pub struct RevokeBody<'a> {
 /// The answer of a request to give up.
 #[derive(Serialize, ToSchema)]
 pub struct RevokeAnswer {
-    /// How many holders were asked.
+    /// Number of holders that were asked.
     pub asked: u32,
 }
 
@@ -152,7 +152,7 @@ pub struct ConfigureBody<'a> {
     pub limit: Option<Option<u32>>,
     /// Absent: stays as it is.
     pub draining: Option<bool>,
-    /// Why, for the account of who did what.
+    /// Reason, for the audit log.
     #[serde(borrow)]
     #[schema(value_type = Option<words::Reason>)]
     pub reason: Option<Cow<'a, str>>,
@@ -169,6 +169,6 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u
 /// The answer of `release`.
 #[derive(Serialize, ToSchema)]
 pub struct ReleaseAnswer {
-    /// How many re-entries are left.
+    /// Number of holds that remain.
     pub holds: u32,
 }

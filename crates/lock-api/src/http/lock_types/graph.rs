@@ -1,4 +1,4 @@
-//! What is answered to those who ask who waits for whom.
+//! Graph of waits: each waiter with the contenders that it waits for.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -12,7 +12,7 @@ use crate::http::openapi::words;
 pub struct GraphAnswer<'a> {
     /// Each of those who wait.
     pub waits: Vec<WaitAnswer<'a>>,
-    /// Whether these are all.
+    /// `true` if these are all waits.
     pub complete: bool,
 }
 
@@ -21,11 +21,11 @@ pub struct GraphAnswer<'a> {
 pub struct WaitAnswer<'a> {
     #[schema(value_type = words::LockName)]
     lock: &'a str,
-    /// Who waits.
+    /// Waiting contender.
     waiter: PartyAnswer<'a>,
     /// Some of those it waits for; nobody where a lock is drained or closed.
     waits_for: Vec<PartyAnswer<'a>>,
-    /// Whether it waits for more than these.
+    /// `true` if it waits for more than these.
     more: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What is answered to those who list locks: how many hold each and wait for it, and perhaps who holds it first.
+//! Lists of locks: the numbers of holders and waiters of each, and optionally its first holder.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::http::problem::mode_word;
 pub struct LocksAnswer<'a> {
     /// By name.
     pub locks: Vec<SummaryAnswer<'a>>,
-    /// What to give as `after` for the next page; `null` on the last one.
+    /// Value of `after` for the next page; `null` on the last one.
     #[schema(value_type = Option<words::LockName>, required)]
     pub next_after: Option<&'a str>,
 }
@@ -28,9 +28,9 @@ pub struct SummaryAnswer<'a> {
     lock: &'a str,
     #[schema(value_type = Option<ModeWord>, required)]
     mode: Option<&'static str>,
-    /// How many hold it.
+    /// Number of holders.
     holders: u32,
-    /// How many wait.
+    /// Number of waiters.
     waiters: u32,
     /// The first of those who hold it, if that was asked for and somebody does.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,7 +68,7 @@ pub struct SeenLock {
 }
 
 impl SeenLock {
-    /// How things stand with a lock, be it in use or not.
+    /// Describes the state of a lock, in use or not.
     pub fn now(store: &Store, lock: &LockName) -> Self {
         let unused = || LockSummary {
             lock: lock.clone(),

@@ -1,4 +1,4 @@
-//! What is answered to those who look at a lock: holders, and the queue.
+//! View of a lock: its holders and its queue.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::http::problem::mode_word;
 /// The answer of `check`.
 #[derive(Serialize, ToSchema)]
 pub struct CheckAnswer {
-    /// Whether a current holder has the token.
+    /// `true` if a current holder has the token.
     pub held: bool,
 }
 
@@ -30,14 +30,14 @@ pub struct LockAnswer<'a> {
     /// `null` unless the lock is in use as a semaphore, or a limit was set.
     #[schema(value_type = Option<words::Limit>, required)]
     limit: Option<u32>,
-    /// Whether nobody is let in.
+    /// `true` if nothing is granted.
     draining: bool,
     /// `null` unless nobody is let in for a while, because the session of a holder expired.
     #[schema(required)]
     closed: Option<ClosedAnswer>,
-    /// Who holds it.
+    /// Holders.
     holders: Vec<ContenderAnswer<'a>>,
-    /// Who waits, in order.
+    /// Waiters, in order.
     queue: Vec<ContenderAnswer<'a>>,
     /// If only so many were asked for: how many hold it in all.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,7 +76,7 @@ pub struct RevocationAnswer<'a> {
     reason: &'a str,
     #[schema(value_type = words::Time)]
     requested_at: At,
-    /// What the holder said to it.
+    /// Answer of the holder to it.
     #[schema(value_type = Option<words::Reason>, required)]
     answer: Option<&'a str>,
 }
@@ -108,7 +108,7 @@ pub struct ContenderAnswer<'a> {
     mode: &'static str,
     #[schema(value_type = words::Permits)]
     permits: u32,
-    /// How often its owner has entered.
+    /// Number of times its owner has acquired it.
     holds: u32,
     #[schema(value_type = words::FencingToken)]
     fencing_token: u64,
@@ -187,7 +187,7 @@ impl<'a> LockAnswer<'a> {
     }
 }
 
-/// What clients call their sessions, for those that live.
+/// Names of live sessions, as their clients set them.
 #[derive(Default)]
 pub struct SessionNames(HashMap<SessionId, Arc<str>>);
 
@@ -217,7 +217,7 @@ impl SessionNames {
         Self::of(store, parties.map(|party| party.session))
     }
 
-    /// What a client calls its session; empty if it does not, or the session is over.
+    /// Returns the name of a session; empty if it has none, or has ended.
     pub fn name(&self, session: SessionId) -> &str {
         self.0.get(&session).map_or("", |name| name)
     }

@@ -1,4 +1,4 @@
-//! What callers may send of locks, and what not.
+//! Valid and invalid requests about locks.
 
 use znode_store::{LockMode, LockName, MAX_NOTE_BYTES, MAX_OWNER_BYTES, SessionId};
 

@@ -1,5 +1,5 @@
-//! What the process takes of its machine, under the names that every dashboard knows; and which program it is. Linux tells it in
-//! `/proc`; what another system does not tell is left out.
+//! Metrics of the process, under the names that every dashboard knows, and of the program's build. They come from Linux's
+//! `/proc`; what another system does not provide is left out.
 
 use std::fmt;
 use std::fs;
@@ -10,7 +10,7 @@ use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 use nix::unistd::{SysconfVar, sysconf};
 use raft_node::metrics::sheet::{Instruments, Sheet};
 
-/// Which program this is.
+/// Metric with the version of this program.
 pub struct Build;
 
 impl Instruments for Build {
@@ -24,7 +24,7 @@ impl Instruments for Build {
     }
 }
 
-/// What the process takes.
+/// Metrics of the process.
 pub struct Process;
 
 impl Instruments for Process {

@@ -19,7 +19,7 @@ use crate::http::url::Verb;
 /// The address of all locks, whose last segment may be a verb.
 const LOCKS: &str = "/v1/locks/{*name_and_verb}";
 
-/// What a lock's address is called here, as in the documentation.
+/// Label of a lock's address, as in the documentation.
 const LOCK: &str = "/v1/locks/{name}";
 
 /// Statuses of answers that are no problem. Others are counted together.
@@ -46,7 +46,7 @@ struct Operation {
     gone: Counter,
 }
 
-/// Which operation it is that is asked for by a method.
+/// Operations of an address, by method.
 struct At {
     method: Method,
     /// Only with this verb at the end.
@@ -54,7 +54,7 @@ struct At {
     operation: usize,
 }
 
-/// Whatever is not served: the first operation.
+/// Index of the operation for addresses that are not served.
 const NOTHING: usize = 0;
 
 impl Requests {
@@ -111,7 +111,7 @@ impl Requests {
         }
     }
 
-    /// What a request asks for, in words: its method, and its address as it is routed.
+    /// Returns the labels of a request: its method, and its address as it is routed.
     pub fn words(&self, request: &Request) -> (&'static str, &str) {
         let operation = &self.operations[self.operation(request)];
         (operation.method, &operation.route)

@@ -189,7 +189,7 @@ fn flatten(schemas: &mut Value) {
         .extend(children.as_object().expect("they are fields").clone());
 }
 
-/// How long the lists in bodies may be.
+/// Adds the maximum length of lists in bodies.
 fn bound_lists(schemas: &mut Value) {
     for (schema, list, most) in [
         ("TxnBody", "ops", MAX_OPS),

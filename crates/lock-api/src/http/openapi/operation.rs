@@ -10,10 +10,10 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::http::problem::{Code, Problem};
 
-/// What fails before an operation looks at a body.
+/// Failures before an operation reads its body.
 const BODY: [Code; 3] = [Code::BadRequest, Code::TooLarge, Code::RequestTimeout];
 
-/// What fails before an operation is looked at, if a token is shown: it is none that counts, or that cannot be found out.
+/// Failures of authentication: the token is not valid, or its validity cannot be determined.
 const AT_THE_DOOR: [Code; 2] = [Code::Unauthenticated, Code::Unavailable];
 
 /// A JSON document of one schema, as the content of a body or an answer.
@@ -52,7 +52,7 @@ pub struct Operation {
     pub path: &'static str,
     /// A name for programs that make clients of the document.
     pub id: &'static str,
-    /// What it does, in a few words.
+    /// Summary in a few words.
     summary: &'static str,
     /// All there is to say.
     description: String,
@@ -60,7 +60,7 @@ pub struct Operation {
     body: Option<Value>,
     answers: Vec<(u16, Value)>,
     codes: Vec<Code>,
-    /// Whether it is looked who calls.
+    /// Set if the caller is authenticated.
     has_door: bool,
     components: Components,
 }
@@ -102,7 +102,7 @@ impl Operation {
         }
     }
 
-    /// What else there is to say.
+    /// Adds a description.
     pub fn says(mut self, description: &str) -> Self {
         self.description = description.to_owned();
         self
@@ -207,7 +207,7 @@ impl Operation {
         self
     }
 
-    /// How it can fail, beside what was said before.
+    /// Adds failures.
     pub fn fails(mut self, codes: &[Code]) -> Self {
         for code in codes {
             if !self.codes.contains(code) {

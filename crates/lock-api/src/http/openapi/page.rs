@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::schema_text::{anchor, code_spans, describe, escape, type_of};
 
-/// How the page looks.
+/// Style sheet of the page.
 pub const STYLE: &str = include_str!("style.css");
 
 /// The order in which an address's methods are shown.
@@ -188,7 +188,7 @@ fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).expect("it is JSON")
 }
 
-/// What to type at a node of a cluster on this machine.
+/// Returns a command to type at a node of a local cluster.
 fn command(path: &str, method: &str, operation: &Value) -> String {
     let (mut address, mut query) = (path.to_owned(), Vec::new());
     for parameter in operation["parameters"].as_array().into_iter().flatten() {

@@ -43,7 +43,7 @@ fn name_of(schema: &Value) -> Option<&str> {
     schema["$ref"].as_str()?.rsplit('/').next()
 }
 
-/// What a schema says about itself, or the one that it refers to.
+/// Returns the description of a schema, or of the one that it refers to.
 pub fn describe(schemas: &Value, schema: &Value) -> String {
     let own = schema["description"].as_str();
     let choices = schema["oneOf"].as_array();
@@ -63,7 +63,7 @@ pub fn describe(schemas: &Value, schema: &Value) -> String {
         .unwrap_or_default()
 }
 
-/// What values a schema takes.
+/// Returns the type of a schema's values.
 pub fn type_of(schema: &Value) -> String {
     if let Some(name) = name_of(schema) {
         return format!("<a href=\"#{}\">{}</a>", anchor(name), escape(name));

@@ -1,4 +1,4 @@
-//! What can be said of the document by itself. Whether it is true is held against a server, in `tests/http`.
+//! Checks of the document by itself. `tests/http` compares it with a server.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! What goes wrong, as HTTP says it: the one table of statuses and codes, and the one place that maps every
-//! refusal and every failure to it. Nobody else decides a status.
+//! Errors as HTTP reports them: the only table of statuses and codes, and the only place that maps every
+//! refusal and every failure to it.
 //!
 //! An error is an `application/problem+json` document (RFC 9457). Programs switch on its `code`, which never
 //! changes its meaning; people read its `detail`; the facts beside them (`lock`, `holders`…) spare both a
@@ -26,7 +26,7 @@ use crate::locks::{LockError, LockHistoryError};
 /// Begins the `type` of every problem; the code follows. A name, not an address: there is nothing to fetch.
 const TYPE_PREFIX: &str = "urn:lockgate:problem:";
 
-/// When another try makes sense where no one said when.
+/// Default of `Retry-After`.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The longest piece of a caller's own text that an answer repeats.
@@ -209,7 +209,7 @@ impl Problem {
         self
     }
 
-    /// Which failure it is.
+    /// Returns the code of the failure.
     pub fn code(&self) -> Code {
         self.0.code
     }
@@ -229,12 +229,12 @@ impl Problem {
         Self::new(Code::BadRequest, detail)
     }
 
-    /// What is no path of a znode.
+    /// Returns the problem of an invalid path of a znode.
     pub fn bad_path(reason: impl ToString) -> Self {
         Self::new(Code::BadPath, reason.to_string())
     }
 
-    /// What is no name of a lock.
+    /// Returns the problem of an invalid name of a lock.
     pub fn bad_lock_name(reason: impl ToString) -> Self {
         Self::new(Code::BadLockName, reason.to_string())
     }
@@ -255,12 +255,12 @@ impl Problem {
         problem
     }
 
-    /// What no server ever gave as the id of a session.
+    /// Returns the problem of a text that is no id of a session.
     pub fn unknown_session(text: &str) -> Self {
         Self::new(Code::NoSession, format!("there is no session {}", echo(text))).with("session", echo(text))
     }
 
-    /// What was never given as the id of a token.
+    /// Returns the problem of a text that is no id of a token.
     pub fn unknown_token(text: &str) -> Self {
         Self::new(Code::NoToken, format!("there is no token {}", echo(text))).with("token", echo(text))
     }
@@ -624,7 +624,7 @@ impl From<LockError> for Problem {
 }
 
 impl Problem {
-    /// Why a heartbeat of `session` was not counted.
+    /// Returns the problem of a heartbeat of `session` that did not count.
     pub fn of_heartbeat(error: HeartbeatError, session: SessionId) -> Self {
         match error {
             HeartbeatError::SessionEnded => Refusal::SessionEnded(session).into(),
@@ -634,7 +634,7 @@ impl Problem {
     }
 }
 
-/// What is wrong with a body.
+/// Problem of an invalid body.
 impl From<serde_json::Error> for Problem {
     fn from(error: serde_json::Error) -> Self {
         Self::bad_request(format!("the body: {}", in_words(&error)))

@@ -1,4 +1,4 @@
-//! What goes well, and what the state refuses: locks, znodes, members.
+//! Successes, and refusals of the state: locks, znodes, members.
 
 use std::collections::BTreeSet;
 
@@ -134,7 +134,7 @@ pub async fn successes() -> BTreeSet<Answer> {
     end(server).await
 }
 
-/// What locks refuse.
+/// Refusals of locks.
 pub async fn locks() -> BTreeSet<Answer> {
     let server = Server::start().await;
     let (one, two) = (server.session().await, server.session().await);
@@ -351,7 +351,7 @@ pub async fn mirror() -> BTreeSet<Answer> {
     end(server).await
 }
 
-/// What the tree refuses.
+/// Refusals of the tree.
 pub async fn znodes() -> BTreeSet<Answer> {
     let server = Server::start().await;
     let session = server.session().await;
@@ -440,7 +440,7 @@ pub async fn znodes() -> BTreeSet<Answer> {
     end(server).await
 }
 
-/// What a cluster of one refuses.
+/// Refusals of a cluster of one node.
 pub async fn members() -> BTreeSet<Answer> {
     let server = Server::start().await;
     let add = Operation::by_id("addMember").body.unwrap();
@@ -504,7 +504,7 @@ pub async fn members() -> BTreeSet<Answer> {
     end(server).await
 }
 
-/// What is said about who may do what.
+/// Answers about access control.
 pub async fn access() -> BTreeSet<Answer> {
     let server = Server::start().await;
     for id in [

@@ -18,7 +18,7 @@ use crate::support::{Call, Reply, Server, until};
 const SESSION: &str = "5d996fd7c6557613";
 const HOLDER: &str = "_c_3f0c96ec5d1b4be2a0fd5a7c0d2b9a11-lock-0000000007";
 
-/// What no conversation here comes to, and where it is looked at instead. `*` stands for every operation.
+/// Answers that no conversation here produces, and the tests that do. `*` stands for every operation.
 const ELSEWHERE_TESTED: &[(&str, &str, &str)] = &[
     (
         "*",
@@ -257,7 +257,7 @@ async fn each_of(server: &Server, code: &str, but_for: &[&str], change: impl Fn(
     assert!(others.is_empty(), "not {code}: {others:#?}");
 }
 
-/// What a server has answered, when it is not needed any more.
+/// Stops a server, and returns its answers.
 async fn end(server: Server) -> BTreeSet<Answer> {
     let seen = contract::seen(server.address);
     server.stop().await;
@@ -374,7 +374,7 @@ async fn repeated() -> BTreeSet<Answer> {
 const MADE_UP: &str =
     "lg_00000000000000000000000000000001_0000000000000000000000000000000000000000000000000000000000000001";
 
-/// What only policies refuse, and no znode's list.
+/// Refusals of policies alone, and of no znode's list.
 const OF_POLICIES: [&str; 28] = [
     "lookAtSession",
     "closeSession",
@@ -554,7 +554,7 @@ const TWO_OPENINGS: OpeningBounds = OpeningBounds {
     share: 1_000,
 };
 
-/// What a node does not do that is told so, and what it has too much of.
+/// Answers of a node that lacks a feature or reaches a limit.
 async fn bounded() -> BTreeSet<Answer> {
     let server = Server::start_node(HttpConfig::default(), |node| {
         node.history.enabled = false;

@@ -1,4 +1,4 @@
-//! Who calls: nobody, holders of tokens and certificates that count and that do not, the operator.
+//! Callers: anonymous ones, holders of valid and invalid tokens and certificates, the operator.
 
 use serde_json::{Value, json};
 use transport_security::ClientCertificate;
@@ -6,7 +6,7 @@ use transport_security::ClientCertificate;
 use super::House;
 use crate::support::until;
 
-/// Where the grants of those are who have one.
+/// Place of the callers' grants.
 const OWN: &str = "team/a";
 
 /// The rights.
@@ -22,7 +22,7 @@ pub struct Caller {
     pub standing: Standing,
 }
 
-/// What a caller is.
+/// Kind of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// It has shown nothing, or nothing that counts.

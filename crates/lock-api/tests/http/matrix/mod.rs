@@ -1,6 +1,6 @@
-//! Who may do what over HTTP: every route and method, by every kind of caller, at every kind of place. Each cell is held
-//! against `table`, which says what has to be, and was written from docs/reference/security.md and not from the code. A route that the
-//! table does not know fails the test.
+//! Authorization over HTTP: every route and method, by every kind of caller, at every kind of place. Each cell is compared
+//! with `table`, which has the expected result and was written from docs/reference/security.md and not from the code. A route that the
+//! table does not have fails the test.
 
 pub mod callers;
 mod table;
@@ -34,7 +34,7 @@ pub struct House {
     directory: TempDir,
 }
 
-/// What a call comes to.
+/// Result of a call.
 #[derive(Debug)]
 pub struct Outcome {
     pub status: u16,
@@ -156,7 +156,7 @@ impl House {
     }
 }
 
-/// What is there to be looked at and taken: the same at each place, as znodes and as locks.
+/// Creates the objects of the calls: the same at each place, as znodes and as locks.
 async fn furnish(house: &House, admin: &Caller) {
     let body = |data: &str| json!({"data": data, "parents": true});
     let session = house.session_of(admin).await;
@@ -320,7 +320,7 @@ async fn an_open_cluster_lets_everybody_in_but_for_bad_tokens() {
     house.close().await;
 }
 
-/// Whether something exists is not for those who may not see it: what is there and what is not are refused alike.
+/// The existence of an object is hidden from callers without the right: present and absent ones are refused alike.
 #[tokio::test]
 async fn a_refusal_does_not_tell_whether_something_exists() {
     let house = House::open().await;

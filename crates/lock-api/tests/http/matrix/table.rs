@@ -1,5 +1,5 @@
-//! What has to be: each request that can be made, with who may make it. It is the table of docs/reference/security.md once more, by
-//! hand, and knows nothing of how the routes come to the same.
+//! Expected results: each possible request with the callers that may make it. It repeats the table of docs/reference/security.md by
+//! hand, and does not know the code of the routes.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::callers::{Caller, Standing};
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
     pub path: &'static str,
-    /// Whether the grants at `team/a` cover it.
+    /// Set if the grants at `team/a` cover it.
     pub is_own: bool,
 }
 
@@ -37,28 +37,28 @@ pub const PLACES: &[Place] = &[
     },
 ];
 
-/// Who may.
+/// Callers that may make a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Who {
-    /// Whoever reaches the node, whatever it shows.
+    /// Every caller, with any credentials.
     Everybody,
     /// Everybody who shows no token that does not count.
     Anybody,
-    /// Who is let in.
+    /// Every authenticated caller.
     LetIn,
-    /// Who has one of these rights at the place.
+    /// Callers with one of these rights at the place.
     With(&'static [&'static str]),
     /// The same; the request itself is answered, and the read in it is not.
     ReadsWith(&'static [&'static str]),
-    /// Who may read what is told of the cluster.
+    /// Callers that may read the state of the cluster.
     Watchers,
-    /// Who administers everything.
+    /// Administrators.
     Administrators,
     /// The same, or whose the session is, which is an administrator.
     ItsOwner,
 }
 
-/// What a call has to come to.
+/// Expected result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expected {
     Allowed,
@@ -76,7 +76,7 @@ pub struct Row {
     path: &'static str,
     body: Value,
     who: Who,
-    /// What it comes to for those who may.
+    /// Status for permitted callers.
     pub status: u16,
 }
 

@@ -196,7 +196,7 @@ fn of_certificates() -> Vec<Operation> {
     ]
 }
 
-/// Whatever changes who may do what.
+/// Declares an operation that changes access control.
 fn changes(operation: Operation) -> Operation {
     let codes = [
         Code::Forbidden,

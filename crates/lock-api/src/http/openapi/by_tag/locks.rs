@@ -14,7 +14,7 @@ use crate::http::openapi::operation::Operation;
 use crate::http::openapi::words;
 use crate::http::problem::Code;
 
-/// How a call that stands in a queue fails, for one lock or several.
+/// Failures of a call that waits in a queue, for one lock or several.
 pub const WAITS: [Code; 5] = [
     Code::LockBusy,
     Code::LockTimeout,
@@ -23,7 +23,7 @@ pub const WAITS: [Code; 5] = [
     Code::ModeConflict,
 ];
 
-/// What a new contender can meet.
+/// Failures of a new contender.
 pub const NEW_CONTENDER: [Code; 6] = [
     Code::Forbidden,
     Code::Draining,
@@ -189,7 +189,7 @@ fn looks() -> Vec<Operation> {
     ]
 }
 
-/// How the steps of a holder fail.
+/// Failures of a holder's operations.
 const OF_HOLDER: [Code; 3] = [Code::NoLock, Code::NotHolder, Code::RequestIdReused];
 
 fn one(operation: Operation) -> Operation {

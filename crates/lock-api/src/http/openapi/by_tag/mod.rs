@@ -15,9 +15,9 @@ use crate::http::problem::Code;
 pub struct Tag {
     /// Its name.
     pub name: &'static str,
-    /// What it is about.
+    /// Subject.
     pub description: &'static str,
-    /// What can be done.
+    /// Operations.
     pub operations: Vec<Operation>,
 }
 
@@ -76,14 +76,14 @@ const SESSION: &str = "5d996fd7c6557613";
 /// A holder in examples.
 const HOLDER: &str = "_c_3f0c96ec5d1b4be2a0fd5a7c0d2b9a11-lock-0000000007";
 
-/// What names a session fails so.
+/// Failures of operations that name a session.
 const OF_SESSION: [Code; 2] = [Code::NoSession, Code::SessionExpired];
 
 /// Reads that can be linearizable.
 const FRESH: [Code; 1] = [Code::Unavailable];
 
-/// Whatever goes through the log.
+/// Failures of everything that goes through the log.
 const CHANGE: [Code; 2] = [Code::Unavailable, Code::OutcomeUnknown];
 
-/// What makes the state larger.
+/// Failures of operations that make the state larger.
 const GROWS: [Code; 1] = [Code::ReadOnly];

@@ -16,7 +16,7 @@ use crate::http::watch::{EventAnswer, KindWord, WatchQuery};
 use crate::http::znode_types::{ChangedAnswer, CreateBody, SetBody, ZnodeAnswer};
 use crate::http::znodes::{DeleteQuery, LookQuery, SetQuery};
 
-/// What every change of a znode can meet.
+/// Failures of every change of a znode.
 const OF_CHANGE: [Code; 4] = [
     Code::NoNode,
     Code::Forbidden,
@@ -24,7 +24,7 @@ const OF_CHANGE: [Code; 4] = [
     Code::BadPath,
 ];
 
-/// What a creation can meet beside that.
+/// Further failures of a creation.
 const OF_CREATION: [Code; 6] = [
     Code::BadAcl,
     Code::NodeExists,
