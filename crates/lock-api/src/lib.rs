@@ -2,7 +2,7 @@
 //!
 //! Two layers, of which the lower one stands alone:
 //!
-//! - [`locks`] turns a call (*acquire this lock, wait at most so long*) into commands of the replicated state
+//! - [`locks`] turns a call (*acquire this lock, wait at most 10 s*) into commands of the replicated state
 //!   machine, waits for the verdict without polling, and cleans up after a caller that goes away. It knows no
 //!   HTTP; a program that embeds a node uses it directly.
 //! - [`http`] serves the same calls, and sessions, znodes and watches, to everybody else: JSON over HTTP/1.1.
@@ -19,10 +19,10 @@
 //!
 //! - At most one exclusive holder, or any number of shared ones, or permits up to the limit, at every position
 //!   of the log. Of two conflicting grants the later has the larger fencing token.
-//! - First come, first served, over all modes. A release wakes those who now hold the lock, and nobody else.
+//! - First come, first served, over all modes. A release wakes the new holders, and no other waiters.
 //! - A holder keeps its lock until it releases it, its session ends, or an operator breaks it.
 //! - A caller that hangs up while it waits leaves the queue; a try that fails leaves nothing behind.
-//! - A request that carries a `request_id` may be sent again, to any node: it is carried out once.
+//! - A request that carries a `request_id` may be sent again, to any node: it has one effect.
 //! - An error says whether something may have been done: refused and `unavailable` mean no,
 //!   `outcome_unknown` means perhaps.
 //!
@@ -32,11 +32,11 @@
 //! what the same node has said before. `?linearizable=true` waits until the node knows all that was committed
 //! before; the check of a fencing token always does.
 //!
-//! # Who calls
+//! # Callers
 //!
 //! A call carries what its caller has proven to be, and the state machine decides by the access control lists of the
 //! znodes, and in a secured cluster by policies, what it may do; reads ask the same. Over HTTP a caller is the address of its
-//! connection, its certificate ([`http::Peer`]) and its token. In a program it is whoever [`Locks::on_behalf_of`] says, and else somebody with the rights of the
+//! connection, its certificate ([`http::Peer`]) and its token. In a program [`Locks::on_behalf_of`] sets it; without it the caller has the rights of the
 //! whole world.
 //!
 //! # Names in addresses
@@ -61,7 +61,7 @@
 //! let stopping = async {
 //!     tokio::signal::ctrl_c().await.expect("signals can be listened for");
 //!     stop.cancel(); // no new callers
-//!     locks.close().await; // those who wait are answered
+//!     locks.close().await; // waiting callers get an answer
 //!     node.stop().await;
 //! };
 //! tokio::join!(serving, stopping);
@@ -71,7 +71,7 @@
 //!
 //! # What is absent
 //!
-//! Nothing here decides who holds a lock: that is the state machine's (`znode_store`). Nothing here knows
+//! This crate does not decide about holders: the state machine does (`znode_store`). It does not know
 //! Raft, a disk or an encoding of the log. Nothing in [`locks`] knows HTTP, and no route knows a status:
 //! [`http::problem`] holds the one table.
 

@@ -23,7 +23,7 @@ pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     let answer = api.node.read(|store| {
         let view = store.seen_by(&caller);
         let (principal, role) = view.principal();
-        // Who is not let in may do nothing, and that is told.
+        // A rejected caller has no right to anything, and learns so.
         let grants = view.grants().unwrap_or(Some(Vec::new()));
         AccessAnswer {
             secured: store.is_secured(),
@@ -56,7 +56,7 @@ pub async fn secure(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body)
     }
 }
 
-/// Changes who may do what, and gives an account of it.
+/// Changes access control, and writes it to the audit log.
 pub async fn change(
     api: &Api,
     peer: &Peer,
@@ -67,7 +67,7 @@ pub async fn change(
     change_for(api, peer, action, request_id, command, None).await
 }
 
-/// The same for a reason, which stands in the account.
+/// Like `change`, with a reason for the audit log.
 pub async fn change_for(
     api: &Api,
     peer: &Peer,
@@ -92,5 +92,5 @@ pub fn made(answer: &MadeTokenAnswer<'_>) -> Response {
 
 /// Returns the problem for a reply that the cluster never gives to a change of access control.
 pub fn unexpected(reply: &Reply) -> Problem {
-    Problem::internal(format!("a change of who may do what was answered by {reply:?}"))
+    Problem::internal(format!("a change of access control was answered by {reply:?}"))
 }

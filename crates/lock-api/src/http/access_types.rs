@@ -1,4 +1,4 @@
-//! The documents of the routes that say who may do what: grants, roles, tokens, certificates.
+//! Documents of access control: grants, roles, tokens, certificates.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ pub struct GrantBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = Option<words::ZnodePath>)]
     path: Option<Cow<'a, str>>,
-    /// The lock of this name, and those whose names begin with it and a slash; all locks if it is empty.
+    /// The lock of this name, and all locks whose names begin with it and a slash; every lock if this is empty.
     #[serde(borrow)]
     #[schema(value_type = Option<String>)]
     locks: Option<Cow<'a, str>>,

@@ -1,4 +1,4 @@
-//! The documents of access control lists. Who may do what is decided by the state machine; which rights a letter means,
+//! Documents of access control lists. The state machine decides about access; which rights a letter means,
 //! here.
 
 use std::borrow::Cow;
@@ -49,7 +49,7 @@ fn perms(letters: &str) -> Result<Perms, Problem> {
             'w' => Perms::WRITE,
             'a' => Perms::ADMIN,
             _ => {
-                let what = format!("perms are letters of cdrwa, and {letter:?} is none");
+                let what = format!("perms consists of the letters c, d, r, w and a, not {letter:?}");
                 return Err(Problem::new(Code::BadAcl, what));
             }
         };
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_can_be_written() {
+    fn shown_lists_can_be_written_back() {
         let entries = [("world", "anyone", Perms::READ), ("digest", "anna:x", Perms::ALL)];
         let list = Acl::new(
             entries

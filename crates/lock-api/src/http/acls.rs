@@ -1,5 +1,5 @@
-//! The routes of access control lists. They stand beside the znodes' own, because a list is for those who may read or
-//! administer the node, and the data for those who may read it.
+//! The routes of access control lists. They are separate from the znodes' own, because a list requires the right to read or
+//! administer the node, and the data the right to read it.
 
 use std::borrow::Cow;
 

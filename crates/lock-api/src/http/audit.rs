@@ -1,5 +1,5 @@
 //! The account of who did what to others: one line for each, in the log under the target `lockgate::audit`, written by the node
-//! that took the request in, when the outcome is known. What strangers have written stands in it in quotes, and never a secret.
+//! that took the request in, when the outcome is known. Text of unauthenticated callers is quoted in it, and it never contains a secret.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::problem::{Code, Problem};
 const TARGET: &str = "lockgate::audit";
 
 /// The account. What was done always gets its line. What was refused, or was left by its caller before the outcome was known, gets one unless
-/// the caller has had too many of late: whoever asks all day for what it may not do fills no disk.
+/// the caller has had too many lately: a caller that repeats a forbidden request all day does not fill the disk.
 #[derive(Debug, Clone, Default)]
 pub struct Account {
     refused: Arc<LogLimit<String>>,
@@ -32,7 +32,7 @@ impl Account {
         }
     }
 
-    /// Somebody was not let in at the door, who has `shown` this token.
+    /// Logs the rejection of a caller that has `shown` this token.
     pub fn refused(&self, peer: &Peer, shown: Option<String>, head: &Parts, problem: &Problem) {
         let Some(others_left_out) = self.refused.admit(peer.shared_by()) else {
             return;
@@ -69,7 +69,7 @@ pub fn for_reason(what: String, reason: Option<&str>) -> Result<String, Problem>
 }
 
 impl Entry {
-    /// With what came of it.
+    /// Adds the outcome.
     pub fn end<T, E: Into<Problem>>(mut self, outcome: Result<T, E>) -> Result<T, Problem> {
         let outcome = outcome.map_err(Into::into);
         match &outcome {

@@ -52,7 +52,7 @@ pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     }))
 }
 
-/// `PUT /v1/certificates`: a subject has slashes and spaces, so it stands in the body.
+/// `PUT /v1/certificates`: a subject has slashes and spaces, so it is in the body.
 pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
     no_query(&uri)?;
     let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;

@@ -1,4 +1,4 @@
-//! The routes for those who look after the cluster: members, liveness, readiness.
+//! Routes for operators of the cluster: members, liveness, readiness.
 
 use axum::extract::State;
 use axum::http::Uri;

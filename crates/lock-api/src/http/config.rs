@@ -118,7 +118,7 @@ impl HttpConfig {
         }
     }
 
-    /// For the people who look after the cluster: few connections, but places of their own.
+    /// Configuration of the administration listener: few connections, but reserved ones.
     pub fn administration() -> Self {
         Self {
             door: "administration",
@@ -157,7 +157,7 @@ impl Default for HttpConfig {
             header_timeout: Duration::from_secs(60),
             body_timeout: Duration::from_secs(30),
             // Long enough for a person who pauses a download. Else a stream that somebody follows would stay open for a
-            // quarter of an hour after its client's host has vanished, and for ever after its client was stopped.
+            // quarter of an hour after its client's host has vanished, and without end after its client was stopped.
             send_timeout: Duration::from_secs(300),
             // Who is cut off by a proxy asks again at once, or after a first pause. Others wait no longer than that for somebody
             // who does not come back.

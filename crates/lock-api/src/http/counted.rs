@@ -1,4 +1,4 @@
-//! The door for those who count what documents and connections cost (`tools/hot-paths`): names of what reads and writes those of
+//! Interface for the measurement of documents and connections (`tools/hot-paths`): names of the functions that read and write those of
 //! a lock's cycle, and of what serves a connection. It is no part of the API, and nothing here does anything beside calling what
 //! has these names.
 

@@ -24,7 +24,7 @@ pub fn event(text: &mut String, at: Option<EventPosition>, word: &str, data: &im
 }
 
 /// Something to write while nothing happens: a comment, and an id without an event, by which a client that follows the standard
-/// comes back without being told anew what it has seen.
+/// reconnects without receiving again what it has seen.
 pub fn keep_alive(text: &mut String, at: EventPosition) {
     push(text, format_args!(": alive\nid: {at}\n\n"));
 }
@@ -356,7 +356,7 @@ pub fn limit_of(mode: LockMode) -> Option<u32> {
 /// `watch`
 #[derive(Serialize, ToSchema)]
 pub struct WatchEvent<'a> {
-    /// As it was asked for.
+    /// The watch as it was requested.
     #[schema(value_type = words::WatchText)]
     pub watch: &'a str,
     /// Kind of the event.
@@ -373,14 +373,14 @@ pub struct WatchEvent<'a> {
 /// `expiring`
 #[derive(Serialize, ToSchema)]
 pub struct ExpiringEvent {
-    /// The session lives for so long at least.
+    /// Minimum remaining lifetime of the session.
     pub left_ms: u64,
 }
 
 /// `renewed`
 #[derive(Serialize, ToSchema)]
 pub struct RenewedEvent {
-    /// The session lives for so long at least, from when the node asked for it.
+    /// Minimum lifetime of the session from the time at which the node renewed it.
     pub ttl_ms: u64,
 }
 
@@ -392,7 +392,7 @@ pub struct StreamEndedEvent {
     pub reason: &'static str,
 }
 
-/// A watch as it is asked for: `KIND:PATH`, or `KIND@ZXID:PATH` by whoever saw the znode as it was at that position.
+/// A requested watch: `KIND:PATH`, or `KIND@ZXID:PATH` for a caller that saw the znode as it was at that position.
 #[derive(Debug)]
 pub struct WatchWish {
     /// The words.
@@ -434,7 +434,7 @@ impl FromStr for WatchWish {
     }
 }
 
-/// The position that a caller was told last.
+/// Last position that a caller received.
 pub fn position(text: &str) -> Result<EventPosition, Problem> {
     text.parse()
         .map_err(|error| Problem::bad_request(format!("Last-Event-ID {text:?}: {error}")))

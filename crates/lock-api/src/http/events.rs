@@ -1,11 +1,11 @@
 //! The event stream of a session: what happens to it, told as it happens, and its life sign while somebody reads. What an event
-//! says stands in `event_types.rs`; what is told, and in which order, is the node's.
+//! contains is in `event_types.rs`; the node decides which events are sent, and in which order.
 //!
 //! # What an open stream proves
 //!
 //! That what was written can be taken off the server: not that the client runs. The client's system acknowledges for it while it
 //! is stopped, until its buffers are full, and a network that was cut says nothing at all. So a stream that counts as the heartbeat
-//! does so for [`LIFE_TTLS`] times the session's time only. Then it ends, and whoever comes back for the next one lives: browsers
+//! does so for [`LIFE_TTLS`] times the session's time only. Then it ends, and a client that reconnects is alive: browsers
 //! do so by themselves.
 
 use std::pin::Pin;
@@ -35,7 +35,7 @@ use super::sessions::target;
 use super::watch::{event_word, missed};
 use super::{Peer, Shared};
 
-/// For so many times the session's time a stream counts as its heartbeat. A client that stopped without a trace loses its session
+/// Number of times to live for which a stream counts as the session's heartbeat. A client that stopped without a trace loses its session
 /// after one time more. With a smaller number clients come back oftener.
 const LIFE_TTLS: u32 = 2;
 
@@ -102,7 +102,7 @@ impl Asked {
             return Err(Problem::bad_request(format!("more than {MAX_WATCHES} watches")));
         }
         if let Some(last) = headers.get(&LAST_EVENT_ID) {
-            // A browser sends none before it was told one, and repeats the address as it was: the header is newer.
+            // A browser sends none before it has received one, and repeats the same address: the header is newer.
             let last = last.to_str().unwrap_or("?");
             asked.after = Some(position(last)?);
         }
@@ -138,7 +138,7 @@ impl NotBegun {
 pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: HeaderMap) -> Answer {
     let session = target(&uri)?;
     let asked = Asked::read(&uri, &headers)?;
-    // As for a single watch: what was seen elsewhere must not be told as news by a node that comes to it later.
+    // As for a single watch: a node that applies it later must not report as news what the caller saw elsewhere.
     if let Some(seen) = asked.watches.iter().filter_map(|wish| wish.seen).max()
         && !api.node.caught_up_with(seen).await?
     {
@@ -175,7 +175,7 @@ fn begin(
     for (number, wish) in (0..).zip(&asked.watches) {
         watch(look, number, wish, asked.after, peer)?;
     }
-    // The state of the session is told with the lock of the state held.
+    // The state of the session is described with the state locked.
     let has_many = |view: SessionView| view.ephemerals as usize > MAX_LOOKED_AT;
     if look.begin() != StreamBegin::Resumed && look.store().session(session).is_some_and(has_many) {
         return Err(Problem::too_large_to_follow(session, MAX_LOOKED_AT));
@@ -227,7 +227,7 @@ fn watch(
         (_, false) => None,
         (Ok(stat), true) => {
             let seen = wish.seen.unwrap_or(Zxid(0));
-            // What the same command has told before this watch was told by then.
+            // Events of the same command before this watch were sent by then.
             let is_news = |at: Zxid| after.is_none_or(|after| EventPosition::of_watch(at, number) > after);
             missed(wish.kind, stat, seen).filter(|(_, at)| is_news(*at))
         }
@@ -274,7 +274,7 @@ impl Feed {
         let every = (ttl / BEATS_PER_TTL).clamp(Duration::from_millis(1), KEEP_ALIVE);
         let mut keep_alive = tokio::time::interval_at(Instant::now() + every, every);
         keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // A session that is over has no time, and only the rest of its events is told.
+        // A session that has ended has no time to live, and only the rest of its events is sent.
         let is_live = asked.heartbeat && !ttl.is_zero();
         Self {
             at: stream.told(),
@@ -308,7 +308,7 @@ impl Feed {
             tokio::select! {
                 biased;
                 () = self.closing.cancelled() => self.end(&mut text, "node_stops"),
-                // Before anything more is told: what happened by then is for those who may hear it.
+                // Checked before each message: its events require the rights that the caller has now.
                 refusal = self.vigil.lost(|view| view.may_use(session)) => {
                     tracing::debug!(%session, %refusal, "a stream ends, for its reader may not go on");
                     self.end(&mut text, "access_lost");
@@ -375,7 +375,7 @@ impl Feed {
                 event(text, None, "renewed", &RenewedEvent { ttl_ms });
             }
             News::LifeOver => {
-                // Who comes back is not told again what is there already.
+                // A client that reconnects does not get again what it has.
                 self.told(text);
                 if !self.is_over {
                     keep_alive(text, self.at);

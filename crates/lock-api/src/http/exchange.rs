@@ -28,7 +28,7 @@ const DISCARD_BYTES: usize = 1024 * 1024;
 /// Time for a body to begin, and to continue where it flows slower than [`MIN_BODY_BYTES_PER_SECOND`].
 const BODY_GRACE: Duration = Duration::from_secs(5);
 
-/// The least rate at which a body has to come, beside the grace. A telephone at the edge of its network is faster, and who is
+/// Minimum rate of a body, beside the grace. A telephone at the edge of its network is faster, and a caller that is
 /// slower on purpose gets no more time than a body of its size needs.
 const MIN_BODY_BYTES_PER_SECOND: u64 = 16 * 1024;
 
@@ -183,7 +183,7 @@ pub struct ReadQuery {
 /// The most items on a page of a list: one page is read in one go, and nothing is applied meanwhile.
 pub const MAX_PAGE: usize = 1000;
 
-/// The items on a page for those who do not say.
+/// Default number of items on a page.
 pub const DEFAULT_PAGE: usize = 100;
 
 /// Checks the wished length of a page.

@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_beyond_doubt_takes_the_short_way() {
+    fn unusual_requests_take_the_routers_path() {
         let of = |request: &str| {
             let (method, path) = request.split_once(' ').unwrap();
             Often::of(&method.parse().unwrap(), path)

@@ -187,7 +187,7 @@ pub fn told<'a>(store: &Store, happening: &'a Happening) -> HappeningEntry<'a> {
         Happened::Queued { contender } => {
             entry.event = "queued";
             entry.holder = Some(contender.name().to_owned());
-            // It may have gone by now, and is told without its session then.
+            // The holder may be gone by now, and is then described without its session.
             if let Some(session) = store
                 .stat(contender)
                 .and_then(|stat| stat.ephemeral_owner.session())
@@ -216,7 +216,7 @@ pub fn told<'a>(store: &Store, happening: &'a Happening) -> HappeningEntry<'a> {
         Happened::SessionOpened(session) => {
             entry.event = "session_opened";
             entry.session = Some(session.to_string());
-            // It may be over by now, and is told without its name then.
+            // The session may have ended by now, and is then described without its name.
             if let Some(view) = store.session(*session) {
                 entry.session_name = Some(view.name.to_string());
                 entry.address = Some(view.address.to_string());

@@ -59,7 +59,7 @@ pub struct EventsQuery {
     #[serde(default)]
     #[param(value_type = Option<words::LastCount>)]
     last: usize,
-    /// The id that was told last: what has happened since is told at the beginning.
+    /// Last id that the client received: later events are sent at the beginning.
     #[param(value_type = Option<words::EventId>)]
     after: Option<String>,
     /// Include the current state of the locks of the events.
@@ -85,7 +85,7 @@ pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: He
     let changes = api.node.look_on().map_err(|_| {
         Problem::new(
             Code::TooManyRequests,
-            format!("{MAX_ONLOOKERS} look on at this node, and no more may"),
+            format!("this node has {MAX_ONLOOKERS} observers, its maximum"),
         )
     })?;
     let feed = Feed::new(api, peer.identities(), vigil, changes, asked, after);
@@ -143,7 +143,7 @@ impl Feed {
             with_locks: asked.locks,
             with_cluster: asked.cluster,
             of_cluster: 0,
-            // Whoever names where it was gets what came since.
+            // A client that names its position gets the events since then.
             first: Some(if after.is_some() { MAX_LAST } else { asked.last }),
             at: after,
             next_look: Instant::now() + PAUSE,
@@ -174,7 +174,7 @@ impl Feed {
             tokio::select! {
                 biased;
                 () = self.closing.cancelled() => self.end(&mut text, "node_stops"),
-                // Before anything more is told: what happened by then is for those who may hear it.
+                // Checked before each message: its events require the rights that the caller has now.
                 refusal = self.vigil.lost(|view| view.admission()) => {
                     tracing::debug!(%refusal, "a stream of events ends, for its reader may not go on");
                     self.end(&mut text, "access_lost");
@@ -229,7 +229,7 @@ impl Feed {
     }
 }
 
-/// The locks that something is told of.
+/// Locks of the events in a message.
 fn locks_of(happenings: &Happenings) -> BTreeSet<LockName> {
     happenings.latest.iter().filter_map(|it| it.what.lock()).collect()
 }

@@ -51,11 +51,11 @@ fn take(budget: &Arc<Semaphore>, bytes: usize) -> Option<OwnedSemaphorePermit> {
     budget.clone().try_acquire_many_owned(units).ok()
 }
 
-/// The mark of requests that came in by the door for administration.
+/// Mark of requests from the administration listener.
 #[derive(Debug, Clone, Copy)]
 struct Administration;
 
-/// The same routes for the people who look after the cluster: not refused because others ask for much.
+/// The same routes for the administration listener: not refused because of other callers' load.
 pub fn administration(front: Front) -> Front {
     front.with_extension(Administration)
 }
@@ -97,7 +97,7 @@ pub struct Admitted {
 pub fn admit(api: &Api, request: &Request) -> Result<Admitted, Problem> {
     let is_administration = request.extensions().get::<Administration>().is_some();
     if !is_administration && !keeps(request.method(), request.uri().path()) {
-        // Once more for those who do not come by a socket, or were not yet refused when they did.
+        // Checked again for requests that did not come from a socket, or were not refused there.
         api.node.admit(Duration::ZERO)?;
     }
     let body_bytes = body_bytes(request, api.config().max_data_body_bytes);
@@ -180,7 +180,7 @@ fn keeps(method: &Method, path: &str) -> bool {
     ) {
         return true;
     }
-    // Whoever looks after a node that has much to do has to see it.
+    // An operator must be able to inspect a node under load.
     if path == "/" || path.starts_with("/dashboard/") || path == "/v1/events" {
         return true;
     }
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_given_back_or_kept_up_is_served_under_any_load() {
+    fn releases_and_renewals_are_served_under_any_load() {
         for kept in [
             "GET /healthz",
             "GET /readyz",

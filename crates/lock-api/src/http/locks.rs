@@ -36,7 +36,7 @@ fn target(uri: &Uri) -> Result<(LockName, Option<Verb>), Problem> {
     lock_and_verb(uri.path().strip_prefix(PREFIX).expect("the route begins with it"))
 }
 
-/// The lock service on behalf of whoever calls.
+/// Returns the lock service on behalf of the caller.
 pub fn locks_of(api: &Api, peer: &Peer) -> Locks {
     api.locks.on_behalf_of(peer.identities())
 }
@@ -68,7 +68,7 @@ pub async fn act(State(api): State<Shared>, peer: Peer, method: Method, uri: Uri
     }
 }
 
-/// Waits for what was begun, for as long as its caller is let in and may take the locks. If the caller hangs up this future is dropped, and
+/// Waits for a started call, as long as its caller is authenticated and may take the locks. If the caller hangs up this future is dropped, and
 /// with it the place in the queue; if it may not take one of the locks any more the place is given up at once.
 pub async fn granted(
     api: &Api,

@@ -1,4 +1,4 @@
-//! The routes that change who is a member of the cluster, and who leads. What may be changed is decided by the leader,
+//! Routes that change the members of the cluster, and the leader. The leader decides which changes are possible,
 //! in `raft_node::membership`.
 
 use axum::body::Body;
@@ -253,7 +253,7 @@ fn account_of(change: &MembershipChange) -> (&'static str, String) {
         }
         MembershipChange::MoveLeader { to: Some(node_id) } => ("move_leader", format!("to node {node_id}")),
         MembershipChange::MoveLeader { to: None } => {
-            ("move_leader", "to whoever has most of the log".to_owned())
+            ("move_leader", "to the voter with most of the log".to_owned())
         }
     }
 }

@@ -1,5 +1,5 @@
 //! The routes by which the tree of another server is brought here, and compared: steps towards it, and pages of what there is.
-//! Whoever calls them administers everything, and reads the other server; this one knows nothing of it.
+//! The caller is an administrator, and reads the other server; this one does not know it.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -19,7 +19,7 @@ pub async fn take_steps(State(api): State<Shared>, peer: Peer, uri: Uri, body: B
     no_query(&uri)?;
     let bytes = read_body(body, api.config().max_data_body_bytes, api.config().body_timeout).await?;
     let steps = parse::<MirrorBody<'_>>(&bytes)?.steps(&api.config().paths)?;
-    // The paths of a large tree would fill the account; how many, and from where on, is told.
+    // The paths of a large tree would fill the audit log, so it gets their number and the first one.
     let what = match &steps[..] {
         [first, ..] => format!("{} steps, the first of them: {}", steps.len(), first.path()),
         [] => return Err(Problem::bad_request("there is at least one step")),

@@ -1,8 +1,8 @@
 //! The HTTP front end: routes, documents, errors. What a lock means is not decided here but in
 //! [`crate::locks`], and what a change means not even there but in the state machine.
 //!
-//! One file per family of routes, its documents beside it; [`problem`] alone decides statuses and codes. Who calls, and whether
-//! it is let in, is found out in `door`, which stands before each route with what `routes` says that it needs.
+//! One file per family of routes, its documents beside it; [`problem`] alone decides statuses and codes. `door` authenticates
+//! callers before each route, with the requirement that `routes` declares.
 
 mod access;
 mod access_types;
@@ -103,13 +103,13 @@ impl Api {
 /// One allocation for all requests.
 type Shared = Arc<Api>;
 
-/// All routes of the API, to be served by [`serve()`]. `locks` is the lock service of the same `node`; whoever
-/// stops the node closes it first ([`Locks::close`]), so that those who wait get their answer.
+/// All routes of the API, to be served by [`serve()`]. `locks` is the lock service of the same `node`. Close it before you
+/// stop the node ([`Locks::close`]), so that waiting callers get an answer.
 pub fn router(node: Node, locks: Locks, config: impl Into<LiveConfig>) -> Front {
     measured_router(node, locks, config, Registry::default())
 }
 
-/// The same, with more in `registry` for those who ask for `/metrics`: what else is measured in this process.
+/// Like [`router`], with further metrics of this process in `registry` for `/metrics`.
 pub fn measured_router(
     node: Node,
     locks: Locks,
@@ -153,12 +153,12 @@ pub fn measured_router(
     Front::new(router.with_state(api.clone()), api, &needed)
 }
 
-/// Every address that is routed, as axum writes it. For those who hold [`openapi()`] against it.
+/// Returns every routed address in axum's notation. For comparisons with [`openapi()`].
 pub fn addresses() -> Vec<&'static str> {
     routes().iter().map(Route::address).collect()
 }
 
-/// Every address with each method that is served there, `HEAD` beside `GET` not told. For those who try them all.
+/// Returns every address with each of its methods, without the `HEAD` of a `GET`. For tests of all routes.
 pub fn served() -> Vec<(&'static str, Method)> {
     let routes = routes();
     let each = routes.iter().flat_map(|route| {

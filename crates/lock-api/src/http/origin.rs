@@ -1,4 +1,4 @@
-//! By which names a node is called, and from which pages: what keeps a page of somebody else's, in the browser of somebody who
+//! Checks of the `Host` and `Origin` of requests, which keep a page of another site, in the browser of a user who
 //! can reach this node, from calling it. Nobody else sends an `Origin`, so all others are asked for the name only.
 //!
 //! A page cannot set its browser's `Host`, `Origin` and `Sec-Fetch-Site`. A name that the node is not known by is that of a
@@ -53,8 +53,8 @@ pub fn harden(headers: &mut HeaderMap) {
 /// Checks whether a request may continue to its route.
 pub fn check(api: &Api, request: &Request) -> Result<(), Problem> {
     judge(api, request).inspect_err(|problem| {
-        // Whoever makes a page call again and again would else fill the log.
-        tracing::debug!(refused = problem.detail(), "a request was not let in");
+        // A page that calls again and again would otherwise fill the log.
+        tracing::debug!(refused = problem.detail(), "http: rejected a request");
     })
 }
 
@@ -184,7 +184,7 @@ fn plain(host: &str) -> String {
 impl KnownNames {
     /// Returns whether a host may have this name, independent of the members' names.
     fn know(&self, host: &str) -> bool {
-        // Nearly everybody calls a node by its address, which is told without writing the name anew.
+        // Most callers use a node's address, which is compared without normalizing the name.
         let bare = host.strip_suffix('.').unwrap_or(host);
         if is_address(bare) || bare.eq_ignore_ascii_case("localhost") {
             return true;
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_plain_is_told_at_once_and_nothing_else() {
+    fn plain_requests_take_the_short_cut() {
         let names = KnownNames::default();
         let plain = |address: &str, headers: &[(&str, &str)]| {
             let mut request = Request::new(axum::body::Body::empty());

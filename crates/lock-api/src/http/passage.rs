@@ -1,5 +1,5 @@
-//! The way of every request to its handler and back: it is counted, let in under the load that there is ([`load`]), must call this
-//! node by a name of its own ([`origin`]) and come from somebody who may ([`door`]). Four steps in one piece, since a step of
+//! Path of every request to its handler and back: it is counted, admitted under the present load ([`load`]), must call this
+//! node by a name of its own ([`origin`]) and come from an authorized caller ([`door`]). Four steps in one piece, since a step of
 //! its own on the way costs more than most of them do.
 
 use axum::body::Body;

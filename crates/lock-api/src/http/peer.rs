@@ -83,7 +83,7 @@ impl Peer {
         Principal::of(&self.identities)
     }
 
-    /// By what callers are told apart where each has a share of something: what it has proven to be, or else its address.
+    /// Key of callers for shared limits: the proven identity, or else the address.
     pub(super) fn shared_by(&self) -> String {
         match self.principal() {
             Principal::Nobody => self

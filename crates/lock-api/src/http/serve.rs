@@ -1,7 +1,7 @@
 //! Connections over HTTP: from a socket to the router, within bounds, and to a graceful end.
 //!
 //! It is written here, on hyper, because `axum::serve` bounds neither the time a caller takes to send a head
-//! nor the number of connections. It knows no route; who is let in is `listener`'s to say.
+//! nor the number of connections. It knows no route; `listener` admits connections.
 
 use std::convert::Infallible;
 use std::future::{poll_fn, ready};
@@ -215,7 +215,7 @@ fn connection(
                     Ok(accepted) => accepted,
                     Err(refused) if refused.is_refusal() => {
                         if let Some(others_left_out) = meter.admit_line(address.ip()) {
-                            info!(%address, %refused, others_left_out, "a caller was not let in");
+                            info!(%address, %refused, others_left_out, "http: rejected a caller");
                         }
                         return;
                     }

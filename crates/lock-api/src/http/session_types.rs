@@ -19,7 +19,7 @@ pub struct OpenBody<'a> {
     /// The wished timeout.
     #[schema(value_type = Option<words::SessionTtlMs>)]
     pub ttl_ms: Option<u64>,
-    /// For people who look at a list of sessions.
+    /// Shown in lists of sessions.
     #[serde(borrow, default)]
     #[schema(value_type = words::SessionName)]
     pub name: Cow<'a, str>,
@@ -55,7 +55,7 @@ pub struct OpenAnswer {
 /// The answer of a heartbeat.
 #[derive(Serialize, ToSchema)]
 pub struct HeartbeatAnswer {
-    /// The session lives at least so long from when the request was sent.
+    /// Minimum lifetime of the session, counted from when the request was sent.
     pub ttl_ms: u64,
     /// There if it was asked for: whether the node that answers leads. A caller of the leader waits one round trip between nodes less.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -124,7 +124,7 @@ pub struct CloseQuery {
 pub async fn close(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     let session = target(&uri)?;
     let CloseQuery { request_id, reason } = query(&uri)?;
-    // What a session remembers of its requests ends with it, so a repeated closing is told by its result: who
+    // A session's remembered requests end with it, so a repeated close is recognized by its result: a caller that
     // names the request may have sent it before, and has what it wanted.
     let repeated = request_id.is_some();
     let request = Request {
@@ -134,7 +134,7 @@ pub async fn close(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
         command: Command::CloseSession { session },
     };
     let closing = api.node.propose(request);
-    // Whose it is, if it is told: of another one, or for a reason.
+    // Owner for the audit log: if it is another caller's session, or there is a reason.
     let account = match (is_anothers(&api, &peer, session), &reason) {
         (Some(owner), _) => Some(format!("session {session} of {owner}")),
         (None, Some(_)) => Some(format!("session {session}")),

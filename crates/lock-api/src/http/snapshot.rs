@@ -20,7 +20,7 @@ use super::door::Vigil;
 use super::exchange::{Answer, query};
 use super::{Peer, Shared};
 
-/// A receiver that takes nothing for so long is cut off: it keeps one of the few places for backups.
+/// Time without progress after which a receiver is disconnected: it occupies one of the few concurrent backups.
 const RECEIVE_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Chunks on their way to a receiver. One is read from the disk while the one before is sent.
@@ -97,7 +97,7 @@ async fn send_all(mut backup: Backup, chunks: &mpsc::Sender<io::Result<Bytes>>) 
         let failed = chunk.is_err();
         match tokio::time::timeout(RECEIVE_PATIENCE, chunks.send(chunk)).await {
             Ok(Ok(())) if !failed => {}
-            // The receiver has gone, or was told.
+            // The receiver has disconnected, or got the error.
             Ok(_) => return false,
             // The connection ends before the length that it was promised, so this is not taken for the end.
             Err(_) => {

@@ -50,7 +50,7 @@ fn hex(digit: u8) -> Option<u8> {
 /// Operation on a lock: the last segment of its URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
-    /// Stand in the queue.
+    /// Enter the queue.
     Acquire,
     /// Give a hold back.
     Release,
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_lock_is_refused_as_such() {
+    fn invalid_lock_names_are_refused_as_such() {
         let long = "x".repeat(513);
         let deep = "a/".repeat(32);
         for raw in [

@@ -23,7 +23,7 @@ const PREFIX: &str = "/v1/watch";
 pub const DEFAULT_TIMEOUT_MS: u64 = 30_000;
 
 /// The longest wait of one request in milliseconds, an hour: a caller that is gone without a trace (its host
-/// lost power) would keep its connection for so long.
+/// lost power) would keep its connection for that time.
 pub const MAX_TIMEOUT_MS: u64 = 3_600_000;
 
 /// Kind of a watch.
@@ -51,7 +51,7 @@ impl KindWord {
         }
     }
 
-    /// ZooKeeper leaves such a watch only where there is something to read, for those who may.
+    /// ZooKeeper sets such a watch only where there is something that the caller may read.
     pub fn needs_reading(self) -> bool {
         matches!(self, Self::Data | Self::Children)
     }
@@ -87,7 +87,7 @@ pub fn missed(kind: KindWord, stat: &Stat, seen: Zxid) -> Option<(ZnodeEventKind
         KindWord::Data => (ZnodeEventKind::DataChanged, stat.mzxid),
         KindWord::Children => (ZnodeEventKind::ChildrenChanged, stat.pzxid),
         KindWord::Exists => (ZnodeEventKind::Created, stat.mzxid),
-        // No stat tells what happened below it; such a request was refused.
+        // A stat does not show changes below it; such a request was refused.
         KindWord::Recursive => return None,
     };
     (at > seen).then_some((what, at))
@@ -116,11 +116,11 @@ pub async fn watch(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     }
     if asked.kind == KindWord::Recursive && asked.seen_zxid.is_some() {
         return Err(Problem::bad_request(
-            "seen_zxid does not go with kind=recursive: no stat tells what has changed below a znode",
+            "seen_zxid does not go with kind=recursive: a stat does not show changes below a znode",
         ));
     }
     fresh(&api, asked.linearizable).await?;
-    // What the caller has seen elsewhere must not be told as news by a node that comes to it later.
+    // A node that applies it later must not report as news what the caller saw elsewhere.
     if let Some(seen) = asked.seen_zxid
         && !api.node.caught_up_with(Zxid(seen)).await?
     {
@@ -147,7 +147,7 @@ pub async fn watch(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     if asked.kind.needs_reading() {
         read?;
     }
-    // What it may see is asked again when it is told. Who may not wait any more is told so at once.
+    // The caller's rights are checked again before the answer. A caller that may not wait any more gets an error at once.
     let fired = async { Ok::<_, Problem>(watcher.fired().await) };
     let fired = while_allowed(&api.node, &peer, |view| view.watch(&path), fired);
     match tokio::time::timeout(Duration::from_millis(timeout_ms), fired).await {
@@ -157,7 +157,7 @@ pub async fn watch(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
             path: event.path.as_str(),
             zxid: event.zxid.0,
         })),
-        Ok(Ok(None)) => Err(Unavailable::new("this node cannot tell whether the watch has fired").into()),
+        Ok(Ok(None)) => Err(Unavailable::new("this node does not know whether the watch has fired").into()),
         Err(_) => Ok(no_content()),
     }
 }

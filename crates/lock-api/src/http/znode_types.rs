@@ -16,7 +16,7 @@ use super::problem::Problem;
 /// In ZooKeeper's calls, and here, the version that every node has.
 pub const ANY_VERSION: i32 = -1;
 
-/// Any version, for those who do not say.
+/// Default: any version.
 pub fn any_version() -> i32 {
     ANY_VERSION
 }

@@ -105,7 +105,7 @@ pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) ->
     }
 }
 
-/// Bodies of `DELETE` get lost on the way too easily, so everything stands in the query.
+/// Proxies may drop bodies of `DELETE`, so everything is in the query.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

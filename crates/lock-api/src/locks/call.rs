@@ -34,7 +34,7 @@ pub(super) struct Call {
     /// Deadline of the caller.
     deadline: Option<Instant>,
     stage: Stage,
-    /// Runtime of the clean-up: a future may be dropped where there is none.
+    /// Runtime of the clean-up: a future may be dropped outside of a runtime.
     runtime: Handle,
     place: Option<OwnedSemaphorePermit>,
 }
@@ -69,9 +69,9 @@ pub(super) type Places = Vec<(LockName, HolderId)>;
 pub(super) enum Stage {
     /// Its outcome is not known yet.
     Proposed(Proposal),
-    /// Its contenders stand in their queues, or hold.
+    /// Its contenders are in their queues, or hold.
     Waiting(Places),
-    /// Its outcome will not be told any more.
+    /// Its outcome will not be reported any more.
     Unknown,
     /// There is nothing to take back.
     Over,
@@ -156,7 +156,7 @@ impl Call {
         }
     }
 
-    /// Waits until the proposal is carried out. `None`: contenders stand in their queues.
+    /// Waits until the proposal is applied. `None`: contenders are in their queues.
     pub async fn outcome(&mut self) -> Result<Option<Vec<Grant>>, LockError> {
         let Stage::Proposed(proposal) = &mut self.stage else {
             unreachable!("a call has one outcome");
@@ -200,7 +200,7 @@ impl Call {
             biased;
             ended = lookout.all(&places) => ended,
             refusal = dismissed => {
-                // Whoever may not wait any more may not come back either.
+                // A caller that may not wait any more may not repeat the call either.
                 self.grace = Duration::ZERO;
                 return Err(refusal.into());
             }
@@ -362,7 +362,7 @@ impl Lookout {
     /// Asks the state what the events do not tell. `None`: the contender still waits.
     async fn look_again(&self, lock: &LockName, holder: &str) -> Result<Option<Grant>, LockError> {
         let node = &self.shared.node;
-        // What this node has applied may be older than the end of the wait that it has to tell of.
+        // This node's state may be older than the end of the wait.
         while let Err(unavailable) = node.read_barrier().await {
             if node.is_stopping() {
                 return Err(LockError::OutcomeUnknown(unavailable.reason));
@@ -376,7 +376,7 @@ impl Lookout {
             )
         });
         match (standing, self.upgrades) {
-            // What became of an upgrade is told by the next wait for it.
+            // The next wait for an upgrade reports its outcome.
             (Some(ContenderState::Holds(_) | ContenderState::Upgrades(_)), true) => Ok(None),
             (Some(ContenderState::Holds(grant) | ContenderState::Upgrades(grant)), false) => Ok(Some(grant)),
             (Some(ContenderState::Waits(_)), _) => Ok(None),

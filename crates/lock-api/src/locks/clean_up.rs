@@ -34,7 +34,7 @@ pub(super) struct Abandoned {
     pub session: SessionId,
     pub what: What,
     pub attempt: AttemptId,
-    /// End of the grace for its places; in the past if there is none.
+    /// End of the grace for its places; in the past without one.
     pub kept_until: Instant,
 }
 

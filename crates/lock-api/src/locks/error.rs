@@ -7,7 +7,7 @@ use znode_store::{Refusal, Reply};
 /// Reason why a lock call failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
-    /// The cluster has decided, and changed nothing. To ask again is in vain unless something changes.
+    /// The cluster has decided, and changed nothing. Another try fails as well unless something changes.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// Nothing was done. To ask again later may help.

@@ -9,7 +9,7 @@ impl Locks {
     /// Returns past and present holds of a lock, as this node remembers them: the latest first, at most `count` of those whose token
     /// is smaller than `before`. A lock without remembered holds has an empty history.
     ///
-    /// It is for those who may read the lock's znode; when that is gone, for those who may read the next one above it.
+    /// It requires the right to read the lock's znode, or, when that is gone, the next one above it.
     pub async fn history(
         &self,
         lock: &LockName,

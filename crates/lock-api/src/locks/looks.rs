@@ -1,4 +1,4 @@
-//! Looks at locks, for those who may read their znodes.
+//! Views of locks, for callers that may read their znodes.
 
 use znode_store::{LockName, LockSummary, LockView, MAX_GRAPH_WAITS, Refusal, Store, WaitView, Zxid};
 
@@ -28,14 +28,14 @@ impl Locks {
         Ok((waits, complete))
     }
 
-    /// A lock with its holders and its queue as this node knows them. Like its check it is for those who may read its
+    /// A lock with its holders and its queue as this node knows them. Like the check, it requires the right to read its
     /// znode.
     pub fn get(&self, lock: &LockName) -> Result<LockView, Refusal> {
         let node = &self.shared.node;
         node.read(|store| store.seen_by(&self.caller).lock(lock))
     }
 
-    /// The same with at most `most` of those who hold it, and of those who wait; and how many there are in all.
+    /// Like the view, with at most `most` holders and waiters, and their total numbers.
     pub fn get_within(&self, lock: &LockName, most: usize) -> Result<(LockView, LockSummary), Refusal> {
         self.shared.node.read(|store| {
             let view = store.seen_by(&self.caller).lock_within(lock, most)?;
@@ -50,7 +50,7 @@ impl Locks {
     }
 
     /// The first `count` of the locks in use as this node knows them, of those that the caller may read: by name, beginning
-    /// with `prefix`, after `after`. Refused is a caller that is not let in at all.
+    /// with `prefix`, after `after`. A caller without authentication is refused.
     ///
     /// A page is bounded by what is looked at for it: it may have fewer locks, or none, and not be the last one.
     pub fn list(&self, prefix: &str, after: Option<&str>, count: usize) -> Result<LockPage, Refusal> {

@@ -1,5 +1,5 @@
 //! Lock calls: commands of the state machine, waits for their results, and clean-up after callers that
-//! disconnected. No HTTP here, and no decision who holds a lock: that is `znode_store`'s.
+//! disconnected. No HTTP here, and no decision about holders: that is `znode_store`'s.
 //!
 //! A call of [`Locks::acquire`] proposes one command. If it is answered "queued", the call waits on its own node for
 //! the event that ends the wait; nobody polls. A call that ends without its lock, because its time is over or its
@@ -85,7 +85,7 @@ struct Shared {
 pub(crate) enum Started {
     /// It has all its locks.
     Granted(Vec<Grant>),
-    /// It stands in the queue of one of them.
+    /// It waits in the queue of one of them.
     Queued(Queued),
 }
 
@@ -98,7 +98,7 @@ impl Started {
     }
 }
 
-/// A call that stands in the queue. Dropped, it is given up.
+/// A call that waits in the queue. Dropping it abandons the call.
 pub(crate) struct Queued(Call);
 
 impl Queued {
@@ -134,7 +134,7 @@ impl Locks {
         }
     }
 
-    /// The same locks on behalf of somebody who has proven to be `caller`.
+    /// Returns the same locks on behalf of a caller with the proven identities `caller`.
     pub fn on_behalf_of(&self, caller: Identities) -> Self {
         let shared = self.shared.clone();
         let grace = self.grace;
@@ -146,7 +146,7 @@ impl Locks {
     }
 
     /// The same locks for callers that may be cut off: a call that waits under a `request_id` and whose future is dropped keeps its
-    /// places for so long, for the same request sent again. What is granted meanwhile is kept for at most [`GRANTED_GRACE`].
+    /// places for that time, for a repetition of the same request. What is granted meanwhile is kept for at most [`GRANTED_GRACE`].
     pub fn keeping_places(self, grace: Duration) -> Self {
         Self { grace, ..self }
     }
@@ -155,7 +155,7 @@ impl Locks {
     ///
     /// Dropping the future gives the call up: its place in the queue is left, and a grant that nobody has learnt of is
     /// given back (with [`Locks::keeping_places`] after a grace). With a `request_id` a call whose outcome is not known can be made again, on any node, and with
-    /// another time to wait: what is left of it, for ever, or none, which ends a wait that goes on elsewhere.
+    /// another time to wait: the rest of it, no limit, or none, which ends a wait that continues elsewhere.
     pub async fn acquire(
         &self,
         session: SessionId,
@@ -167,7 +167,7 @@ impl Locks {
     }
 
     /// [`Locks::acquire`] for a call that was sent `retry` times before under its `request_id`. Who counts is safe from
-    /// copies of its own calls that are carried out late: they take nothing from a later one.
+    /// copies of its own calls that are applied late: they take nothing from a later one.
     pub async fn acquire_again(
         &self,
         session: SessionId,
@@ -180,7 +180,7 @@ impl Locks {
         only(begun.await?.granted().await?)
     }
 
-    /// [`Locks::acquire_again`] until its command is carried out, for whoever looks after a caller that waits.
+    /// [`Locks::acquire_again`] until its command is applied, for callers that watch over the wait.
     pub(crate) async fn begin_acquire(
         &self,
         session: SessionId,
@@ -215,7 +215,7 @@ impl Locks {
         begun.await?.granted().await
     }
 
-    /// [`Locks::acquire_many`] until its command is carried out.
+    /// [`Locks::acquire_many`] until its command is applied.
     pub(crate) async fn begin_acquire_many(
         &self,
         session: SessionId,
@@ -236,7 +236,7 @@ impl Locks {
             .await
     }
 
-    /// Makes an upgradeable holder the only one, when those who share the lock with it are gone. If that is not granted it
+    /// Makes an upgradeable holder the only one, when the other shared holders are gone. If that is not granted it
     /// stays upgradeable; so it does if the future is dropped.
     pub async fn upgrade(
         &self,
@@ -251,7 +251,7 @@ impl Locks {
         only(begun.await?.granted().await?)
     }
 
-    /// [`Locks::upgrade`] until its command is carried out.
+    /// [`Locks::upgrade`] until its command is applied.
     pub(crate) async fn begin_upgrade(
         &self,
         session: SessionId,
@@ -289,7 +289,7 @@ impl Locks {
         }
     }
 
-    /// Proposes the command of a call and waits until it is carried out: it has all its locks then, or stands in a queue.
+    /// Proposes the command of a call and waits until it is applied: the call then has all its locks, or waits in a queue.
     async fn begin(
         &self,
         session: SessionId,
@@ -301,9 +301,9 @@ impl Locks {
     ) -> Result<Started, LockError> {
         let deadline = match wait {
             WaitFor::Forever => None,
-            // It stands in the queue only if it is a repeated call that stood there before: that wait is over now.
+            // It is in the queue only if it is a repetition of a call that waited there: that wait is over now.
             WaitFor::Try => Some(Instant::now()),
-            // Beyond what the clock can tell is for ever.
+            // A deadline beyond the clock's range is no deadline.
             WaitFor::For(time) => Instant::now().checked_add(time),
         };
         let place = self.shared.enter()?;
@@ -313,7 +313,7 @@ impl Locks {
             caller: self.caller.clone(),
             command: Command::Lock(command),
         };
-        // Whoever only tries has no place to keep.
+        // A call that only tries has no place to keep.
         let grace = if may_wait(wait) {
             self.grace
         } else {
@@ -372,7 +372,7 @@ impl Locks {
     /// second at the latest. To be called before the node is stopped: afterwards nobody could take the callers' places out of the
     /// queues. Without a majority nobody can either: what is left then goes with its session.
     ///
-    /// A waiting call that has a request id is told that its outcome is unknown and keeps its place, so that its caller
+    /// A waiting call with a request id ends with an unknown outcome and keeps its place, so that its caller
     /// can make it again on another node.
     pub async fn close(&self) {
         self.shared.closing.cancel();

@@ -5,8 +5,8 @@ use znode_store::{HolderId, LockCommand, LockName, Reply, RequestId, Revocation,
 use super::{LockError, Locks};
 
 impl Locks {
-    /// Takes the lock, or the place in its queue, from whoever has it. For operators: a holder that still works does
-    /// not notice at once. Who did it (`by`) and why is told to whoever asks what became of it.
+    /// Takes the lock, or the place in its queue, from its contender. For administrators: a holder that still works does
+    /// not notice at once. Callers that ask for the outcome get the principal (`by`) and the reason.
     pub async fn break_holder(
         &self,
         lock: LockName,

@@ -111,7 +111,7 @@ impl World {
         .await;
     }
 
-    /// Waits until so many calls are left, those included that are being tidied up after.
+    /// Waits until `count` calls are left, including those that are being cleaned up.
     async fn until_calls(&self, count: usize) {
         let over = u32::try_from(MAX_CALLS - count).unwrap();
         let over = tokio::time::timeout(LONG, self.locks.shared.places.acquire_many(over)).await;
@@ -264,7 +264,7 @@ async fn a_caller_that_goes_away_before_the_outcome_leaves_nothing_behind() {
     let before = world.node.read(Store::zxid);
     for wait in [WaitFor::Try, WaitFor::Forever] {
         let mut call = Box::pin(world.locks.acquire(a, exclusive("job"), wait, None));
-        // Once polled it is proposed, and nothing can have come of it yet.
+        // Once polled it is proposed, and cannot have an outcome yet.
         assert!(futures_util::poll!(&mut call).is_pending());
         drop(call);
     }
@@ -450,7 +450,7 @@ async fn without_one_of_its_places_a_call_for_several_locks_ends_at_once() {
             Loss::EndOfSession => Refusal::SessionEnded(caller),
         };
         assert_eq!(ended, expected, "{case}");
-        // Whoever is answered finds all of it taken back.
+        // A caller with an answer finds everything cleaned up.
         for name in names {
             let view = world.locks.get(&LockName::parse(name).unwrap());
             let left = view.map_or(0, |view| view.holders.len() + view.queue.len());
@@ -521,7 +521,7 @@ async fn a_repeated_request_that_has_no_time_left_ends_the_wait() {
         world.until_waiters("job", 1).await;
         for wait in [none, WaitFor::Forever] {
             let ended = tokio::time::timeout(LONG, call(wait, again.clone())).await;
-            let ended = ended.expect("it waits for ever").unwrap();
+            let ended = ended.expect("it waits without end").unwrap();
             assert_eq!(refused(ended), Refusal::LockTimeout(lock("job")));
         }
         assert_eq!(refused(first.await.unwrap()), Refusal::LockTimeout(lock("job")));
@@ -586,7 +586,7 @@ async fn shared_and_semaphores() {
 /// Longer than any test waits for a place to be given up.
 const EVER: Duration = Duration::from_secs(3600);
 
-/// Waits under the request id `w`, as the first or a later copy, and keeps its place for so long.
+/// Waits under the request id `w`, as the first or a later copy, and keeps its place for `grace`.
 fn kept(
     world: &World,
     session: SessionId,
@@ -699,7 +699,7 @@ async fn a_lock_granted_to_a_cut_off_caller_is_released_after_the_granted_grace(
     let grant = other.await.unwrap().unwrap();
     assert!(released.elapsed() >= GRANTED_GRACE);
 
-    // Who comes back in that time has it.
+    // A repetition in that time has the lock.
     let call = kept(&world, b, 1, EVER);
     world.until_waiters("job", 1).await;
     cut(call).await;
@@ -838,7 +838,7 @@ async fn a_node_that_stops_leaves_nobody_waiting() {
     assert!(matches!(late, Err(LockError::Unavailable(_))));
 }
 
-/// A call that was proposed by somebody who never learnt the outcome.
+/// A call whose caller never learnt the outcome.
 async fn orphan(world: &World, session: SessionId, attempt: AttemptId) {
     let wish = exclusive("job");
     let acquire = LockCommand::Acquire {

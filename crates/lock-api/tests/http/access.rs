@@ -1,4 +1,4 @@
-//! Tokens, roles, certificates, and what becomes of those who wait when what let them in counts no more.
+//! Tokens, roles, certificates, and the end of waits whose credentials become invalid.
 
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ async fn a_cluster_is_secured_once_by_its_operator() {
 }
 
 #[tokio::test]
-async fn who_has_proven_nothing_may_do_what_anonymous_may() {
+async fn unauthenticated_callers_have_the_role_anonymous() {
     let server = Server::start().await;
     let anonymous = json!({"anonymous": [{"locks": "public", "rights": ["lock", "read"]}]});
     server
@@ -73,13 +73,13 @@ async fn who_has_proven_nothing_may_do_what_anonymous_may() {
         .post("/v1/locks/public%2Fa/acquire", body.clone())
         .await
         .expect(200);
-    // With a token it could, perhaps, so it is told to show one.
+    // With a token it might have the right, so the answer asks for one.
     server
         .post("/v1/locks/private/acquire", body)
         .await
         .problem(401, "unauthenticated");
     server.get("/v1/znodes").await.problem(401, "unauthenticated");
-    // Whoever shows a token that does not count is refused also what everybody may.
+    // A caller with an invalid token is refused even requests that everybody may make.
     let made_up = format!("lg_{:032x}_{:064x}", 1, 1);
     let refused = server.as_token(&made_up, "GET", "/v1/locks", Value::Null).await;
     refused.problem(401, "unauthenticated");

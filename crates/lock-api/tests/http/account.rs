@@ -49,7 +49,7 @@ impl Log {
 }
 
 #[tokio::test]
-async fn who_did_what_to_others_is_in_the_log() {
+async fn actions_on_other_callers_objects_are_in_the_audit_log() {
     let log = Log::default();
     let subscriber = tracing_subscriber::fmt()
         .with_writer(log.clone())
@@ -210,7 +210,7 @@ async fn who_did_what_to_others_is_in_the_log() {
         );
     }
 
-    // Who was not let in is told of, and by what it called itself.
+    // A rejected caller is logged, with the name that it claimed.
     let made_up = format!("lg_{:032x}_{:064x}", 1, 0xfeed_beef_u64);
     let stranger = Caller::with_token("stranger", &made_up);
     house
@@ -253,7 +253,7 @@ async fn who_did_what_to_others_is_in_the_log() {
         [refused(&by, "GET /metrics", "forbidden", &by, why)]
     );
 
-    // Whoever asks again and again for what it may not do, at the door or behind it, fills no disk.
+    // Repeated forbidden requests, rejected early or late, do not fill the disk.
     let mut lines = 0;
     for _ in 0..100 {
         house.must(&caller, "GET", "/metrics", Value::Null, 403).await;

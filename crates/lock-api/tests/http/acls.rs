@@ -1,4 +1,4 @@
-//! Access control lists: who may do what, by the address of the connection.
+//! Access control lists, by the address of the connection.
 
 use std::net::Ipv4Addr;
 
@@ -106,7 +106,7 @@ async fn a_list_is_shown_and_replaced() {
 }
 
 #[tokio::test]
-async fn who_may_administer_sees_the_list_and_who_may_not_sees_no_hashes() {
+async fn administrators_see_the_list_and_readers_see_no_hashes() {
     let server = Server::start().await;
     let administered = json!([entry("a", "ip", HERE)]);
     server
@@ -137,7 +137,7 @@ async fn who_may_administer_sees_the_list_and_who_may_not_sees_no_hashes() {
 }
 
 #[tokio::test]
-async fn what_is_no_list_is_refused() {
+async fn invalid_lists_are_refused() {
     let server = Server::start().await;
     server.post("/v1/znodes/a", json!({})).await.expect(201);
     for list in [
@@ -234,7 +234,7 @@ async fn a_lock_is_for_those_whom_the_list_of_its_znode_names() {
     );
     others.await.expect(200);
 
-    // Those whom it names do all that.
+    // The callers in the list may do all that.
     assert_eq!(server.get(&check).await.expect(200), json!({"held": true}));
     let seen = server.get("/v1/locks/ours").await.expect(200);
     assert_eq!(seen["holders"][0]["holder"], grant["holder"]);

@@ -1,6 +1,6 @@
 //! Holds what a server answers against the document that it publishes. Every answer that a test of this binary gets passes
 //! through here: the operation is documented, and with it the status, the type of the content, the code of a problem, and
-//! the body field by field; and so is the body of a request that was carried out.
+//! the body field by field; and so is the body of a successful request.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;

@@ -106,7 +106,7 @@ async fn unknown_fields_and_parameters_are_refused_everywhere() {
     ] {
         server.call(method, path, None).await.problem(400, "bad_request");
     }
-    // Nothing has come of all that; /zookeeper was there before.
+    // None of it had an effect; /zookeeper was there before.
     let children = server.get("/v1/znodes?children=true").await.expect(200)["children"].clone();
     let names = children.as_array().unwrap().iter().map(|child| &child["name"]);
     assert!(names.eq(["zookeeper"]), "{children}");

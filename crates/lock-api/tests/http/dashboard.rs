@@ -42,7 +42,7 @@ async fn the_page_is_served_to_whoever_comes_and_runs_nothing_but_itself() {
 }
 
 #[tokio::test]
-async fn what_one_may_do_is_told() {
+async fn callers_see_their_rights() {
     let (server, admin) = Server::start_secured().await;
     let grants = json!([{"locks": "team", "rights": ["read", "break"]}]);
     let token = server.token_for(&admin, "onlooker", grants).await;
@@ -63,7 +63,7 @@ async fn what_one_may_do_is_told() {
 }
 
 #[tokio::test]
-async fn how_the_members_are_is_the_leaders_word() {
+async fn condition_of_the_members_comes_from_the_leader() {
     let server = Server::start().await;
     let members = server.get("/v1/cluster/members").await.expect(200);
     assert_eq!(members["members"][0]["node_id"], 1, "{members}");

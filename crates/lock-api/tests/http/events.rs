@@ -94,7 +94,7 @@ async fn a_holder_hears_of_every_way_to_lose_a_lock() {
     let mut stream = server.follow(&one, QUIET, None).await;
     stream.expect("state").await;
 
-    // Released, by whatever call, and granted to who waits.
+    // Released, by any call, and granted to the waiter.
     let first = acquire(&server, &two, "a", json!({})).await;
     let body = json!({"session": one, "wait_ms": null, "owner": "w", "note": "n"}).to_string();
     let waiting = Call::send(server.address, "POST", "/v1/locks/a/acquire", Some(&body)).await;
@@ -217,7 +217,7 @@ async fn an_open_stream_keeps_its_session_alive_and_a_closed_one_does_not() {
     let session = opened["session"].as_str().unwrap();
     let mut stream = server.follow(session, "", None).await;
     stream.expect("state").await;
-    // Four times as long as the session would live by itself; the client comes back whenever it is told to.
+    // Four times as long as the session would live by itself; the client reconnects whenever the stream ends.
     for _ in 0..2 {
         let next = stream.next().await;
         assert_eq!(
@@ -256,7 +256,7 @@ async fn a_client_that_does_not_come_back_loses_its_session_although_its_stream_
 }
 
 #[tokio::test]
-async fn who_comes_back_is_told_what_it_has_missed_and_nothing_twice() {
+async fn reconnecting_client_gets_missed_events_once() {
     let server = Server::start().await;
     let session = server.session().await;
     let mut stream = server.follow(&session, QUIET, None).await;
@@ -310,7 +310,7 @@ async fn a_quiet_stream_moves_on_with_the_log() {
     let mut stream = server.follow(session, "", None).await;
     let state = stream.next().await;
     server.session().await;
-    // By the end of the stream it was told of the other session's position, though of no event.
+    // The end of the stream carries the position of the other session's events, though no event.
     assert_eq!(stream.expect("stream_ended").await["reason"], "renew");
     let last: u64 = stream.leave().parse().unwrap();
     assert!(last > state.data["zxid"].as_u64().unwrap());
@@ -318,7 +318,7 @@ async fn a_quiet_stream_moves_on_with_the_log() {
 }
 
 #[tokio::test]
-async fn who_comes_back_too_late_begins_anew() {
+async fn client_that_reconnects_too_late_begins_anew() {
     let server = Server::start_node(HttpConfig::default(), |node| node.events.backlog = 3).await;
     let session = server.session().await;
     let mut stream = server.follow(&session, QUIET, None).await;
@@ -337,7 +337,7 @@ async fn who_comes_back_too_late_begins_anew() {
     release(&server, &session, "a", &held).await;
     assert_eq!(stream.expect("lost").await["lock"], "a");
     let last = stream.leave();
-    // What is kept is enough from here on.
+    // From here on the backlog suffices.
     let grant = acquire(&server, &session, "b", json!({})).await;
     let mut stream = server.follow(&session, QUIET, Some(&last)).await;
     assert_eq!(stream.expect("granted").await["holder"], grant["holder"]);
@@ -405,7 +405,7 @@ async fn watches_fire_in_the_stream_once_each() {
     );
     let last = stream.leave();
 
-    // Away, it misses nothing: what has changed since is told, what has not is armed.
+    // A disconnected client misses nothing: watches of changed znodes fire, the others are set.
     let stat = server.put("/v1/znodes/a", json!({"data": "y"})).await.expect(200);
     let mut stream = server.follow(&session, query, Some(&last)).await;
     let fired = stream.next().await;
@@ -471,7 +471,7 @@ async fn two_watches_that_one_transaction_fires_are_told_once_each_whenever_the_
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused() {
+async fn invalid_requests_are_refused() {
     let server = Server::start().await;
     let session = server.session().await;
     let open = async |session: &str, query: &str, id: Option<&str>| {
@@ -628,5 +628,5 @@ async fn a_server_that_stops_ends_its_streams_at_once() {
         stream.expect_end().await;
     });
     server.stop().await;
-    in_time("the client was told", reading).await.unwrap();
+    in_time("the client got the event", reading).await.unwrap();
 }

@@ -1,5 +1,5 @@
 //! Conversations with the API, word for word: the scripts in `tests/golden/`, each about one mode or one thing that locks do.
-//! What differs from run to run stands there by a name: `<one>` is the session opened by that name, `<h1>` the first holder
+//! Values that differ from run to run have names there: `<one>` is the session opened by that name, `<h1>` the first holder
 //! that was named, `<time>`, `<address>`, `<ms>`. Fencing tokens are positions of the log, and the same each time.
 //!
 //! | line | what it does |
@@ -11,8 +11,8 @@
 //! | `reply NAME` | the answer of a call that waited |
 //! | `hang_up NAME` | its caller goes away; goes on when it waits no more |
 //! | `until PATH TEXT` | looks until the answer contains the text |
-//! | `follow NAME SESSION [query=QUERY] [last=ID]` | follows a session's events; with the name of a client that left as the id, after what that was told last |
-//! | `events NAME N` | the next so many of them |
+//! | `follow NAME SESSION [query=QUERY] [last=ID]` | follows a session's events; with the name of a client that left as the id, after its last event |
+//! | `events NAME N` | the next N of them |
 //! | `end NAME` | the stream ends |
 //! | `leave NAME` | its client goes away |
 //!
@@ -275,7 +275,7 @@ impl Names {
         format!("{id} {} {}", event.word, pretty(&data, 0))
     }
 
-    /// Gives names to the holders that are new, in the order in which they stand there.
+    /// Gives names to the holders that are new, in the order of their appearance.
     fn meet(&mut self, document: &Value) {
         match document {
             Value::Array(all) => all.iter().for_each(|one| self.meet(one)),

@@ -31,7 +31,7 @@ fn words(events: &[Value]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn what_happens_is_told_in_order_with_how_things_stand() {
+async fn events_arrive_in_order_with_the_state_of_the_locks() {
     let server = Server::start().await;
     let mut all = server.look_on("", "").await.unwrap();
     let mut some = server.look_on("?prefix=orders/&locks=true", "").await.unwrap();
@@ -91,7 +91,7 @@ async fn what_happens_is_told_in_order_with_how_things_stand() {
 }
 
 #[tokio::test]
-async fn who_comes_back_is_told_what_came_since_and_who_comes_first_what_was() {
+async fn reconnecting_observer_gets_later_events_and_a_new_one_earlier_events() {
     let server = Server::start().await;
     let session = server.session().await;
     for lock in ["a", "b", "c"] {
@@ -173,7 +173,7 @@ async fn a_flood_is_told_in_part_and_that_it_is() {
 }
 
 #[tokio::test]
-async fn what_one_may_not_see_is_not_told() {
+async fn events_without_the_right_are_not_sent() {
     let (server, admin) = Server::start_secured().await;
     let session = server.session_of(&admin).await;
     let grants = json!([{"locks": "team", "rights": ["read"]}]);
@@ -245,7 +245,7 @@ async fn of_cluster(server: &Server, token: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn who_asks_for_it_is_told_what_happens_to_the_cluster_also_what_was() {
+async fn events_of_the_cluster_are_sent_on_request_with_earlier_ones() {
     let (server, admin) = Server::start_secured().await;
     let seen = of_cluster(&server, &admin).await;
     let [leader] = &seen[..] else { panic!("{seen:?}") };
@@ -266,7 +266,7 @@ async fn who_asks_for_it_is_told_what_happens_to_the_cluster_also_what_was() {
     }
     assert_eq!(of_cluster(&server, &admin).await, seen);
 
-    // It is for those who may look how the cluster is, and for nobody who did not ask.
+    // Only callers that may see the state of the cluster get it, and only on request.
     let grants = json!([{"locks": "team", "rights": ["read"]}]);
     let token = server.token_for(&admin, "onlooker", grants).await;
     let first = by(&server, &token, "?cluster=true&last=10")
@@ -280,7 +280,7 @@ async fn who_asks_for_it_is_told_what_happens_to_the_cluster_also_what_was() {
 }
 
 #[tokio::test]
-async fn only_so_many_look_on() {
+async fn observers_are_bounded() {
     let server = Server::start().await;
     let mut streams = Vec::new();
     for _ in 0..MAX_ONLOOKERS {

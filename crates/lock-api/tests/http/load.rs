@@ -27,7 +27,7 @@ async fn stuck(config: HttpConfig) -> Server {
 }
 
 #[tokio::test]
-async fn what_is_new_is_refused_at_once_and_what_is_given_back_is_taken_in() {
+async fn acquires_are_shed_at_once_and_releases_are_accepted() {
     let config = HttpConfig::default();
     let meter = config.meter.clone();
     let server = stuck(config).await;
@@ -76,7 +76,7 @@ async fn what_is_new_is_refused_at_once_and_what_is_given_back_is_taken_in() {
         server.node.admission_counts().kept == places
     })
     .await;
-    // Also what is kept up has its bound. Its route was asked.
+    // Renewals have a bound, too. Their route was called.
     server.delete("/v1/znodes/b").await.problem(503, "unavailable");
     assert_eq!(meter.counts().shed, 5);
     server.stop().await;

@@ -360,7 +360,7 @@ async fn a_repeated_request_may_have_another_time_to_wait() {
 }
 
 #[tokio::test]
-async fn only_the_holder_releases_and_an_operator_breaks() {
+async fn holder_releases_and_administrator_breaks() {
     let server = Server::start().await;
     let (holder, other) = (server.session().await, server.session().await);
     let grant = acquire(&server, "a", json!({"session": holder}))

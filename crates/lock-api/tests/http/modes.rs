@@ -27,7 +27,7 @@ async fn begin(server: &Server, path: &str, lock: &str, body: Value) -> Call {
     call
 }
 
-/// Waits until so many wait in the lock: in its queue, or as holders that want to be alone.
+/// Waits until `count` contenders wait: in the queue, or as holders that upgrade.
 async fn until_waiting(server: &Server, lock: &str, count: usize) {
     until("they wait", async || {
         let seen = look(server, lock).await;
@@ -100,7 +100,7 @@ async fn a_reader_asks_in_vain_to_write_and_an_upgradeable_one_waits_for_the_oth
         .await
         .problem(409, "lock_busy");
     let body = |wait_ms: Value| json!({"session": first, "holder": grant["holder"], "wait_ms": wait_ms});
-    // A try, a wait in vain, a caller that hangs up: it stays upgradeable, and readers are let in.
+    // A try, a wait that times out, a caller that disconnects: it stays upgradeable, and readers are granted.
     post(&server, upgrade, body(json!(0)))
         .await
         .problem(409, "lock_busy");
@@ -148,7 +148,7 @@ async fn the_limit_of_a_semaphore_is_changed_while_it_is_used() {
     let second = waiting.reply().await.expect(200);
     assert_eq!(look(&server, "pool").await["limit"], 5);
 
-    // Below what is in use: nobody loses permits, and nobody is let in.
+    // Below the permits in use: no holder loses permits, and none is granted.
     server
         .put("/v1/locks/pool", json!({"limit": 2}))
         .await
@@ -172,7 +172,7 @@ async fn the_limit_of_a_semaphore_is_changed_while_it_is_used() {
         .await
         .problem(409, "lock_busy");
 
-    // Who waits for more than there will be is sent away.
+    // A waiter for more permits than the new limit is refused.
     let mut more = body(2);
     more["wait_ms"] = json!(null);
     let waiting = begin(&server, "/v1/locks/pool/acquire", "pool", more).await;
@@ -208,7 +208,7 @@ async fn permits_are_had_at_once_and_in_order_and_come_back_when_a_session_ends(
     acquire(&server, "pool", lease(&first, 3, json!(0))).await;
     let path = "/v1/locks/pool/acquire";
     let all = begin(&server, path, "pool", lease(&second, 5, json!(null))).await;
-    // It sits on none of the two that are left; but who comes later does not pass it.
+    // It holds none of the two that are left; but later contenders do not overtake it.
     assert_eq!(
         look(&server, "pool").await["holders"].as_array().unwrap().len(),
         1
@@ -248,7 +248,7 @@ async fn several_locks_are_had_at_once_or_not_at_all() {
     );
     assert!(holders.iter().all(|grant| token(grant) == token(&holders[0])));
 
-    // One of them is not free: nothing is left behind, whether tried, waited in vain, or hung up.
+    // One of them is not free: nothing is left behind after a try, a timeout, or a disconnect.
     let body = |wait_ms: Value| json!({"session": second, "locks": [{"name": "d"}, {"name": "a"}], "wait_ms": wait_ms});
     let problem = post(&server, path, body(json!(0)))
         .await

@@ -45,7 +45,7 @@ async fn the_document_and_the_page_are_served() {
 /// Every address that is routed takes the methods that the document tells, and no other; so everything that is routed is
 /// documented, and everything that is documented is routed.
 #[tokio::test]
-async fn what_is_routed_is_documented_and_what_is_documented_is_routed() {
+async fn document_and_routes_agree() {
     let server = Server::start().await;
     let paths = lock_api::http::openapi()["paths"].as_object().unwrap();
     let mut told: Vec<&str> = paths.keys().map(String::as_str).collect();
@@ -77,7 +77,7 @@ async fn what_is_routed_is_documented_and_what_is_documented_is_routed() {
             if path == "/v1/locks/graph" && method == "PUT" {
                 continue;
             }
-            // Nothing that is carried out: no operation has such a parameter.
+            // Not executed: no operation has such a parameter.
             let reply = server.call(method, &format!("{address}?no=such"), None).await;
             let served = !matches!(reply.status, 405) && reply.header("allow").is_none();
             let documented = item.get(method.to_ascii_lowercase()).is_some();

@@ -1,4 +1,4 @@
-//! Pages of other sites, in browsers that reach a node: they are refused before anything is asked of it, and so is whoever
+//! Pages of other sites, in browsers that reach a node: they are refused before anything else is checked, and so is a caller that
 //! calls it by a name that is not its own.
 
 use lock_api::http::{HttpConfig, KnownNames};
@@ -148,7 +148,7 @@ async fn a_page_of_another_site_is_refused() {
     ] {
         let reply = get(&server, "/v1/sessions", &[&host, welcome]).await;
         assert_eq!(reply.status, 200, "{welcome}: {reply:?}");
-        // No other site may read an answer, whoever may ask.
+        // No other site may read an answer, even where it may send the request.
         assert_eq!(reply.header("access-control-allow-origin"), None);
     }
     server.stop().await;

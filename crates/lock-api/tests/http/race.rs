@@ -106,7 +106,7 @@ async fn streams_and_polls_end_at_all_nodes() {
 }
 
 #[tokio::test]
-async fn nothing_is_acknowledged_behind_a_revocation() {
+async fn no_write_is_acknowledged_after_a_revocation() {
     let (houses, admin) = secured(3).await;
     houses[0]
         .must(&admin, "POST", "/v1/znodes/race", json!({}), 201)

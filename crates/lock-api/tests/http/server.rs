@@ -161,7 +161,7 @@ async fn a_hang_up_is_seen_behind_whatever_was_sent_after_the_request() {
 }
 
 #[tokio::test]
-async fn what_was_sent_behind_a_request_is_served_after_it() {
+async fn pipelined_requests_are_served_in_order() {
     let server = start(HttpConfig::default()).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     let wait = "GET /wait HTTP/1.1\r\nHost: test\r\n\r\n";
@@ -212,7 +212,7 @@ async fn a_head_that_does_not_come_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn who_finds_no_place_is_told_so_at_once() {
+async fn refused_connections_get_an_answer_at_once() {
     for (in_all, of_an_address, status) in [(2, 9, 503), (9, 2, 429)] {
         let server = start(HttpConfig {
             max_connections: in_all,
@@ -225,7 +225,7 @@ async fn who_finds_no_place_is_told_so_at_once() {
         server.until_inside(2).await;
         let mut third = TcpStream::connect(server.address).await.unwrap();
         let mut told = String::new();
-        in_time("the third is told", third.read_to_string(&mut told))
+        in_time("the third gets an answer", third.read_to_string(&mut told))
             .await
             .unwrap();
         assert!(told.starts_with(&format!("HTTP/1.1 {status} ")), "{told}");

@@ -64,7 +64,7 @@ async fn a_session_is_opened_kept_and_closed() {
 }
 
 #[tokio::test]
-async fn nobody_knows_a_session_that_never_was() {
+async fn unknown_sessions_are_reported() {
     let server = Server::start().await;
     for id in [
         "00000000deadbeef",

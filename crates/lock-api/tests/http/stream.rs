@@ -34,12 +34,12 @@ impl Server {
         Stream::open(self.address, session, query, last_id).await.unwrap()
     }
 
-    /// Looks on: `query` begins with a question mark, or is empty; `header` is a line of the head, or empty.
+    /// Opens the feed: `query` begins with a question mark, or is empty; `header` is a line of the head, or empty.
     pub async fn look_on(&self, query: &str, header: &str) -> Result<Stream, Reply> {
         Stream::open_at(self.address, "lookOn", &format!("/v1/events{query}"), header).await
     }
 
-    /// The same by whoever has this token.
+    /// The same with this token.
     pub async fn follow_as(&self, token: &str, session: &str, query: &str) -> Result<Stream, Reply> {
         let shown = format!("Authorization: Bearer {token}\r\n");
         Stream::open_with(self.address, session, query, &shown).await
@@ -47,7 +47,7 @@ impl Server {
 }
 
 impl Stream {
-    /// The stream, or the answer that is none.
+    /// Returns the stream, or another answer.
     pub async fn open(
         address: SocketAddr,
         session: &str,
@@ -110,7 +110,7 @@ impl Stream {
         })
     }
 
-    /// Takes whole chunks out of what has come.
+    /// Takes complete chunks out of the received bytes.
     fn unpack(&mut self) {
         while let Some(end) = self.bytes.windows(2).position(|two| two == b"\r\n") {
             let length = std::str::from_utf8(&self.bytes[..end]).unwrap();
@@ -189,8 +189,8 @@ impl Stream {
         assert_eq!(next, None);
     }
 
-    /// The client hangs up; what it was told last.
+    /// Disconnects; returns the last id received.
     pub fn leave(self) -> String {
-        self.last_id.expect("it was told something")
+        self.last_id.expect("it received an event")
     }
 }

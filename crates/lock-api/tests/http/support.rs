@@ -149,7 +149,7 @@ impl Server {
         self.call("POST", path, Some(&body.to_string())).await
     }
 
-    /// The same by whoever has this token. `Null` is no body.
+    /// The same with this token. `Null` is no body.
     pub async fn as_token(&self, token: &str, method: &str, path: &str, body: Value) -> Reply {
         let body = (!body.is_null()).then(|| body.to_string());
         let call = Call::send_as(self.address, Some(token), method, path, body.as_deref());
@@ -174,7 +174,7 @@ impl Server {
         made.expect(201)["token"].as_str().unwrap().to_owned()
     }
 
-    /// Opens a session of whoever has this token.
+    /// Opens a session with this token.
     pub async fn session_of(&self, token: &str) -> String {
         let body = json!({"ttl_ms": 120_000});
         let opened = self.as_token(token, "POST", "/v1/sessions", body).await;

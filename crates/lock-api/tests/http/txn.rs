@@ -88,7 +88,7 @@ async fn a_guarded_write_is_made_only_while_the_lock_is_held() {
     assert_eq!(done["results"][1]["set"]["stat"]["version"], 1);
     refuse(&other, token).await;
     refuse(&holder, &json!(token.as_u64().unwrap() + 1)).await;
-    // Who waits does not hold.
+    // A waiter does not hold.
     let waits = Call::send(
         server.address,
         "POST",
@@ -112,7 +112,7 @@ async fn a_guarded_write_is_made_only_while_the_lock_is_held() {
     write(&other, &queued, "2").await.expect(200);
     assert_eq!(server.get("/v1/znodes/report").await.expect(200)["data"], "2");
 
-    // A lock that nobody ever took, a transaction of nobody's, a name that is none.
+    // A lock that was never taken, a transaction without a session, an invalid name.
     for (body, status, code) in [
         (
             json!({"session": holder, "ops": [{"held": {"lock": "none", "fencing_token": 1}}]}),

@@ -137,7 +137,7 @@ async fn create_for(server: &Server, path: &str, scheme: &str, id: &str) {
 }
 
 #[tokio::test]
-async fn who_may_not_read_may_not_watch_what_is_read() {
+async fn watches_need_the_right_to_read() {
     let server = Server::start().await;
     create_for(&server, "/ours", "ip", "127.0.0.1").await;
     create_for(&server, "/theirs", "ip", "192.0.2.0/24").await;
@@ -151,7 +151,7 @@ async fn who_may_not_read_may_not_watch_what_is_read() {
             .await
             .problem(403, "forbidden");
     }
-    // Whether a znode exists is no secret, in ZooKeeper either; what happens to it is told to those who may read it.
+    // Whether a znode exists is no secret, in ZooKeeper either; its changes require the right to read it.
     server
         .get("/v1/watch/theirs?kind=exists&timeout_ms=0")
         .await
@@ -180,7 +180,7 @@ async fn too_many_watches_are_refused() {
 }
 
 #[tokio::test]
-async fn what_happened_since_a_position_is_told_at_once() {
+async fn events_since_a_position_are_reported_at_once() {
     let server = Server::start().await;
     let created = server.post("/v1/znodes/a", json!({})).await.expect(201);
     let seen = created["stat"]["mzxid"].as_u64().unwrap();

@@ -162,7 +162,7 @@ async fn whoever_is_no_peer_is_refused_and_nothing_else_happens() {
     })
     .await;
     let leader = cluster.leader().await;
-    let (term, before) = (cluster.node(leader).status().term, log.count("was not let in"));
+    let (term, before) = (cluster.node(leader).status().term, log.count("rejected a peer"));
     let addresses: Vec<(NodeId, String)> = cluster.configs[&1]
         .members
         .iter()
@@ -254,7 +254,7 @@ async fn whoever_is_no_peer_is_refused_and_nothing_else_happens() {
         })
         .await;
     }
-    assert!(log.count("was not let in") >= before + 4 * addresses.len());
+    assert!(log.count("rejected a peer") >= before + 4 * addresses.len());
 
     // Nothing else has happened.
     assert_eq!(cluster.leader().await, leader);

@@ -1,5 +1,5 @@
 //! The dashboard: a page for people, part of the program. What is served here are files that are the same for everybody; what the
-//! page shows it asks for by the API, on behalf of whoever looks at it, so it needs no rights of its own.
+//! page shows it asks for by the API, on behalf of its user, so it needs no rights of its own.
 //!
 //! `page/` holds it as browsers get it: HTML, a style sheet, and ES modules, which nothing has to build.
 

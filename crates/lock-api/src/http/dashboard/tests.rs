@@ -49,7 +49,7 @@ fn text_never_becomes_markup() {
 }
 
 #[tokio::test]
-async fn what_is_no_part_of_it_is_not_there() {
+async fn other_files_are_not_served() {
     for path in ["/dashboard/none.js", "/dashboard/mod.rs", "/dashboard/index.html"] {
         let refused = file(path.parse().unwrap()).await.unwrap_err();
         assert_eq!(refused.code(), super::super::problem::Code::NoRoute, "{path}");

@@ -9,7 +9,7 @@ use super::super::problem::{Code, Problem};
 /// The one way to show a token (RFC 6750).
 const SCHEME: &str = "bearer";
 
-/// The token that is shown; `None`: there is none.
+/// Returns the token of the request, or `None` without one.
 ///
 /// Returns the token of a request. A malformed token is refused, also in an open cluster: its caller believes to be
 /// authenticated, and an anonymous request would not do what it meant.

@@ -1,4 +1,4 @@
-//! The door: who calls is found out here, and whether it is let in, before a body is read or a handler runs.
+//! Authentication and admission of callers, before a body is read or a handler runs.
 //!
 //! Authentication uses this node's state. A change is authorized again when it is applied, in the order of the log,
 //! with all proven identities; so a revoked token has no effect any more, whichever node admitted it.
@@ -47,7 +47,7 @@ pub async fn let_in(api: &Api, needs: Needs, peer: Peer, head: &Parts) -> Result
     }
 }
 
-/// Gives an account of who was not let in, and with which token, for whoever looks for who goes on using it.
+/// Logs the rejection of a caller, with the id of its token, so that an operator finds programs that still use it.
 fn refuse(api: &Api, peer: &Peer, shown: Option<String>, head: &Parts, problem: Problem) -> Problem {
     if matches!(problem.code(), Code::Unauthenticated | Code::Forbidden) {
         api.account.refused(peer, shown, head, &problem);

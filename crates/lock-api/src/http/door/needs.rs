@@ -9,13 +9,13 @@ const OF_CLUSTER: &str = "/zookeeper/config";
 /// Requirement of a route for its caller, in a secured cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Needs {
-    /// Nothing, and it is not even looked who calls: it tells nothing of what is in the cluster, or of who is.
+    /// Nothing, not even authentication: the route reveals nothing about the cluster or its callers.
     Nothing,
     /// Nothing; but who shows a token has to show a good one.
     Anybody,
-    /// To be let in. What it may do is decided in the log, when it is carried out.
+    /// Authentication. The state machine decides about the command when it is applied.
     InLog,
-    /// To be let in. What it may see, its handler asks the state (`seen_by`).
+    /// Authentication. The handler asks the state what the caller may see (`seen_by`).
     ByView,
     /// To read at `/zookeeper/config`, so that who watches over a cluster need not see what is in it.
     ReadCluster,

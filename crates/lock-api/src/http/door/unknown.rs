@@ -42,7 +42,7 @@ impl UnknownTokens {
         self.found.lock().tokens.contains(&token)
     }
 
-    /// A place among those who have this node catch up; `None`: they are all taken.
+    /// Reserves one of the concurrent catch-ups of this node; `None`: all are in use.
     pub fn place(&self) -> Option<SemaphorePermit<'_>> {
         self.places.try_acquire().ok()
     }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_catch_up_at_once() {
+    fn concurrent_catch_ups_are_bounded() {
         let unknown = UnknownTokens::new();
         let mut places: Vec<_> = (0..CATCHING_UP_AT_ONCE).map(|_| unknown.place()).collect();
         assert!(places.iter().all(Option::is_some));

@@ -1,4 +1,4 @@
-//! Watches over callers whose requests stay open: what they were let in with may be revoked, or expire, while they wait.
+//! Watch over callers whose requests stay open: their credentials may be revoked, or expire, while they wait.
 
 use std::time::Duration;
 
@@ -61,14 +61,14 @@ impl Vigil {
 
     fn until_expiry(&self) -> Option<Duration> {
         let end = self.expires_at_ms?;
-        // Never none at all, or the loop would spin until the clock has come to it.
+        // Never zero, or the loop would spin until the clock has reached it.
         Some(Duration::from_millis(
             end.saturating_sub(self.node.now_ms()).max(1),
         ))
     }
 }
 
-/// Carries a wait out for as long as its caller is let in. What is dropped by that is taken back as if the caller had hung up.
+/// Runs a wait as long as its caller is authenticated. Dropping the wait cleans up as if the caller had disconnected.
 pub async fn while_allowed<T, E: From<Refusal>>(
     node: &Node,
     peer: &Peer,

@@ -36,7 +36,7 @@ pub struct BreakBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = words::Holder)]
     pub holder: Cow<'a, str>,
-    /// Told to whoever asks what became of it.
+    /// Shown to callers that ask for the outcome.
     #[serde(borrow)]
     #[schema(value_type = words::Reason)]
     pub reason: Cow<'a, str>,
@@ -70,7 +70,7 @@ pub struct DowngradeBody<'a> {
 #[serde(rename_all = "snake_case")]
 #[schema(as = DowngradedMode)]
 pub enum DowngradedWord {
-    /// One of those who share the lock.
+    /// One of several shared holders.
     #[default]
     Shared,
     /// The one that may become exclusive again.

@@ -10,13 +10,13 @@ use crate::http::openapi::words;
 /// The answer of `GET /v1/locks/graph`.
 #[derive(Serialize, ToSchema)]
 pub struct GraphAnswer<'a> {
-    /// Each of those who wait.
+    /// Waiting contenders.
     pub waits: Vec<WaitAnswer<'a>>,
     /// `true` if these are all waits.
     pub complete: bool,
 }
 
-/// Somebody who waits, and for whom.
+/// A waiting contender, and the contenders that it waits for.
 #[derive(Serialize, ToSchema)]
 pub struct WaitAnswer<'a> {
     #[schema(value_type = words::LockName)]

@@ -32,13 +32,13 @@ pub struct SummaryAnswer<'a> {
     holders: u32,
     /// Number of waiters.
     waiters: u32,
-    /// The first of those who hold it, if that was asked for and somebody does.
+    /// The first holder, if requested and present.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = FirstHolderAnswer<'a>)]
     first_holder: Option<FirstHolderAnswer<'a>>,
 }
 
-/// The first of those who hold a lock.
+/// First holder of a lock.
 #[derive(Serialize, ToSchema)]
 #[schema(as = FirstHolder)]
 pub struct FirstHolderAnswer<'a> {

@@ -32,18 +32,18 @@ pub struct LockAnswer<'a> {
     limit: Option<u32>,
     /// `true` if nothing is granted.
     draining: bool,
-    /// `null` unless nobody is let in for a while, because the session of a holder expired.
+    /// `null` unless the lock grants nothing for a while, because the session of a holder expired.
     #[schema(required)]
     closed: Option<ClosedAnswer>,
     /// Holders.
     holders: Vec<ContenderAnswer<'a>>,
     /// Waiters, in order.
     queue: Vec<ContenderAnswer<'a>>,
-    /// If only so many were asked for: how many hold it in all.
+    /// Total number of holders, if the answer is limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u32)]
     holding: Option<u32>,
-    /// If only so many were asked for: how many wait in all.
+    /// Total number of waiters, if the answer is limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u32)]
     waiting: Option<u32>,
@@ -61,7 +61,7 @@ impl LockAnswer<'_> {
 pub struct ClosedAnswer {
     #[schema(value_type = words::Time)]
     since_at: At,
-    /// For how long nobody is let in.
+    /// Remaining time without grants.
     delay_ms: u32,
     /// At least; told by the leader each second.
     passed_ms: u32,
@@ -203,13 +203,13 @@ impl SessionNames {
         Self(names)
     }
 
-    /// Those of everybody who has to do with a lock.
+    /// Collects the names of the sessions of a lock's holders and waiters.
     pub fn of_lock(store: &Store, view: &LockView) -> Self {
         let contenders = view.holders.iter().chain(&view.queue);
         Self::of(store, contenders.map(|contender| contender.session))
     }
 
-    /// Those of everybody who waits, and who is waited for.
+    /// Collects the names of the sessions of waits, on both sides.
     pub fn of_waits(store: &Store, waits: &[WaitView]) -> Self {
         let parties = waits
             .iter()

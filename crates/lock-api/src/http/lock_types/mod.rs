@@ -33,7 +33,7 @@ pub const MAX_HOLDER_BYTES: usize = 512;
 /// The largest limit of a semaphore: sums of permits stay far from the end of 32 bits.
 pub const MAX_SEMAPHORE_LIMIT: u32 = 1_000_000;
 
-/// The longest wait in milliseconds, seven days: who means "for ever" says `null`.
+/// Maximum wait in milliseconds, seven days: `null` waits without a limit.
 pub const MAX_WAIT_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 
 /// The mode as callers write it; a semaphore's limit stands beside it.
@@ -46,13 +46,13 @@ pub enum ModeWord {
     Exclusive,
     /// Any number of holders.
     Shared,
-    /// With those who share, but one at a time.
+    /// With shared holders, but one at a time.
     Upgradeable,
     /// Up to a limit.
     Semaphore,
 }
 
-/// `wait_ms`: absent and 0 try, a number waits so long, `null` waits until the lock is granted.
+/// `wait_ms`: absent and 0 try, a number is the maximum wait, `null` waits until the lock is granted.
 pub fn wait_for<'de, D: Deserializer<'de>>(deserializer: D) -> Result<WaitFor, D::Error> {
     match Option::<u64>::deserialize(deserializer)? {
         None => Ok(WaitFor::Forever),

@@ -30,7 +30,7 @@ impl Instruments for Doors {
         sheet.gauges("connections", help, each(|counts| counts.open as u64))?;
         let help = "How many there may be";
         sheet.gauges("connections_limit", help, each(|counts| counts.limit as u64))?;
-        let help = "Connections that were let in";
+        let help = "Accepted connections";
         sheet.counters("connections_accepted", help, each(|counts| counts.accepted))?;
         let help =
             "Callers that found no place: all were taken, or their address had as many as one may have";

@@ -34,7 +34,7 @@ pub fn register(registry: &mut Registry, node: &Node, requests: &Arc<Requests>) 
     sheet::register_unprefixed(registry, process::Process);
 }
 
-/// Has whoever collects spans asked what became of them.
+/// Registers the exporter of spans as a source of metrics.
 pub fn register_traces(registry: &mut Registry, tracing: Tracing) {
     sheet::register(registry, tracing);
 }

@@ -67,7 +67,7 @@ fn memory() -> Option<(u64, u64)> {
     Some((size * page, resident * page))
 }
 
-/// The limit of the process's control group, or what the machine has if that is less or there is none.
+/// The limit of the process's control group, or the machine's memory if that is less or there is no limit.
 fn memory_limit() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok()?;
     let total = machine.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;

@@ -1,6 +1,6 @@
-//! Requests over HTTP, counted by operation and by what came of them, with how long they took. An operation is a method and an
+//! Requests over HTTP, counted by operation and outcome, with their durations. An operation is a method and an
 //! address as it is routed, never as it was called; whatever else is asked for is one more: so the number of series is that
-//! of the table of routes, whoever calls what.
+//! of the table of routes, whatever callers request.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -100,7 +100,7 @@ impl Requests {
         });
     }
 
-    /// A request has come that asks for this operation.
+    /// Counts a request for this operation.
     pub fn begin(&self, operation: usize) -> Asked<'_> {
         self.under_way.fetch_add(1, Relaxed);
         Asked {
@@ -117,7 +117,7 @@ impl Requests {
         (operation.method, &operation.route)
     }
 
-    /// The operation that is asked for at a routed address by a method, and the verb at its end, for those who know.
+    /// Returns the operation of a method at a routed address, with the verb at its end if there is one.
     pub fn operation_at(&self, address: &str, method: &Method, verb: Option<Verb>) -> usize {
         let mut at = self.by_address.get(address).into_iter().flatten();
         at.find(|at| at.method == *method && at.verb == verb)
@@ -207,7 +207,7 @@ pub struct Asked<'r> {
 }
 
 impl Asked<'_> {
-    /// With what came of it.
+    /// Counts the outcome.
     pub fn answer(&mut self, response: &Response) {
         self.is_answered = true;
         self.requests.operations[self.operation].answered(response);

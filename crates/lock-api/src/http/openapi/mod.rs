@@ -23,7 +23,7 @@ use super::exchange::{Answer, no_query};
 use super::reads::MAX_READS;
 use super::txn::MAX_OPS;
 
-/// The document is the same for as long as the program runs, so it is made once, for the first who asks.
+/// The document is the same for as long as the program runs, so it is built once, for the first request.
 static DOCUMENT: LazyLock<Value> = LazyLock::new(make);
 static JSON: LazyLock<Bytes> = LazyLock::new(|| serde_json::to_vec(&*DOCUMENT).expect("it is JSON").into());
 static PAGE: LazyLock<Bytes> = LazyLock::new(|| page::render(&DOCUMENT).into());

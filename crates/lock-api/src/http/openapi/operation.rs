@@ -1,4 +1,4 @@
-//! One operation as the document tells it: what it takes, what it answers, how it fails. It knows no operation by name.
+//! One operation of the document: its parameters, answers and failures. This module knows no operation by name.
 
 use std::collections::BTreeMap;
 
@@ -165,7 +165,7 @@ impl Operation {
         self.answers_document(status, description, document(schema, example))
     }
 
-    // Not generic, as all that follows the schema: some hundred types are told.
+    // Not generic, as all that follows the schema: there are some hundred types.
     fn answers_document(self, status: StatusCode, description: &str, content: Value) -> Self {
         self.answer(status, json!({"description": description, "content": content}))
     }
@@ -201,7 +201,7 @@ impl Operation {
         self
     }
 
-    /// It is for whoever comes, and nobody is looked at.
+    /// Declares that callers are not authenticated.
     pub fn for_everybody(mut self) -> Self {
         self.has_door = false;
         self
@@ -309,7 +309,7 @@ fn answer_of(status: u16, codes: &[Code]) -> Value {
     }
     if status == StatusCode::SERVICE_UNAVAILABLE.as_u16() {
         answer["headers"] = json!({"Retry-After": {
-            "description": "In so many seconds another try makes sense. Not with `outcome_unknown`.",
+            "description": "Seconds after which another try makes sense. Not with `outcome_unknown`.",
             "schema": {"type": "integer", "minimum": 1},
         }});
     }

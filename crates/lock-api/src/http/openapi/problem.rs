@@ -1,4 +1,4 @@
-//! The schema of errors. The codes are those of the one table; the facts beside them are told here, and the tests hold
+//! The schema of errors. The codes are those of the one table; the facts beside them are declared here, and the tests compare
 //! every problem that they see against it.
 
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ fn document() -> Value {
             "code": {"type": "string", "description": "The word to switch on. It never changes its meaning.", "enum": codes},
             "lock": {"type": "string", "description": "The name of the lock that it is about."},
             "holder": {"type": "string", "description": "The contender that it is about."},
-            "holders": strings("Who holds the lock."),
+            "holders": strings("Holders of the lock."),
             "mode": {"type": "string", "description": "How the lock is in use, or is held."},
             "fencing_token": {"type": "integer", "description": "The token with which the lock is not held."},
             "by": {"type": "string", "description": "The operator that took the lock away."},
@@ -43,7 +43,7 @@ fn document() -> Value {
                     "properties": {
                         "session": {"type": "string"},
                         "owner": {"type": "string"},
-                        "has": {"type": "string", "description": "The lock that it holds, or stands in the queue of."},
+                        "has": {"type": "string", "description": "The lock that it holds or waits for."},
                         "awaits": {"type": "string", "description": "The lock that it waits for."},
                     },
                 },

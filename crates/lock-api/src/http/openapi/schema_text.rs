@@ -129,7 +129,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_a_value_may_be() {
+    fn types_of_schemas() {
         let schemas = json!({"Name": {"type": "string", "description": "A name."}});
         let name = json!({"$ref": "#/components/schemas/Name"});
         for (schema, text) in [

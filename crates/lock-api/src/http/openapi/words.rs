@@ -1,4 +1,4 @@
-//! The words of the API: what kinds of text and numbers stand in requests and answers, with their limits from where they
+//! Value types of the API: kinds of text and numbers in requests and answers, with their limits from where they
 //! are checked. A field of a document names its word by `#[schema(value_type = …)]`; nothing is decided here.
 
 use utoipa::openapi::RefOr;
@@ -42,15 +42,15 @@ words! {
     SessionId: text(0, None).examples(["5d996fd7c6557613"]),
         "The id of a session, opaque. What no server gave is answered `no_session`.";
     Holder: text(0, Some(MAX_HOLDER_BYTES)).examples(["_c_3f0c96ec-lock-0000000007"]),
-        "A contender of a lock, opaque: who acquired it is told, and names it to give the lock back.";
+        "A contender of a lock, opaque. The answer to an acquire contains it, and a release names it.";
     Owner: text(0, Some(MAX_OWNER_BYTES)).default(Some("".into())),
         format!("The scope of re-entrancy within the session: a thread, a task. At most {MAX_OWNER_BYTES} bytes of UTF-8.");
     Note: text(0, Some(MAX_NOTE_BYTES)).default(Some("".into())),
-        format!("Shown to whoever looks at the lock. At most {MAX_NOTE_BYTES} bytes of UTF-8.");
+        format!("Shown in the lock's view. At most {MAX_NOTE_BYTES} bytes of UTF-8.");
     Reason: text(0, Some(MAX_REASON_BYTES)).examples(["disk is being replaced"]),
         format!("Text for people. At most {MAX_REASON_BYTES} bytes of UTF-8.");
     SessionName: text(0, Some(MAX_SESSION_NAME_BYTES)).default(Some("".into())).examples(["worker-7"]),
-        format!("For people who look at a list of sessions. At most {MAX_SESSION_NAME_BYTES} bytes of UTF-8.");
+        format!("Shown in lists of sessions. At most {MAX_SESSION_NAME_BYTES} bytes of UTF-8.");
     RequestId: text(1, Some(MAX_REQUEST_ID_BYTES)),
         format!("The caller's own name for the request, unique within its session: sent again, it has the effect of one, and \
                  is answered the same. At most {MAX_REQUEST_ID_BYTES} bytes of UTF-8.");
@@ -61,7 +61,7 @@ words! {
         format!("The path of a znode, by ZooKeeper's rules: at most {MAX_PATH_BYTES} bytes of UTF-8, and {MAX_HTTP_PATH_BYTES} \
                  of one that is created here, or what the node's configuration allows.");
     PathToRead: text(0, None).examples(["/orders/42"]),
-        "The path of a znode. What is none is this read's own problem (`bad_path`).";
+        "The path of a znode. An invalid one is a problem of this read alone (`bad_path`).";
     PathInAddress: text(0, Some(MAX_PATH_BYTES - 1)).pattern(Some(by_the_rules("({}/?)?"))).examples(["orders/42"]),
         "The path of a znode without its first slash.";
     Data: text(0, Some(MAX_DATA_BYTES)),
@@ -83,13 +83,13 @@ words! {
     CountToRead: number(0, u64::MAX),
         "How many children the page has at most. What is too many is this read's own problem (`bad_request`).";
     WaitMs: or_null(number(0, MAX_WAIT_MS)).default(Some(0.into())),
-        "How long to wait: absent or 0 tries and leaves nothing behind, a number waits so long, `null` until the lock is granted.";
+        "Maximum wait: absent or 0 tries once and leaves nothing behind, a number is a limit, `null` waits until the lock is granted.";
     Limit: number(1, u64::from(MAX_SEMAPHORE_LIMIT)).examples([10]),
         "How many permits a semaphore has.";
     Permits: number(1, u64::from(MAX_SEMAPHORE_LIMIT)),
         "How many permits of a semaphore: 1 unless something else is said.";
     LockDelayMs: number(0, u64::from(MAX_LOCK_DELAY_MS)).default(Some(0.into())),
-        "For how long nobody is let in after the session of a holder has expired.";
+        "Time without grants after the session of a holder has expired.";
     Retry: number(0, u64::from(u16::MAX)),
         "How often the same request was sent before: a copy that comes late takes nothing away then.";
     SessionTtlMs: number(0, u64::MAX).examples([10_000]),
@@ -127,7 +127,7 @@ words! {
     ClusterHappeningWord: word(&["leader_changed", "members_changed", "alarm_began", "alarm_over"]),
         "What happened: another node leads, the members are others, a person should look at something, or that is over.";
     WatchText: text(1, None).pattern(Some("^(data|children|exists)(@[0-9]+)?:/")).examples(["data:/orders/42"]),
-        "`KIND:PATH`, or `KIND@ZXID:PATH` by whoever saw the znode as it was at that position.";
+        "`KIND:PATH`, or `KIND@ZXID:PATH` for a caller that saw the znode as it was at that position.";
     ZnodeEvent: word(&["created", "deleted", "data_changed", "children_changed"]), "What has happened.";
     HealthStatus: word(&["alive", "ready"]), "What was asked for.";
     TokenId: text(0, None).examples(["3f0c96ec5d1b4be2a0fd5a7c0d2b9a11"]),

@@ -74,7 +74,7 @@ table! {
     /// The access control list makes no sense.
     BadAcl = BAD_REQUEST "bad_acl" "Not an access control list";
     /// The caller has proven nothing that counts, and nobody in particular may do this.
-    Unauthenticated = UNAUTHORIZED "unauthenticated" "Not known who calls";
+    Unauthenticated = UNAUTHORIZED "unauthenticated" "Caller is not authenticated";
     /// The caller has not the right to it.
     Forbidden = FORBIDDEN "forbidden" "Not allowed to this caller";
     /// A page of another site calls, out of somebody's browser.
@@ -466,7 +466,7 @@ pub(crate) fn mode_word(mode: LockMode) -> &'static str {
     }
 }
 
-/// One of those who would wait for each other.
+/// One of the contenders that would wait for each other.
 fn party(party: &Owner) -> Value {
     let Owner {
         session,
@@ -497,7 +497,7 @@ impl From<TooManyWatches> for Problem {
 }
 
 impl Problem {
-    /// A stream of events would begin with more than can be told at once.
+    /// The begin of a stream of events would exceed its limit.
     pub fn too_large_to_follow(session: SessionId, limit: usize) -> Self {
         let detail = format!(
             "session {session} has more than {limit} ephemeral znodes, so a stream of its events cannot begin with all of its locks: open the \
@@ -700,7 +700,7 @@ impl IntoResponse for Problem {
         let bytes = serde_json::to_vec(&self).expect("strings, numbers and lists of them serialise");
         let mut response = Response::new(Body::from(bytes));
         *response.status_mut() = code.status();
-        // For whoever counts answers by their codes.
+        // For metrics of answers by code.
         response.extensions_mut().insert(code);
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));

@@ -271,7 +271,7 @@ fn codes_are_told_apart_by_their_words() {
 }
 
 #[tokio::test]
-async fn nothing_done_says_when_to_try_again_and_an_unknown_outcome_does_not() {
+async fn failures_without_effect_have_retry_after_and_unknown_outcomes_do_not() {
     let late = Unavailable {
         read_only: false,
         reason: "no leader".into(),

@@ -8,7 +8,7 @@ use super::{HOLDER, Operation, end};
 use crate::contract::Answer;
 use crate::support::{Call, Reply, Server, until};
 
-/// One line of a table: what is sent, and what comes of it.
+/// One line of a table: a request, and its answer.
 type Line<'a> = (&'a str, &'a str, Value, u16, &'a str);
 
 async fn talk(server: &Server, lines: &[Line<'_>]) {
@@ -296,7 +296,7 @@ async fn broken_in_the_queue(server: &Server, path: &str, body: Value) {
     call.reply().await.problem(409, "not_holder");
 }
 
-/// Lets the subtree have so many znodes.
+/// Sets the quota of the subtree.
 async fn quota(server: &Server, path: &str, count: u32) {
     let create = json!({"parents": true});
     server

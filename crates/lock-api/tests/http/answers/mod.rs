@@ -1,5 +1,5 @@
 //! Every answer that the document promises is given: one conversation for each operation, status and code, or the reason why
-//! there is none. What is answered is held against the document by `contract`.
+//! there is none. `contract` compares the answers with the document.
 
 mod conversations;
 
@@ -91,7 +91,7 @@ const ELSEWHERE_TESTED: &[(&str, &str, &str)] = &[
     (
         "lookOn",
         "too_many_requests",
-        "takes as many as may look on: `happenings`",
+        "needs the maximum number of observers: `happenings`",
     ),
     (
         "createToken",
@@ -406,7 +406,7 @@ const OF_POLICIES: [&str; 28] = [
     "moveLeader",
 ];
 
-/// In a secured cluster, by nobody, and by somebody who has no right to anything.
+/// Requests in a secured cluster, by an unauthenticated caller, and by one without rights.
 async fn not_allowed() -> BTreeSet<Answer> {
     let (server, admin) = Server::start_secured().await;
     let theirs = server.session_of(&admin).await;
@@ -436,7 +436,7 @@ async fn not_allowed() -> BTreeSet<Answer> {
             others.push((id, reply));
         }
     }
-    assert!(others.is_empty(), "let in: {others:#?}");
+    assert!(others.is_empty(), "accepted: {others:#?}");
     end(server).await
 }
 
@@ -489,7 +489,7 @@ async fn unavailable() -> BTreeSet<Answer> {
             ("GET", "ready" | "downloadBackup" | "checkFencingToken" | "lookOn" | "membersCondition") => {
                 operation
             }
-            // A position that nobody has come to yet.
+            // A position that no node has reached yet.
             ("GET", "followSession") => operation.with_query("after", "9999.1"),
             ("GET", "metrics" | "lookAtCluster") => operation,
             ("GET", _) | (_, "readZnodes") => operation.with_query("linearizable", "true"),

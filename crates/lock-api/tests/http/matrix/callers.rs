@@ -31,7 +31,7 @@ pub enum Standing {
     Refused,
     /// It is somebody, with one right below `team/a`, or with none.
     Has(Option<&'static str>),
-    /// It may read what is told of the cluster.
+    /// May read the state of the cluster.
     Watcher,
     /// It may do everything.
     Mighty,
@@ -73,7 +73,7 @@ impl Caller {
     }
 }
 
-/// Secures the cluster, and makes everybody who is to call.
+/// Secures the cluster, and creates all callers.
 pub async fn all_callers(house: &House) -> Vec<Caller> {
     let operator = Caller::new("operator", Standing::Mighty).showing(&house.operator);
     let secured = house

@@ -240,7 +240,7 @@ async fn every_route_by_every_caller_at_every_place() {
                 let (path, body) = (row.path(place, &session, cells), row.body(place, &session, cells));
                 let outcome = house.ask(caller, row.method, &path, &body).await;
                 wrong.extend(hold(caller, row, place, &outcome).err());
-                // Whoever may not look may not look at the head of an answer either.
+                // A caller without the right to read gets no head of an answer either.
                 if row.method == "GET" {
                     cells += 1;
                     let head = house.ask(caller, "HEAD", &path, &Value::Null).await;
@@ -278,18 +278,18 @@ fn every_route_is_in_the_table() {
     let needless: Vec<_> = known.difference(&routed).collect();
     assert!(
         missing.is_empty() && needless.is_empty(),
-        "served, and nobody says who may: {missing:?}; in the table, and not served: {needless:?}"
+        "served, and not in the table: {missing:?}; in the table, and not served: {needless:?}"
     );
     for verb in VERBS {
         let end = format!("/{verb}");
         let is_known = |row: &Row| {
             row.address == "/v1/locks/{*name_and_verb}" && row.path(&PLACES[0], "0", 0).contains(&end)
         };
-        assert!(table.iter().any(is_known), "nobody says who may {verb}");
+        assert!(table.iter().any(is_known), "the table lacks {verb}");
     }
 }
 
-/// In an open cluster everybody may do everything but secure it; only who shows a token that is none is refused.
+/// In an open cluster everybody may do everything but secure it; only callers with an invalid token are refused.
 #[tokio::test]
 async fn an_open_cluster_lets_everybody_in_but_for_bad_tokens() {
     let house = House::open().await;

@@ -42,7 +42,7 @@ pub const PLACES: &[Place] = &[
 enum Who {
     /// Every caller, with any credentials.
     Everybody,
-    /// Everybody who shows no token that does not count.
+    /// Every caller without an invalid token.
     Anybody,
     /// Every authenticated caller.
     LetIn,
@@ -200,7 +200,7 @@ fn everybody() -> Vec<Row> {
     let file = "GET /dashboard/app.js";
     rows.push(row("/dashboard/{file}", file, NONE, Who::Everybody, 200));
     rows.push(plain("GET /v1/access", NONE, Who::Anybody, 200));
-    // What is told of whom is another matter: tests/http/happenings.rs.
+    // The events that each caller gets are tested in tests/http/happenings.rs.
     rows.push(plain("GET /v1/events", NONE, Who::LetIn, 200));
     rows
 }

@@ -21,7 +21,7 @@ const VIEWS = [clusterView, locksView, graphView, sessionsView, treeView, events
 const main = document.getElementById("main");
 let shown = null;
 let asking = null;
-/** Whoever does not want to show a token is not asked again, and the node is not either. */
+/** A user who declines to enter a token is not asked again, and the node is not called again either. */
 let declined = false;
 let status = null;
 let nodes = [];

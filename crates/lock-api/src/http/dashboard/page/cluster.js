@@ -9,7 +9,7 @@ import { bytes, clock, count, duration } from "./words.js";
 /** The leader is asked how all are at most so often. */
 const ASK_EVERY_MS = 2000;
 
-/** So many seconds of commits are drawn. */
+/** Number of seconds of commits in the chart. */
 const DRAWN = 90;
 
 const ROLE = { leader: "accent", follower: "", candidate: "warn", learner: "" };

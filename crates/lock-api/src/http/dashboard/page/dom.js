@@ -1,4 +1,4 @@
-// Elements, made of their parts. Text goes in as text and as nothing else: names and notes are written by strangers.
+// Elements, made of their parts. Text goes in as text and as nothing else: names and notes are untrusted.
 
 const SVG = "http://www.w3.org/2000/svg";
 

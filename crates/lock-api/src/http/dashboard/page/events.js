@@ -6,10 +6,10 @@ import { List } from "./list.js";
 import { follow } from "./stream.js";
 import { clock, duration, ending, party, plural } from "./words.js";
 
-/** So many are kept in this page. */
+/** Maximum number of events in this page. */
 const KEPT = 2000;
 
-/** So many that have happened before are asked for. */
+/** Number of earlier events to request. */
 const LAST = 300;
 
 const KINDS = {
@@ -19,7 +19,7 @@ const KINDS = {
   leader_changed: ["leader", "accent"], members_changed: ["members", "accent"], alarm_began: ["alarm", "bad"], alarm_over: ["alarm over", "good"],
 };
 
-/** What happens to the cluster is told beside the rest, and again by each node that the page comes to. */
+/** Events of the cluster come beside the others, and again from each node to which the page connects. */
 const OF_CLUSTER = ["leader_changed", "members_changed", "alarm_began", "alarm_over"];
 
 const GROUPS = {
@@ -81,10 +81,10 @@ function open(root, first) {
     const { scrollTop } = list.rows;
     const added = items.length - list.items.length;
     list.set(items);
-    // Whoever has scrolled down goes on reading where he is.
+    // A user who has scrolled down keeps the position.
     if (scrollTop > list.height && added > 0 && known.length < KEPT) list.rows.scrollTop = scrollTop + added * list.height;
     const rest = waiting.length ? ` · ${plural(waiting.length, "more event")} when you go on` : "";
-    setText(list.foot, `${plural(items.length, "event")}${missed ? " · more has happened than is told here" : ""}${rest}`);
+    setText(list.foot, `${plural(items.length, "event")}${missed ? " · more events happened than are shown here" : ""}${rest}`);
   }
 
   function setPaused(now) {
@@ -100,7 +100,7 @@ function open(root, first) {
     draw();
   }
 
-  function told(word, data) {
+  function onEvent(word, data) {
     if (word !== "happened") return;
     missed ||= data.more && known.length > 0;
     const isKnown = ({ id }) => known.some((event) => event.id === id) || waiting.some((event) => event.id === id);
@@ -118,7 +118,7 @@ function open(root, first) {
     group = choice.value;
     draw();
   });
-  const stop = follow(`/v1/events${query({ last: LAST, cluster: true })}`, told);
+  const stop = follow(`/v1/events${query({ last: LAST, cluster: true })}`, onEvent);
   draw();
   return {
     close() {

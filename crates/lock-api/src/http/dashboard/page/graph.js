@@ -1,4 +1,4 @@
-// Who waits for whom, drawn: parties, the locks that they hold, and the locks that they wait for. Chains go from left to right.
+// Drawing of the graph of waits: owners, the locks that they hold, and the locks that they wait for. Chains go from left to right.
 
 import { get, query } from "./api.js";
 import { el, setText, show, svg } from "./dom.js";
@@ -24,7 +24,7 @@ function open(root, first) {
     autocomplete: "off", spellcheck: "false" });
   const lead = el("p", { class: "lead" });
   const failed = el("p", { class: "error", hidden: true });
-  const picture = el("div", { class: "graph", tabindex: 0, role: "img", "aria-label": "Who waits for whom" });
+  const picture = el("div", { class: "graph", tabindex: 0, role: "img", "aria-label": "Graph of waits" });
   show(root, el("div", { class: "head" }, el("h1", null, "Waits"), lead, el("div", { class: "push" }, search)), failed,
     el("section", { class: "sheet list" }, picture,
       el("p", { class: "legend" }, el("span", null, "dashed: waits for the lock"), el("span", null, "solid: the lock is held by"))));

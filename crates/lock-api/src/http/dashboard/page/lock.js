@@ -6,7 +6,7 @@ import { el, note, setText, show } from "./dom.js";
 import { mayLock } from "./rights.js";
 import { age, clock, count, duration, ending, part, party, plural } from "./words.js";
 
-/** So many holders, and so many of the queue, are shown. */
+/** Maximum number of holders, and of waiters, in the page. */
 const SHOWN = 100;
 
 /** Looked at again at most so often, however much happens to it. */
@@ -106,8 +106,8 @@ export function openLock(name, back) {
     const who = el("b", null, party(entry));
     confirmed({
       title: holds ? "Break this hold?" : "Take out of the queue?",
-      text: holds ? ["The lock is taken from ", who, ", who may go on working for a while without knowing. What it guards should check the fencing token."]
-        : [who, " waits no more, and is told so."],
+      text: holds ? ["The lock is taken from ", who, ", which may continue to work for a while without knowing. The storage that it guards should check the fencing token."]
+        : [who, " no longer waits, and gets an error."],
       action: holds ? "Break the lock" : "Remove",
       act: (reason) => post(`${address}/break`, { holder: entry.holder, reason }),
     }).then((done) => {
@@ -134,7 +134,7 @@ export function openLock(name, back) {
     confirmed({
       title: will ? "Drain this lock?" : "Let the queue go on?",
       text: will ? ["Nobody new gets ", el("b", null, name), " or into its queue. Holders stay until they release it."]
-        : ["Those who wait for ", el("b", null, name), " are let in again."],
+        : ["Waiters of ", el("b", null, name), " are granted again."],
       action: will ? "Drain" : "Stop draining",
       danger: will,
       act: (reason) => put(address, { draining: will, reason }),
@@ -151,7 +151,7 @@ export function openLock(name, back) {
       if (!isOpen) return;
       const entries = page.history.map(past);
       if (older) history.append(...entries);
-      // Whoever reads the older ones keeps them where they are.
+      // A user who reads older ones keeps the position.
       else if (history.children.length <= HISTORY) show(history, entries);
       else return;
       before = page.next_before;

@@ -11,7 +11,7 @@ import { age, count, party, plural } from "./words.js";
 /** What is loaded at a time. */
 const PAGE = 200;
 
-/** What is seen is asked for anew at most so often when more happens than is told. */
+/** Minimum interval between requests for the visible locks when the feed omits events. */
 const REFRESH_MS = 1000;
 
 function open(root, first) {
@@ -77,7 +77,7 @@ function open(root, first) {
     return get(`/v1/locks${query({ prefix, after, count: size, holders: true })}`);
   }
 
-  function told(word, data) {
+  function onEvent(word, data) {
     if (word !== "happened") return;
     let isOther = false;
     const items = list.items.slice();
@@ -98,7 +98,7 @@ function open(root, first) {
     if (detail && (data.more || data.locks.some((lock) => lock.lock === detail.name))) detail.changed();
   }
 
-  /** What is seen is asked for again, for not all that has happened to it was told. */
+  /** Requests the visible locks again, because the feed has omitted events. */
   function refreshSoon(ms) {
     refreshDue ??= setTimeout(async () => {
       refreshDue = null;
@@ -115,7 +115,7 @@ function open(root, first) {
         list.set(list.items.filter((lock) => !isWithin(lock)).concat(locks).sort(byName));
         showFoot();
       } catch {
-        // The next event, or the next look, tries again; that the node does not answer is told above.
+        // The next event, or the next look, tries again; the header shows that the node does not answer.
       }
     }, ms);
   }
@@ -126,7 +126,7 @@ function open(root, first) {
     list.rows.scrollTop = 0;
     showFoot();
     stop();
-    stop = follow(`/v1/events?${new URLSearchParams({ prefix, locks: true })}`, told, () => {
+    stop = follow(`/v1/events?${new URLSearchParams({ prefix, locks: true })}`, onEvent, () => {
       refreshSoon(0);
       detail?.changed();
     });
@@ -200,7 +200,7 @@ function inOrder(unit) {
 
 const byName = (one, other) => compare(one.lock, other.lock);
 
-/** Where a lock stands in a list, or would. */
+/** Returns the index of a lock in a list, or the index at which it would be. */
 function placeIn(items, name) {
   let [low, high] = [0, items.length];
   while (low < high) {

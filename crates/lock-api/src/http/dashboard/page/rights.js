@@ -1,4 +1,4 @@
-// What whoever looks may do, to offer that and nothing else. The cluster decides again, whatever is offered here.
+// Rights of the user, so that the page offers nothing else. The cluster checks each action again.
 
 import { get } from "./api.js";
 

@@ -87,7 +87,7 @@ function open(root, first) {
       list.set(kept);
       showFoot();
     } catch {
-      // The next look tries again; that the node does not answer is told above.
+      // The next look tries again; the header shows that the node does not answer.
     }
     detail?.look();
   }
@@ -171,7 +171,7 @@ function openSession(id, back) {
   function endIt() {
     confirmed({
       title: "End this session?",
-      text: ["All that ", el("b", null, title.textContent), " holds goes to those who wait, and its ephemeral znodes are gone."],
+      text: ["All that ", el("b", null, title.textContent), " holds is released to the waiters, and its ephemeral znodes are deleted."],
       action: "End session",
       act: (reason) => remove(`${address}${query({ reason })}`),
     }).then((done) => {

@@ -9,16 +9,16 @@ const PAUSES_MS = [300, 600, 1200, 2500, 5000];
 const SILENCE_MS = 45_000;
 
 /**
- * Follows the events at `path`. `told(word, data)` for each; `back()` after each pause in which something may have been missed.
+ * Follows the events at `path`. `onEvent(word, data)` for each; `back()` after each pause in which something may have been missed.
  * Returns a function that ends it.
  */
-export function follow(path, told, back = () => {}) {
+export function follow(path, onEvent, back = () => {}) {
   const ended = new AbortController();
-  run(path, told, back, ended.signal);
+  run(path, onEvent, back, ended.signal);
   return () => ended.abort();
 }
 
-async function run(path, told, back, signal) {
+async function run(path, onEvent, back, signal) {
   let [last, attempt, isFirst] = [null, 0, true];
   while (!signal.aborted) {
     try {
@@ -29,7 +29,7 @@ async function run(path, told, back, signal) {
         link(true);
         if (!isFirst && event.isFirst) back();
         isFirst = false;
-        told(event.word, event.data);
+        onEvent(event.word, event.data);
       });
     } catch (error) {
       if (signal.aborted) return;
@@ -41,7 +41,7 @@ async function run(path, told, back, signal) {
   }
 }
 
-async function read(path, last, signal, told) {
+async function read(path, last, signal, onEvent) {
   const silence = new AbortController();
   const both = AbortSignal.any([signal, silence.signal]);
   let timer = setTimeout(() => silence.abort(), SILENCE_MS);
@@ -65,7 +65,7 @@ async function read(path, last, signal, told) {
       while ((end = text.indexOf("\n\n")) >= 0) {
         const event = parse(text.slice(0, end));
         text = text.slice(end + 2);
-        told({ ...event, isFirst });
+        onEvent({ ...event, isFirst });
         if (event.data !== null) isFirst = false;
       }
     }

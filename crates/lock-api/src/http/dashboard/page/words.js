@@ -1,4 +1,4 @@
-// Figures and times as people read them. Times are told by the clocks of the cluster, so ages are counted by those, too.
+// Figures and times as people read them. Times come from the clocks of the cluster, so ages are computed by those, too.
 
 let ahead = 0;
 

@@ -1,4 +1,4 @@
-//! The operations that say who may do what: securing a cluster, tokens, roles, certificates.
+//! Operations of access control: securing a cluster, tokens, roles, certificates.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ pub fn operations() -> Vec<Operation> {
 
 fn cluster() -> Vec<Operation> {
     vec![
-        Operation::get("/v1/access", "lookAtAccess", "Tells whether the cluster is secured, and who calls")
+        Operation::get("/v1/access", "lookAtAccess", "Shows whether the cluster is secured, and the caller's identity")
             .says("For everybody; but a token that is shown has to be a good one.")
             .asks::<ReadQuery>(&[])
             .answers::<AccessAnswer>(
@@ -97,7 +97,7 @@ fn of_tokens() -> Vec<Operation> {
             .fails(&[Code::NoRole, Code::LimitReached])
             .fails(&GROWS),
         changes(Operation::delete("/v1/tokens/{id}", "revokeToken", "Revokes a token"))
-            .says("What it has under way is refused; streams and waits that it was let in with end.")
+            .says("Its requests in progress are refused; its streams and waits end.")
             .names::<words::TokenId>("id", "The token's id.", json!(TOKEN))
             .asks::<tokens::RevokeQuery>(&[])
             .with_words::<words::RequestId>()
@@ -132,7 +132,7 @@ fn of_roles() -> Vec<Operation> {
             "setRole",
             "Says what a role allows",
         )))
-        .says("All of it: what it allowed before counts no more. Whoever has the role has it so from now on.")
+        .says("The new grants replace all former ones, at once and for every caller with the role.")
         .takes::<RoleBody<'_>>(
             true,
             json!({"grants": [{"locks": "orders", "rights": ["read", "lock"]}, all_rights()]}),
@@ -180,7 +180,11 @@ fn of_certificates() -> Vec<Operation> {
             "Gives a certificate a role",
         ))
         .takes::<CertificateBody<'_>>(true, certificate.clone())
-        .answers::<CertificateAnswer<'_>>(StatusCode::OK, "Whoever shows it has the role.", certificate)
+        .answers::<CertificateAnswer<'_>>(
+            StatusCode::OK,
+            "Callers with the certificate have the role.",
+            certificate,
+        )
         .fails(&[Code::NoRole, Code::LimitReached, Code::LastAdministrator])
         .fails(&GROWS),
         changes(Operation::delete(

@@ -1,4 +1,4 @@
-//! The operations for those who look after the cluster, and for programs that do.
+//! Operations for operators of the cluster, and for their programs.
 
 use axum::http::StatusCode;
 use raft_node::SnapshotMade;
@@ -76,7 +76,7 @@ fn happenings() -> Operation {
     Operation::get(
         "/v1/events",
         "lookOn",
-        "Tells what happens to all locks and sessions",
+        "Streams events of all locks and sessions",
     )
     .says(
         "Server-sent events for people who look on: the latest of what happened, a few times a second, and whether there was more. Of \
@@ -253,10 +253,10 @@ fn members() -> Vec<Operation> {
 /// For load balancers, supervisors, Prometheus, and readers of this document.
 pub fn health() -> Vec<Operation> {
     vec![
-        Operation::get("/healthz", "live", "Tells that the process lives")
+        Operation::get("/healthz", "live", "Shows that the process is alive")
             .answers::<Health>(StatusCode::OK, "It does.", json!({"status": "alive"}))
             .for_everybody(),
-        Operation::get("/readyz", "ready", "Tells whether this node can serve")
+        Operation::get("/readyz", "ready", "Shows whether this node can serve")
             .answers::<Health>(
                 StatusCode::OK,
                 "It has caught up with a leader within the last seconds.",

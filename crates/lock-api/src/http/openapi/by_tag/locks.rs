@@ -42,7 +42,7 @@ pub fn operations() -> Vec<Operation> {
 
 fn changes() -> Vec<Operation> {
     vec![
-        one(Operation::post("/v1/locks/{name}/acquire", "acquireLock", "Acquires a lock, or stands in its queue"))
+        one(Operation::post("/v1/locks/{name}/acquire", "acquireLock", "Acquires a lock, or waits in its queue"))
             .says(
                 "The answer comes when the lock is granted, or when `wait_ms` are over. A caller that hangs up leaves the queue. \
                  `limit` and `permits` belong to the mode `semaphore`, which is never `reentrant`.",
@@ -77,7 +77,7 @@ fn changes() -> Vec<Operation> {
             .fails(&[Code::ModeConflict])
             .fails(&CHANGE),
         one(Operation::post("/v1/locks/{name}/upgrade", "upgradeLock", "Goes from upgradeable to exclusive"))
-            .says("Granted when those who share the lock have gone, with a fencing token that is larger than all before.")
+            .says("Granted when the other shared holders have released the lock, with a fencing token that is larger than all before.")
             .takes::<UpgradeBody<'_>>(true, json!({"session": SESSION, "holder": HOLDER, "wait_ms": 5000}))
             .answers::<GrantAnswer<'_>>(StatusCode::OK, "It is held alone.", grant("exclusive"))
             .fails(&OF_SESSION)
@@ -90,20 +90,20 @@ fn changes() -> Vec<Operation> {
                 "A request has a `reason`, and a `holder` if not all are meant. A holder's answer has `session`, `holder` and `answer`.",
             )
             .takes::<RevokeBody<'_>>(true, json!({"reason": "disk is being replaced"}))
-            .answers::<RevokeAnswer>(StatusCode::OK, "So many holders were asked.", json!({"asked": 1}))
-            .answers_nothing("The answer is shown to whoever looks.")
+            .answers::<RevokeAnswer>(StatusCode::OK, "The number of holders that were asked.", json!({"asked": 1}))
+            .answers_nothing("The answer is part of the lock's view.")
             .fails(&OF_SESSION)
             .fails(&OF_HOLDER)
             .fails(&[Code::Forbidden])
             .fails(&CHANGE),
         one(Operation::post("/v1/locks/{name}/break", "breakLock", "Takes a lock, or a place in its queue, away"))
-            .says("For operators. Who waits in that place is answered `not_holder`, with `by` and `reason`.")
+            .says("For administrators. A caller that waits in that place gets `not_holder`, with `by` and `reason`.")
             .takes::<BreakBody<'_>>(true, json!({"holder": HOLDER, "reason": "its host has burnt down"}))
             .answers_nothing("The contender has gone.")
             .fails(&OF_HOLDER)
             .fails(&[Code::Forbidden])
             .fails(&CHANGE),
-        one(Operation::put("/v1/locks/{name}", "configureLock", "Sets what holds for a lock, whoever holds it"))
+        one(Operation::put("/v1/locks/{name}", "configureLock", "Configures a lock, independent of its holders"))
             .says("What is not named stays. It is remembered also while nobody uses the lock.")
             .takes::<ConfigureBody<'_>>(false, json!({"limit": 20}))
             .answers_nothing("It is so from now on.")
@@ -125,7 +125,7 @@ fn looks() -> Vec<Operation> {
         one(Operation::get(
             "/v1/locks/{name}",
             "lookAtLock",
-            "Looks at a lock: who holds it and who waits",
+            "Shows a lock: its holders and its waiters",
         ))
         .says("A lock that was not used for a minute is swept: `no_lock` means that it is free.")
         .asks::<LookQuery>(&[])
@@ -151,7 +151,7 @@ fn looks() -> Vec<Operation> {
         one(Operation::get(
             "/v1/locks/{name}/history",
             "lockHistory",
-            "Tells who held a lock, and who holds it",
+            "Lists past and present holds of a lock",
         ))
         .says("As this node remembers it: for people, and nothing is decided by it.")
         .asks::<HistoryQuery>(&[])
@@ -177,15 +177,19 @@ fn looks() -> Vec<Operation> {
                 }),
             )
             .fails(&FRESH),
-        Operation::get("/v1/locks/graph", "waitGraph", "Tells who waits for whom")
-            .says("The lock that is itself called `graph` is found at `/v1/locks/%67raph`.")
-            .asks::<GraphQuery>(&[])
-            .answers::<GraphAnswer<'_>>(
-                StatusCode::OK,
-                "Those who wait; `complete` is `false` if there are more than are told.",
-                json!({"waits": [], "complete": true}),
-            )
-            .fails(&FRESH),
+        Operation::get(
+            "/v1/locks/graph",
+            "waitGraph",
+            "Shows which contenders wait for which",
+        )
+        .says("The lock that is itself called `graph` is found at `/v1/locks/%67raph`.")
+        .asks::<GraphQuery>(&[])
+        .answers::<GraphAnswer<'_>>(
+            StatusCode::OK,
+            "The waiting contenders; `complete` is `false` if there are more.",
+            json!({"waits": [], "complete": true}),
+        )
+        .fails(&FRESH),
     ]
 }
 

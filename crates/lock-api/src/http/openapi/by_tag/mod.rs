@@ -59,7 +59,7 @@ pub fn tags() -> Vec<Tag> {
         },
         Tag {
             name: "cluster",
-            description: "For those who look after the cluster.",
+            description: "For operators of the cluster.",
             operations: cluster::operations(),
         },
         Tag {

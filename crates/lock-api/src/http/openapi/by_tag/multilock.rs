@@ -12,27 +12,31 @@ use crate::http::problem::Code;
 /// All of them.
 pub fn operations() -> Vec<Operation> {
     vec![
-        Operation::post("/v1/multilock/acquire", "acquireLocks", "Acquires several locks, all or none")
-            .says("Of whatever modes, and each lock once. A call that waits stands in all queues at the same position.")
-            .takes::<AcquireBody<'_>>(
-                true,
-                json!({
-                    "session": SESSION,
-                    "locks": [{"name": "orders/42"}, {"name": "stock", "mode": "shared"}],
-                    "wait_ms": 5000,
-                }),
-            )
-            .answers::<GrantsAnswer<'_>>(
-                StatusCode::OK,
-                "All are held; in the order of the request.",
-                json!({"holders": [grant("exclusive")]}),
-            )
-            .fails(&[Code::BadLockName, Code::RequestIdReused, Code::SequenceExhausted])
-            .fails(&OF_SESSION)
-            .fails(&WAITS)
-            .fails(&NEW_CONTENDER)
-            .fails(&CHANGE)
-            .fails(&GROWS),
+        Operation::post(
+            "/v1/multilock/acquire",
+            "acquireLocks",
+            "Acquires several locks, all or none",
+        )
+        .says("In any modes, and each lock once. A call that waits is in all queues at the same position.")
+        .takes::<AcquireBody<'_>>(
+            true,
+            json!({
+                "session": SESSION,
+                "locks": [{"name": "orders/42"}, {"name": "stock", "mode": "shared"}],
+                "wait_ms": 5000,
+            }),
+        )
+        .answers::<GrantsAnswer<'_>>(
+            StatusCode::OK,
+            "All are held; in the order of the request.",
+            json!({"holders": [grant("exclusive")]}),
+        )
+        .fails(&[Code::BadLockName, Code::RequestIdReused, Code::SequenceExhausted])
+        .fails(&OF_SESSION)
+        .fails(&WAITS)
+        .fails(&NEW_CONTENDER)
+        .fails(&CHANGE)
+        .fails(&GROWS),
         Operation::post(
             "/v1/multilock/release",
             "releaseLocks",
@@ -47,7 +51,12 @@ pub fn operations() -> Vec<Operation> {
             "What is left of each; `null` is what the session does not hold.",
             json!({"released": [{"lock": "orders/42", "holder": HOLDER, "holds": 0}]}),
         )
-        .fails(&[Code::BadLockName, Code::NotHolder, Code::RequestIdReused, Code::Forbidden])
+        .fails(&[
+            Code::BadLockName,
+            Code::NotHolder,
+            Code::RequestIdReused,
+            Code::Forbidden,
+        ])
         .fails(&OF_SESSION)
         .fails(&CHANGE),
     ]

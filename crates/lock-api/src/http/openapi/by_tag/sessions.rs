@@ -106,7 +106,7 @@ fn events() -> Operation {
         }))
         .asks_also(json!({
             "name": "after", "in": "query", "required": false,
-            "description": "The id of the event that was told last.",
+            "description": "The id of the last event that the client received.",
             "schema": reference("EventId"),
         }))
         .asks_also(json!({

@@ -96,7 +96,7 @@ fn single() -> Vec<Operation> {
             .fails(&[Code::BadVersion, Code::NotEmpty])
             .fails(&CHANGE),
         one(Operation::get("/v1/acl/{path}", "lookAtAcl", "Shows the access control list of a znode"))
-            .says("To those who may read or administer the znode; the former see no hashes of passwords.")
+            .says("For callers that may read or administer the znode; the former see no hashes of passwords.")
             .asks::<ReadQuery>(&[])
             .answers::<AclAnswer<'_>>(StatusCode::OK, "The list.", acl())
             .fails(&[Code::BadPath, Code::NoNode, Code::Forbidden])
@@ -142,7 +142,7 @@ fn several() -> Vec<Operation> {
             )
             .answers::<TxnAnswer>(
                 StatusCode::OK,
-                "All of it was done; what came of each.",
+                "All operations were applied; the result of each.",
                 json!({"results": [{"held": {}}, {"set": {"stat": stat()}}]}),
             )
             .fails(&OF_CHANGE)
