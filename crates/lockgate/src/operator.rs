@@ -20,7 +20,7 @@ pub(crate) struct OperatorFile {
 impl OperatorFile {
     /// Draws a token and puts it into the data directory, which has to be this process's. What an earlier process has left there
     /// is replaced in one step, so nobody ever reads half of one.
-    pub fn put(data_dir: &Path) -> io::Result<(Self, OperatorToken)> {
+    pub fn create(data_dir: &Path) -> io::Result<(Self, OperatorToken)> {
         let (known, text) = OperatorToken::draw();
         let path = data_dir.join(OperatorToken::FILE_NAME);
         let new = path.with_extension("new");
@@ -64,7 +64,7 @@ mod tests {
     fn each_start_draws_another_token_that_is_its_owners_alone() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("operator.new"), "half").unwrap();
-        let (file, first) = OperatorFile::put(dir.path()).unwrap();
+        let (file, first) = OperatorFile::create(dir.path()).unwrap();
         let read = || fs::read_to_string(file.path()).unwrap();
         let text = read();
         assert!(
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(OperatorToken::parse(text.trim_end()), Some(first.clone()));
         let mode = fs::metadata(file.path()).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let (_, second) = OperatorFile::put(dir.path()).unwrap();
+        let (_, second) = OperatorFile::create(dir.path()).unwrap();
         assert_ne!(first, second);
         assert_ne!(read(), text);
         file.remove();

@@ -27,9 +27,9 @@ use znode_store::Limits;
 
 use crate::in_process::InProcess;
 use crate::operator::OperatorFile;
+use crate::setup_notice::SetupNotice;
 use crate::start_error::StartError;
 use crate::transport::{TlsConfig, Transport, refuse_exposed, requires_access};
-use crate::unsecured::Unsecured;
 use crate::zookeeper::{self, ZooKeeper};
 
 /// Poll interval of readiness. Elections take longer.
@@ -50,7 +50,7 @@ pub struct Lockgate {
     in_process: InProcess,
     bounds: LiveFrontEnds,
     /// Component that [`Lockgate::stop`] waits for.
-    stops_at: std::sync::Mutex<Option<&'static str>>,
+    stopping_component: std::sync::Mutex<Option<&'static str>>,
 }
 
 /// Bounds of the front ends, which can be changed while they serve.
@@ -66,7 +66,7 @@ struct LiveFrontEnds {
 
 /// Settings that can be changed while a server runs: see [`Lockgate::reconfigure`].
 #[derive(Debug, Clone)]
-pub struct Reconfigured {
+pub struct LiveSettings {
     /// Bounds of HTTP callers, and the names and origins that are allowed.
     pub http: HttpConfig,
     /// Bounds of callers of the administration port.
@@ -364,7 +364,7 @@ impl Builder {
         self.zookeeper
             .set_common(access_required, self.http.tracing.clone());
         let node = Node::start(self.config).await?;
-        let operator = http.is_some().then(|| put_operator(&node)).flatten();
+        let operator = http.is_some().then(|| create_operator_token(&node)).flatten();
         let operator = operator.map(|(file, token)| {
             self.http.operator = Some(token);
             file
@@ -375,26 +375,26 @@ impl Builder {
         self.http.names.certificate = tls.clone();
         let zookeeper = ZooKeeper::new(&node, self.zookeeper, zookeeper_addresses, transport.is_some());
         let mut registry = Registry::default();
-        let mut doors = vec![("http", self.http.meter.clone())];
+        let mut port_metrics = vec![("http", self.http.meter.clone())];
         if admin.is_some() {
-            doors.push(("administration", self.admin.meter.clone()));
+            port_metrics.push(("administration", self.admin.meter.clone()));
         }
-        zookeeper.register(&mut registry, &mut doors);
-        http::register_doors(&mut registry, doors);
+        zookeeper.register(&mut registry, &mut port_metrics);
+        http::register_doors(&mut registry, port_metrics);
         let (http_bounds, admin_bounds) = (LiveConfig::from(self.http), LiveConfig::from(self.admin));
         let router = http::measured_router(node.clone(), locks.clone(), http_bounds.clone(), registry);
-        if let Some(listens) = http_address
+        if let Some(address) = http_address
             && access_required
         {
             let stop = CancellationToken::new();
             let own = node.config().members.get(&node.id());
-            let unsecured = Unsecured {
-                listens,
-                called: own.map(|own| own.http.clone()).filter(|_| transport.is_some()),
+            let notice = SetupNotice {
+                address,
+                advertised_address: own.map(|own| own.http.clone()).filter(|_| transport.is_some()),
                 operator: operator.as_ref().map(|file| file.path().to_owned()),
             };
             front_ends.push(FrontEnd {
-                task: tokio::spawn(unsecured.tell(node.clone(), stop.clone())),
+                task: tokio::spawn(notice.log_until_secured(node.clone(), stop.clone())),
                 stop,
             });
         }
@@ -422,7 +422,7 @@ impl Builder {
         }
         Ok(Lockgate {
             in_process,
-            certificates: transport.map(|transport| transport.look_now()),
+            certificates: transport.map(|transport| transport.reload_trigger()),
             operator,
             locks,
             node,
@@ -430,7 +430,7 @@ impl Builder {
             zookeeper: zookeeper_addresses,
             admin_address,
             front_ends: Mutex::new(front_ends),
-            stops_at: std::sync::Mutex::default(),
+            stopping_component: std::sync::Mutex::default(),
             bounds: LiveFrontEnds {
                 http: http_bounds,
                 admin: admin_bounds,
@@ -441,9 +441,9 @@ impl Builder {
 }
 
 /// A node without space or permission to write the token has to start too, because others depend on it.
-fn put_operator(node: &Node) -> Option<(OperatorFile, OperatorToken)> {
-    let put = OperatorFile::put(&node.config().data_dir);
-    put.inspect_err(
+fn create_operator_token(node: &Node) -> Option<(OperatorFile, OperatorToken)> {
+    let created = OperatorFile::create(&node.config().data_dir);
+    created.inspect_err(
         |error| warn!(node = node.id(), %error, "the operator's token cannot be written, so this node has no operator"),
     )
     .ok()
@@ -543,7 +543,7 @@ impl Lockgate {
     /// start only (memory for large bodies, drain timeouts) do not change.
     ///
     /// Fails without any change if the settings contradict those that the node was started with.
-    pub fn reconfigure(&self, new: Reconfigured) -> Result<(), StartError> {
+    pub fn reconfigure(&self, new: LiveSettings) -> Result<(), StartError> {
         self.node.tune(new.tuning).map_err(StartError::Node)?;
         self.bounds.http.set(new.http);
         self.bounds.admin.set(new.admin);
@@ -638,7 +638,7 @@ impl Lockgate {
 
     /// Returns the component that [`Lockgate::stop`] waits for; `None` if the server does not stop, or has stopped.
     pub fn stops_at(&self) -> Option<&'static str> {
-        self.node.stops_at().or(*self.waits_for())
+        self.node.stops_at().or(*self.stopping_component())
     }
 
     /// Closes the sessions of [`Lockgate::client`], moves leadership to another node, answers waiting callers, and ends all tasks of the
@@ -655,15 +655,15 @@ impl Lockgate {
     /// If dropped, the stop has begun. Call it again to complete it.
     pub async fn stop(&self) {
         let mut front_ends = self.front_ends.lock().await;
-        *self.waits_for() = Some("sessions of this program");
+        *self.stopping_component() = Some("sessions of this program");
         self.in_process.begin_stop().await;
         // No new callers first; then waiting callers get their answers, while commits are still possible.
         for front_end in &*front_ends {
             front_end.stop.cancel();
         }
-        *self.waits_for() = Some("calls for locks");
+        *self.stopping_component() = Some("calls for locks");
         self.locks.close().await;
-        *self.waits_for() = Some("connections of clients");
+        *self.stopping_component() = Some("connections of clients");
         // While this process still owns the data directory.
         if let Some(operator) = &self.operator {
             operator.remove();
@@ -675,11 +675,11 @@ impl Lockgate {
                 tracing::error!(%error, "a front end ended badly");
             }
         }
-        *self.waits_for() = None;
+        *self.stopping_component() = None;
     }
 
-    fn waits_for(&self) -> std::sync::MutexGuard<'_, Option<&'static str>> {
-        self.stops_at
+    fn stopping_component(&self) -> std::sync::MutexGuard<'_, Option<&'static str>> {
+        self.stopping_component
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }

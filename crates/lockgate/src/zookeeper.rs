@@ -107,10 +107,10 @@ impl ZooKeeper {
     pub(crate) fn register(
         &self,
         registry: &mut Registry,
-        doors: &mut Vec<(&'static str, ConnectionMetrics)>,
+        port_metrics: &mut Vec<(&'static str, ConnectionMetrics)>,
     ) {
         if let Some(front) = &self.0 {
-            doors.push(("zookeeper", front.metrics().clone()));
+            port_metrics.push(("zookeeper", front.metrics().clone()));
             front.register_metrics(registry);
         }
     }

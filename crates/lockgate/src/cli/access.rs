@@ -6,7 +6,7 @@ use lock_client::{AccessGrant, Caller};
 
 use super::exit::Failure;
 use super::locks::say_json;
-use super::made::Out;
+use super::new_token::TokenOutput;
 use super::servers::Servers;
 
 /// What can be done.
@@ -29,7 +29,7 @@ pub struct Secure {
     #[arg(long = "anonymous", value_name = "GRANT")]
     anonymous: Vec<AccessGrant>,
     #[command(flatten)]
-    out: Out,
+    out: TokenOutput,
     #[command(flatten)]
     servers: Servers,
 }
@@ -51,7 +51,7 @@ pub async fn run(command: Command) -> Result<(), Failure> {
             let access = arguments.servers.client()?.access();
             let anonymous = Some(&arguments.anonymous[..]).filter(|grants| !grants.is_empty());
             let made = async { Ok(access.secure(&arguments.description, anonymous).await?) };
-            arguments.out.hand_over(made).await
+            arguments.out.create_and_write(made).await
         }
         Command::Show(arguments) => {
             let view = arguments.servers.client()?.access().status().await?;

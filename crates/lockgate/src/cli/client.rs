@@ -6,13 +6,13 @@ use anyhow::Context;
 use clap::Subcommand;
 
 use super::exit::Failure;
-use super::{access, history, locks, policy, run, token, znodes};
+use super::{access, history, lock_command, locks, policy, token, znodes};
 
 /// The commands of a client.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a command while holding a lock
-    Lock(run::Arguments),
+    Lock(lock_command::Arguments),
     /// List the locks
     Locks(locks::List),
     /// Show who holds a lock, and who waits for it
@@ -61,14 +61,14 @@ pub enum Command {
 }
 
 /// Does what is asked for.
-pub fn carry_out(command: Command) -> Result<ExitCode, Failure> {
+pub fn run(command: Command) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("starting the runtime")?.block_on(async {
         let done = match command {
-            Command::Lock(arguments) => return run::run(arguments).await,
+            Command::Lock(arguments) => return lock_command::run(arguments).await,
             Command::Locks(arguments) => locks::list(arguments).await,
             Command::Show(arguments) => locks::show(arguments).await,
-            Command::Break(arguments) => locks::take_away(arguments).await,
+            Command::Break(arguments) => locks::break_lock(arguments).await,
             Command::Revoke(arguments) => locks::revoke(arguments).await,
             Command::Drain(arguments) => locks::drain(arguments).await,
             Command::Limit(arguments) => locks::limit(arguments).await,

@@ -205,7 +205,7 @@ pub async fn show(arguments: Show) -> Result<(), Failure> {
 }
 
 /// Does `lockgate break`.
-pub async fn take_away(arguments: Break) -> Result<(), Failure> {
+pub async fn break_lock(arguments: Break) -> Result<(), Failure> {
     let client = arguments.servers.client()?;
     let name = &arguments.name;
     let holders: Vec<String> = match arguments.holder {

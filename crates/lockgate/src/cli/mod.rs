@@ -12,10 +12,10 @@ mod config;
 mod documentation;
 mod exit;
 mod history;
+mod lock_command;
 mod locks;
-mod made;
+mod new_token;
 mod policy;
-mod run;
 mod servers;
 mod table;
 mod token;
@@ -96,10 +96,10 @@ enum Command {
 /// Does what this process's arguments ask for.
 pub fn main() -> ExitCode {
     let matches =
-        without_empty_variables(Cli::command()).get_matches_from(understood(std::env::args_os().collect()));
+        without_empty_variables(Cli::command()).get_matches_from(normalized(std::env::args_os().collect()));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let done = match cli.command {
-        Command::Client(command) => client::carry_out(command),
+        Command::Client(command) => client::run(command),
         Command::Config { command } => block_on(config::run(command)).map_err(exit::Failure::from),
         #[cfg(feature = "migrate")]
         Command::Migrate(arguments) => migration::run(*arguments).map_err(exit::Failure::from),
@@ -130,7 +130,7 @@ fn without_empty_variables(command: clap::Command) -> clap::Command {
 
 /// `lockgate lock show NAME` says the same as `lockgate show NAME`. A lock may be called `show` all the same: to run a
 /// command under it takes a `--` before the command.
-fn understood(mut arguments: Vec<OsString>) -> Vec<OsString> {
+fn normalized(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let shows = matches!(&arguments[..], [_, lock, show, ..] if lock == "lock" && show == "show");
     if shows && !arguments.iter().any(|argument| argument == "--") {
         arguments.remove(1);
@@ -168,15 +168,15 @@ mod tests {
 
     #[test]
     fn a_lock_is_shown_by_either_name_and_may_be_called_show() {
-        let understood = |line: &str| {
-            let arguments = understood(line.split(' ').map(OsString::from).collect());
+        let normalized = |line: &str| {
+            let arguments = normalized(line.split(' ').map(OsString::from).collect());
             arguments
                 .join(std::ffi::OsStr::new(" "))
                 .into_string()
                 .expect("text")
         };
         assert_eq!(
-            understood("lockgate lock show a --json"),
+            normalized("lockgate lock show a --json"),
             "lockgate show a --json"
         );
         for other in [
@@ -184,7 +184,7 @@ mod tests {
             "lockgate lock a -- show",
             "lockgate show lock",
         ] {
-            assert_eq!(understood(other), other);
+            assert_eq!(normalized(other), other);
         }
     }
 

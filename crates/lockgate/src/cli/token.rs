@@ -8,7 +8,7 @@ use lock_client::TokenView;
 
 use super::exit::Failure;
 use super::locks::say_json;
-use super::made::Out;
+use super::new_token::TokenOutput;
 use super::policy::role;
 use super::servers::Servers;
 use super::table::table;
@@ -37,7 +37,7 @@ pub struct Create {
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     expires_in: Option<Duration>,
     #[command(flatten)]
-    out: Out,
+    out: TokenOutput,
     #[command(flatten)]
     servers: Servers,
 }
@@ -72,7 +72,7 @@ pub async fn run(command: Command) -> Result<(), Failure> {
                     .create_token(role, description, arguments.expires_in)
                     .await?)
             };
-            arguments.out.hand_over(made).await
+            arguments.out.create_and_write(made).await
         }
         Command::List(arguments) => {
             let tokens = arguments.servers.client()?.access().tokens().await?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::settings::{self, Kind, Reload, Usual};
+use super::settings::{self, DefaultValue, Kind, Reload};
 
 /// Settings by name, in the form of the file.
 pub type Set = BTreeMap<&'static str, String>;
@@ -36,10 +36,10 @@ impl Changes {
         names.sort_unstable();
         names.dedup();
         for name in names {
-            let usual = settings::find(name).map(|setting| setting.usual);
+            let usual = settings::find(name).map(|setting| setting.default);
             let effective = |set: &Set| match (set.get(name), usual) {
                 (Some(said), _) => Some(said.clone()),
-                (None, Some(Usual::Is(usual))) => Some(usual.to_owned()),
+                (None, Some(DefaultValue::Literal(usual))) => Some(usual.to_owned()),
                 (None, _) => None,
             };
             let (from, to) = (effective(running), effective(new));
@@ -60,7 +60,7 @@ impl Changes {
     }
 
     /// Returns the configuration of a running node after it has applied `new`.
-    pub fn taken_up(&self, running: &Set) -> Set {
+    pub fn applied_to(&self, running: &Set) -> Set {
         let mut now = running.clone();
         for change in &self.live {
             match &change.to {
@@ -126,7 +126,7 @@ mod tests {
         // The heartbeat is the default, set or not.
         assert_eq!(told(&changes.restart), ["workers: default -> 2"]);
 
-        let now = changes.taken_up(&running);
+        let now = changes.applied_to(&running);
         let again = Changes::between(&now, &new);
         assert_eq!(again.live, []);
         assert_eq!(again.restart, changes.restart);

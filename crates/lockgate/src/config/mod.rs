@@ -8,11 +8,11 @@ pub mod settings;
 pub mod reference;
 mod problem;
 mod environment;
-mod given;
+mod settings_reader;
 mod members;
 mod tls;
 mod contradictions;
-mod given_files;
+mod tls_file_paths;
 pub mod changes;
 pub mod check;
 
@@ -29,7 +29,7 @@ pub use self::environment::Environment;
 pub use self::problem::{ConfigErrors, ConfigProblem, Source};
 use crate::traces::TracesConfig;
 
-use self::given::Settings;
+use self::settings_reader::SettingsReader;
 use crate::transport::TlsConfig;
 
 /// openraft logs each election at level info, in terms of its own.
@@ -152,7 +152,7 @@ impl ServeConfig {
 
     /// Reads a configuration from `text`. Relative paths are relative to `base`.
     pub fn parse(text: &str, base: &Path, environment: &Environment) -> Result<Loaded, ConfigErrors> {
-        let mut settings = Settings::new(text, environment);
+        let mut settings = SettingsReader::new(text, environment);
         // A setting on a line that is no TOML is missing for that reason only.
         if !settings.errors.is_empty() {
             return Err(ConfigErrors(settings.errors));
@@ -160,7 +160,7 @@ impl ServeConfig {
         let config = settings.read(base);
         settings.refuse_unknown();
         settings.refuse_contradictions(&config);
-        let Settings {
+        let SettingsReader {
             mut errors,
             mut warnings,
             set,
@@ -184,12 +184,12 @@ impl ServeConfig {
     }
 }
 
-impl Settings<'_> {
+impl SettingsReader<'_> {
     /// Reads all settings, in the order of the sample files.
     fn read(&mut self, base: &Path) -> ServeConfig {
         let node_id = match self.node_id("node_id") {
             Some(id) => id,
-            None if !self.is_wrong("node_id") => self.wrong("node_id", "is required"),
+            None if !self.has_error("node_id") => self.error("node_id", "is required"),
             None => 0,
         };
         let cluster = self.text("cluster").unwrap_or_else(|| "lockgate".to_owned());
@@ -219,7 +219,7 @@ impl Settings<'_> {
         if let Some(address) = self.text("peer_listen") {
             node.peer_listen = match address.parse() {
                 Ok(address) => Some(address),
-                Err(_) => self.wrong(
+                Err(_) => self.error(
                     "peer_listen",
                     "must be \"ADDRESS:PORT\", as \"0.0.0.0:7500\", and no name",
                 ),
@@ -356,7 +356,7 @@ impl Settings<'_> {
             },
         };
         if log.level.parse::<tracing_subscriber::filter::Targets>().is_err() {
-            self.wrong::<()>(
+            self.error::<()>(
                 "log.level",
                 "is a level (error, warn, info, debug, trace) or a list of directives",
             );
@@ -414,7 +414,7 @@ impl Settings<'_> {
                 path,
                 ratio,
             }),
-            Err(fact) => self.wrong("traces.endpoint", &fact),
+            Err(fact) => self.error("traces.endpoint", &fact),
         }
     }
 
@@ -425,7 +425,7 @@ impl Settings<'_> {
             match part.parse() {
                 Ok(word) => words.push(word),
                 Err(_) if part == "*" => words.extend(FourLetterWord::ALL),
-                Err(error) => self.wrong("zookeeper.four_letter_words", &format!("{part:?}: {error}")),
+                Err(error) => self.error("zookeeper.four_letter_words", &format!("{part:?}: {error}")),
             }
         }
         words

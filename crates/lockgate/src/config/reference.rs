@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::settings::{Kind, MEMBERS, Reload, SECTIONS, Section, Setting, Shown, Usual, variable};
+use super::settings::{
+    DefaultValue, Kind, MEMBERS, Reload, SECTIONS, SampleForm, Section, Setting, variable,
+};
 
 /// Line width of the sample files.
 const WIDTH: usize = 120;
@@ -81,11 +83,11 @@ Other settings need a restart:
 }
 
 fn row(setting: &Setting) -> String {
-    let usual = match setting.usual {
-        Usual::Is("\"\"") => "none".to_owned(),
-        Usual::Is(usual) => format!("`{usual}`"),
-        Usual::Said(usual) => usual.to_owned(),
-        Usual::Required => "required".to_owned(),
+    let usual = match setting.default {
+        DefaultValue::Literal("\"\"") => "none".to_owned(),
+        DefaultValue::Literal(usual) => format!("`{usual}`"),
+        DefaultValue::Described(usual) => usual.to_owned(),
+        DefaultValue::Required => "required".to_owned(),
     };
     let reload = match setting.reload {
         Reload::Live => "live",
@@ -141,24 +143,28 @@ fn sample_section(file: &mut String, section: &Section, node: u64) {
             file.push('\n');
         }
         let mut text = setting.meaning.to_owned();
-        match (setting.usual, setting.sample) {
-            (Usual::Required, _) => text.push_str(" Required."),
-            (Usual::Said(usual), _) => write!(text, " Default: {usual}.").expect("memory takes it"),
-            (Usual::Is(usual), Shown::Set(_)) => {
+        match (setting.default, setting.sample) {
+            (DefaultValue::Required, _) => text.push_str(" Required."),
+            (DefaultValue::Described(usual), _) => {
+                write!(text, " Default: {usual}.").expect("memory takes it")
+            }
+            (DefaultValue::Literal(usual), SampleForm::Set(_)) => {
                 write!(text, " Default: {usual}.").expect("memory takes it");
             }
-            (Usual::Is(_), Shown::Usual | Shown::Example(_)) => {}
+            (DefaultValue::Literal(_), SampleForm::Default | SampleForm::Example(_)) => {}
         }
         if setting.reload == Reload::Live {
             text.push_str(" [live]");
         }
         comment(file, &text);
         let id = |text: &str| text.replace("{N}", &node.to_string());
-        let line = match (setting.sample, setting.usual) {
-            (Shown::Set(value), _) => format!("{} = {}\n", setting.key(), id(value)),
-            (Shown::Example(value), _) => format!("#{} = {}\n", setting.key(), id(value)),
-            (Shown::Usual, Usual::Is(value)) => format!("#{} = {value}\n", setting.key()),
-            (Shown::Usual, usual) => panic!("{} has {usual:?}, which is not to be shown", setting.name),
+        let line = match (setting.sample, setting.default) {
+            (SampleForm::Set(value), _) => format!("{} = {}\n", setting.key(), id(value)),
+            (SampleForm::Example(value), _) => format!("#{} = {}\n", setting.key(), id(value)),
+            (SampleForm::Default, DefaultValue::Literal(value)) => format!("#{} = {value}\n", setting.key()),
+            (SampleForm::Default, usual) => {
+                panic!("{} has {usual:?}, which is not to be shown", setting.name)
+            }
         };
         file.push_str(&line);
     }
@@ -211,7 +217,7 @@ fn one_document(setting: &Setting) -> Value {
         document["least"] = least.into();
         document["most"] = most.into();
     }
-    if let Usual::Is(usual) = setting.usual {
+    if let DefaultValue::Literal(usual) = setting.default {
         document["default"] = usual.into();
     }
     document

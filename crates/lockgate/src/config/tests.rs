@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use transport_security::{ClientCertificates, OldestVersion};
 
-use super::settings::{self, Setting, Usual};
+use super::settings::{self, DefaultValue, Setting};
 use super::*;
 
 const SMALLEST: &str = "node_id = 1\n[members.1]\npeer = \"127.0.0.1:7500\"\nhttp = \"127.0.0.1:7400\"\n";
@@ -479,25 +479,28 @@ fn printed_files_are_current() {
 /// The reader and the table have the same settings.
 #[test]
 fn the_table_has_a_row_for_each_setting() {
-    let environment = Environment::silent();
-    let mut settings = Settings::new(SMALLEST, &environment);
+    let environment = Environment::empty();
+    let mut settings = SettingsReader::new(SMALLEST, &environment);
     settings.read(Path::new(""));
     let rows: BTreeSet<_> = settings::all()
         .map(|setting| setting.name)
         .chain(["members"])
         .collect();
-    assert_eq!(settings.asked, rows);
+    assert_eq!(settings.read, rows);
     assert_eq!(settings::all().count() + 1, rows.len(), "a name is there twice");
     for Setting {
-        name, meaning, usual, ..
+        name,
+        meaning,
+        default,
+        ..
     } in settings::all()
     {
         assert!(
             meaning.ends_with(['.', ')']) && meaning.len() > 20,
             "{name} is not explained"
         );
-        let literal = match usual {
-            Usual::Is(literal) => literal,
+        let literal = match default {
+            DefaultValue::Literal(literal) => literal,
             _ => continue,
         };
         let read = format!("x = {literal}").parse::<toml::Table>();
@@ -517,7 +520,7 @@ fn the_table_has_a_row_for_each_setting() {
 /// The samples in `cluster/` can be used as they are, have every setting, and show defaults in lines that are commented out.
 #[test]
 fn the_sample_files_tell_the_truth() {
-    let load = |text: &str| ServeConfig::parse(text, Path::new(""), &Environment::silent()).unwrap();
+    let load = |text: &str| ServeConfig::parse(text, Path::new(""), &Environment::empty()).unwrap();
     for id in 1..=3 {
         let text = reference::sample(id);
         let as_it_stands = load(&text);

@@ -4,23 +4,23 @@ use std::path::Path;
 
 use transport_security::{ClientCertificates, HandshakeLimits, OldestVersion};
 
-use super::given::Settings;
-use super::given_files::GivenFiles;
+use super::settings_reader::SettingsReader;
+use super::tls_file_paths::TlsFilePaths;
 use crate::transport::TlsConfig;
 
-impl Settings<'_> {
+impl SettingsReader<'_> {
     /// Reads the TLS settings; `None` without a certificate.
     pub(super) fn tls(&mut self, base: &Path) -> Option<TlsConfig> {
         let mut path = |key| {
             let path = self.text(key).filter(|path| !path.is_empty());
             path.map(|path| base.join(path))
         };
-        let files = GivenFiles {
+        let files = TlsFilePaths {
             certificate: path("tls.certificate"),
             key: path("tls.key"),
             ca: path("tls.ca"),
         };
-        let peers = GivenFiles {
+        let peers = TlsFilePaths {
             certificate: path("tls.peer_certificate"),
             key: path("tls.peer_key"),
             ca: path("tls.peer_ca"),
@@ -35,20 +35,20 @@ impl Settings<'_> {
             _ => OldestVersion::Tls13,
         };
         let files = files.complete().unwrap_or_else(|missing| {
-            self.wrong(
+            self.error(
                 &format!("tls.{missing}"),
                 "is required with the others of certificate, key and ca",
             )
         });
         let peers = peers.complete().unwrap_or_else(|missing| {
             let others = "is required with the others of peer_certificate, peer_key and peer_ca";
-            self.wrong(&format!("tls.peer_{missing}"), others)
+            self.error(&format!("tls.peer_{missing}"), others)
         });
         let Some(files) = files else {
             let asks = asked.is_some_and(|asked| asked != "optional");
             let accepts_older = zookeeper_oldest != OldestVersion::default();
             if peers.is_some() || client_ca.is_some() || asks || accepts_older {
-                self.wrong::<()>(
+                self.error::<()>(
                     "tls.certificate",
                     "is required where other settings of [tls] are given",
                 );

@@ -11,19 +11,19 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Registry, fmt};
 
 use crate::config::{LogConfig, LogFormat};
-use crate::log_lines::{Escapes, OneLine};
+use crate::log_writer::{EscapeStyle, EscapingWriter};
 
 /// By what goes before the configuration.
-const VARIABLE: &str = "RUST_LOG";
+const OVERRIDE_VARIABLE: &str = "RUST_LOG";
 
 /// Dependencies that log what goes on within them. What of it concerns an operator the node says in its own words.
-const INTERNALS: [&str; 2] = ["openraft", "sled"];
+const SILENT_LIBRARIES: [&str; 2] = ["openraft", "sled"];
 
 /// Changes how much is logged.
 #[derive(Debug, Clone)]
-pub struct Level(Handle<Targets, Registry>);
+pub struct LogLevel(Handle<Targets, Registry>);
 
-impl Level {
+impl LogLevel {
     /// Logs as much as `config` says from now on.
     pub fn set(&self, config: &LogConfig) -> anyhow::Result<()> {
         let filter = filter(config)?;
@@ -32,19 +32,19 @@ impl Level {
 
     /// Whether the environment says what is logged, so that the configuration does not.
     pub fn is_overridden() -> bool {
-        std::env::var_os(VARIABLE).is_some()
+        std::env::var_os(OVERRIDE_VARIABLE).is_some()
     }
 }
 
 /// Starts the log of this process.
-pub fn start(config: &LogConfig) -> anyhow::Result<Level> {
+pub fn start(config: &LogConfig) -> anyhow::Result<LogLevel> {
     let (filter, handle) = reload::Layer::new(filter(config)?);
     let escapes = match config.format {
-        LogFormat::Text => Escapes::Text,
-        LogFormat::Json => Escapes::Json,
+        LogFormat::Text => EscapeStyle::Text,
+        LogFormat::Json => EscapeStyle::Json,
     };
     let layer = fmt::layer()
-        .with_writer(move || OneLine::new(io::stderr(), escapes))
+        .with_writer(move || EscapingWriter::new(io::stderr(), escapes))
         .with_ansi(false)
         // A line that cannot be written, as on a full disk, is lost. To complain of it on the same stream would be the
         // end of the thread that wanted to log.
@@ -55,22 +55,25 @@ pub fn start(config: &LogConfig) -> anyhow::Result<Level> {
         LogFormat::Json => registry.with(layer.json()).try_init(),
     }
     .map_err(|error| anyhow::anyhow!("starting the log: {error}"))?;
-    Ok(Level(handle))
+    Ok(LogLevel(handle))
 }
 
 fn filter(config: &LogConfig) -> anyhow::Result<Targets> {
-    let named: Targets = match std::env::var(VARIABLE) {
-        Ok(directives) => directives.parse().context(VARIABLE)?,
+    let named: Targets = match std::env::var(OVERRIDE_VARIABLE) {
+        Ok(directives) => directives.parse().context(OVERRIDE_VARIABLE)?,
         // Checked when the configuration was read.
         Err(_) => config.level.parse().context("log.level")?,
     };
-    Ok(without_internals(named))
+    Ok(with_silent_libraries(named))
 }
 
 /// Leaves out the crates of [`INTERNALS`] that no directive names.
-fn without_internals(named: Targets) -> Targets {
+fn with_silent_libraries(named: Targets) -> Targets {
     let is_named = |target: &str| named.iter().any(|(name, _)| name.starts_with(target));
-    let silent: Vec<&str> = INTERNALS.into_iter().filter(|target| !is_named(target)).collect();
+    let silent: Vec<&str> = SILENT_LIBRARIES
+        .into_iter()
+        .filter(|target| !is_named(target))
+        .collect();
     let silent = silent.into_iter().map(|target| (target, LevelFilter::OFF));
     named.with_targets(silent)
 }
@@ -84,7 +87,7 @@ mod tests {
     #[test]
     fn dependencies_log_only_if_a_directive_names_them() {
         let logs = |directives: &str, target: &str| {
-            let targets = without_internals(directives.parse().unwrap());
+            let targets = with_silent_libraries(directives.parse().unwrap());
             targets.would_enable(target, &Level::ERROR)
         };
         for directives in ["info", "trace", "info,raft_node=debug"] {

@@ -2,7 +2,7 @@
 
 pub mod open_files;
 mod logging;
-mod pages;
+mod huge_pages;
 mod reload;
 mod supervisor;
 
@@ -39,7 +39,7 @@ const FAILED_STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// After SIGTERM a node has stopped within this, if its disk does not hang: calls for locks, the hand-over, and connections take less
 /// together. Longer drain timeouts are added.
-const STOPS_WITHIN: Duration = Duration::from_millis(2_700);
+const STOP_TIMEOUT: Duration = Duration::from_millis(2_700);
 
 /// A failed process: a node that had to be ended before it had stopped.
 const EXIT_UNSTOPPED: i32 = 1;
@@ -58,9 +58,9 @@ pub fn serve(file: Option<&Path>, insecure: bool) -> anyhow::Result<()> {
     for warning in warnings {
         warn!("configuration: {warning}");
     }
-    open_files::raise_for(&config);
-    pages::keep_small();
-    end_at_panics();
+    open_files::raise_limit(&config);
+    huge_pages::disable();
+    abort_on_panic();
     #[cfg(feature = "failpoints")]
     raft_node::fail_points::order_from_environment().map_err(anyhow::Error::msg)?;
     #[cfg(feature = "planted")]
@@ -100,7 +100,7 @@ fn plant_from_environment() -> anyhow::Result<()> {
 /// after the process starts it again, from what is on its disk. Unwinding would give locks back whose tables are half
 /// changed, and `panic = "abort"` would hold for release builds only, and for those who embed the library as well. What the
 /// index of lock history panics about is its own affair: nothing depends on it.
-fn end_at_panics() {
+fn abort_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         report(panic);
@@ -143,7 +143,7 @@ async fn run(config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<()> 
     );
     let drains = [&config.http, &config.admin].map(|http| http.drain_timeout);
     let drains = drains.into_iter().max().max(Some(config.zookeeper.drain_timeout));
-    let patience = STOPS_WITHIN
+    let stop_timeout = STOP_TIMEOUT
         + drains
             .unwrap_or_default()
             .saturating_sub(HttpConfig::default().drain_timeout);
@@ -176,22 +176,22 @@ async fn run(config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<()> 
             "insecure: whoever reaches this node can do everything"
         );
     }
-    let exporting = CancellationToken::new();
+    let stop_exporting = CancellationToken::new();
     let mut exporter = None;
     if let Some(traces) = config.traces {
         let ratio = traces.ratio;
-        let (spans, sends) = traces::exporter(traces, &cluster, node_id);
+        let (spans, sender) = traces::exporter(traces, &cluster, node_id);
         server = server.traces(Tracing {
             collector: Arc::new(spans),
             ratio,
         });
-        exporter = Some(tokio::spawn(sends.run(exporting.clone())));
+        exporter = Some(tokio::spawn(sender.run(stop_exporting.clone())));
     }
     let server = server
         .insecure(config.insecure)
         .start()
         .await
-        .map_err(in_words_of_the_command)?;
+        .map_err(with_setting_names)?;
     if let Some(address) = server.http_address() {
         let scheme = if server.is_secured() { "https" } else { "http" };
         info!(node = node_id, "serving HTTP at {scheme}://{address}");
@@ -211,11 +211,11 @@ async fn run(config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<()> 
     let supervisor = Supervisor::from_environment();
     let serving = format!("node {node_id} is serving");
     supervisor.ready(&serving);
-    let mut alive = pin!(supervisor.live());
+    let mut watchdog = pin!(supervisor.run_watchdog());
     let failure = loop {
         tokio::select! {
             failure = server.node().failed() => break Some(failure),
-            () = &mut alive => {}
+            () = &mut watchdog => {}
             _ = terminate.recv() => break None,
             _ = interrupt.recv() => break None,
             // None any more: the process has no more signals, and ends by the other ones.
@@ -232,7 +232,7 @@ async fn run(config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<()> 
         None => {
             info!(node = node_id, "stopping");
             supervisor.stopping();
-            let unstopped = |why: &str| {
+            let exit_unstopped = |why: &str| {
                 let waits_for = server.stops_at().unwrap_or("nothing");
                 warn!(
                     node = node_id,
@@ -243,14 +243,14 @@ async fn run(config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<()> 
             tokio::select! {
                 () = server.stop() => {}
                 // The supervisor still waits for signs of life.
-                () = alive => {}
-                () = tokio::time::sleep(patience) => {
-                    unstopped(&format!("the node has not stopped within {patience:?} and ends as it is"))
+                () = watchdog => {}
+                () = tokio::time::sleep(stop_timeout) => {
+                    exit_unstopped(&format!("the node has not stopped within {stop_timeout:?} and ends as it is"))
                 }
-                _ = terminate.recv() => unstopped("a second signal: the node ends as it is"),
-                _ = interrupt.recv() => unstopped("a second signal: the node ends as it is"),
+                _ = terminate.recv() => exit_unstopped("a second signal: the node ends as it is"),
+                _ = interrupt.recv() => exit_unstopped("a second signal: the node ends as it is"),
             }
-            exporting.cancel();
+            stop_exporting.cancel();
             if let Some(exporter) = exporter
                 && let Err(error) = exporter.await
             {
@@ -280,7 +280,7 @@ async fn run(config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<()> 
 }
 
 /// A refusal to start as it is said to whoever has written a configuration, and not a program.
-fn in_words_of_the_command(error: StartError) -> anyhow::Error {
+fn with_setting_names(error: StartError) -> anyhow::Error {
     match error {
         StartError::Exposed { what, address } => anyhow::anyhow!(
             "this node would listen for {what} at {address}, where others than this machine can call it, and nothing is protected: \

@@ -13,8 +13,8 @@ use crate::config::ServeConfig;
 const OWN_FILES: u64 = 1_024;
 
 /// Raises the limit to what all places for clients need, as far as the system allows, and says so if that does not suffice.
-pub fn raise_for(config: &ServeConfig) {
-    if let Err(error) = raise(wanted(config)) {
+pub fn raise_limit(config: &ServeConfig) {
+    if let Err(error) = raise(required(config)) {
         warn!(
             "{error:#}: fewer files may be open than all clients need that are let in; raise the limit (`ulimit -n`, \
              LimitNOFILE=), or have fewer connections (http.max_connections, zookeeper.max_connections)"
@@ -23,23 +23,23 @@ pub fn raise_for(config: &ServeConfig) {
 }
 
 /// Whether all clients that are let in can have their files. An error says how many can be open.
-pub fn suffices(config: &ServeConfig) -> anyhow::Result<()> {
+pub fn check_limit(config: &ServeConfig) -> anyhow::Result<()> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("the limit of open files")?;
-    let wanted = wanted(config);
+    let required = required(config);
     ensure!(
-        hard >= wanted,
-        "{wanted} files should be open, and the limit is {hard}"
+        hard >= required,
+        "{required} files should be open, and the limit is {hard}"
     );
     Ok(())
 }
 
-fn wanted(config: &ServeConfig) -> u64 {
-    let places = |listens: bool, places: usize| if listens { places as u64 } else { 0 };
+fn required(config: &ServeConfig) -> u64 {
+    let connections = |listens: bool, connections: usize| if listens { connections as u64 } else { 0 };
     OWN_FILES
-        + places(true, config.http.max_connections)
-        + places(
+        + connections(true, config.http.max_connections)
+        + connections(
             config.zookeeper_listen.is_some() || config.zookeeper_plain_listen.is_some(),
             config.zookeeper.max_connections,
         )
-        + places(config.admin_listen.is_some(), config.admin.max_connections)
+        + connections(config.admin_listen.is_some(), config.admin.max_connections)
 }

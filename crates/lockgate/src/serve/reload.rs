@@ -6,21 +6,21 @@ use std::path::{Path, PathBuf};
 use raft_node::Tuning;
 use tracing::{error, info, warn};
 
-use super::logging::Level;
+use super::logging::LogLevel;
 use crate::config::changes::{Changes, Set};
 use crate::config::{Loaded, ServeConfig};
-use crate::server::{Lockgate, Reconfigured};
+use crate::server::{LiveSettings, Lockgate};
 
 /// Where the configuration is, and what of it the node runs with.
 pub struct Reloader {
     file: Option<PathBuf>,
     running: Set,
-    level: Level,
+    level: LogLevel,
 }
 
 impl Reloader {
     /// Of a node that was started with `set`, out of `file` and the environment.
-    pub fn new(file: Option<&Path>, set: Set, level: Level) -> Self {
+    pub fn new(file: Option<&Path>, set: Set, level: LogLevel) -> Self {
         Self {
             file: file.map(Path::to_owned),
             running: set,
@@ -58,23 +58,23 @@ impl Reloader {
             return;
         }
         let tuning = Tuning::of(&config.node);
-        let taken = server.reconfigure(Reconfigured {
+        let applied = server.reconfigure(LiveSettings {
             http: config.http,
             admin: config.admin,
             zookeeper: config.zookeeper,
             admission: config.node.admission,
             tuning,
         });
-        if let Err(refusal) = taken {
+        if let Err(refusal) = applied {
             error!(
                 node,
                 "the configuration does not go together with what holds until the next start, and nothing of it is taken up: {refusal}"
             );
             return;
         }
-        let is_louder = changes.live.iter().any(|change| change.setting == "log.level");
-        if is_louder {
-            if Level::is_overridden() {
+        let level_changed = changes.live.iter().any(|change| change.setting == "log.level");
+        if level_changed {
+            if LogLevel::is_overridden() {
                 warn!(node, "log.level has no effect: RUST_LOG goes before it");
             }
             if let Err(error) = self.level.set(&config.log) {
@@ -87,6 +87,6 @@ impl Reloader {
         for change in &changes.restart {
             warn!(node, "holds from the next start on: {change}");
         }
-        self.running = changes.taken_up(&self.running);
+        self.running = changes.applied_to(&self.running);
     }
 }

@@ -10,12 +10,12 @@ use sd_notify::NotifyState;
 use tracing::{info, warn};
 
 /// Signs of life within the time after which a process without any is taken for dead.
-const SIGNS_PER_TIMEOUT: u32 = 3;
+const PINGS_PER_TIMEOUT: u32 = 3;
 
 /// The channel to it.
 #[derive(Debug)]
 pub struct Supervisor {
-    sign_every: Option<Duration>,
+    watchdog_interval: Option<Duration>,
 }
 
 impl Supervisor {
@@ -29,26 +29,26 @@ impl Supervisor {
             );
         }
         Self {
-            sign_every: timeout.map(|timeout| timeout / SIGNS_PER_TIMEOUT),
+            watchdog_interval: timeout.map(|timeout| timeout / PINGS_PER_TIMEOUT),
         }
     }
 
     /// The node listens.
     pub fn ready(&self, status: &str) {
-        tell(&[NotifyState::Ready, NotifyState::Status(status)]);
+        notify(&[NotifyState::Ready, NotifyState::Status(status)]);
     }
 
     /// The configuration is being read again; [`Supervisor::ready`] ends that.
     pub fn reloading(&self) {
         match NotifyState::monotonic_usec_now() {
-            Ok(now) => tell(&[NotifyState::Reloading, now]),
+            Ok(now) => notify(&[NotifyState::Reloading, now]),
             Err(error) => warn!(%error, "the supervisor is not told of a reload"),
         }
     }
 
     /// The node hands over what it has, and ends.
     pub fn stopping(&self) {
-        tell(&[
+        notify(&[
             NotifyState::Stopping,
             NotifyState::Status("handing over and stopping"),
         ]);
@@ -56,19 +56,19 @@ impl Supervisor {
 
     /// Gives signs of life for as long as it is waited for. To be waited for by the task that serves: when the runtime stands still,
     /// there are none.
-    pub async fn live(&self) {
-        let Some(every) = self.sign_every else {
+    pub async fn run_watchdog(&self) {
+        let Some(interval) = self.watchdog_interval else {
             return std::future::pending().await;
         };
-        let mut ticks = tokio::time::interval(every);
+        let mut ticks = tokio::time::interval(interval);
         loop {
             ticks.tick().await;
-            tell(&[NotifyState::Watchdog]);
+            notify(&[NotifyState::Watchdog]);
         }
     }
 }
 
-fn tell(state: &[NotifyState<'_>]) {
+fn notify(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
         warn!(%error, "the supervisor cannot be told how this process is");
     }

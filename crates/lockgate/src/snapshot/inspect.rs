@@ -33,8 +33,8 @@ pub fn run(file: &Path, json: bool, lists: &[List]) -> anyhow::Result<String> {
         lists.iter().map(list).collect::<Vec<_>>()
     };
     let (inspection, listed) = {
-        let mut told = super::reading(file, "reading the backup");
-        inspect_told(file, &mut told, look).with_context(|| file.display().to_string())?
+        let mut progress = super::read_progress(file, "reading the backup");
+        inspect_told(file, &mut progress, look).with_context(|| file.display().to_string())?
     };
     if json {
         let mut document = document(&inspection);

@@ -98,23 +98,23 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
                 now_ms: now_ms(),
             };
             let restored = {
-                let mut told = reading(&file, "reading the backup");
-                restore_told(&file, &config, options, &mut told).context("nothing was restored")?
+                let mut progress = read_progress(&file, "reading the backup");
+                restore_told(&file, &config, options, &mut progress).context("nothing was restored")?
             };
             let data_dir = config.data_dir.display().to_string();
-            say(what_was_restored(&restored, &data_dir, config.members.len()))
+            say(restore_report(&restored, &data_dir, config.members.len()))
         }
     }
 }
 
 /// Shows how far a file was read. Of a file whose length is not to be had nothing is shown: its reader says what is wrong.
-pub(crate) fn reading(file: &Path, what: &'static str) -> impl FnMut(u64) + use<> {
+pub(crate) fn read_progress(file: &Path, what: &'static str) -> impl FnMut(u64) + use<> {
     let bytes = std::fs::metadata(file).map_or(0, |about| about.len());
     let mut progress = Progress::new(what);
     move |read| progress.at(read, bytes)
 }
 
-fn what_was_restored(restored: &Restored, data_dir: &str, members: usize) -> String {
+fn restore_report(restored: &Restored, data_dir: &str, members: usize) -> String {
     let Restored {
         backup,
         zxid_before,
@@ -124,7 +124,7 @@ fn what_was_restored(restored: &Restored, data_dir: &str, members: usize) -> Str
         znodes,
         ..
     } = restored;
-    let moved_why = match *moved_by {
+    let reason = match *moved_by {
         MOVED_AT_LEAST => "the least that a restore moves it",
         _ => "more than the old cluster can have used since",
     };
@@ -141,7 +141,7 @@ fn what_was_restored(restored: &Restored, data_dir: &str, members: usize) -> Str
          \n  backup         of cluster {:?}, made by node {} at {}\
          \n  znodes         {znodes}\
          \n  sessions       {ended_sessions} ended\
-         \n  position       moved from {zxid_before} to {zxid}, by {moved_by}: {moved_why}\
+         \n  position       moved from {zxid_before} to {zxid}, by {moved_by}: {reason}\
          \n  fencing tokens are larger than {zxid} from now on\
          \n\n{next}",
         inspect::hex(&restored.cluster_id),

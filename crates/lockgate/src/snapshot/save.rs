@@ -56,7 +56,7 @@ pub async fn save(
     if fs::symlink_metadata(file).is_ok() {
         return Err(SaveError::Exists(file.to_owned()));
     }
-    let mut part = Part::create(file)?;
+    let mut part = PartialFile::create(file)?;
     let node = node
         .strip_prefix(if credentials.tls.is_some() {
             "https://"
@@ -92,20 +92,20 @@ pub async fn save(
     }
     part.file.sync_all().map_err(|error| part.error(error))?;
     let inspection = {
-        let mut told = super::reading(&part.path, "checking the backup");
-        inspect_told(&part.path, &mut told, |_| ())?.0
+        let mut progress = super::read_progress(&part.path, "checking the backup");
+        inspect_told(&part.path, &mut progress, |_| ())?.0
     };
-    part.take_place(file)?;
+    part.publish(file)?;
     Ok(inspection)
 }
 
 /// The file while it is not whole. Goes when it is dropped.
-struct Part {
+struct PartialFile {
     path: PathBuf,
     file: File,
 }
 
-impl Part {
+impl PartialFile {
     fn create(whole: &Path) -> Result<Self, SaveError> {
         let mut name = whole.file_name().unwrap_or_default().to_owned();
         // No other save uses it, not even one of the same file at the same time.
@@ -124,7 +124,7 @@ impl Part {
     }
 
     /// Gives it its name, unless somebody else has got it meanwhile, and makes that durable.
-    fn take_place(self, whole: &Path) -> Result<(), SaveError> {
+    fn publish(self, whole: &Path) -> Result<(), SaveError> {
         let error = |error| SaveError::File {
             path: whole.to_owned(),
             error,
@@ -156,7 +156,7 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for PartialFile {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_file(&self.path)
             && error.kind() != io::ErrorKind::NotFound

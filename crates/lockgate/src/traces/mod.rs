@@ -18,19 +18,19 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 /// So many spans wait at most to be sent: some seconds of a busy node that traces everything, and a few megabytes.
-const MAX_WAITING: usize = 16_384;
+const QUEUE_CAPACITY: usize = 16_384;
 
 /// So many are sent at a time.
 const MAX_BATCH: usize = 512;
 
 /// What is there is sent so often.
-const EVERY: Duration = Duration::from_secs(1);
+const SEND_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a collector may take for a batch. It is nearby, and what waits meanwhile is bounded.
-const PATIENCE: Duration = Duration::from_secs(5);
+const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often at most the log says that spans are lost.
-const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Which requests are traced, and where that is collected.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,7 +72,7 @@ impl TracesConfig {
 
 /// Where spans go in. Cheap to clone.
 #[derive(Clone)]
-pub struct Spans {
+pub struct SpanQueue {
     queue: mpsc::Sender<Span>,
     counts: Arc<Counts>,
 }
@@ -84,15 +84,15 @@ struct Counts {
     dropped: Counter,
 }
 
-impl fmt::Debug for Spans {
+impl fmt::Debug for SpanQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spans")
+        f.debug_struct("SpanQueue")
             .field("counts", &self.counts)
             .finish_non_exhaustive()
     }
 }
 
-impl Collector for Spans {
+impl Collector for SpanQueue {
     fn collect(&self, span: Span) {
         if self.queue.try_send(span).is_err() {
             self.counts.dropped.up();
@@ -116,8 +116,8 @@ pub struct Exporter {
 }
 
 /// Where spans go in, and who sends them. `node` and `cluster` say whose they are.
-pub fn exporter(config: TracesConfig, cluster: &str, node: u64) -> (Spans, Exporter) {
-    let (queue, spans) = mpsc::channel(MAX_WAITING);
+pub fn exporter(config: TracesConfig, cluster: &str, node: u64) -> (SpanQueue, Exporter) {
+    let (queue, spans) = mpsc::channel(QUEUE_CAPACITY);
     let counts = Arc::<Counts>::default();
     let exporter = Exporter {
         config,
@@ -128,14 +128,14 @@ pub fn exporter(config: TracesConfig, cluster: &str, node: u64) -> (Spans, Expor
         queue: spans,
         counts: counts.clone(),
     };
-    (Spans { queue, counts }, exporter)
+    (SpanQueue { queue, counts }, exporter)
 }
 
 impl Exporter {
     /// Sends what comes, until `stop`, and then what is there.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut batch = Vec::with_capacity(MAX_BATCH);
-        let mut complained: Option<tokio::time::Instant> = None;
+        let mut warned_at: Option<tokio::time::Instant> = None;
         loop {
             let stops = self.fill(&mut batch, &stop).await;
             if !batch.is_empty() {
@@ -145,8 +145,8 @@ impl Exporter {
                     Err(error) => {
                         self.counts.dropped.add(count);
                         debug!(%error, spans = count, "spans were lost");
-                        if complained.is_none_or(|at| at.elapsed() >= COMPLAIN_EVERY) {
-                            complained = Some(tokio::time::Instant::now());
+                        if warned_at.is_none_or(|at| at.elapsed() >= WARNING_INTERVAL) {
+                            warned_at = Some(tokio::time::Instant::now());
                             let collector = &self.config.collector;
                             warn!(%error, collector, "spans of traced requests are lost");
                         }
@@ -161,7 +161,7 @@ impl Exporter {
 
     /// Waits until a batch is full, or it is time. Says whether this is the end.
     async fn fill(&mut self, batch: &mut Vec<Span>, stop: &CancellationToken) -> bool {
-        let time = tokio::time::sleep(EVERY);
+        let time = tokio::time::sleep(SEND_INTERVAL);
         tokio::pin!(time);
         while batch.len() < MAX_BATCH {
             tokio::select! {
@@ -180,7 +180,7 @@ impl Exporter {
     async fn send(&self, batch: &[Span]) -> anyhow::Result<()> {
         let body = otlp::request(&self.resource, batch);
         let sent = http_client::request(&self.config.collector, "POST", &self.config.path, &body);
-        let answer = tokio::time::timeout(PATIENCE, sent).await??;
+        let answer = tokio::time::timeout(SEND_TIMEOUT, sent).await??;
         ensure!(
             (200..300).contains(&answer.status),
             "the collector answered {}",

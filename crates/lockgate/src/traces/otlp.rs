@@ -40,7 +40,7 @@ pub fn request(resource: &Resource, spans: &[Span]) -> String {
 }
 
 fn span(span: &Span) -> Value {
-    let mut told = json!({
+    let mut document = json!({
         "traceId": hex(&span.trace),
         "spanId": hex(&span.id),
         "name": span.name,
@@ -53,12 +53,12 @@ fn span(span: &Span) -> Value {
         "attributes": attributes(span.attributes.iter().map(|(name, value)| (*name, value.as_str()))),
     });
     if let Some(parent) = &span.parent {
-        told["parentSpanId"] = hex(parent).into();
+        document["parentSpanId"] = hex(parent).into();
     }
     if span.failed {
-        told["status"] = json!({"code": STATUS_ERROR});
+        document["status"] = json!({"code": STATUS_ERROR});
     }
-    told
+    document
 }
 
 fn attributes<'a>(given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<Value> {

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use lockgate::log_lines::{Escapes, OneLine};
+use lockgate::log_writer::{EscapeStyle, EscapingWriter};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt;
 use tracing_subscriber::prelude::*;
@@ -15,7 +15,7 @@ const LEVEL: &str = "trace,openraft=info";
 #[derive(Clone)]
 pub struct Log {
     bytes: Arc<Mutex<Vec<u8>>>,
-    escapes: Escapes,
+    escapes: EscapeStyle,
 }
 
 /// Has all that this process logs written to both.
@@ -26,18 +26,18 @@ pub fn start(text: &Log, json: &Log) {
         .with(
             fmt::layer()
                 .with_ansi(false)
-                .with_writer(move || OneLine::new(text.clone(), Escapes::Text)),
+                .with_writer(move || EscapingWriter::new(text.clone(), EscapeStyle::Text)),
         )
         .with(
             fmt::layer()
                 .json()
-                .with_writer(move || OneLine::new(json.clone(), Escapes::Json)),
+                .with_writer(move || EscapingWriter::new(json.clone(), EscapeStyle::Json)),
         )
         .init();
 }
 
 impl Log {
-    pub fn new(escapes: Escapes) -> Self {
+    pub fn new(escapes: EscapeStyle) -> Self {
         Self {
             bytes: Arc::default(),
             escapes,
@@ -58,13 +58,13 @@ impl Log {
             });
             assert_eq!(strange, None, "{line:?}");
             match self.escapes {
-                Escapes::Text => {
+                EscapeStyle::Text => {
                     let time = line.split(' ').next().unwrap();
                     assert!(is_time(time), "this line is no event: {line}");
                     // What the strangers wrote for the time is not at the beginning of any line.
                     assert!(!line.starts_with("2026-11-22T00:00:00Z"), "{line}");
                 }
-                Escapes::Json => {
+                EscapeStyle::Json => {
                     let event: serde_json::Value = serde_json::from_str(line).unwrap();
                     assert!(event["timestamp"].is_string(), "{line}");
                 }

@@ -17,7 +17,7 @@ mod zookeeper;
 use std::time::Duration;
 
 use lockgate::Lockgate;
-use lockgate::log_lines::Escapes;
+use lockgate::log_writer::EscapeStyle;
 
 use crate::log::Log;
 
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 #[tokio::test]
 async fn nothing_that_is_said_to_a_node_forges_its_log() {
-    let (text, json) = (Log::new(Escapes::Text), Log::new(Escapes::Json));
+    let (text, json) = (Log::new(EscapeStyle::Text), Log::new(EscapeStyle::Json));
     log::start(&text, &json);
     let dir = tempfile::tempdir().unwrap();
     let server = Lockgate::builder()

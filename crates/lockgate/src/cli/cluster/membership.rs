@@ -16,7 +16,7 @@ use super::NodeName;
 
 /// Which cluster.
 #[derive(Debug, Args)]
-pub struct Where {
+pub struct ClusterLocation {
     /// Where the files of a cluster on this machine are
     #[arg(long, default_value = "lockgate-data")]
     dir: PathBuf,
@@ -34,13 +34,13 @@ pub enum Command {
     /// Show the members as the cluster knows them
     Members {
         #[command(flatten)]
-        at: Where,
+        at: ClusterLocation,
     },
     /// Add a node, which then gets everything and has no vote. In a cluster on this machine the node is also
     /// configured and started; elsewhere start it before, with `join = true`
     Add {
         #[command(flatten)]
-        at: Where,
+        at: ClusterLocation,
         /// The new node's id, never used before (in a cluster on this machine: the next one)
         id: Option<NodeId>,
         /// Where the new node listens for its peers
@@ -59,7 +59,7 @@ pub enum Command {
     /// Give a learner a vote, as soon as it has caught up
     Promote {
         #[command(flatten)]
-        at: Where,
+        at: ClusterLocation,
         /// The node's id
         id: NodeId,
         /// So long it may take to catch up, in seconds
@@ -69,7 +69,7 @@ pub enum Command {
     /// Take a node's vote; it stays as a learner
     Demote {
         #[command(flatten)]
-        at: Where,
+        at: ClusterLocation,
         /// The node's id, or "leader"
         id: NodeName,
         /// Also if the voters that remain cannot make a majority now
@@ -80,7 +80,7 @@ pub enum Command {
     /// put aside
     Remove {
         #[command(flatten)]
-        at: Where,
+        at: ClusterLocation,
         /// The node's id, or "leader"
         id: NodeName,
         /// Also if the voters that remain cannot make a majority now
@@ -92,7 +92,7 @@ pub enum Command {
     /// machine the new node is also configured and started; elsewhere start it before, with `join = true`
     Replace {
         #[command(flatten)]
-        at: Where,
+        at: ClusterLocation,
         /// The id of the node that goes
         id: NodeId,
         /// The new node's id, never used before (in a cluster on this machine: the next one)
@@ -111,14 +111,14 @@ pub enum Command {
     /// Move leadership to another voter
     MoveLeader {
         #[command(flatten)]
-        at: Where,
+        at: ClusterLocation,
         /// To which one (the one with most of the log if not given)
         id: Option<NodeId>,
     },
     /// Tell the cluster where a node is found. A node whose own configuration changes does so itself
     SetAddress {
         #[command(flatten)]
-        at: Where,
+        at: ClusterLocation,
         /// The node's id
         id: NodeId,
         /// Where it listens for its peers
@@ -204,7 +204,7 @@ pub async fn run(command: Command, executable: &Path) -> anyhow::Result<String> 
 
 /// Adds a node that waits on another machine.
 async fn add_elsewhere(
-    at: &Where,
+    at: &ClusterLocation,
     executable: &Path,
     (id, peer, http): (Option<NodeId>, Option<String>, Option<String>),
     wait: Option<Duration>,
@@ -221,7 +221,7 @@ async fn add_elsewhere(
 }
 
 /// Removes a member. In a cluster on this machine its process is stopped, and its files are put aside.
-async fn remove(at: &Where, executable: &Path, id: NodeId, force: bool) -> anyhow::Result<String> {
+async fn remove(at: &ClusterLocation, executable: &Path, id: NodeId, force: bool) -> anyhow::Result<String> {
     let removed = members(at, executable)?.remove(id, force).await?;
     let mut text = said(&removed, format!("node {id} is no member"));
     if at.node.is_empty() {
@@ -267,7 +267,7 @@ async fn promoted(
     ))
 }
 
-fn members(at: &Where, executable: &Path) -> anyhow::Result<Members> {
+fn members(at: &ClusterLocation, executable: &Path) -> anyhow::Result<Members> {
     match at.node.is_empty() {
         true => LocalCluster::open(&at.dir, executable)?.members(),
         false => {

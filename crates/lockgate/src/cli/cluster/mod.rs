@@ -146,7 +146,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
                     zookeeper: zookeeper.unwrap_or(ZOOKEEPER_BASE_PORT),
                 }),
             };
-            let wanted = Wanted {
+            let wanted = UpOptions {
                 nodes,
                 learners,
                 ports,
@@ -225,7 +225,7 @@ async fn named(cluster: &LocalCluster, node: NodeName) -> anyhow::Result<NodeId>
 }
 
 /// What is asked of a local cluster.
-struct Wanted {
+struct UpOptions {
     nodes: Option<u64>,
     learners: Option<u64>,
     ports: Option<Ports>,
@@ -233,8 +233,8 @@ struct Wanted {
     secure: bool,
 }
 
-async fn up(dir: &Path, executable: &Path, wanted: Wanted) -> anyhow::Result<()> {
-    let Wanted {
+async fn up(dir: &Path, executable: &Path, wanted: UpOptions) -> anyhow::Result<()> {
+    let UpOptions {
         nodes,
         learners,
         ports,

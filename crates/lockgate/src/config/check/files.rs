@@ -13,7 +13,7 @@ use crate::config::ServeConfig;
 use crate::transport::TlsConfig;
 
 /// Checks all of them.
-pub(super) fn look(config: &ServeConfig, findings: &mut Findings) {
+pub(super) fn check_all(config: &ServeConfig, findings: &mut Findings) {
     directory("data_dir", &config.node.data_dir, findings);
     space(config, findings);
     if let Some(pid_file) = &config.pid_file {
@@ -122,19 +122,19 @@ fn certificates(config: &ServeConfig, tls: &TlsConfig, findings: &mut Findings) 
     let node = &config.node;
     let peers = PeerTls::new(peer_files, &node.cluster, node.node_id, tls.handshakes);
     let prefix = if tls.peers.is_some() { "peer_" } else { "" };
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut refuse = |error: TlsError, files: &TlsFiles, prefix: &str, findings: &mut Findings| {
         let text = error.to_string();
-        if !told.contains(&text) {
-            findings.error(&named(&text, files, prefix), text.clone());
-            told.push(text);
+        if !reported.contains(&text) {
+            findings.error(&setting_of(&text, files, prefix), text.clone());
+            reported.push(text);
         }
     };
     match clients {
         Err(error) => refuse(error, files, "", findings),
         Ok(clients) => {
             expiry("tls.certificate", clients.reloadable().not_after(), findings);
-            named_host(config, &clients.hosts(), findings);
+            check_certificate_host(config, &clients.hosts(), findings);
         }
     }
     match peers {
@@ -174,7 +174,7 @@ fn readable(tls: &TlsConfig, findings: &mut Findings) -> bool {
 }
 
 /// Returns the setting that names the file of an error.
-fn named(error: &str, files: &TlsFiles, prefix: &str) -> String {
+fn setting_of(error: &str, files: &TlsFiles, prefix: &str) -> String {
     let is_about = |path: &Path| error.contains(&path.display().to_string());
     let key = match () {
         () if is_about(&files.certificate) => "certificate",
@@ -201,7 +201,7 @@ fn expiry(setting: &str, not_after: Option<SystemTime>, findings: &mut Findings)
 }
 
 /// Clients call a node by its name in the member list.
-fn named_host(config: &ServeConfig, hosts: &[String], findings: &mut Findings) {
+fn check_certificate_host(config: &ServeConfig, hosts: &[String], findings: &mut Findings) {
     let Some(own) = config.node.members.get(&config.node.node_id) else {
         return;
     };

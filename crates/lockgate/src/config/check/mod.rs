@@ -48,7 +48,7 @@ pub async fn check(file: Option<&Path>) -> Findings {
             };
         }
     };
-    let mut findings = look(&config).await;
+    let mut findings = check_all(&config).await;
     // Findings outside of the text have no line, but they belong to the file.
     for problem in findings.errors.iter_mut().chain(&mut findings.warnings) {
         if problem.source == Source::Nowhere {
@@ -60,13 +60,13 @@ pub async fn check(file: Option<&Path>) -> Findings {
 }
 
 /// Checks the things that a configuration names.
-pub async fn look(config: &ServeConfig) -> Findings {
+pub async fn check_all(config: &ServeConfig) -> Findings {
     let mut findings = Findings::default();
-    let runs = runs_already(config, &mut findings);
-    files::look(config, &mut findings);
-    whose_directory(config, &mut findings);
-    ports::look(config, runs, &mut findings).await;
-    if let Err(error) = open_files::suffices(config) {
+    let runs = is_running(config, &mut findings);
+    files::check_all(config, &mut findings);
+    check_owner(config, &mut findings);
+    ports::check_all(config, runs, &mut findings).await;
+    if let Err(error) = open_files::check_limit(config) {
         findings.warn(
             "http.max_connections",
             format!("{error:#}: raise the limit (`ulimit -n`, LimitNOFILE=), or have fewer connections"),
@@ -76,7 +76,7 @@ pub async fn look(config: &ServeConfig) -> Findings {
 }
 
 /// Returns whether this node is running, so that it has bound its ports itself.
-fn runs_already(config: &ServeConfig, findings: &mut Findings) -> bool {
+fn is_running(config: &ServeConfig, findings: &mut Findings) -> bool {
     let Some(path) = &config.pid_file else {
         return false;
     };
@@ -90,7 +90,7 @@ fn runs_already(config: &ServeConfig, findings: &mut Findings) -> bool {
 }
 
 /// A directory belongs to one node only.
-fn whose_directory(config: &ServeConfig, findings: &mut Findings) {
+fn check_owner(config: &ServeConfig, findings: &mut Findings) {
     let node = &config.node;
     if !node.data_dir.is_dir() {
         return;

@@ -9,7 +9,7 @@ use crate::config::ServeConfig;
 use crate::transport::{reaches_beyond, refuse_exposed};
 
 /// Checks them. `runs`: this node is running and has bound them.
-pub(super) async fn look(config: &ServeConfig, runs: bool, findings: &mut Findings) {
+pub(super) async fn check_all(config: &ServeConfig, runs: bool, findings: &mut Findings) {
     let node = &config.node;
     if config.tls.is_none() && !config.insecure {
         let http = Some(config.http_listen.as_str());

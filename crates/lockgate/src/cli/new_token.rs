@@ -12,7 +12,7 @@ use super::locks::say_json;
 
 /// Where the secret of a new token goes.
 #[derive(Debug, Args)]
-pub struct Out {
+pub struct TokenOutput {
     /// Put the token into a new file that nobody else can read, instead of printing it
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -21,9 +21,9 @@ pub struct Out {
     json: bool,
 }
 
-impl Out {
+impl TokenOutput {
     /// Takes the file's place, has the token made, and hands it over.
-    pub async fn hand_over(
+    pub async fn create_and_write(
         &self,
         made: impl Future<Output = Result<NewToken, Failure>>,
     ) -> Result<(), Failure> {

@@ -4,11 +4,11 @@
 use tracing::debug;
 
 /// By this, which mimalloc reads, an operator says how it is to be; then nothing is done here.
-const SAID_BY_OPERATOR: &str = "MIMALLOC_ALLOW_THP";
+const OVERRIDE_VARIABLE: &str = "MIMALLOC_ALLOW_THP";
 
 /// Has the kernel give this process small pages from now on. Call it in the beginning: what is there stays as it is.
-pub fn keep_small() {
-    if std::env::var_os(SAID_BY_OPERATOR).is_some() {
+pub fn disable() {
+    if std::env::var_os(OVERRIDE_VARIABLE).is_some() {
         return;
     }
     #[cfg(target_os = "linux")]

@@ -22,28 +22,28 @@ use tokio::time::Instant;
 
 use super::exit::Failure;
 use super::servers::Servers;
-use crate::cli::run::group::Group;
+use crate::cli::lock_command::process_group::ProcessGroup;
 
-mod group;
+mod process_group;
 mod signals;
 mod suspend;
 
 use signals::Signals;
 
 /// How long `--try`, and a shorter `--wait`, leave the servers to answer at all: twice as long as an election takes after a leader stood still.
-const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+const MIN_REQUEST_TIME: Duration = Duration::from_secs(2);
 
 /// A server says that a wait is over so much later at most; else the wait ends without it.
-const ANSWER_AFTER_WAIT: Duration = Duration::from_millis(250);
+const REPLY_DELAY: Duration = Duration::from_millis(250);
 
 /// How long a session without a lock is tried to be closed. It ends by itself after its ttl; to close it lets others pass in the queue earlier.
-const CLOSE_WITHIN: Duration = Duration::from_secs(1);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The longest wait that the API takes.
-const LONGEST_WAIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+const MAX_WAIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// The longest lock delay that the API takes.
-const LONGEST_LOCK_DELAY: Duration = Duration::from_secs(60);
+const MAX_LOCK_DELAY: Duration = Duration::from_secs(60);
 
 /// What is done while it is not sure whether the lock will be held much longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -156,8 +156,8 @@ impl Arguments {
     /// How long all may take until the command runs; none: as long as it takes.
     fn limit(&self) -> Option<Duration> {
         match (self.try_only, self.wait) {
-            (true, _) => Some(ANSWER_WITHIN),
-            (false, wait) => wait.map(|wait| ANSWER_WITHIN.max(wait + ANSWER_AFTER_WAIT)),
+            (true, _) => Some(MIN_REQUEST_TIME),
+            (false, wait) => wait.map(|wait| MIN_REQUEST_TIME.max(wait + REPLY_DELAY)),
         }
     }
 
@@ -212,7 +212,7 @@ impl Arguments {
 }
 
 /// How the command's time under the lock ended.
-enum End {
+enum CommandEnd {
     /// By itself.
     Itself(ExitStatus),
     /// It was ended.
@@ -221,13 +221,13 @@ enum End {
 
 /// A value of `--wait`.
 fn wait_time(text: &str) -> Result<Duration, String> {
-    time_up_to(LONGEST_WAIT, text)
+    time_up_to(MAX_WAIT, text)
         .map_err(|error| format!("{error}; without --wait the command waits as long as it takes"))
 }
 
 /// A value of `--lock-delay`.
 fn lock_delay_time(text: &str) -> Result<Duration, String> {
-    time_up_to(LONGEST_LOCK_DELAY, text)
+    time_up_to(MAX_LOCK_DELAY, text)
 }
 
 fn time_up_to(longest: Duration, text: &str) -> Result<Duration, String> {
@@ -256,7 +256,7 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             opened.unwrap_or_else(|| Err(Failure::new(exit_code::UNAVAILABLE, anyhow!("no server has answered in time"))))?
         }
         // If one was opened nobody knows it, and it ends by itself.
-        signal = signals.next_ending() => return Ok(by_signal(signal?)),
+        signal = signals.next_terminating() => return Ok(signal_code(signal?)),
     };
     if session.ttl().as_millis() != arguments.ttl.as_millis() {
         tell(format!(
@@ -269,9 +269,9 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         acquired = within(give_up_at, session.acquire(&arguments.name, arguments.options(start))) => {
             acquired.unwrap_or_else(|| Err(arguments.out_of_time()))
         }
-        signal = signals.next_ending() => {
+        signal = signals.next_terminating() => {
             close(session).await;
-            return Ok(by_signal(signal?));
+            return Ok(signal_code(signal?));
         }
     };
     let acquired = acquired.and_then(|guard| match guard.check() {
@@ -285,28 +285,28 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             return Err(failure);
         }
     };
-    let outcome = supervised(&arguments, &session, &guard, &mut signals, &orphans).await;
-    if let Ok(End::Lost(loss)) = outcome {
+    let outcome = supervise(&arguments, &session, &guard, &mut signals, &orphans).await;
+    if let Ok(CommandEnd::Lost(loss)) = outcome {
         // The session has lost its lock, or will: all that is left to do is to say so to whoever waits for it.
         close(session).await;
-        return Err(Failure::new(exit_code::LOST, told(&arguments.name, &loss)));
+        return Err(Failure::new(exit_code::LOST, lock_lost(&arguments.name, &loss)));
     }
     let released = guard.release().await;
     let closed = session.close().await;
     match (outcome?, released) {
-        (End::Lost(_), _) => unreachable!("it was told above"),
+        (CommandEnd::Lost(_), _) => unreachable!("it was told above"),
         // It ended by itself, and had not held the lock to the end: what it did last was not guarded.
-        (End::Itself(_), Err(Error::Lost(loss))) => {
-            Err(Failure::new(exit_code::LOST, told(&arguments.name, &loss)))
+        (CommandEnd::Itself(_), Err(Error::Lost(loss))) => {
+            Err(Failure::new(exit_code::LOST, lock_lost(&arguments.name, &loss)))
         }
-        (End::Itself(_), Err(Error::Refused(refusal))) => Err(Failure::new(
+        (CommandEnd::Itself(_), Err(Error::Refused(refusal))) => Err(Failure::new(
             exit_code::LOST,
             anyhow!(
                 "the lock was taken away before the command ended: {}",
                 shown(&refusal.to_string())
             ),
         )),
-        (End::Itself(status), released) => {
+        (CommandEnd::Itself(status), released) => {
             // The command has done its work. If the lock is not given back now, it is when the session's time is over.
             if let (Err(error), Err(_)) = (released, closed) {
                 tell(format!(
@@ -349,7 +349,7 @@ fn not_run(error: Error) -> Failure {
 /// everything in the background.
 async fn close(session: LockSession) {
     let ttl = humantime::format_duration(session.ttl());
-    let why = match tokio::time::timeout(CLOSE_WITHIN, session.close()).await {
+    let why = match tokio::time::timeout(CLOSE_TIMEOUT, session.close()).await {
         Ok(Ok(())) => return,
         Ok(Err(error)) => error.to_string(),
         Err(_) => "no server has answered".to_owned(),
@@ -361,15 +361,15 @@ async fn close(session: LockSession) {
 }
 
 /// Runs the command until it ends or has to.
-async fn supervised(
+async fn supervise(
     arguments: &Arguments,
     session: &LockSession,
     guard: &LockGuard,
     signals: &mut Signals,
     orphans: &Orphans,
-) -> Result<End, Failure> {
+) -> Result<CommandEnd, Failure> {
     let mut child = spawn(arguments, session, guard, orphans)?;
-    let mut group = Group::of(&child)?;
+    let mut group = ProcessGroup::of(&child)?;
     let mut state = session.state_changes();
     let mut loss = std::pin::pin!(guard.lost());
     let mut request = std::pin::pin!(guard.release_requested());
@@ -377,8 +377,8 @@ async fn supervised(
     let ended = loop {
         tokio::select! {
             biased;
-            status = child.wait() => break End::Itself(status.context("waiting for the command")?),
-            loss = &mut loss => break End::Lost(loss),
+            status = child.wait() => break CommandEnd::Itself(status.context("waiting for the command")?),
+            loss = &mut loss => break CommandEnd::Lost(loss),
             changed = state.changed() => {
                 changed.context("the session is watched for as long as it lives")?;
                 let now = state.borrow_and_update().clone();
@@ -387,7 +387,7 @@ async fn supervised(
                         tell("lockgate: no heartbeat is confirmed, the command is paused");
                         group.send(Signal::SIGSTOP)?;
                     }
-                    (SessionState::Uncertain, OnUncertain::Kill) => break End::Lost(Loss::NoHeartbeat),
+                    (SessionState::Uncertain, OnUncertain::Kill) => break CommandEnd::Lost(Loss::NoHeartbeat),
                     (SessionState::Uncertain, OnUncertain::Continue) => {
                         tell("lockgate: no heartbeat is confirmed, the lock may soon be lost");
                     }
@@ -408,13 +408,13 @@ async fn supervised(
                 let (by, reason) = (shown(&asked.by), shown(&asked.reason));
                 tell(format!("lockgate: {by} asks that the lock be given up: {reason}"));
                 if arguments.on_revoke == OnRevoke::End {
-                    break End::Itself(end(&mut child, &group, arguments.grace).await?);
+                    break CommandEnd::Itself(terminate(&mut child, &group, arguments.grace).await?);
                 }
             }
             () = group.suspended() => {
                 // The shell that waits for this program has to get its terminal back. And no heartbeats are sent meanwhile:
                 // a command that nobody wakes does not keep the lock for ever.
-                group.give_terminal_back();
+                group.reclaim_terminal();
                 suspend::suspend()?;
                 // The lock may be lost by now. Then the command is not woken but to be ended.
                 let stays_paused = arguments.on_uncertain == OnUncertain::Pause && session.state() != SessionState::Confirmed;
@@ -424,15 +424,15 @@ async fn supervised(
             }
         }
     };
-    if let End::Lost(loss) = &ended {
+    if let CommandEnd::Lost(loss) = &ended {
         tell(format!(
             "lockgate: {:#}; the command is ended",
-            told(&arguments.name, loss)
+            lock_lost(&arguments.name, loss)
         ));
-        end(&mut child, &group, arguments.grace).await?;
+        terminate(&mut child, &group, arguments.grace).await?;
     }
     // Whatever the command has left running in its group goes on without the lock, as after any other command.
-    group.give_terminal_back();
+    group.reclaim_terminal();
     Ok(ended)
 }
 
@@ -475,7 +475,7 @@ fn spawn(
 }
 
 /// Ends a command that has lost its lock, or is to give it up.
-async fn end(child: &mut Child, group: &Group, grace: Duration) -> Result<ExitStatus, Failure> {
+async fn terminate(child: &mut Child, group: &ProcessGroup, grace: Duration) -> Result<ExitStatus, Failure> {
     let deadline = Instant::now() + grace;
     group.send(Signal::SIGTERM)?;
     // One that stands still has to go on to be able to end.
@@ -493,11 +493,11 @@ fn pid_of(child: &Child) -> anyhow::Result<Pid> {
     Ok(Pid::from_raw(i32::try_from(id).context("a process id")?))
 }
 
-fn told(name: &str, loss: &Loss) -> anyhow::Error {
+fn lock_lost(name: &str, loss: &Loss) -> anyhow::Error {
     anyhow!("{}", shown(&format!("the lock {name} is lost: {loss}")))
 }
 
-fn by_signal(signal: Signal) -> ExitCode {
+fn signal_code(signal: Signal) -> ExitCode {
     ExitCode::from(exit_code::BY_SIGNAL + signal as u8)
 }
 

@@ -7,7 +7,7 @@ use super::suspend::suspend;
 
 /// What is passed on: all that one sends to a program to tell it something. SIGTSTP is among them so that this program never
 /// stands still while its command goes on; when the command does, it follows (see `Group::suspended`).
-const PASSED_ON: [Signal; 8] = [
+const FORWARDED: [Signal; 8] = [
     Signal::SIGHUP,
     Signal::SIGINT,
     Signal::SIGQUIT,
@@ -19,7 +19,7 @@ const PASSED_ON: [Signal; 8] = [
 ];
 
 /// Those of them that end a program which does nothing about them.
-const ENDING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
+const TERMINATING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
 
 /// Signals as they come. Those that the caller ignores are not among them: they stay ignored, and the command ignores them, too.
 pub struct Signals {
@@ -32,15 +32,15 @@ impl Signals {
     /// From now on they do nothing but come here.
     pub fn listen() -> anyhow::Result<Self> {
         // As many as people send.
-        let (tell, arrived) = tokio::sync::mpsc::unbounded_channel();
+        let (sender, arrived) = tokio::sync::mpsc::unbounded_channel();
         let mut listeners = tokio::task::JoinSet::new();
-        for which in PASSED_ON {
+        for which in FORWARDED {
             let mut listener = SignalListener::new(which)?;
-            let tell = tell.clone();
+            let sender = sender.clone();
             listeners.spawn(async move {
                 loop {
                     listener.next().await;
-                    if tell.send(which).is_err() {
+                    if sender.send(which).is_err() {
                         return;
                     }
                 }
@@ -61,11 +61,11 @@ impl Signals {
     }
 
     /// The next one that asks for an end. Until then there is no command that could be suspended, only this program.
-    pub async fn next_ending(&mut self) -> anyhow::Result<Signal> {
+    pub async fn next_terminating(&mut self) -> anyhow::Result<Signal> {
         loop {
             match self.next().await {
                 Signal::SIGTSTP => suspend()?,
-                signal if ENDING.contains(&signal) => return Ok(signal),
+                signal if TERMINATING.contains(&signal) => return Ok(signal),
                 _ => {}
             }
         }

@@ -11,7 +11,7 @@ use tokio::process::Child;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// A command and whatever it has started.
-pub struct Group {
+pub struct ProcessGroup {
     id: Pid,
     /// Whether the terminal was handed over.
     has_terminal: bool,
@@ -19,7 +19,7 @@ pub struct Group {
     changes: tokio::signal::unix::Signal,
 }
 
-impl Group {
+impl ProcessGroup {
     /// The group that `child` leads. If this program is in the foreground of a terminal the group is from now on: it can
     /// read from it, and Ctrl-C goes to it.
     pub fn of(child: &Child) -> anyhow::Result<Self> {
@@ -28,12 +28,12 @@ impl Group {
             has_terminal: false,
             changes: signal(SignalKind::child()).context("listening for the command's state")?,
         };
-        group.hand_terminal_over();
+        group.pass_terminal();
         Ok(group)
     }
 
     /// Hands the terminal over, if it is this program's.
-    fn hand_terminal_over(&mut self) {
+    fn pass_terminal(&mut self) {
         let stdin = stdin();
         let in_foreground = stdin.is_terminal() && tcgetpgrp(&stdin) == Ok(getpgrp());
         // That the command is gone already is fine: then it needs no terminal.
@@ -66,7 +66,7 @@ impl Group {
 
     /// Wakes the command, with the terminal if it is this program's.
     pub fn wake(&mut self) -> anyhow::Result<()> {
-        self.hand_terminal_over();
+        self.pass_terminal();
         self.send(Signal::SIGCONT)
     }
 
@@ -79,7 +79,7 @@ impl Group {
     }
 
     /// Takes the terminal back, if it was handed over.
-    pub fn give_terminal_back(&mut self) {
+    pub fn reclaim_terminal(&mut self) {
         if !std::mem::take(&mut self.has_terminal) {
             return;
         }

@@ -24,27 +24,27 @@ pub(super) enum Value {
 }
 
 /// Settings during reading.
-pub(super) struct Settings<'a> {
+pub(super) struct SettingsReader<'a> {
     /// Everything in the file, by full name, with its line.
     file: BTreeMap<String, (Value, usize)>,
     /// Sections of the file, with their lines.
     sections: BTreeMap<String, usize>,
     pub(super) environment: &'a Environment,
-    pub(super) asked: BTreeSet<&'static str>,
+    pub(super) read: BTreeSet<&'static str>,
     /// Settings that are set, in the form of the file.
     pub(super) set: BTreeMap<&'static str, String>,
     pub(super) errors: Vec<ConfigProblem>,
     pub(super) warnings: Vec<ConfigProblem>,
 }
 
-impl<'a> Settings<'a> {
+impl<'a> SettingsReader<'a> {
     /// Parses the text of a file. Records every place that is no TOML.
     pub(super) fn new(text: &str, environment: &'a Environment) -> Self {
         let mut settings = Self {
             file: BTreeMap::new(),
             sections: BTreeMap::new(),
             environment,
-            asked: BTreeSet::new(),
+            read: BTreeSet::new(),
             set: BTreeMap::new(),
             errors: Vec::new(),
             warnings: Vec::new(),
@@ -102,7 +102,7 @@ impl<'a> Settings<'a> {
     }
 
     /// Records an error of a setting, and returns a harmless value.
-    pub(super) fn wrong<T: Default>(&mut self, key: &str, fact: &str) -> T {
+    pub(super) fn error<T: Default>(&mut self, key: &str, fact: &str) -> T {
         let problem = ConfigProblem::new(key, fact).at(self.source(key));
         self.errors.push(problem);
         T::default()
@@ -115,7 +115,7 @@ impl<'a> Settings<'a> {
     }
 
     /// Returns whether this setting, or one below it, has an error.
-    pub(super) fn is_wrong(&self, key: &str) -> bool {
+    pub(super) fn has_error(&self, key: &str) -> bool {
         let below = |name: &str| name.strip_prefix(key).is_some_and(|rest| rest.starts_with('.'));
         self.errors
             .iter()
@@ -126,10 +126,10 @@ impl<'a> Settings<'a> {
     fn value(&mut self, key: &'static str) -> Option<(&'static Setting, Value)> {
         let setting =
             settings::find(key).unwrap_or_else(|| panic!("{key} has no row in the table of settings"));
-        self.asked.insert(key);
+        self.read.insert(key);
         let value = match self.environment.get(&variable(key)) {
             Some(Ok(text)) => Value::Variable(text),
-            Some(Err(fact)) => return self.wrong(key, &fact),
+            Some(Err(fact)) => return self.error(key, &fact),
             None => self.file.get(key)?.0.clone(),
         };
         let shown = match &value {
@@ -151,7 +151,7 @@ impl<'a> Settings<'a> {
 
     fn must_be<T: Default>(&mut self, setting: &Setting) -> T {
         let shown = self.set.get(setting.name).cloned().unwrap_or_default();
-        self.wrong(
+        self.error(
             setting.name,
             &format!("must be {}, and is {shown}", setting.kind.allowed()),
         )
@@ -213,7 +213,7 @@ impl<'a> Settings<'a> {
                 .len();
         match name[name.len() - digits..].parse::<u64>() {
             Ok(ordinal) if ordinal < u64::MAX => Some(ordinal + 1),
-            _ => self.wrong(
+            _ => self.error(
                 key,
                 &format!("is \"hostname\", and this machine's name, {name:?}, does not end in a number"),
             ),
@@ -289,7 +289,7 @@ impl<'a> Settings<'a> {
     }
 
     /// Returns whether the file has this name, as a value or as a section.
-    pub(super) fn says(&self, name: &str) -> bool {
+    pub(super) fn contains(&self, name: &str) -> bool {
         self.file.contains_key(name) || self.sections.contains_key(name)
     }
 
@@ -308,7 +308,7 @@ impl<'a> Settings<'a> {
                 name.strip_prefix(section.as_str())
                     .is_some_and(|rest| rest.starts_with('.'))
             });
-            if !self.asked.contains(name.as_str()) && !is_members(name) && !in_unknown {
+            if !self.read.contains(name.as_str()) && !is_members(name) && !in_unknown {
                 unknown.push((name.clone(), *line));
             }
         }
@@ -328,7 +328,7 @@ impl<'a> Settings<'a> {
             self.errors
                 .push(ConfigProblem::new(name, fact).at(Source::Line(line)));
         }
-        for (slip, meant) in self.environment.slips() {
+        for (slip, meant) in self.environment.probable_typos() {
             let problem = ConfigProblem::new("", format!("there is no such setting; is {meant} meant?"));
             self.warnings.push(problem.at(Source::Variable(slip)));
         }
