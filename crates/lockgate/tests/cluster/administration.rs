@@ -19,7 +19,7 @@ async fn status(address: SocketAddr, path: &str) -> Option<u16> {
 }
 
 #[tokio::test]
-async fn who_looks_after_the_cluster_gets_in_when_clients_have_taken_all_places() {
+async fn administration_port_serves_when_clients_have_taken_all_connections() {
     let dir = TempDir::new().unwrap();
     let ports = free_ports(2).unwrap();
     let server = Lockgate::builder()

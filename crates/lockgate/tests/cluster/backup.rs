@@ -72,7 +72,7 @@ async fn position(cluster: &TestCluster, node: u64) -> u64 {
 }
 
 #[tokio::test]
-async fn a_lost_cluster_comes_back_from_its_backup() {
+async fn lost_cluster_is_restored_from_its_backup() {
     let mut cluster = TestCluster::start_with("[snapshots]\nevery_entries = 100\nkeep_entries = 20").await;
     let place = TempDir::new().unwrap();
     let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
@@ -173,7 +173,7 @@ async fn a_lost_cluster_comes_back_from_its_backup() {
         for path in promised.iter().step_by(37) {
             let url = format!("/v1/znodes{path}");
             let found = client
-                .call("GET", &url, &Value::Null, crate::harness::PATIENCE)
+                .call("GET", &url, &Value::Null, crate::harness::TIMEOUT)
                 .await;
             assert!(found.is_ok(), "{path} at node {id}: {found:?}");
         }
@@ -219,7 +219,7 @@ async fn a_lost_cluster_comes_back_from_its_backup() {
 }
 
 #[tokio::test]
-async fn a_backup_that_cannot_be_had_leaves_nothing() {
+async fn failed_backup_leaves_no_file() {
     let mut cluster = TestCluster::start().await;
     let place = TempDir::new().unwrap();
     let file = place.path().join("backup");

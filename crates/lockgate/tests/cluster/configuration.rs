@@ -39,7 +39,7 @@ fn alone(dir: &Path, more: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn a_good_configuration_is_good_and_nothing_is_left_behind() {
+async fn valid_configuration_passes_and_the_check_leaves_no_files() {
     let dir = TempDir::new().unwrap();
     let file = alone(dir.path(), "");
     let (status, said) = config("check", &file, &[]).await;
@@ -61,7 +61,7 @@ async fn a_good_configuration_is_good_and_nothing_is_left_behind() {
 }
 
 #[tokio::test]
-async fn what_a_node_would_stumble_over_is_found_before() {
+async fn check_reports_unusable_files_and_addresses() {
     let dir = TempDir::new().unwrap();
     let there = dir.path();
     fs::write(there.join("data"), "a file").unwrap();
@@ -95,12 +95,15 @@ async fn what_a_node_would_stumble_over_is_found_before() {
     fs::remove_file(there.join("data")).unwrap();
     let (status, document) = findings(&alone(there, tls)).await;
     assert_eq!(status, Some(1));
-    let told = document["errors"].to_string();
-    assert!(told.contains("cert.pem: there is no certificate in it"), "{told}");
+    let message = document["errors"].to_string();
+    assert!(
+        message.contains("cert.pem: there is no certificate in it"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
-async fn certificates_keys_and_directories_have_to_be_this_nodes() {
+async fn certificates_keys_and_directories_must_belong_to_the_node() {
     let mut cluster = TestCluster::configure_secured();
     let file = cluster.node(1).unwrap().config_file();
     let (status, said) = config("check", &file, &[]).await;
@@ -110,16 +113,16 @@ async fn certificates_keys_and_directories_have_to_be_this_nodes() {
     cluster.up(local_cluster::START_TIMEOUT).await.unwrap();
     let (status, document) = findings(&file).await;
     assert_eq!(status, Some(0), "{document}");
-    let told = document["warnings"].to_string();
-    assert!(!told.contains("_listen"), "its ports are its own: {told}");
+    let message = document["warnings"].to_string();
+    assert!(!message.contains("_listen"), "its ports are its own: {message}");
     let text = fs::read_to_string(&file).unwrap();
     let other = file.with_file_name("other.toml");
     fs::write(&other, text.replace("node_id = 1\n", "node_id = 2\n")).unwrap();
     let (status, document) = findings(&other).await;
     assert_eq!(status, Some(1));
-    let told = document["errors"].to_string();
-    assert!(told.contains("belongs to node 1 of cluster"), "{told}");
-    assert!(told.contains("it is node 1"), "{told}");
+    let message = document["errors"].to_string();
+    assert!(message.contains("belongs to node 1 of cluster"), "{message}");
+    assert!(message.contains("it is node 1"), "{message}");
 
     // A key that others can read.
     let key = text.lines().find_map(|line| line.strip_prefix("key = ")).unwrap();
@@ -127,10 +130,10 @@ async fn certificates_keys_and_directories_have_to_be_this_nodes() {
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
     let (status, document) = findings(&file).await;
     assert_eq!(status, Some(1));
-    let told = document["errors"].to_string();
+    let message = document["errors"].to_string();
     assert!(
-        told.contains("\"setting\":\"tls.key\"") && told.contains("chmod 600"),
-        "{told}"
+        message.contains("\"setting\":\"tls.key\"") && message.contains("chmod 600"),
+        "{message}"
     );
 }
 
@@ -150,7 +153,7 @@ async fn large_note(cluster: &TestCluster) -> u16 {
 }
 
 #[tokio::test]
-async fn a_running_node_takes_up_what_it_can_and_refuses_what_is_broken() {
+async fn reload_applies_live_settings_and_rejects_invalid_files() {
     let cluster = TestCluster::start().await;
     let node = cluster.node(1).unwrap();
     let (file, pid_file) = (node.config_file(), node.pid_file());
@@ -237,11 +240,11 @@ async fn a_running_node_takes_up_what_it_can_and_refuses_what_is_broken() {
         "{said}"
     );
     let process = fs::read_to_string(&pid_file).unwrap();
-    let told = Command::new("kill")
+    let sent = Command::new("kill")
         .args(["-HUP", process.trim()])
         .status()
         .unwrap();
-    assert!(told.success());
+    assert!(sent.success());
     logged(&cluster, 1, "refused as a whole").await;
     assert!(log(&cluster, 1).contains("http.max_connections: must be a whole number"));
     assert_eq!(large_note(&cluster).await, 413, "it goes on with what it had");

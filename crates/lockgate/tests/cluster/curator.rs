@@ -8,14 +8,14 @@ use cli_support::api_client::{ApiClient, HeldLock};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::harness::{PATIENCE, TestCluster, assert_refused};
+use crate::harness::{TIMEOUT, TestCluster, assert_refused};
 use crate::limited_resource::LimitedResource;
 
 /// Shorter than anybody's patience, longer than a grant takes.
 const SHORT_MS: u64 = 200;
 
 /// Waits in vain, and for as long as it said.
-async fn in_vain(client: &mut ApiClient, session: &str, lock: &str, mut wish: Value) {
+async fn assert_times_out(client: &mut ApiClient, session: &str, lock: &str, mut wish: Value) {
     wish["wait_ms"] = SHORT_MS.into();
     let begin = Instant::now();
     let refused = client.acquire_with(session, lock, wish).await.unwrap_err();
@@ -25,7 +25,7 @@ async fn in_vain(client: &mut ApiClient, session: &str, lock: &str, mut wish: Va
 
 /// `InterProcessMutex`: five clients of ten rounds each; inside, each enters once more.
 #[tokio::test]
-async fn five_clients_use_a_resource_one_after_the_other_and_enter_again() {
+async fn five_clients_use_a_resource_in_turn_and_reenter() {
     let cluster = TestCluster::start().await;
     let resource = Arc::new(LimitedResource::default());
     let mut clients = JoinSet::new();
@@ -60,14 +60,14 @@ async fn five_clients_use_a_resource_one_after_the_other_and_enter_again() {
             }
         });
     }
-    while let Some(done) = tokio::time::timeout(PATIENCE, clients.join_next()).await.unwrap() {
+    while let Some(done) = tokio::time::timeout(TIMEOUT, clients.join_next()).await.unwrap() {
         done.unwrap();
     }
 }
 
 /// `InterProcessSemaphoreMutex`: whoever holds it and asks again waits like anybody else.
 #[tokio::test]
-async fn what_is_not_reentrant_is_not_entered_again() {
+async fn non_reentrant_lock_is_not_reentered() {
     let cluster = TestCluster::start().await;
     let (mut client, session) = cluster.session(1, "one").await;
     let wish = json!({ "reentrant": false });
@@ -75,14 +75,14 @@ async fn what_is_not_reentrant_is_not_entered_again() {
         .acquire_with(session.id(), "door", wish.clone())
         .await
         .unwrap();
-    in_vain(&mut client, session.id(), "door", wish.clone()).await;
+    assert_times_out(&mut client, session.id(), "door", wish.clone()).await;
     client.release(session.id(), &held).await.unwrap();
     client.acquire_with(session.id(), "door", wish).await.unwrap();
 }
 
 /// `InterProcessReadWriteLock`: from writing to reading within one client, not the other way.
 #[tokio::test]
-async fn who_writes_may_read_and_who_reads_may_not_write() {
+async fn writer_may_read_and_reader_may_not_write() {
     let cluster = TestCluster::start().await;
     let (mut one, mine) = cluster.session(1, "one").await;
     let (mut other, theirs) = cluster.session(2, "other").await;
@@ -90,7 +90,7 @@ async fn who_writes_may_read_and_who_reads_may_not_write() {
 
     let writing = one.acquire_with(mine.id(), "book", write.clone()).await.unwrap();
     let reading = one.acquire_with(mine.id(), "book", read.clone()).await.unwrap();
-    in_vain(&mut other, theirs.id(), "book", read.clone()).await;
+    assert_times_out(&mut other, theirs.id(), "book", read.clone()).await;
     one.release(mine.id(), &reading).await.unwrap();
     // From one to the other without letting go.
     let downgrade = json!({ "session": mine.id(), "holder": writing.holder });
@@ -117,7 +117,7 @@ async fn who_writes_may_read_and_who_reads_may_not_write() {
 
 /// `InterProcessSemaphoreV2`: ten permits; five, one, five in vain, one back, five.
 #[tokio::test]
-async fn permits_are_taken_together_and_given_back() {
+async fn permits_are_acquired_together_and_released() {
     let cluster = TestCluster::start().await;
     let (mut client, session) = cluster.session(1, "one").await;
     let permits = |permits: u64| json!({ "mode": "semaphore", "limit": 10, "permits": permits });
@@ -129,7 +129,7 @@ async fn permits_are_taken_together_and_given_back() {
         .acquire_with(session.id(), "pool", permits(1))
         .await
         .unwrap();
-    in_vain(&mut client, session.id(), "pool", permits(5)).await;
+    assert_times_out(&mut client, session.id(), "pool", permits(5)).await;
     // In vain it has taken none of the four that were free.
     let four = client
         .acquire_with(session.id(), "pool", permits(4))
@@ -141,12 +141,12 @@ async fn permits_are_taken_together_and_given_back() {
         .acquire_with(session.id(), "pool", permits(5))
         .await
         .unwrap();
-    in_vain(&mut client, session.id(), "pool", permits(1)).await;
+    assert_times_out(&mut client, session.id(), "pool", permits(1)).await;
 }
 
 /// `InterProcessMultiLock` over an `InterProcessMutex` and an `InterProcessSemaphoreMutex`.
 #[tokio::test]
-async fn a_reentrant_and_another_lock_are_had_together_or_not_at_all() {
+async fn reentrant_and_plain_lock_are_acquired_all_or_nothing() {
     const ACQUIRE: &str = "/v1/multilock/acquire";
     let cluster = TestCluster::start().await;
     let (_client, one) = cluster.session(1, "one").await;

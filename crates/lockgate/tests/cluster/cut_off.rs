@@ -8,17 +8,17 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-use crate::harness::{PATIENCE, TestCluster, allowance, assert_refused, eventually};
+use crate::harness::{TIMEOUT, TestCluster, allowance, assert_refused, eventually};
 
 /// Whoever waits for a leader waits for longer than a condition may take to come true.
-const PATIENT: &str = "propose_timeout_ms = 300000\n";
+const LONG_TIMEOUTS: &str = "propose_timeout_ms = 300000\n";
 
 /// A refusal takes no time.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
 #[tokio::test]
-async fn node_without_a_leader_refuses_what_is_new_at_once() {
-    let mut cluster = TestCluster::start_with(PATIENT).await;
+async fn node_without_a_leader_rejects_new_requests_at_once() {
+    let mut cluster = TestCluster::start_with(LONG_TIMEOUTS).await;
     let left = cluster.followers().await[0];
     let (_client, session) = cluster.session(left, "cut off").await;
     for id in cluster.ids() {
@@ -46,7 +46,7 @@ async fn node_without_a_leader_refuses_what_is_new_at_once() {
             .is_ok_and(|answer| answer.status == 503)
     })
     .await;
-    let handshake = timeout(PATIENCE, handshake).await;
+    let handshake = timeout(TIMEOUT, handshake).await;
     handshake
         .expect("a client of ZooKeeper that came early waits for its session")
         .unwrap();
@@ -61,7 +61,7 @@ async fn node_without_a_leader_refuses_what_is_new_at_once() {
         ("GET", "/v1/znodes/any?linearizable=true", &Value::Null),
     ] {
         let asked = Instant::now();
-        let answer = timeout(PATIENCE, cluster.send(left, method, path, body)).await;
+        let answer = timeout(TIMEOUT, cluster.send(left, method, path, body)).await;
         let answer = answer.unwrap_or_else(|_| panic!("{method} {path} waits for a leader"));
         assert_refused(&answer, 503, "unavailable");
         let took = asked.elapsed();
@@ -71,7 +71,7 @@ async fn node_without_a_leader_refuses_what_is_new_at_once() {
         );
     }
     let asked = Instant::now();
-    timeout(PATIENCE, assert_hangs_up(&zookeeper))
+    timeout(TIMEOUT, assert_hangs_up(&zookeeper))
         .await
         .expect("a client of ZooKeeper waits for its session");
     let took = asked.elapsed();

@@ -5,10 +5,10 @@ use std::time::Duration;
 use cli_support::api_client::RenewedSession;
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, TestCluster, assert_refused, eventually, held};
+use crate::harness::{TIMEOUT, TestCluster, assert_refused, eventually, held};
 
 #[tokio::test]
-async fn refusals_are_the_same_at_every_node_and_change_nothing() {
+async fn errors_are_equal_at_every_node_and_change_nothing() {
     let cluster = TestCluster::start().await;
     let (mut client, session) = cluster.session(1, "holder").await;
     let (_, other) = cluster.session(2, "other").await;
@@ -199,7 +199,7 @@ async fn reentry_counts_and_cannot_wait_for_itself() {
 }
 
 #[tokio::test]
-async fn a_node_without_quorum_says_so_and_the_same_request_is_done_once_later() {
+async fn node_without_quorum_is_unavailable_and_a_retry_is_applied_once() {
     let mut cluster = TestCluster::start_with("propose_timeout_ms = 1000").await;
     let (mut client, session) = cluster.session(1, "patient").await;
     let held = client.acquire(session.id(), "before").await.unwrap();
@@ -236,7 +236,7 @@ async fn a_node_without_quorum_says_so_and_the_same_request_is_done_once_later()
         503
     );
 
-    cluster.up(PATIENCE).await.unwrap();
+    cluster.up(TIMEOUT).await.unwrap();
     client
         .acquire_with(session.id(), "after", json!({ "request_id": "alone" }))
         .await
@@ -247,7 +247,7 @@ async fn a_node_without_quorum_says_so_and_the_same_request_is_done_once_later()
 }
 
 #[tokio::test]
-async fn a_closed_session_gives_everything_back_at_once() {
+async fn closed_session_releases_everything_at_once() {
     let cluster = TestCluster::start().await;
     let mut client = cluster.client(1);
     let session = RenewedSession::open(&mut client, Duration::from_secs(60), "short")

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::harness::{PATIENCE, TestCluster};
+use crate::harness::{TIMEOUT, TestCluster};
 
 /// With these, nobody stands for election earlier than 12 seconds after the leader's last word: its lease is the longest
 /// election timeout, and a whole timeout has to pass after it.
@@ -21,7 +21,7 @@ default_ms = 20000";
 const WITHOUT_AN_ELECTION: Duration = Duration::from_secs(10);
 
 #[tokio::test]
-async fn the_leader_hands_over_before_it_goes() {
+async fn leader_transfers_leadership_before_it_stops() {
     let mut cluster = TestCluster::start_with(SLOW_ELECTIONS).await;
     let leader = cluster.leader_now().await;
     let (mut client, session) = cluster.session(cluster.followers().await[0], "stays").await;
@@ -40,7 +40,7 @@ async fn the_leader_hands_over_before_it_goes() {
 
     let stopped = Instant::now();
     assert!(
-        cluster.stop(leader, PATIENCE).await.unwrap(),
+        cluster.stop(leader, TIMEOUT).await.unwrap(),
         "it had to be killed"
     );
     client.acquire(session.id(), "fresh").await.unwrap();
@@ -56,6 +56,6 @@ async fn the_leader_hands_over_before_it_goes() {
     let granted = wait.await.unwrap().unwrap();
     assert!(granted.fencing_token > held.fencing_token);
 
-    cluster.up(PATIENCE).await.unwrap();
+    cluster.up(TIMEOUT).await.unwrap();
     assert!(client.check(&granted).await.unwrap());
 }

@@ -17,10 +17,10 @@ use tokio::time::Instant;
 pub use crate::LOCKGATE;
 
 /// No condition may take longer to come true, on however busy a machine.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+pub const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// How often a condition is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A session that lives longer than any test.
 pub const LONG_TTL: Duration = Duration::from_secs(120);
@@ -33,7 +33,7 @@ pub const ACCESS_REQUIRED: &str = "[access]\nrequired = true\n";
 pub fn allowance() -> Duration {
     match std::env::var_os("LOCKGATE_ALONE") {
         Some(_) => Duration::from_secs(2),
-        None => PATIENCE,
+        None => TIMEOUT,
     }
 }
 
@@ -114,17 +114,17 @@ impl TestCluster {
 
     /// A client of all nodes that begins with this one.
     pub fn client(&self, first: NodeId) -> ApiClient {
-        ApiClient::new(&self.http_addresses(), first as usize - 1, PATIENCE).secured(self.tls().cloned())
+        ApiClient::new(&self.http_addresses(), first as usize - 1, TIMEOUT).secured(self.tls().cloned())
     }
 
     /// A client of this node alone.
     pub fn client_of(&self, id: NodeId) -> ApiClient {
-        ApiClient::new(&[self.http(id)], 0, PATIENCE).secured(self.tls().cloned())
+        ApiClient::new(&[self.http(id)], 0, TIMEOUT).secured(self.tls().cloned())
     }
 
     /// The leader, now or soon.
     pub async fn leader_now(&self) -> NodeId {
-        self.leader(PATIENCE).await.expect("there is a leader")
+        self.leader(TIMEOUT).await.expect("there is a leader")
     }
 
     /// The nodes that do not lead.
@@ -211,10 +211,10 @@ impl Drop for TestCluster {
 
 /// Waits until `condition` holds.
 pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !condition().await {
         assert!(Instant::now() < deadline, "it never came true that {what}");
-        tokio::time::sleep(LOOK_EVERY).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

@@ -30,7 +30,7 @@ fn column(history: &Value, field: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn every_way_to_end_is_told_and_all_nodes_tell_the_same() {
+async fn every_end_of_a_hold_is_recorded_equally_on_all_nodes() {
     let cluster = TestCluster::start().await;
     let (mut client, session) = cluster.session(1, "worker").await;
     let (mut other, closing) = cluster.session(2, "closing").await;
@@ -152,7 +152,7 @@ async fn every_way_to_end_is_told_and_all_nodes_tell_the_same() {
 }
 
 #[tokio::test]
-async fn histories_outlive_kills_of_a_follower_and_of_the_leader() {
+async fn histories_survive_kills_of_followers_and_leaders() {
     // So many snapshots that a node comes back by its own and by the others'.
     let settings = "[snapshots]\nevery_entries = 40\nkeep_entries = 5\n";
     let mut cluster = TestCluster::start_with(settings).await;
@@ -223,7 +223,7 @@ async fn histories_outlive_kills_of_a_follower_and_of_the_leader() {
 }
 
 /// Flips bits all over an index's files.
-fn spoil(dir: &Path) {
+fn corrupt(dir: &Path) {
     let file = dir.join("db");
     let mut bytes = std::fs::read(&file).expect("the index's file");
     for byte in bytes.iter_mut().step_by(7) {
@@ -233,7 +233,7 @@ fn spoil(dir: &Path) {
 }
 
 #[tokio::test]
-async fn a_lost_or_damaged_index_costs_history_and_nothing_else() {
+async fn lost_or_damaged_index_loses_history_and_nothing_else() {
     let settings = "[snapshots]\nevery_entries = 20\nkeep_entries = 5\n";
     let mut cluster = TestCluster::start_with(settings).await;
     let (mut client, session) = cluster.session(1, "worker").await;
@@ -250,7 +250,7 @@ async fn a_lost_or_damaged_index_costs_history_and_nothing_else() {
         assert!(cluster.stop(id, local_cluster::STOP_TIMEOUT).await.unwrap());
     }
     std::fs::remove_dir_all(cluster.history_dir(1)).unwrap();
-    spoil(&cluster.history_dir(2));
+    corrupt(&cluster.history_dir(2));
     std::fs::remove_dir_all(cluster.history_dir(3)).unwrap();
     std::fs::write(cluster.history_dir(3), "not a directory").unwrap();
     cluster.up(START_TIMEOUT).await.unwrap();
@@ -292,7 +292,7 @@ async fn a_lost_or_damaged_index_costs_history_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_node_can_do_without() {
+async fn history_can_be_disabled() {
     let cluster = TestCluster::start_with("[history]\nenabled = false\n").await;
     let (mut client, session) = cluster.session(1, "worker").await;
     client.acquire(session.id(), "job").await.unwrap();

@@ -89,7 +89,7 @@ fn is_sound(report: &Value, over: &str, sessions: u64, servers: u64) {
 }
 
 #[tokio::test]
-async fn sessions_with_connections_are_where_they_were_told_to_be() {
+async fn zookeeper_sessions_have_the_requested_servers_and_addresses() {
     let cluster = TestCluster::start().await;
     let places = ["--sessions", "20", "--at", "2", "--from", "127.0.0.2,127.0.0.3"];
     let idle = Idle::open(&cluster, &places).await;
@@ -114,7 +114,7 @@ async fn sessions_with_connections_are_where_they_were_told_to_be() {
 }
 
 #[tokio::test]
-async fn sessions_without_connections_need_none() {
+async fn http_sessions_keep_no_connections() {
     let cluster = TestCluster::start().await;
     let idle = Idle::open(&cluster, &["--sessions", "100", "--over", "http"]).await;
     assert_eq!(sessions(&cluster).await.len(), 100);
@@ -127,7 +127,7 @@ async fn sessions_without_connections_need_none() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_lost_ends_the_run_and_is_told() {
+async fn lost_session_ends_the_run_and_is_reported() {
     let cluster = TestCluster::start().await;
     let idle = Idle::open(&cluster, &["--sessions", "3"]).await;
     let id = sessions(&cluster).await[0]["session"]
@@ -147,15 +147,15 @@ async fn a_session_that_is_lost_ends_the_run_and_is_told() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_opened_is_refused_before_anything_is() {
+async fn invalid_arguments_open_no_session() {
     let cluster = TestCluster::start().await;
     let dir = cluster.dir().to_str().unwrap();
     for (arguments, why) in [
         (["--at", "4"], "there is no server 4 among 3"),
         (["--sessions", "0"], "at least one session is needed"),
     ] {
-        let told = fails(&[&["bench", "idle", "--dir", dir], &arguments[..]].concat()).await;
-        assert!(told.contains(why), "{told}");
+        let stderr = fails(&[&["bench", "idle", "--dir", dir], &arguments[..]].concat()).await;
+        assert!(stderr.contains(why), "{stderr}");
     }
     assert_eq!(sessions(&cluster).await, Vec::<Value>::new());
 }

@@ -11,7 +11,7 @@ use crate::harness::{TestCluster, allowance, rounds};
 const FIRST_GRANT_WITHIN: Duration = Duration::from_secs(1);
 
 /// Whoever waits for elections waits for long, so that it is seen who does.
-const PATIENT: &str = "propose_timeout_ms = 60000\n[raft]\nelection_min_ms = 20000\nelection_max_ms = 30000\n\
+const LONG_TIMEOUTS: &str = "propose_timeout_ms = 60000\n[raft]\nelection_min_ms = 20000\nelection_max_ms = 30000\n\
     [sessions]\nmin_ms = 60000\ndefault_ms = 60000\n";
 /// The leader's, by these settings.
 const LEASE: Duration = Duration::from_secs(30);
@@ -40,8 +40,8 @@ async fn no_lock_is_lost_and_none_granted_twice() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_the_lease_of_a_leader_that_is_known_to_be_dead() {
-    let cluster = TestCluster::start_with(PATIENT).await;
+async fn lease_of_a_dead_leader_delays_no_election() {
+    let cluster = TestCluster::start_with(LONG_TIMEOUTS).await;
     let leader = cluster.leader_now().await;
     let survivors = cluster.followers().await;
     let (_holder, session) = cluster.session(survivors[0], "holder").await;
@@ -58,7 +58,7 @@ async fn nobody_waits_for_the_lease_of_a_leader_that_is_known_to_be_dead() {
 }
 
 #[tokio::test]
-async fn a_leader_that_stalls_is_replaced_and_takes_nothing_back_when_it_wakes_up() {
+async fn stalled_leader_is_replaced_and_reverts_nothing_when_it_resumes() {
     let cluster = TestCluster::start().await;
     let leader = cluster.leader_now().await;
     let survivors = cluster.followers().await;

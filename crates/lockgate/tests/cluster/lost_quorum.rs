@@ -9,7 +9,7 @@ use crate::command_line::succeeds;
 use crate::harness::{TestCluster, assert_refused};
 
 #[tokio::test]
-async fn one_node_that_is_left_becomes_a_new_cluster() {
+async fn last_node_becomes_a_new_cluster() {
     let mut old = TestCluster::start().await;
     let created = old
         .send(1, "POST", "/v1/znodes/kept", &json!({ "data": "by all three" }))

@@ -6,11 +6,11 @@ use std::time::Duration;
 use local_cluster::START_TIMEOUT;
 use local_cluster::members::Members;
 
-use crate::harness::{PATIENCE, TestCluster, eventually, rounds};
+use crate::harness::{TIMEOUT, TestCluster, eventually, rounds};
 
 /// The leader dies at any moment of a change. Whoever asked asks again, and it is done once, or it never was.
 #[tokio::test]
-async fn a_change_is_done_or_not_when_its_leader_dies() {
+async fn membership_change_is_made_once_or_not_when_the_leader_dies() {
     let mut cluster = TestCluster::start().await;
     for round in 0..rounds(3) as u64 {
         let leader = cluster.leader_now().await;
@@ -25,7 +25,7 @@ async fn a_change_is_done_or_not_when_its_leader_dies() {
         let mut members = Members::at(&survivors);
         let change = tokio::spawn(async move {
             let demoted = members.demote(subject, false).await;
-            let given = members.promote(subject, PATIENCE).await;
+            let given = members.promote(subject, TIMEOUT).await;
             (demoted, given)
         });
         // Later and later in the change, by the microsecond: a commit takes a few milliseconds.
@@ -61,6 +61,6 @@ async fn a_change_is_done_or_not_when_its_leader_dies() {
         .await;
     }
     let mut client = cluster.client(1);
-    let session = client.open_session(PATIENCE, "after").await.unwrap();
+    let session = client.open_session(TIMEOUT, "after").await.unwrap();
     client.acquire(&session, "after").await.unwrap();
 }

@@ -5,18 +5,18 @@ use std::time::Duration;
 use cli_support::api_client::{ApiClient, request_id};
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, TestCluster, eventually};
+use crate::harness::{TIMEOUT, TestCluster, eventually};
 
 async fn post(client: &mut ApiClient, path: &str, mut body: Value) -> Value {
     body["request_id"] = request_id().into();
-    let response = client.call("POST", path, &body, PATIENCE).await;
+    let response = client.call("POST", path, &body, TIMEOUT).await;
     response
         .unwrap_or_else(|error| panic!("{path} {body}: {error}"))
         .json()
 }
 
 #[tokio::test]
-async fn an_upgrade_and_a_call_for_several_locks_wait_on_when_the_leader_dies() {
+async fn waiting_upgrade_and_multilock_survive_the_leader() {
     let mut cluster = TestCluster::start().await;
     let leader = cluster.leader_now().await;
     let survivors = cluster.followers().await;
@@ -53,7 +53,7 @@ async fn an_upgrade_and_a_call_for_several_locks_wait_on_when_the_leader_dies() 
     let released = post(&mut two, "/v1/multilock/release", body).await;
     assert_eq!(released["released"].as_array().unwrap().len(), 2, "{released}");
 
-    let in_time = |waits| tokio::time::timeout(PATIENCE + Duration::from_secs(5), waits);
+    let in_time = |waits| tokio::time::timeout(TIMEOUT + Duration::from_secs(5), waits);
     let alone = in_time(upgrade).await.unwrap().unwrap();
     assert_eq!(alone["mode"], "exclusive");
     let token = |grant: &Value| grant["fencing_token"].as_u64().unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::harness::{PATIENCE, TestCluster};
+use crate::harness::{TIMEOUT, TestCluster};
 
 const WAITERS: usize = 100;
 
@@ -38,7 +38,7 @@ async fn arrival_order_is_grant_order_and_a_release_wakes_exactly_one() {
     let mut id = session.id().to_owned();
     for (expected, waiter) in sessions.iter().enumerate() {
         client.release(&id, &holding).await.unwrap();
-        let (number, held, next) = tokio::time::timeout(PATIENCE, grants.recv())
+        let (number, held, next) = tokio::time::timeout(TIMEOUT, grants.recv())
             .await
             .expect("somebody is woken")
             .unwrap();
@@ -121,7 +121,7 @@ async fn readers_share_permits_add_up_and_writers_are_not_overtaken() {
 }
 
 #[tokio::test]
-async fn a_caller_that_hangs_up_leaves_the_queue() {
+async fn disconnected_waiter_leaves_the_queue() {
     let cluster = TestCluster::start().await;
     let (mut holder, session) = cluster.session(1, "holder").await;
     let held = holder.acquire(session.id(), "door").await.unwrap();

@@ -15,7 +15,7 @@ async fn create(cluster: &TestCluster, node: NodeId, session: &str) -> Value {
 }
 
 #[tokio::test]
-async fn the_first_answer_comes_again_from_every_node() {
+async fn retry_gets_the_first_answer_from_every_node() {
     let mut cluster = TestCluster::start().await;
     let (mut client, session) = cluster.session(1, "repeats").await;
     let acquire = json!({ "session": session.id(), "request_id": "acquire-1" });
@@ -73,7 +73,7 @@ async fn the_first_answer_comes_again_from_every_node() {
 }
 
 #[tokio::test]
-async fn a_waiter_that_asks_again_elsewhere_is_granted_once() {
+async fn waiter_that_retries_at_another_node_is_granted_once() {
     let cluster = TestCluster::start().await;
     let (mut holder, session) = cluster.session(1, "holder").await;
     let holding = holder.acquire(session.id(), "place").await.unwrap();

@@ -41,7 +41,7 @@ fn log_of(cluster: &TestCluster, id: NodeId) -> String {
 }
 
 /// Starts a node whose data directory is older than what its peers remember, and waits until it has ended for that.
-async fn start_refused(cluster: &mut TestCluster, id: NodeId) {
+async fn assert_start_rejected(cluster: &mut TestCluster, id: NodeId) {
     let refusals = |cluster: &TestCluster| log_of(cluster, id).matches("older than what node").count();
     let before = refusals(cluster);
     cluster.start(id).unwrap();
@@ -74,7 +74,7 @@ async fn grant_that_a_rolled_back_node_had_acknowledged_is_not_granted_again() {
     cluster.kill(leader).await.unwrap();
 
     cluster.start(absent).unwrap();
-    start_refused(&mut cluster, returning).await;
+    assert_start_rejected(&mut cluster, returning).await;
     let log = log_of(&cluster, returning);
     assert!(
         log.contains(&format!("lockgate cluster replace {returning}")),
@@ -84,7 +84,7 @@ async fn grant_that_a_rolled_back_node_had_acknowledged_is_not_granted_again() {
     assert_eq!(ready.status, 503, "one of three is no quorum");
 
     // It does not start any more, and the cluster goes on without it.
-    start_refused(&mut cluster, returning).await;
+    assert_start_rejected(&mut cluster, returning).await;
     cluster.start(leader).unwrap();
     cluster
         .wait_ready(&[leader, absent], START_TIMEOUT)

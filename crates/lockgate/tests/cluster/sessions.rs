@@ -11,7 +11,7 @@ use crate::harness::{TestCluster, allowance, eventually, held};
 const TTL: Duration = Duration::from_secs(2);
 
 #[tokio::test]
-async fn a_silent_client_loses_its_lock_in_time_and_the_next_gets_it() {
+async fn silent_client_loses_its_lock_in_time_to_the_next_waiter() {
     let cluster = TestCluster::start().await;
     let mut silent = cluster.client(1);
     let (mut next, next_session) = cluster.session(2, "next").await;
@@ -41,7 +41,7 @@ async fn a_silent_client_loses_its_lock_in_time_and_the_next_gets_it() {
 }
 
 #[tokio::test]
-async fn a_lock_stays_closed_for_its_delay_and_a_change_of_leaders_does_not_begin_it_anew() {
+async fn lock_delay_is_not_restarted_by_a_leader_change() {
     const DELAY: Duration = Duration::from_secs(8);
     const COUNTED: Duration = Duration::from_secs(6);
     let mut cluster = TestCluster::start().await;
@@ -96,7 +96,7 @@ async fn heartbeats_at_any_node_keep_the_lock() {
 }
 
 #[tokio::test]
-async fn a_new_leader_gives_every_session_its_full_time() {
+async fn new_leader_grants_every_session_its_full_ttl() {
     let mut cluster = TestCluster::start().await;
     let leader = cluster.leader_now().await;
     let survivors = cluster.followers().await;

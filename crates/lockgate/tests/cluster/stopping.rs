@@ -11,13 +11,13 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-use crate::harness::{LONG_TTL, PATIENCE, TestCluster, allowance, eventually};
+use crate::harness::{LONG_TTL, TIMEOUT, TestCluster, allowance, eventually};
 
 /// How long a node takes to stop.
 const STOPS_WITHIN: Duration = Duration::from_secs(3);
 
 /// A proposal without a leader waits for longer than any test.
-const PATIENT: &str = "propose_timeout_ms = 300000\n";
+const LONG_TIMEOUTS: &str = "propose_timeout_ms = 300000\n";
 
 /// Clients that do the same thing all the time.
 const CLIENTS: usize = 32;
@@ -44,8 +44,8 @@ async fn assert_stop(cluster: &TestCluster, ids: &[NodeId], asked: Instant) {
 }
 
 #[tokio::test]
-async fn node_without_a_majority_stops_while_it_takes_calls_back() {
-    let mut cluster = TestCluster::start_with(PATIENT).await;
+async fn node_without_a_majority_stops_while_it_withdraws_acquires() {
+    let mut cluster = TestCluster::start_with(LONG_TIMEOUTS).await;
     let last = cluster.followers().await[0];
     let (mut client, session) = cluster.session(last, "holder").await;
     client.acquire(session.id(), "taken").await.unwrap();
@@ -78,7 +78,7 @@ async fn node_without_a_majority_stops_while_it_takes_calls_back() {
 
 #[tokio::test]
 async fn all_nodes_stop_at_once_under_load() {
-    let cluster = TestCluster::start_with(PATIENT).await;
+    let cluster = TestCluster::start_with(LONG_TIMEOUTS).await;
     let mut clients = Vec::new();
     for number in 0..CLIENTS {
         let at = number as u64 % 3 + 1;
@@ -121,7 +121,7 @@ async fn load(mut client: ApiClient, number: usize) {
 
 #[tokio::test]
 async fn node_stops_while_it_tries_to_be_elected() {
-    let cluster = TestCluster::start_with(PATIENT).await;
+    let cluster = TestCluster::start_with(LONG_TIMEOUTS).await;
     let last = cluster.followers().await[0];
     let others: Vec<_> = cluster.ids().into_iter().filter(|id| *id != last).collect();
     for id in &others {
@@ -178,7 +178,7 @@ async fn second_signal_ends_a_node_that_waits_for_its_clients() {
         .await;
         assert!(log().await.contains("waits_for"), "{}", log().await);
         let pid_file = cluster.node(id).unwrap().pid_file();
-        assert!(wait_unclaimed(&pid_file, PATIENCE).await.unwrap());
+        assert!(wait_unclaimed(&pid_file, TIMEOUT).await.unwrap());
         drop(slow);
     }
 }

@@ -23,7 +23,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[tokio::test]
-async fn a_lock_survives_its_leader_over_tls() {
+async fn lock_survives_a_failover_over_tls() {
     let mut cluster = TestCluster::start_secured().await;
     let mut client = cluster.client(1);
     let session = RenewedSession::open(&mut client, LONG_TTL, "orders")
@@ -41,7 +41,7 @@ async fn a_lock_survives_its_leader_over_tls() {
 }
 
 #[tokio::test]
-async fn nobody_is_served_without_tls_or_by_another_authority() {
+async fn clients_without_tls_or_of_another_authority_are_rejected() {
     let cluster = TestCluster::start_secured().await;
     let address = cluster.http(1);
     assert!(request(&address, "GET", "/healthz", "").await.is_err());
@@ -50,8 +50,8 @@ async fn nobody_is_served_without_tls_or_by_another_authority() {
     let refused = request_with(&address, Some(stranger), "GET", "/healthz", "")
         .await
         .unwrap_err();
-    let told = "its certificate is not signed by the authority that is trusted here";
-    assert_eq!(refused.to_string(), told);
+    let reason = "its certificate is not signed by the authority that is trusted here";
+    assert_eq!(refused.to_string(), reason);
 
     // A client's certificate is good for clients' ports only, whichever authority it is of.
     let peer = cluster.node(1).unwrap().peer.clone();
@@ -84,7 +84,7 @@ impl Drop for Down<'_> {
 }
 
 #[tokio::test]
-async fn programs_of_others_are_served() {
+async fn curl_and_the_command_line_are_served_over_tls() {
     let cluster = TestCluster::start_secured().await;
     let url = format!("https://{}", cluster.http(1));
     let file = |name: &str| cluster.dir().join(name);
@@ -166,7 +166,7 @@ async fn srvr(address: &str) -> String {
 
 /// Clients move from the one port to the other while both are there.
 #[tokio::test]
-async fn zookeeper_is_served_without_tls_and_over_1_2_where_the_configuration_says_so() {
+async fn zookeeper_is_served_without_tls_and_over_1_2_if_configured() {
     let mut cluster = TestCluster::configure_secured();
     let plain = format!("127.0.0.1:{}", free_ports(1).unwrap()[0]);
     let both = [
@@ -229,7 +229,7 @@ async fn zookeeper_is_served_without_tls_and_over_1_2_where_the_configuration_sa
 }
 
 #[tokio::test]
-async fn renewed_certificates_are_for_new_connections() {
+async fn renewed_certificates_apply_to_new_connections() {
     let cluster = TestCluster::start_secured().await;
     let before = cluster.tls().unwrap();
     let mut established = Connection::connect_with(&cluster.http(1), Some(before))
@@ -264,7 +264,7 @@ async fn renewed_certificates_are_for_new_connections() {
 }
 
 #[tokio::test]
-async fn a_node_that_others_can_reach_does_not_start_unprotected() {
+async fn reachable_node_does_not_start_without_tls() {
     let dir = tempfile::tempdir().unwrap();
     let server = || {
         Lockgate::builder()
@@ -293,15 +293,15 @@ async fn a_node_that_others_can_reach_does_not_start_unprotected() {
     ] {
         let refused = server.start().await.expect_err(what);
         assert!(
-            matches!(&refused, StartError::Exposed { what: told, .. } if *told == what),
+            matches!(&refused, StartError::Exposed { what: exposed, .. } if *exposed == what),
             "{refused}"
         );
-        let told = refused.to_string();
+        let text = refused.to_string();
         for word in ["Builder::tls", "127.0.0.1", "Builder::insecure"] {
-            assert!(told.contains(word), "{told}");
+            assert!(text.contains(word), "{text}");
         }
         for foreign in ["[tls]", "--insecure"] {
-            assert!(!told.contains(foreign), "{told}");
+            assert!(!text.contains(foreign), "{text}");
         }
     }
     let got_past = server()
@@ -331,7 +331,7 @@ async fn a_node_that_others_can_reach_does_not_start_unprotected() {
 }
 
 #[tokio::test]
-async fn the_command_says_so_and_can_be_told_otherwise() {
+async fn serve_names_its_settings_and_insecure_permits_the_start() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("node.toml");
     let config = "node_id = 1\n[members.1]\npeer = \"127.0.0.1:0\"\nhttp = \"192.0.2.1:7400\"\n";

@@ -163,15 +163,19 @@ async fn commands_refuse_wrong_arguments() {
 }
 
 #[tokio::test]
-async fn an_empty_variable_is_none() {
+async fn empty_variable_is_ignored() {
     let output = lockgate(&["locks", "--server", NOBODY, "--patience", "10ms"], "").await;
     assert_eq!(output.status.code(), Some(69), "{output:?}");
 }
 
 async fn assert_usage(arguments: &[&str], servers: &str, named: &str) {
     let output = lockgate(arguments, servers).await;
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}, {servers}: {told}");
-    assert!(told.contains(named), "{arguments:?}, {servers}: {told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        output.status.code(),
+        Some(2),
+        "{arguments:?}, {servers}: {stderr}"
+    );
+    assert!(stderr.contains(named), "{arguments:?}, {servers}: {stderr}");
     assert!(output.stdout.is_empty(), "{arguments:?}: {output:?}");
 }

@@ -21,13 +21,13 @@ use tokio::runtime::{Builder, Runtime};
 const TTL: Duration = Duration::from_secs(2);
 
 /// How long anything may take that is waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Waits until something is so.
 async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !is_so().await {
-        assert!(Instant::now() < deadline, "not in {PATIENCE:?}: {what}");
+        assert!(Instant::now() < deadline, "not in {TIMEOUT:?}: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -47,7 +47,7 @@ impl Embedded {
             .start()
             .await
             .unwrap();
-        server.ready(PATIENCE).await.unwrap();
+        server.ready(TIMEOUT).await.unwrap();
         Self { server, _dir: dir }
     }
 
@@ -56,7 +56,7 @@ impl Embedded {
     }
 
     /// How many hold the lock, and how many wait for it.
-    fn crowd(&self, lock: &str) -> (usize, usize) {
+    fn holders_and_waiters(&self, lock: &str) -> (usize, usize) {
         let lock = LockName::parse(lock).unwrap();
         let view = self.server.node().read(|store| store.lock(&lock));
         view.map_or((0, 0), |view| (view.holders.len(), view.queue.len()))
@@ -73,7 +73,7 @@ fn small_runtime() -> Runtime {
 }
 
 /// Does something on a runtime that is gone when this returns.
-async fn on_a_runtime_that_ends<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> T {
+async fn on_a_short_lived_runtime<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> T {
     let done = tokio::task::spawn_blocking(move || small_runtime().block_on(future));
     done.await.unwrap()
 }
@@ -117,14 +117,14 @@ async fn guards_exclude_each_other_even_within_a_session_unless_they_are_reentra
 
     // Closing a session ends its guards' locks, and their release says so.
     anna.close().await.unwrap();
-    assert_eq!(embedded.crowd("door"), (0, 0));
+    assert_eq!(embedded.holders_and_waiters("door"), (0, 0));
     let reason = waited.check().unwrap_err();
     assert_eq!(waited.release().await, Err(reason));
     embedded.server.stop().await;
 }
 
 #[tokio::test]
-async fn embedded_sessions_do_all_that_sessions_over_the_network_do() {
+async fn embedded_sessions_support_all_operations() {
     let embedded = Embedded::start().await;
     let anna = embedded.session("anna").await;
     // A clone is the same session.
@@ -171,7 +171,7 @@ async fn embedded_sessions_do_all_that_sessions_over_the_network_do() {
 }
 
 #[tokio::test]
-async fn a_guarded_write_is_made_while_the_lock_is_held_or_not_at_all() {
+async fn guarded_write_needs_the_lock() {
     let embedded = Embedded::start().await;
     let (anna, bert) = (embedded.session("anna").await, embedded.session("bert").await);
     let client = embedded.server.client();
@@ -229,7 +229,7 @@ async fn a_guarded_write_is_made_while_the_lock_is_held_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_dropped_acquire_leaves_the_queue_and_a_timed_one_says_so() {
+async fn dropped_acquire_leaves_the_queue_and_a_timed_one_fails() {
     let embedded = Embedded::start().await;
     let (anna, bert) = (embedded.session("anna").await, embedded.session("bert").await);
     let guard = anna.acquire("door", AcquireOptions::exclusive()).await.unwrap();
@@ -238,23 +238,26 @@ async fn a_dropped_acquire_leaves_the_queue_and_a_timed_one_says_so() {
         tokio::pin!(wait);
         tokio::select! {
             granted = &mut wait => panic!("{granted:?}"),
-            () = eventually("bert waits", async || embedded.crowd("door") == (1, 1)) => {}
+            () = eventually("bert waits", async || embedded.holders_and_waiters("door") == (1, 1)) => {}
         }
     }
-    eventually("bert has left", async || embedded.crowd("door") == (1, 0)).await;
+    eventually("bert has left", async || {
+        embedded.holders_and_waiters("door") == (1, 0)
+    })
+    .await;
     let patience = AcquireOptions::exclusive().wait_at_most(Duration::from_millis(30));
     let late = bert.acquire("door", patience).await;
     assert!(
         matches!(&late, Err(error) if error.is(Code::LockTimeout)),
         "{late:?}"
     );
-    assert_eq!(embedded.crowd("door"), (1, 0));
+    assert_eq!(embedded.holders_and_waiters("door"), (1, 0));
     guard.release().await.unwrap();
     embedded.server.stop().await;
 }
 
 #[tokio::test]
-async fn a_guard_keeps_its_session_alive_and_the_last_one_closes_it() {
+async fn guard_keeps_its_session_open_and_the_last_one_closes_it() {
     let embedded = Embedded::start().await;
     let (anna, bert) = (embedded.session("anna").await, embedded.session("bert").await);
     let id = anna.id().to_owned();
@@ -275,10 +278,10 @@ async fn a_guard_keeps_its_session_alive_and_the_last_one_closes_it() {
 
 /// The node's runtime has several threads, as the test waits on one of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_outlives_the_runtime_that_opened_it() {
+async fn session_outlives_the_runtime_that_opened_it() {
     let embedded = Embedded::start().await;
     let client = embedded.server.client().clone();
-    let guard = on_a_runtime_that_ends(async move {
+    let guard = on_a_short_lived_runtime(async move {
         let session = open(&client, "short-lived").await;
         session
             .acquire("door", AcquireOptions::exclusive())
@@ -298,13 +301,13 @@ async fn a_session_outlives_the_runtime_that_opened_it() {
     // It also hears of its end.
     let client = embedded.server.client();
     client.break_lock("door", guard.holder(), "stuck").await.unwrap();
-    let loss = tokio::time::timeout(PATIENCE, guard.lost()).await.unwrap();
+    let loss = tokio::time::timeout(TIMEOUT, guard.lost()).await.unwrap();
     assert!(matches!(loss, Loss::Broken { .. }), "{loss:?}");
     embedded.server.stop().await;
 }
 
 #[tokio::test]
-async fn a_guard_knows_of_its_loss_before_its_blocked_runtime_runs_again() {
+async fn guard_reports_its_loss_before_its_blocked_runtime_resumes() {
     let embedded = Embedded::start().await;
     let anna = embedded.session("anna").await;
     let guard = anna.acquire("door", AcquireOptions::exclusive()).await.unwrap();
@@ -318,7 +321,7 @@ async fn a_guard_knows_of_its_loss_before_its_blocked_runtime_runs_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_guard_dropped_on_a_plain_thread_or_in_a_dying_runtime_releases_its_lock() {
+async fn guard_dropped_on_a_plain_thread_or_with_its_runtime_releases_its_lock() {
     let embedded = Embedded::start().await;
     let anna = embedded.session("anna").await;
     for dies_with_its_runtime in [false, true] {
@@ -335,7 +338,10 @@ async fn a_guard_dropped_on_a_plain_thread_or_in_a_dying_runtime_releases_its_lo
         });
         dropped.join().unwrap();
         let soon = Instant::now();
-        eventually("the lock is free", async || embedded.crowd("door") == (0, 0)).await;
+        eventually("the lock is free", async || {
+            embedded.holders_and_waiters("door") == (0, 0)
+        })
+        .await;
         assert!(
             !anna.is_lost(),
             "free after {:?} with its session",
@@ -346,7 +352,7 @@ async fn a_guard_dropped_on_a_plain_thread_or_in_a_dying_runtime_releases_its_lo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_acquire_whose_runtime_ends_leaves_the_queue() {
+async fn acquire_whose_runtime_ends_leaves_the_queue() {
     let embedded = Embedded::start().await;
     let (anna, bert) = (embedded.session("anna").await, embedded.session("bert").await);
     let guard = anna.acquire("door", AcquireOptions::exclusive()).await.unwrap();
@@ -357,17 +363,26 @@ async fn an_acquire_whose_runtime_ends_leaves_the_queue() {
         runtime.spawn(async move { waits.acquire("door", AcquireOptions::exclusive()).await.map(drop) });
         runtime.block_on(stopped).unwrap();
     });
-    eventually("bert waits", async || embedded.crowd("door") == (1, 1)).await;
+    eventually("bert waits", async || {
+        embedded.holders_and_waiters("door") == (1, 1)
+    })
+    .await;
     stop.send(()).unwrap();
     thread.join().unwrap();
-    eventually("bert has left", async || embedded.crowd("door") == (1, 0)).await;
+    eventually("bert has left", async || {
+        embedded.holders_and_waiters("door") == (1, 0)
+    })
+    .await;
     guard.release().await.unwrap();
-    eventually("nobody has it", async || embedded.crowd("door") == (0, 0)).await;
+    eventually("nobody has it", async || {
+        embedded.holders_and_waiters("door") == (0, 0)
+    })
+    .await;
     embedded.server.stop().await;
 }
 
 #[tokio::test]
-async fn an_owner_that_would_wait_for_itself_is_refused() {
+async fn owner_that_would_wait_for_itself_is_rejected() {
     let embedded = Embedded::start().await;
     let anna = embedded.session("anna").await;
     let owned = || AcquireOptions::exclusive().owner("task");
@@ -401,19 +416,22 @@ async fn an_owner_that_would_wait_for_itself_is_refused() {
 }
 
 #[tokio::test]
-async fn a_stop_closes_the_sessions_of_the_program_and_says_so() {
+async fn stop_closes_the_sessions_of_the_program() {
     let embedded = Embedded::start().await;
     let (anna, bert) = (embedded.session("anna").await, embedded.session("bert").await);
     let guard = anna.acquire("left", AcquireOptions::exclusive()).await.unwrap();
     let waits =
         tokio::spawn(async move { bert.acquire("left", AcquireOptions::exclusive()).await.map(drop) });
-    eventually("bert waits", async || embedded.crowd("left") == (1, 1)).await;
+    eventually("bert waits", async || {
+        embedded.holders_and_waiters("left") == (1, 1)
+    })
+    .await;
     embedded.server.stop().await;
     assert_eq!(guard.lost().await, Loss::Stopped);
     assert_eq!(guard.check(), Err(Error::Lost(Loss::Stopped)));
     assert_eq!(waits.await.unwrap(), Err(Error::Lost(Loss::Stopped)));
     // Both were closed, and did not wait for their time to be over.
-    assert_eq!(embedded.crowd("left"), (0, 0));
+    assert_eq!(embedded.holders_and_waiters("left"), (0, 0));
     assert_eq!(guard.release().await, Err(Error::Lost(Loss::Stopped)));
 
     // No loop goes on asking.
@@ -424,13 +442,13 @@ async fn a_stop_closes_the_sessions_of_the_program_and_says_so() {
     );
     let client = embedded.server.client();
     assert_eq!(client.znodes().get("/").await, Err(Error::Stopped));
-    let late = embedded.server.ready(PATIENCE).await.unwrap_err();
+    let late = embedded.server.ready(TIMEOUT).await.unwrap_err();
     assert!(late.to_string().contains("stopping"), "{late}");
 }
 
 /// A blocking program has a thread and no runtime.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thread_takes_locks_of_the_node_by_calls_that_block() {
+async fn blocking_client_acquires_locks_from_a_thread() {
     let embedded = Embedded::start().await;
     let client = blocking::LockClient::from(embedded.server.client().clone());
     let worked = thread::spawn(move || {
@@ -453,7 +471,7 @@ async fn a_thread_takes_locks_of_the_node_by_calls_that_block() {
 
 #[cfg(feature = "testing")]
 #[tokio::test]
-async fn a_test_server_loses_sessions_on_demand_and_leaves_no_directory() {
+async fn test_server_ends_sessions_on_demand_and_leaves_no_directory() {
     let server = lockgate::testing::TestServer::start().await.unwrap();
     let directory = server.server().node().config().data_dir.clone();
     let session = server.client().session().open().await.unwrap();

@@ -11,7 +11,7 @@ use crate::hostile::{TOKEN, texts};
 use crate::in_time;
 
 /// All methods at all addresses, with hostile text in each, then a lock that is taken and broken in the middle of such text.
-pub async fn say_everything(server: SocketAddr) {
+pub async fn send_all(server: SocketAddr) {
     for text in texts() {
         for address in addresses() {
             // Streams and downloads would be read to their ends; what they log, the other requests to their addresses do.

@@ -22,10 +22,10 @@ use lockgate::log_writer::EscapeStyle;
 use crate::log::Log;
 
 /// No step takes longer, unless something is broken.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 #[tokio::test]
-async fn nothing_that_is_said_to_a_node_forges_its_log() {
+async fn hostile_text_does_not_forge_the_log() {
     let (text, json) = (Log::new(EscapeStyle::Text), Log::new(EscapeStyle::Json));
     log::start(&text, &json);
     let dir = tempfile::tempdir().unwrap();
@@ -45,9 +45,9 @@ async fn nothing_that_is_said_to_a_node_forges_its_log() {
     })
     .await;
 
-    http::say_everything(server.http_address().unwrap()).await;
-    let passwords = zookeeper::say_everything(server.zookeeper_address().unwrap()).await;
-    peer::say_everything().await;
+    http::send_all(server.http_address().unwrap()).await;
+    let passwords = zookeeper::send_all(server.zookeeper_address().unwrap()).await;
+    peer::send_all().await;
     in_time("the server stops", server.stop()).await;
 
     for log in [&text, &json] {
@@ -70,7 +70,7 @@ async fn nothing_that_is_said_to_a_node_forges_its_log() {
 }
 
 async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, future).await {
+    match tokio::time::timeout(TIMEOUT, future).await {
         Ok(value) => value,
         Err(_) => panic!("not in time: {what}"),
     }

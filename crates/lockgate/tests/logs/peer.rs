@@ -22,9 +22,9 @@ pub fn address() -> SocketAddr {
 }
 
 /// Bytes that are no hello, and hellos of clusters and programs with such names.
-pub async fn say_everything() {
+pub async fn send_all() {
     for text in texts() {
-        say(text.as_bytes()).await;
+        send(text.as_bytes()).await;
         let stranger = Gate::new(
             2,
             text.clone(),
@@ -35,22 +35,22 @@ pub async fn say_everything() {
         );
         let mut hello = stranger.hello(1, Purpose::Control);
         hello.program = text.clone();
-        say_hello(&hello).await;
+        send_hello(&hello).await;
         hello.cluster = "lockgate".into();
-        say_hello(&hello).await;
+        send_hello(&hello).await;
     }
 }
 
-async fn say_hello(hello: &lockgate::raft_node::fuzz::Hello) {
+async fn send_hello(hello: &lockgate::raft_node::fuzz::Hello) {
     let mut out = BytesMut::new();
     put_frame(&mut out, hello);
-    let answered = say(&out).await;
+    let answered = send(&out).await;
     let mut reader = FrameReader::new(&answered[..]);
     let reply = reader.next().await.unwrap();
     assert!(reply.is_some(), "a hello is answered");
 }
 
-async fn say(bytes: &[u8]) -> Vec<u8> {
+async fn send(bytes: &[u8]) -> Vec<u8> {
     in_time("the node hangs up", async {
         let mut stream = TcpStream::connect(address()).await.unwrap();
         let mut answered = Vec::new();

@@ -11,7 +11,7 @@ use crate::hostile::{DIGEST_PASSWORD, SESSION_PASSWORD, texts};
 use crate::in_time;
 
 /// All operations with hostile text in each; gives the passwords of the sessions that were had for it.
-pub async fn say_everything(server: SocketAddr) -> Vec<Bytes> {
+pub async fn send_all(server: SocketAddr) -> Vec<Bytes> {
     let mut passwords = Vec::new();
     for text in texts() {
         // No client of ZooKeeper, a word that is none, and somebody else's session.

@@ -11,7 +11,7 @@ async fn series(cluster: &TestCluster) -> usize {
 }
 
 #[tokio::test]
-async fn callers_cannot_make_series() {
+async fn callers_cannot_add_series() {
     let cluster = TestCluster::start_with("[metrics]\nlock_prefixes = \"orders/, bills/\"\n").await;
     let mut client = cluster.client_of(1);
     let session = cli_support::api_client::RenewedSession::open(&mut client, LONG_TTL, "many")

@@ -30,8 +30,8 @@ fn names(expression: &str) -> BTreeSet<String> {
 }
 
 /// Every name under which Prometheus finds something of a node.
-fn told() -> BTreeSet<String> {
-    let told = documented()
+fn exported_names() -> BTreeSet<String> {
+    let exported = documented()
         .into_iter()
         .flat_map(|(name, (kind, _))| match kind.as_str() {
             "histogram" => ["_bucket", "_sum", "_count"]
@@ -39,7 +39,7 @@ fn told() -> BTreeSet<String> {
                 .to_vec(),
             _ => vec![name],
         });
-    told.collect()
+    exported.collect()
 }
 
 fn panels(dashboard: &Value) -> Vec<&Value> {
@@ -51,7 +51,7 @@ fn panels(dashboard: &Value) -> Vec<&Value> {
 }
 
 #[test]
-fn the_dashboard_shows_what_nodes_tell() {
+fn dashboard_shows_exported_metrics() {
     let dashboard: Value = serde_json::from_str(&file(DASHBOARD)).expect("it is JSON");
     let panels = panels(&dashboard);
     let rows: Vec<&str> = panels
@@ -60,7 +60,7 @@ fn the_dashboard_shows_what_nodes_tell() {
         .filter_map(|panel| panel["title"].as_str())
         .collect();
     assert_eq!(rows, ROWS);
-    let told = told();
+    let exported = exported_names();
     let mut ids = BTreeSet::new();
     let mut shown = BTreeSet::new();
     let mut places = BTreeSet::new();
@@ -95,7 +95,7 @@ fn the_dashboard_shows_what_nodes_tell() {
             );
             let names = names(expression);
             for name in &names {
-                assert!(told.contains(name), "{title}: no node tells {name}");
+                assert!(exported.contains(name), "{title}: no node tells {name}");
             }
             shown.extend(names);
         }
@@ -109,8 +109,8 @@ fn the_dashboard_shows_what_nodes_tell() {
 }
 
 #[test]
-fn alerts_ask_for_what_nodes_tell() {
-    let told = told();
+fn alerts_use_exported_metrics() {
+    let exported = exported_names();
     for (alert, expression) in expressions() {
         let names = names(&expression);
         assert!(
@@ -118,7 +118,7 @@ fn alerts_ask_for_what_nodes_tell() {
             "{alert} asks for nothing"
         );
         for name in names {
-            assert!(told.contains(&name), "{alert}: no node tells {name}");
+            assert!(exported.contains(&name), "{alert}: no node tells {name}");
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::scrape::Scrape;
 use crate::zookeeper::ask_once;
 
 /// A cluster that has something to tell of everything: certificates, an alarm, locks below a prefix, clients of both kinds.
-pub async fn everything() -> Scrape {
+pub async fn all_metrics() -> Scrape {
     // No disk has so much space, so every node raises its alarm; and a cluster with that is read-only.
     let mut cluster = TestCluster::configure_secured_with(
         "[disk]\nlow_water_bytes = 1000000000000000\n[metrics]\nlock_prefixes = \"orders/\"\n",
@@ -83,9 +83,9 @@ pub fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
 }
 
 #[tokio::test]
-async fn every_metric_is_documented_and_every_documented_one_is_there() {
-    let seen = everything().await;
-    let told: BTreeMap<String, (String, BTreeSet<String>)> = seen
+async fn documentation_and_exported_metrics_agree() {
+    let seen = all_metrics().await;
+    let exported: BTreeMap<String, (String, BTreeSet<String>)> = seen
         .types
         .iter()
         .map(|(family, kind)| {
@@ -97,7 +97,7 @@ async fn every_metric_is_documented_and_every_documented_one_is_there() {
         })
         .collect();
     let documented = documented();
-    let missing: Vec<_> = told
+    let missing: Vec<_> = exported
         .iter()
         .filter(|(name, _)| !documented.contains_key(*name))
         .collect();
@@ -106,7 +106,9 @@ async fn every_metric_is_documented_and_every_documented_one_is_there() {
         "docs/reference/metrics.md does not tell of {missing:#?}"
     );
     for (name, row) in &documented {
-        let actual = told.get(name).unwrap_or_else(|| panic!("no node tells {name}"));
+        let actual = exported
+            .get(name)
+            .unwrap_or_else(|| panic!("no node tells {name}"));
         assert_eq!(row, actual, "docs/reference/metrics.md: {name}");
     }
 }

@@ -9,7 +9,7 @@ use crate::harness::{TestCluster, eventually};
 use crate::scrape::Scrape;
 
 #[tokio::test]
-async fn a_change_that_waits_for_its_commit_says_so() {
+async fn slow_commit_is_logged() {
     let cluster = TestCluster::start_with("[log]\nslow_ms = 300\nformat = \"json\"\n").await;
     let leader = cluster.leader_now().await;
     let followers = cluster.followers().await;

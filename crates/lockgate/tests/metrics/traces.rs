@@ -18,7 +18,7 @@ const CALLER: &str = "00f067aa0ba902b7";
 /// Takes spans.
 struct Collector {
     address: String,
-    taken: Arc<Mutex<Vec<Value>>>,
+    received: Arc<Mutex<Vec<Value>>>,
     task: JoinHandle<()>,
 }
 
@@ -32,20 +32,23 @@ impl Collector {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let taken = Arc::<Mutex<Vec<Value>>>::default();
-        let takes = taken.clone();
+        let received = Arc::<Mutex<Vec<Value>>>::default();
+        let sink = received.clone();
         let task = tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                let (head, body) = take(stream).await;
+                let (head, body) = receive(stream).await;
                 assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{head}");
                 assert!(head.contains("content-type: application/json\r\n"), "{head}");
-                takes
-                    .lock()
+                sink.lock()
                     .push(serde_json::from_str(&body).expect("an export is JSON"));
             }
         });
-        Self { address, taken, task }
+        Self {
+            address,
+            received,
+            task,
+        }
     }
 
     fn settings(&self, ratio: f64) -> String {
@@ -58,7 +61,7 @@ impl Collector {
     /// All spans so far, with the id of the node that has sent each.
     fn spans(&self) -> Vec<(String, Value)> {
         let mut spans = Vec::new();
-        for export in &*self.taken.lock() {
+        for export in &*self.received.lock() {
             for of_node in export["resourceSpans"].as_array().expect("a list") {
                 let attributes = attributes(&of_node["resource"]);
                 assert_eq!(attributes["service.name"], "lockgate");
@@ -92,7 +95,7 @@ impl Collector {
 }
 
 /// Reads one request, and says that it was taken.
-async fn take(mut stream: TcpStream) -> (String, String) {
+async fn receive(mut stream: TcpStream) -> (String, String) {
     let mut received = Vec::new();
     let (head, body) = loop {
         stream.read_buf(&mut received).await.unwrap();
@@ -142,7 +145,7 @@ async fn traced(http: &str, path: &str, body: &Value, parent: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_callers_trace_goes_on_through_the_log() {
+async fn trace_of_a_caller_continues_through_the_log() {
     let collector = Collector::start().await;
     let cluster = TestCluster::start_with(&collector.settings(0.0)).await;
     let follower = cluster.followers().await[0];
@@ -167,9 +170,9 @@ async fn a_callers_trace_goes_on_through_the_log() {
         (&server["parentSpanId"], &server["kind"]),
         (&json!(CALLER), &json!(2))
     );
-    let told = attributes(server);
-    assert_eq!(told["http.response.status_code"], "200");
-    assert_eq!(told["url.path"], path);
+    let attributes_of_span = attributes(server);
+    assert_eq!(attributes_of_span["http.response.status_code"], "200");
+    assert_eq!(attributes_of_span["url.path"], path);
     let own = server["spanId"].as_str().unwrap();
     let named = format!("traceresponse: 00-{TRACE}-{own}-01\r\n");
     assert!(answer.contains(&named), "{answer}");
@@ -179,12 +182,15 @@ async fn a_callers_trace_goes_on_through_the_log() {
         (&proposal["parentSpanId"], &proposal["kind"]),
         (&json!(own), &json!(1))
     );
-    let told = attributes(proposal);
+    let attributes_of_span = attributes(proposal);
     assert_eq!(
-        (&told["lockgate.command"], &told["lockgate.outcome"]),
+        (
+            &attributes_of_span["lockgate.command"],
+            &attributes_of_span["lockgate.outcome"]
+        ),
         (&json!("acquire"), &json!("done"))
     );
-    assert_eq!(told["lockgate.path"], "/locks/orders/42");
+    assert_eq!(attributes_of_span["lockgate.path"], "/locks/orders/42");
     // One part after the other, each within the whole.
     let mut at = time(proposal, "startTimeUnixNano");
     for part in ["queue", "commit", "apply", "reply"] {
@@ -204,7 +210,7 @@ async fn a_callers_trace_goes_on_through_the_log() {
 }
 
 #[tokio::test]
-async fn requests_of_clients_of_zookeeper_are_traced_as_those_over_http_are() {
+async fn zookeeper_requests_are_traced_like_http_requests() {
     let collector = Collector::start().await;
     let cluster = TestCluster::start_with(&collector.settings(1.0)).await;
     let follower = cluster.followers().await[0];
@@ -224,16 +230,23 @@ async fn requests_of_clients_of_zookeeper_are_traced_as_those_over_http_are() {
         .await;
         let span = found.expect("it was there");
         assert_eq!((&span["parentSpanId"], &span["kind"]), (&Value::Null, &json!(2)));
-        let told = attributes(&span);
+        let attributes_of_span = attributes(&span);
         assert_eq!(
-            (&told["rpc.system"], &told["rpc.method"]),
+            (
+                &attributes_of_span["rpc.system"],
+                &attributes_of_span["rpc.method"]
+            ),
             (&json!("zookeeper"), &json!(operation))
         );
-        assert_eq!(told["lockgate.session"].as_str().unwrap().len(), 16, "{told:?}");
-        assert_eq!(told.get("error.type"), None);
+        assert_eq!(
+            attributes_of_span["lockgate.session"].as_str().unwrap().len(),
+            16,
+            "{attributes_of_span:?}"
+        );
+        assert_eq!(attributes_of_span.get("error.type"), None);
         if operation == "getData" {
             // A read of this node's own state: nothing of it goes through the log.
-            assert_eq!(told["lockgate.path"], "/");
+            assert_eq!(attributes_of_span["lockgate.path"], "/");
             continue;
         }
         // What goes through the log has the same parts as over HTTP.
@@ -253,7 +266,7 @@ async fn requests_of_clients_of_zookeeper_are_traced_as_those_over_http_are() {
 }
 
 #[tokio::test]
-async fn a_node_traces_the_part_that_it_is_told() {
+async fn node_traces_the_configured_share() {
     let collector = Collector::start().await;
     let cluster = TestCluster::start_with(&collector.settings(1.0)).await;
     let missing = cluster
@@ -282,7 +295,7 @@ async fn a_node_traces_the_part_that_it_is_told() {
 }
 
 #[tokio::test]
-async fn nothing_waits_for_a_collector_that_is_not_there() {
+async fn missing_collector_delays_no_request() {
     let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let settings = format!(
         "[traces]\nendpoint = \"http://{}\"\nratio = 1.0\n",

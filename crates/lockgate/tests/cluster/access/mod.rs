@@ -21,32 +21,32 @@ const NOT_ALLOWED: i32 = 77;
 
 /// How a command has ended.
 #[derive(Debug)]
-struct Ran {
+struct CommandOutput {
     code: i32,
     out: String,
     err: String,
 }
 
-async fn run_in(environment: &[(&str, &str)], arguments: &[&str]) -> Ran {
+async fn run_in(environment: &[(&str, &str)], arguments: &[&str]) -> CommandOutput {
     let output = Command::new(LOCKGATE)
         .args(arguments)
         .envs(environment.iter().copied())
         .output()
         .await
         .expect("the program can be run");
-    Ran {
+    CommandOutput {
         code: output.status.code().expect("no signal has ended it"),
         out: String::from_utf8_lossy(&output.stdout).into_owned(),
         err: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
 }
 
-async fn run(arguments: &[&str]) -> Ran {
+async fn run(arguments: &[&str]) -> CommandOutput {
     run_in(&[], arguments).await
 }
 
 /// Runs what must succeed, and gives what it has printed.
-async fn done(arguments: &[&str]) -> String {
+async fn succeeds(arguments: &[&str]) -> String {
     let ran = run(arguments).await;
     assert_eq!(ran.code, 0, "{arguments:?}: {ran:?}");
     ran.out
@@ -88,9 +88,9 @@ fn assert_not_logged<'a>(
 }
 
 /// Ends what the command line has started.
-struct Place(tempfile::TempDir);
+struct LaunchedCluster(tempfile::TempDir);
 
-impl Drop for Place {
+impl Drop for LaunchedCluster {
     fn drop(&mut self) {
         if let Ok(mut cluster) = LocalCluster::open(self.0.path(), Path::new(LOCKGATE)) {
             cluster.kill_now();

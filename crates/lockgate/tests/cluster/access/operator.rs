@@ -9,7 +9,7 @@ use super::{NOT_ALLOWED, client, id_of, operator_token, run, secret_of, text};
 use crate::harness::TestCluster;
 
 #[tokio::test]
-async fn an_operator_gets_back_in_at_its_own_node() {
+async fn operator_regains_access_at_its_own_node() {
     let mut cluster = TestCluster::start_with_access().await;
     let ca = cluster.dir().join("ca.pem");
     let admin = cluster.admin_token_file().expect("it is secured");

@@ -12,7 +12,7 @@ use crate::harness::{TestCluster, eventually};
 const SHORT_TTL: Duration = Duration::from_secs(3);
 
 #[tokio::test]
-async fn a_revoked_token_counts_for_nothing_and_its_locks_end_with_its_session() {
+async fn revoked_token_is_rejected_and_its_locks_end_with_its_session() {
     let cluster = TestCluster::start_with_access().await;
     let admin = client(
         &cluster,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
-use super::{done, run, text};
+use super::{run, succeeds, text};
 use crate::harness::{ACCESS_REQUIRED, TestCluster, eventually};
 
 /// What a node says to who shows nothing, as soon as it can say anything: on a busy machine it may be behind for a moment.
@@ -26,7 +26,7 @@ async fn answer_of(cluster: &TestCluster, id: NodeId, method: &str, path: &str, 
 }
 
 #[tokio::test]
-async fn nobody_is_served_before_the_cluster_is_secured() {
+async fn clients_are_rejected_before_the_cluster_is_secured() {
     let mut cluster = TestCluster::configure(ACCESS_REQUIRED);
     cluster.up(START_TIMEOUT).await.unwrap();
     let node = cluster.node(1).unwrap().clone();
@@ -40,8 +40,8 @@ async fn nobody_is_served_before_the_cluster_is_secured() {
         assert_eq!(answer.status, status, "{path}: {}", answer.json());
         if status == 401 {
             assert_eq!(answer.code(), "unauthenticated");
-            let told = answer.json()["detail"].to_string();
-            assert!(told.contains("lockgate access secure"), "{told}");
+            let detail = answer.json()["detail"].to_string();
+            assert!(detail.contains("lockgate access secure"), "{detail}");
         }
     }
     let opened = answer_of(&cluster, 1, "POST", "/v1/sessions", &json!({ "ttl_ms": 5000 })).await;
@@ -67,7 +67,7 @@ async fn nobody_is_served_before_the_cluster_is_secured() {
     let admin = cluster.dir().join("first.token");
     let (out, words) = (text(&admin), &words[..words.len() - 2]);
     let secure = [words, &["--out", out, "--anonymous", "read:orders"]].concat();
-    let said = done(&secure).await;
+    let said = succeeds(&secure).await;
     assert!(
         said.contains("of role admin: it counts until it is revoked"),
         "{said}"
@@ -95,6 +95,6 @@ async fn nobody_is_served_before_the_cluster_is_secured() {
     let opened = answer_of(&cluster, 2, "POST", "/v1/tokens", &json!({ "role": "admin" })).await;
     assert_eq!(opened.status, 401, "{}", opened.json());
     let servers = cluster.http_addresses().join(",");
-    let listed = done(&["token", "list", "--server", &servers, "--token-file", out]).await;
+    let listed = succeeds(&["token", "list", "--server", &servers, "--token-file", out]).await;
     assert_eq!(listed.lines().count(), 2, "{listed}");
 }

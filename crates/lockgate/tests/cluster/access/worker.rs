@@ -8,13 +8,14 @@ use local_cluster::LocalCluster;
 use serde_json::Value;
 
 use super::{
-    NOT_ALLOWED, Place, assert_not_logged, done, id_of, operator_token, run, run_in, secret_of, text,
+    LaunchedCluster, NOT_ALLOWED, assert_not_logged, id_of, operator_token, run, run_in, secret_of, succeeds,
+    text,
 };
 use crate::harness::LOCKGATE;
 
 #[tokio::test]
-async fn a_worker_may_lock_what_it_may_lock_and_nothing_else() {
-    let place = Place(tempfile::tempdir().unwrap());
+async fn worker_can_lock_only_within_its_grants() {
+    let place = LaunchedCluster(tempfile::tempdir().unwrap());
     let dir = place.0.path();
     let up = [
         "cluster",
@@ -25,7 +26,7 @@ async fn a_worker_may_lock_what_it_may_lock_and_nothing_else() {
         "--tls",
         "--secure",
     ];
-    let said = done(&up).await;
+    let said = succeeds(&up).await;
     assert!(said.contains("is its administrator's token"), "{said}");
     assert_eq!(said.matches("follower").count(), 2, "{said}");
     let cluster = LocalCluster::open(dir, Path::new(LOCKGATE)).unwrap();
@@ -53,7 +54,7 @@ async fn a_worker_may_lock_what_it_may_lock_and_nothing_else() {
     };
     let call = async |words: &[&'static str], more: &[&str]| {
         let all = with(words, more);
-        done(&all.iter().map(String::as_str).collect::<Vec<_>>()).await
+        succeeds(&all.iter().map(String::as_str).collect::<Vec<_>>()).await
     };
 
     // Who shows nothing is nobody.
@@ -178,11 +179,11 @@ async fn a_worker_may_lock_what_it_may_lock_and_nothing_else() {
     assert!(plain.err.contains("--insecure"), "{plain:?}");
 
     // The launcher knows its administrator.
-    let grown = done(&["cluster", "add", "--dir", text(dir), "--voter"]).await;
+    let grown = succeeds(&["cluster", "add", "--dir", text(dir), "--voter"]).await;
     assert!(grown.contains("node 4 has a vote"), "{grown}");
     let cluster = LocalCluster::open(dir, Path::new(LOCKGATE)).unwrap();
     secrets.push(secret_of(&operator_token(&cluster, 4)));
-    done(&["cluster", "down", "--dir", text(dir)]).await;
+    succeeds(&["cluster", "down", "--dir", text(dir)]).await;
     let left: Vec<_> = cluster
         .ids()
         .into_iter()

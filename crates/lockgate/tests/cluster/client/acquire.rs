@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use lock_client::{AcquireOptions, Code, CreateMode, Error, Loss, Mode, Transaction};
 
-use crate::harness::{PATIENCE, TestCluster, eventually};
+use crate::harness::{TIMEOUT, TestCluster, eventually};
 
 #[tokio::test]
-async fn every_mode_is_granted_shared_out_and_given_back() {
+async fn every_mode_is_granted_and_released() {
     let cluster = TestCluster::start().await;
     let (first, second) = (
         cluster.lock_session("first").await,
@@ -101,7 +101,7 @@ async fn every_mode_is_granted_shared_out_and_given_back() {
 }
 
 #[tokio::test]
-async fn an_owner_enters_again_and_others_of_its_session_do_not() {
+async fn owner_reenters_and_other_owners_of_its_session_do_not() {
     let cluster = TestCluster::start().await;
     let session = cluster.lock_session("one").await;
     let again = || AcquireOptions::exclusive().reentrant("task 1").try_only();
@@ -137,7 +137,7 @@ async fn an_owner_enters_again_and_others_of_its_session_do_not() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_leaves_the_queue_and_a_guard_that_is_dropped_gives_back() {
+async fn dropped_acquire_leaves_the_queue_and_dropped_guard_releases() {
     let cluster = TestCluster::start().await;
     let (holder, waiter) = (
         cluster.lock_session("holder").await,
@@ -158,7 +158,7 @@ async fn a_call_that_is_dropped_leaves_the_queue_and_a_guard_that_is_dropped_giv
     };
     cluster.wait_queued(1, "door", 1).await;
     drop(guard);
-    let next = tokio::time::timeout(PATIENCE, next)
+    let next = tokio::time::timeout(TIMEOUT, next)
         .await
         .unwrap()
         .unwrap()
@@ -193,7 +193,7 @@ async fn a_call_that_is_dropped_leaves_the_queue_and_a_guard_that_is_dropped_giv
 }
 
 #[tokio::test]
-async fn what_was_broken_is_lost_and_what_is_guarded_is_written_only_while_it_is_held() {
+async fn broken_lock_is_lost_and_guarded_writes_need_the_lock() {
     let cluster = TestCluster::start().await;
     let client = cluster.lock_client();
     let session = client.session().ttl(super::BRISK_TTL).open().await.unwrap();
@@ -222,7 +222,7 @@ async fn what_was_broken_is_lost_and_what_is_guarded_is_written_only_while_it_is
         by: Some("ip:127.0.0.1".into()),
         reason: "maintenance".into(),
     };
-    assert_eq!(tokio::time::timeout(PATIENCE, lost).await.unwrap(), broken);
+    assert_eq!(tokio::time::timeout(TIMEOUT, lost).await.unwrap(), broken);
     assert_eq!(guard.check(), Err(Error::Lost(broken.clone())));
     assert_eq!(znodes.get("/ledger").await.unwrap().text(), Some("1"));
     assert_eq!(guard.release().await, Err(Error::Lost(broken)));

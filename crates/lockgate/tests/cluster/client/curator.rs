@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lock_client::{AcquireOptions, Code, LockSession, LockSet};
 use tokio::task::JoinSet;
 
-use crate::harness::{PATIENCE, TestCluster};
+use crate::harness::{TIMEOUT, TestCluster};
 use crate::limited_resource::LimitedResource;
 
 /// Shorter than anybody's patience, longer than a grant takes.
@@ -24,7 +24,7 @@ async fn sessions(cluster: &TestCluster, count: usize) -> Vec<LockSession> {
 
 /// `InterProcessMutex`: five clients of ten rounds each; inside, each enters once more.
 #[tokio::test]
-async fn five_clients_use_a_resource_one_after_the_other_and_enter_again() {
+async fn five_clients_use_a_resource_in_turn_and_reenter() {
     let cluster = TestCluster::start().await;
     let resource = Arc::new(LimitedResource::default());
     let mut clients = JoinSet::new();
@@ -44,14 +44,14 @@ async fn five_clients_use_a_resource_one_after_the_other_and_enter_again() {
             }
         });
     }
-    while let Some(done) = tokio::time::timeout(PATIENCE, clients.join_next()).await.unwrap() {
+    while let Some(done) = tokio::time::timeout(TIMEOUT, clients.join_next()).await.unwrap() {
         done.unwrap();
     }
 }
 
 /// `InterProcessSemaphoreMutex`: whoever holds it and asks again waits like anybody else.
 #[tokio::test]
-async fn what_is_not_reentrant_is_not_entered_again() {
+async fn non_reentrant_lock_is_not_reentered() {
     let cluster = TestCluster::start().await;
     let session = cluster.lock_session("one").await;
     let acquire = || session.acquire("door", AcquireOptions::exclusive().wait_at_most(SHORT));
@@ -65,7 +65,7 @@ async fn what_is_not_reentrant_is_not_entered_again() {
 
 /// `InterProcessReadWriteLock`: from writing to reading within one client, not the other way.
 #[tokio::test]
-async fn who_writes_may_read_and_who_reads_may_not_write() {
+async fn writer_may_read_and_reader_may_not_write() {
     let cluster = TestCluster::start().await;
     let (one, other) = (
         cluster.lock_session("one").await,
@@ -134,14 +134,14 @@ async fn readers_read_together_and_writers_write_alone() {
             }
         });
     }
-    while let Some(done) = tokio::time::timeout(PATIENCE, clients.join_next()).await.unwrap() {
+    while let Some(done) = tokio::time::timeout(TIMEOUT, clients.join_next()).await.unwrap() {
         done.unwrap();
     }
 }
 
 /// `InterProcessSemaphoreV2`: ten permits; five, one, five in vain, one back, five.
 #[tokio::test]
-async fn permits_are_taken_together_and_given_back() {
+async fn permits_are_acquired_together_and_released() {
     let cluster = TestCluster::start().await;
     let session = cluster.lock_session("one").await;
     let take = |permits| {
@@ -180,7 +180,7 @@ async fn permits_are_taken_together_and_given_back() {
 
 /// `InterProcessMultiLock` over an `InterProcessMutex` and an `InterProcessSemaphoreMutex`.
 #[tokio::test]
-async fn a_reentrant_and_another_lock_are_had_together_or_not_at_all() {
+async fn reentrant_and_plain_lock_are_acquired_all_or_nothing() {
     let cluster = TestCluster::start().await;
     let (one, other) = (
         cluster.lock_session("one").await,
@@ -236,7 +236,7 @@ async fn a_reentrant_and_another_lock_are_had_together_or_not_at_all() {
             }
         });
     }
-    while let Some(done) = tokio::time::timeout(PATIENCE, clients.join_next()).await.unwrap() {
+    while let Some(done) = tokio::time::timeout(TIMEOUT, clients.join_next()).await.unwrap() {
         done.unwrap();
     }
 }

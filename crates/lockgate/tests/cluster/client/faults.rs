@@ -8,20 +8,20 @@ use tokio::time::Instant;
 
 use super::proxy::Proxy;
 use super::{BRISK_TTL, SHORT_TTL};
-use crate::harness::{PATIENCE, TestCluster, eventually};
+use crate::harness::{TIMEOUT, TestCluster, eventually};
 
 /// Proxies before all nodes, and a client that knows only them.
 async fn through_proxies(cluster: &TestCluster) -> (Vec<Proxy>, LockClient) {
     let mut proxies = Vec::new();
     for address in cluster.http_addresses() {
-        proxies.push(Proxy::before(address).await);
+        proxies.push(Proxy::start(address).await);
     }
     let client = LockClient::new(proxies.iter().map(Proxy::address)).unwrap();
     (proxies, client)
 }
 
 #[tokio::test]
-async fn a_waiter_keeps_its_place_when_leaders_die_and_stall() {
+async fn waiter_keeps_its_position_when_leaders_die_and_stall() {
     let mut cluster = TestCluster::start().await;
     let holder = cluster.lock_session("holder").await;
     let held = holder
@@ -52,13 +52,13 @@ async fn a_waiter_keeps_its_place_when_leaders_die_and_stall() {
     cluster.kill(leader).await.unwrap();
     assert_eq!(order().await, before, "a dead leader costs nobody the place");
     // The next one only stands still, and its waiters hear nothing.
-    cluster.up(crate::harness::PATIENCE).await.unwrap();
+    cluster.up(crate::harness::TIMEOUT).await.unwrap();
     let leader = cluster.leader_now().await;
     cluster.signal(leader, Signal::SIGSTOP).unwrap();
     assert_eq!(order().await, before, "a silent leader costs nobody the place");
     held.release().await.unwrap();
     for (expected, (session, wait)) in before.into_iter().zip(waits) {
-        let guard = tokio::time::timeout(PATIENCE, wait)
+        let guard = tokio::time::timeout(TIMEOUT, wait)
             .await
             .unwrap()
             .unwrap()
@@ -77,7 +77,7 @@ async fn a_waiter_keeps_its_place_when_leaders_die_and_stall() {
 }
 
 #[tokio::test]
-async fn when_no_server_can_be_reached_the_loss_is_told_before_another_gets_the_lock() {
+async fn unreachable_client_learns_of_its_loss_before_the_next_grant() {
     let cluster = TestCluster::start().await;
     let (proxies, client) = through_proxies(&cluster).await;
     let session = client.session().ttl(SHORT_TTL).open().await.unwrap();
@@ -94,7 +94,7 @@ async fn when_no_server_can_be_reached_the_loss_is_told_before_another_gets_the_
     let mut changes = session.state_changes();
     let silent_from = Instant::now();
     for proxy in &proxies {
-        proxy.fall_silent();
+        proxy.block();
     }
     changes
         .wait_for(|standing| *standing == SessionState::Uncertain)
@@ -105,7 +105,7 @@ async fn when_no_server_can_be_reached_the_loss_is_told_before_another_gets_the_
     let told = Instant::now();
     assert_eq!(guard.check(), Err(Error::Lost(Loss::NoHeartbeat)));
     assert_eq!(*changes.borrow(), SessionState::Lost(Loss::NoHeartbeat));
-    let (granted, other) = tokio::time::timeout(PATIENCE, inherited).await.unwrap().unwrap();
+    let (granted, other) = tokio::time::timeout(TIMEOUT, inherited).await.unwrap().unwrap();
     assert!(
         told < granted,
         "another had the lock {:?} before its holder knew",
@@ -119,7 +119,7 @@ async fn when_no_server_can_be_reached_the_loss_is_told_before_another_gets_the_
     );
     // When the network is back, the loss stays one, and the late release does no harm.
     for proxy in &proxies {
-        proxy.clear_up();
+        proxy.unblock();
     }
     assert_eq!(guard.release().await, Err(Error::Lost(Loss::NoHeartbeat)));
     assert!(other.verify().await.unwrap());
@@ -131,7 +131,7 @@ async fn when_no_server_can_be_reached_the_loss_is_told_before_another_gets_the_
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_in_the_middle_of_an_acquire_leaves_one_contender() {
+async fn broken_connections_during_an_acquire_leave_one_contender() {
     let cluster = TestCluster::start().await;
     let (proxies, client) = through_proxies(&cluster).await;
     let holder = cluster.lock_session("holder").await;
@@ -156,7 +156,7 @@ async fn a_connection_that_breaks_in_the_middle_of_an_acquire_leaves_one_contend
     }
     cluster.wait_queued(1, "once", 1).await;
     held.release().await.unwrap();
-    let guard = tokio::time::timeout(PATIENCE, wait)
+    let guard = tokio::time::timeout(TIMEOUT, wait)
         .await
         .unwrap()
         .unwrap()
@@ -178,13 +178,13 @@ async fn a_connection_that_breaks_in_the_middle_of_an_acquire_leaves_one_contend
     };
     cluster.wait_queued(1, "once", 1).await;
     for proxy in &proxies {
-        proxy.fall_silent();
+        proxy.block();
     }
     wait.abort();
     assert!(wait.await.unwrap_err().is_cancelled());
     for proxy in &proxies {
         proxy.cut();
-        proxy.clear_up();
+        proxy.unblock();
     }
     cluster.wait_queued(1, "once", 0).await;
     held.release().await.unwrap();
@@ -198,7 +198,7 @@ async fn a_connection_that_breaks_in_the_middle_of_an_acquire_leaves_one_contend
 }
 
 #[tokio::test]
-async fn a_session_that_the_cluster_has_ended_is_lost_at_once() {
+async fn ended_session_is_lost_at_once() {
     let cluster = TestCluster::start().await;
     let client = cluster.lock_client();
     let session = client.session().ttl(BRISK_TTL).open().await.unwrap();
@@ -229,7 +229,7 @@ async fn a_session_that_the_cluster_has_ended_is_lost_at_once() {
 }
 
 #[tokio::test]
-async fn refused_unavailable_and_unknown_are_told_apart() {
+async fn refused_unavailable_and_unknown_are_distinct_errors() {
     let mut cluster = TestCluster::start().await;
     let client = || {
         LockClient::builder(cluster.http_addresses())
@@ -245,8 +245,8 @@ async fn refused_unavailable_and_unknown_are_told_apart() {
     let nobody = client.session().open().await.unwrap_err();
     assert!(matches!(nobody, Error::Unavailable(_)), "{nobody:?}");
     // Servers that take a request and never answer.
-    let proxy = Proxy::before(cluster.http(1)).await;
-    proxy.fall_silent();
+    let proxy = Proxy::start(cluster.http(1)).await;
+    proxy.block();
     let client = LockClient::builder([proxy.address()])
         .patience(Duration::from_millis(300))
         .answer_timeout(Duration::from_millis(100))

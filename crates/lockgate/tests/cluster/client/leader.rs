@@ -5,7 +5,7 @@ use lockgate::raft_node::NodeId;
 use serde_json::{Value, json};
 
 use super::BRISK_TTL;
-use crate::harness::{PATIENCE, TestCluster, eventually};
+use crate::harness::{TIMEOUT, TestCluster, eventually};
 
 /// How many releases a node has been asked for.
 async fn releases(cluster: &TestCluster, node: NodeId) -> u64 {
@@ -21,7 +21,11 @@ async fn releases(cluster: &TestCluster, node: NodeId) -> u64 {
 }
 
 /// Waits until a lock is given back at the leader, which is not the one of before.
-async fn is_followed(cluster: &TestCluster, session: &LockSession, before: Option<NodeId>) -> NodeId {
+async fn release_at_another_leader(
+    cluster: &TestCluster,
+    session: &LockSession,
+    before: Option<NodeId>,
+) -> NodeId {
     let mut leader = 0;
     eventually("the leader is asked", async || {
         leader = cluster.leader_now().await;
@@ -35,22 +39,22 @@ async fn is_followed(cluster: &TestCluster, session: &LockSession, before: Optio
 }
 
 #[tokio::test]
-async fn the_leader_is_asked_wherever_it_is() {
+async fn client_follows_the_leader() {
     let mut cluster = TestCluster::start().await;
     let client = LockClient::builder(cluster.http_addresses()).at_leader(true);
     let session = client.build().unwrap().session().ttl(BRISK_TTL);
     let session = session.open().await.unwrap();
-    let first = is_followed(&cluster, &session, None).await;
+    let first = release_at_another_leader(&cluster, &session, None).await;
 
     let next = cluster.followers().await[0];
     let moved = json!({ "node_id": next });
     let answer = cluster.send(next, "POST", "/v1/cluster/leader", &moved).await;
     assert_eq!(answer.status, 200, "{}", answer.json());
-    let second = is_followed(&cluster, &session, Some(first)).await;
+    let second = release_at_another_leader(&cluster, &session, Some(first)).await;
 
     cluster.kill(second).await.unwrap();
-    is_followed(&cluster, &session, Some(second)).await;
+    release_at_another_leader(&cluster, &session, Some(second)).await;
 
-    cluster.up(PATIENCE).await.unwrap();
+    cluster.up(TIMEOUT).await.unwrap();
     session.close().await.unwrap();
 }

@@ -48,9 +48,9 @@ impl TestCluster {
 }
 
 /// A process that ends with its test, however that ends, and all that it has started with it.
-pub struct Family(Option<Child>);
+pub struct ProcessTree(Option<Child>);
 
-impl Family {
+impl ProcessTree {
     pub fn of(child: Child) -> Self {
         Self(Some(child))
     }
@@ -61,7 +61,7 @@ impl Family {
     }
 }
 
-impl Deref for Family {
+impl Deref for ProcessTree {
     type Target = Child;
 
     fn deref(&self) -> &Child {
@@ -69,13 +69,13 @@ impl Deref for Family {
     }
 }
 
-impl DerefMut for Family {
+impl DerefMut for ProcessTree {
     fn deref_mut(&mut self) -> &mut Child {
         self.0.as_mut().expect("it is taken at the end")
     }
 }
 
-impl Drop for Family {
+impl Drop for ProcessTree {
     fn drop(&mut self) {
         if let Some(pid) = self.0.as_ref().and_then(Child::id) {
             kill_all(Pid::from_raw(i32::try_from(pid).unwrap()));

@@ -6,10 +6,10 @@ use lock_client::{AcquireOptions, Code, Error, LockSet, Loss, Mode, Wait};
 
 use super::proxy::Proxy;
 use super::{BRISK_TTL, SHORT_TTL};
-use crate::harness::{PATIENCE, TestCluster, eventually};
+use crate::harness::{TIMEOUT, TestCluster, eventually};
 
 #[tokio::test]
-async fn an_upgradeable_holder_becomes_the_only_one_and_goes_back() {
+async fn upgradeable_holder_upgrades_and_downgrades() {
     let cluster = TestCluster::start().await;
     let (one, other) = (
         cluster.lock_session("one").await,
@@ -47,7 +47,7 @@ async fn an_upgradeable_holder_becomes_the_only_one_and_goes_back() {
         released.await.unwrap();
     }
     let reader = other
-        .acquire("book", AcquireOptions::shared().wait_at_most(PATIENCE))
+        .acquire("book", AcquireOptions::shared().wait_at_most(TIMEOUT))
         .await
         .unwrap();
     assert_eq!(guard.mode(), Mode::Upgradeable);
@@ -61,7 +61,7 @@ async fn an_upgradeable_holder_becomes_the_only_one_and_goes_back() {
     assert!(late.unwrap_err().is(Code::LockBusy), "nobody is let in meanwhile");
     let readers = reader.fencing_token();
     reader.release().await.unwrap();
-    let mut guard = tokio::time::timeout(PATIENCE, upgraded).await.unwrap().unwrap();
+    let mut guard = tokio::time::timeout(TIMEOUT, upgraded).await.unwrap().unwrap();
     assert_eq!(guard.mode(), Mode::Exclusive);
     assert!(guard.fencing_token() > first && guard.fencing_token() > readers);
     assert!(guard.verify().await.unwrap());
@@ -97,7 +97,7 @@ async fn an_upgradeable_holder_becomes_the_only_one_and_goes_back() {
 }
 
 #[tokio::test]
-async fn several_locks_survive_servers_and_are_left_together() {
+async fn lock_set_survives_a_failover_and_is_released_together() {
     let mut cluster = TestCluster::start().await;
     let (one, other) = (
         cluster.lock_session("one").await,
@@ -135,7 +135,7 @@ async fn several_locks_survive_servers_and_are_left_together() {
     let leader = cluster.leader_now().await;
     cluster.kill(leader).await.unwrap();
     held.release().await.unwrap();
-    let guards = tokio::time::timeout(PATIENCE, wait)
+    let guards = tokio::time::timeout(TIMEOUT, wait)
         .await
         .unwrap()
         .unwrap()
@@ -166,7 +166,7 @@ async fn several_locks_survive_servers_and_are_left_together() {
 }
 
 #[tokio::test]
-async fn a_wait_that_would_never_end_is_refused_and_says_who_waits_for_whom() {
+async fn deadlock_is_rejected_with_its_cycle() {
     let cluster = TestCluster::start().await;
     let (one, other) = (
         cluster.lock_session("one").await,
@@ -196,7 +196,7 @@ async fn a_wait_that_would_never_end_is_refused_and_says_who_waits_for_whom() {
 }
 
 #[tokio::test]
-async fn a_holder_hears_that_it_is_asked_for_its_lock_and_answers() {
+async fn holder_receives_and_answers_a_release_request() {
     let cluster = TestCluster::start().await;
     let client = cluster.lock_client();
     let session = client.session().ttl(BRISK_TTL).open().await.unwrap();
@@ -210,7 +210,7 @@ async fn a_holder_hears_that_it_is_asked_for_its_lock_and_answers() {
         .unwrap();
     assert_eq!(guard.release_request(), None);
     assert_eq!(client.request_release("seat", None, "maintenance").await, Ok(1));
-    let asked = tokio::time::timeout(PATIENCE, guard.release_requested())
+    let asked = tokio::time::timeout(TIMEOUT, guard.release_requested())
         .await
         .unwrap();
     assert!(
@@ -237,9 +237,9 @@ async fn a_holder_hears_that_it_is_asked_for_its_lock_and_answers() {
 }
 
 #[tokio::test]
-async fn a_lock_stays_closed_for_its_delay_after_its_holder_vanished() {
+async fn lock_delay_closes_the_lock_after_its_holder_vanished() {
     let cluster = TestCluster::start().await;
-    let proxy = Proxy::before(cluster.http(1)).await;
+    let proxy = Proxy::start(cluster.http(1)).await;
     let client = lock_client::LockClient::new([proxy.address()]).unwrap();
     let session = client.session().ttl(SHORT_TTL).open().await.unwrap();
     let delay = Duration::from_secs(1);
@@ -247,7 +247,7 @@ async fn a_lock_stays_closed_for_its_delay_after_its_holder_vanished() {
     let guard = session.acquire("tape", options).await.unwrap();
     let heir = cluster.lock_session("heir").await;
     let begin = Instant::now();
-    proxy.fall_silent();
+    proxy.block();
     let loss = guard.lost();
     assert_eq!(loss.await, Loss::NoHeartbeat);
     let inherited = heir.acquire("tape", AcquireOptions::exclusive()).await.unwrap();
@@ -262,7 +262,7 @@ async fn a_lock_stays_closed_for_its_delay_after_its_holder_vanished() {
 }
 
 #[tokio::test]
-async fn a_drained_lock_takes_nobody_and_a_limit_is_changed_while_it_is_used() {
+async fn drained_lock_grants_nothing_and_limit_changes_while_in_use() {
     let cluster = TestCluster::start().await;
     let client = cluster.lock_client();
     let session = cluster.lock_session("one").await;

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{ChildStdout, Command};
 
 use super::SHORT_TTL;
-use crate::harness::{PATIENCE, TestCluster};
+use crate::harness::{TIMEOUT, TestCluster};
 use local_cluster::process::send_signal;
 
 /// Tells the process that it is the client, and of which servers; the storage's address follows.
@@ -50,7 +50,7 @@ async fn write(storage: &str, token: u64, text: &str) -> String {
 
 /// What the other process does. In a run of the tests there is nothing to do for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_client_that_is_paused() {
+async fn paused_client_process() {
     let (Ok(servers), Ok(storage)) = (std::env::var(SERVERS), std::env::var(STORAGE)) else {
         return;
     };
@@ -87,7 +87,7 @@ async fn the_client_that_is_paused() {
 
 async fn said(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
     loop {
-        let line = tokio::time::timeout(PATIENCE, lines.next_line())
+        let line = tokio::time::timeout(TIMEOUT, lines.next_line())
             .await
             .expect("it says something");
         let line = line.unwrap().expect("it goes on");
@@ -99,17 +99,13 @@ async fn said(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
 }
 
 #[tokio::test]
-async fn a_paused_client_hears_of_its_loss_before_it_acts_and_its_late_steps_are_refused() {
+async fn paused_client_learns_of_its_loss_and_its_late_writes_are_rejected() {
     let cluster = TestCluster::start().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let storage = listener.local_addr().unwrap().to_string();
     let _storage = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(serve_storage(listener)));
     let mut paused = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "client::paused::the_client_that_is_paused",
-            "--nocapture",
-        ])
+        .args(["--exact", "client::paused::paused_client_process", "--nocapture"])
         .env(SERVERS, cluster.http_addresses().join(","))
         .env(STORAGE, &storage)
         .stdin(Stdio::piped())

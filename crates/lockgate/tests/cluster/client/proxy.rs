@@ -11,16 +11,16 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// What happens to what is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Weather {
-    Clear,
+enum Network {
+    Open,
     /// Nothing comes through, and nobody is told.
-    Silence,
+    Blocked,
 }
 
 /// Stands between clients and one node.
 pub struct Proxy {
     address: SocketAddr,
-    weather: watch::Sender<Weather>,
+    network: watch::Sender<Network>,
     /// Counts up at every cut.
     cuts: watch::Sender<u64>,
     connections: Arc<AtomicU64>,
@@ -29,18 +29,18 @@ pub struct Proxy {
 
 impl Proxy {
     /// Between clients and the node at `target`.
-    pub async fn before(target: String) -> Self {
+    pub async fn start(target: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (weather, cuts) = (watch::Sender::new(Weather::Clear), watch::Sender::new(0));
+        let (network, cuts) = (watch::Sender::new(Network::Open), watch::Sender::new(0));
         let connections = Arc::new(AtomicU64::new(0));
         let accepting = {
-            let (weather, cuts, connections) = (weather.clone(), cuts.clone(), connections.clone());
+            let (network, cuts, connections) = (network.clone(), cuts.clone(), connections.clone());
             tokio::spawn(async move {
                 loop {
                     let (client, _) = listener.accept().await.unwrap();
                     connections.fetch_add(1, Ordering::Relaxed);
-                    let pass = pass(client, target.clone(), weather.subscribe());
+                    let pass = pass(client, target.clone(), network.subscribe());
                     let mut cuts = cuts.subscribe();
                     tokio::spawn(async move {
                         tokio::select! {
@@ -54,7 +54,7 @@ impl Proxy {
         };
         Self {
             address,
-            weather,
+            network,
             cuts,
             connections,
             _accepting: AbortOnDropHandle::new(accepting),
@@ -72,13 +72,13 @@ impl Proxy {
     }
 
     /// From now on nothing comes through, on old and new connections alike, and nobody is told.
-    pub fn fall_silent(&self) {
-        self.weather.send_replace(Weather::Silence);
+    pub fn block(&self) {
+        self.network.send_replace(Network::Blocked);
     }
 
     /// All comes through again, what was held up first.
-    pub fn clear_up(&self) {
-        self.weather.send_replace(Weather::Clear);
+    pub fn unblock(&self) {
+        self.network.send_replace(Network::Open);
     }
 
     /// Ends all connections that there are.
@@ -87,10 +87,10 @@ impl Proxy {
     }
 }
 
-async fn pass(mut client: TcpStream, target: String, mut weather: watch::Receiver<Weather>) {
+async fn pass(mut client: TcpStream, target: String, mut network: watch::Receiver<Network>) {
     // An error means that the proxy is gone.
-    if weather
-        .wait_for(|weather| *weather == Weather::Clear)
+    if network
+        .wait_for(|network| *network == Network::Open)
         .await
         .is_err()
     {
@@ -103,16 +103,16 @@ async fn pass(mut client: TcpStream, target: String, mut weather: watch::Receive
     loop {
         tokio::select! {
             biased;
-            silenced = weather.wait_for(|weather| *weather == Weather::Silence) => {
-                if silenced.is_err() {
+            blocked = network.wait_for(|network| *network == Network::Blocked) => {
+                if blocked.is_err() {
                     return;
                 }
             }
             _ = &mut copy => return,
         }
         // What was read and not written yet waits within the copy.
-        if weather
-            .wait_for(|weather| *weather == Weather::Clear)
+        if network
+            .wait_for(|network| *network == Network::Open)
             .await
             .is_err()
         {

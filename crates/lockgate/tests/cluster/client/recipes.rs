@@ -4,10 +4,10 @@ use lock_client::Loss;
 use lock_client::recipes::{Barrier, CountError, CountdownLatch, Counter, DoubleBarrier, Election};
 use tokio::task::JoinSet;
 
-use crate::harness::{PATIENCE, TestCluster, eventually};
+use crate::harness::{TIMEOUT, TestCluster, eventually};
 
 #[tokio::test]
-async fn one_candidate_leads_at_a_time_and_its_terms_grow() {
+async fn one_candidate_leads_at_a_time_with_increasing_terms() {
     let cluster = TestCluster::start().await;
     let client = cluster.lock_client();
     let sessions = [cluster.lock_session("a").await, cluster.lock_session("b").await];
@@ -32,7 +32,7 @@ async fn one_candidate_leads_at_a_time_and_its_terms_grow() {
     let lost = first.lost();
     sessions[0].clone().close().await.unwrap();
     assert_eq!(lost.await, Loss::Closed);
-    let second = tokio::time::timeout(PATIENCE, campaign)
+    let second = tokio::time::timeout(TIMEOUT, campaign)
         .await
         .unwrap()
         .unwrap()
@@ -43,7 +43,7 @@ async fn one_candidate_leads_at_a_time_and_its_terms_grow() {
 }
 
 #[tokio::test]
-async fn a_counter_loses_no_change_when_the_leader_dies() {
+async fn counter_loses_no_change_when_the_leader_dies() {
     let mut cluster = TestCluster::start().await;
     let counter = |cluster: &TestCluster| Counter::new(cluster.lock_client().znodes(), "/stock/apples");
     let shared = counter(&cluster);
@@ -75,7 +75,7 @@ async fn a_counter_loses_no_change_when_the_leader_dies() {
 }
 
 #[tokio::test]
-async fn a_latch_opens_when_it_has_happened_so_many_times() {
+async fn latch_opens_when_its_count_is_zero() {
     let cluster = TestCluster::start().await;
     let latch = async || {
         let znodes = cluster.lock_client().znodes();
@@ -93,7 +93,7 @@ async fn a_latch_opens_when_it_has_happened_so_many_times() {
     }
     assert!(waiting.try_join_next().is_none(), "one has not waited");
     assert_eq!(counting.count_down().await, Ok(0));
-    while let Some(waited) = tokio::time::timeout(PATIENCE, waiting.join_next()).await.unwrap() {
+    while let Some(waited) = tokio::time::timeout(TIMEOUT, waiting.join_next()).await.unwrap() {
         waited.unwrap().unwrap();
     }
     assert_eq!(counting.count_down().await, Ok(0), "it stays at zero");
@@ -102,7 +102,7 @@ async fn a_latch_opens_when_it_has_happened_so_many_times() {
 }
 
 #[tokio::test]
-async fn a_barrier_keeps_all_until_it_is_opened() {
+async fn barrier_blocks_all_until_it_is_opened() {
     let cluster = TestCluster::start().await;
     let barrier = || Barrier::new(cluster.lock_client().znodes(), "/barriers/migration");
     let operator = barrier();
@@ -119,14 +119,14 @@ async fn a_barrier_keeps_all_until_it_is_opened() {
     znodes.set("/barriers/migration", "soon", None).await.unwrap();
     assert!(waiting.try_join_next().is_none(), "one has not waited");
     operator.open().await.unwrap();
-    while let Some(waited) = tokio::time::timeout(PATIENCE, waiting.join_next()).await.unwrap() {
+    while let Some(waited) = tokio::time::timeout(TIMEOUT, waiting.join_next()).await.unwrap() {
         waited.unwrap().unwrap();
     }
     operator.open().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_double_barrier_lets_all_begin_and_end_together() {
+async fn double_barrier_starts_and_ends_its_members_together() {
     let cluster = TestCluster::start().await;
     let count = Counter::new(cluster.lock_client().znodes(), "/rounds/within");
     // One that came and lost its session does not count.
@@ -167,7 +167,7 @@ async fn a_double_barrier_lets_all_begin_and_end_together() {
             assert_eq!(count.get().await, Ok(3));
         });
     }
-    while let Some(done) = tokio::time::timeout(PATIENCE, members.join_next()).await.unwrap() {
+    while let Some(done) = tokio::time::timeout(TIMEOUT, members.join_next()).await.unwrap() {
         done.unwrap();
     }
     assert_eq!(znodes.children("/rounds/1").await.unwrap(), []);

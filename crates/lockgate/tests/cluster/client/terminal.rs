@@ -11,9 +11,9 @@ use nix::unistd::mkfifo;
 use tokio::process::Command;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::Family;
+use super::ProcessTree;
 use super::lock_command::state;
-use crate::harness::{LOCKGATE, PATIENCE, TestCluster, eventually};
+use crate::harness::{LOCKGATE, TIMEOUT, TestCluster, eventually};
 
 /// A terminal, and the program that it was opened for.
 struct Terminal {
@@ -23,7 +23,7 @@ struct Terminal {
     shown: String,
     /// All that was shown, for whoever looks into a failure.
     seen: String,
-    _program: Family,
+    _program: ProcessTree,
 }
 
 impl Terminal {
@@ -61,7 +61,7 @@ impl Terminal {
             screen,
             shown: String::new(),
             seen: String::new(),
-            _program: Family::of(program),
+            _program: ProcessTree::of(program),
         }
     }
 
@@ -87,7 +87,7 @@ impl Terminal {
                     return rest;
                 }
             }
-            let more = tokio::time::timeout(PATIENCE, self.screen.recv()).await;
+            let more = tokio::time::timeout(TIMEOUT, self.screen.recv()).await;
             let more = more.unwrap_or_else(|_| panic!("no line begins with {begin:?}: {}", self.seen));
             let more = more.expect("the terminal is open");
             self.shown.push_str(&more);
@@ -115,7 +115,7 @@ async fn until_suspended(command: &str, lockgate: &str) {
 }
 
 #[tokio::test]
-async fn ctrl_z_gives_the_shell_its_terminal_back_and_fg_goes_on() {
+async fn ctrl_z_returns_the_terminal_to_the_shell_and_fg_resumes() {
     let cluster = TestCluster::start().await;
     let mut terminal = Terminal::shell(&cluster).await;
     let (command, lockgate) = terminal.run("60s", "exec sleep 1000").await;
@@ -141,7 +141,7 @@ async fn ctrl_z_gives_the_shell_its_terminal_back_and_fg_goes_on() {
 }
 
 #[tokio::test]
-async fn a_command_that_is_suspended_for_too_long_loses_its_lock_and_does_not_go_on() {
+async fn command_suspended_too_long_loses_its_lock_and_is_not_resumed() {
     let cluster = TestCluster::start().await;
     let place = tempfile::TempDir::new().unwrap();
     let (work, done) = (place.path().join("work"), place.path().join("done"));
@@ -175,7 +175,7 @@ async fn a_command_that_is_suspended_for_too_long_loses_its_lock_and_does_not_go
 }
 
 #[tokio::test]
-async fn who_waits_for_the_lock_can_be_suspended_too() {
+async fn waiter_can_be_suspended() {
     let cluster = TestCluster::start().await;
     let holder = cluster.lock_session("holder").await;
     let held = holder.acquire("job", AcquireOptions::exclusive()).await.unwrap();
@@ -193,7 +193,7 @@ async fn who_waits_for_the_lock_can_be_suspended_too() {
 }
 
 #[tokio::test]
-async fn where_no_shell_could_wake_it_ctrl_z_does_nothing() {
+async fn ctrl_z_does_nothing_without_a_shell() {
     let cluster = TestCluster::start().await;
     let script = "echo ready; while read line; do echo got $line; done";
     let mut terminal = Terminal::open(&cluster, &[LOCKGATE, "lock", "job", "--", "sh", "-c", script]);

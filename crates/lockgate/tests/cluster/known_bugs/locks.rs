@@ -6,10 +6,10 @@ use cli_support::api_client::request_id;
 use cli_support::http_client::Connection;
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, TestCluster, assert_refused, eventually, held};
+use crate::harness::{TIMEOUT, TestCluster, assert_refused, eventually, held};
 
 #[tokio::test]
-async fn etcd_22082_a_release_that_comes_again_gives_back_nothing_later() {
+async fn etcd_22082_repeated_release_does_not_release_a_later_acquire() {
     let cluster = TestCluster::start().await;
     let (mut client, session) = cluster.session(1, "client").await;
     let first = client.acquire(session.id(), "lock").await.unwrap();
@@ -32,7 +32,7 @@ async fn etcd_22082_a_release_that_comes_again_gives_back_nothing_later() {
 }
 
 #[tokio::test]
-async fn etcd_16221_a_waiter_that_vanishes_lets_nobody_in_beside_the_holder() {
+async fn etcd_16221_vanishing_waiter_causes_no_grant_beside_the_holder() {
     let cluster = TestCluster::start().await;
     let (mut holder, holding) = cluster.session(1, "holder").await;
     let first = holder.acquire(holding.id(), "lock").await.unwrap();
@@ -100,7 +100,7 @@ async fn etcd_16221_a_waiter_that_vanishes_lets_nobody_in_beside_the_holder() {
 }
 
 #[tokio::test]
-async fn curator_678_and_307_a_release_without_an_answer_can_be_sent_again_and_looked_up() {
+async fn curator_678_and_307_release_without_an_answer_can_be_retried() {
     let cluster = TestCluster::start().await;
     let (mut client, session) = cluster.session(1, "client").await;
     let path = "/v1/locks/lock/release";
@@ -129,7 +129,7 @@ async fn curator_678_and_307_a_release_without_an_answer_can_be_sent_again_and_l
 }
 
 #[tokio::test]
-async fn curator_335_and_595_permits_come_back_with_the_end_of_their_sessions() {
+async fn curator_335_and_595_permits_are_released_when_their_sessions_end() {
     const LIMIT: u64 = 10;
     let mut cluster = TestCluster::start().await;
     let (mut client, session) = cluster.session(1, "client").await;
@@ -181,7 +181,7 @@ async fn curator_335_and_595_permits_come_back_with_the_end_of_their_sessions() 
 }
 
 #[tokio::test]
-async fn curator_527_a_change_between_the_look_and_the_watch_is_told() {
+async fn curator_527_change_between_read_and_watch_is_notified() {
     let cluster = TestCluster::start().await;
     let body = json!({ "data": "before" });
     let created = cluster.send(1, "POST", "/v1/znodes/seen", &body).await;
@@ -201,7 +201,7 @@ async fn curator_527_a_change_between_the_look_and_the_watch_is_told() {
 }
 
 #[tokio::test]
-async fn hiqlite_352_who_gives_up_at_the_moment_of_its_grant_blocks_nobody() {
+async fn hiqlite_352_acquire_cancelled_at_its_grant_blocks_no_waiter() {
     const PATH: &str = "/v1/locks/lock/acquire";
     let cluster = TestCluster::start().await;
     let (mut holder, holding) = cluster.session(1, "holder").await;
@@ -235,7 +235,7 @@ async fn hiqlite_352_who_gives_up_at_the_moment_of_its_grant_blocks_nobody() {
                 answer.json()
             );
         }
-        let granted = tokio::time::timeout(PATIENCE, next.acquire(following.id(), "lock"));
+        let granted = tokio::time::timeout(TIMEOUT, next.acquire(following.id(), "lock"));
         let granted = granted.await.expect("nobody is in the way").unwrap();
         assert!(granted.fencing_token > first.fencing_token);
         next.release(following.id(), &granted).await.unwrap();

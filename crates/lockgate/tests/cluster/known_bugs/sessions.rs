@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::harness::{PATIENCE, TestCluster, assert_refused, eventually};
+use crate::harness::{TIMEOUT, TestCluster, assert_refused, eventually};
 
 /// The shortest the server allows.
 const TTL: Duration = Duration::from_secs(2);
@@ -47,7 +47,7 @@ async fn expired(cluster: &TestCluster, node: u64) -> (ApiClient, String) {
 }
 
 #[tokio::test]
-async fn etcd_11456_no_grant_to_a_waiter_whose_session_has_died() {
+async fn etcd_11456_no_grant_to_a_waiter_whose_session_has_expired() {
     let cluster = TestCluster::start().await;
     let (mut holder, holding) = cluster.session(1, "holder").await;
     let held = holder.acquire(holding.id(), "lock").await.unwrap();
@@ -84,7 +84,7 @@ async fn etcd_19597_and_22387_a_wait_ends_with_its_session() {
 }
 
 #[tokio::test]
-async fn etcd_15247_and_12528_a_leader_that_stalled_ends_no_session_that_its_successor_has_renewed() {
+async fn etcd_15247_and_12528_stalled_leader_expires_no_session_renewed_by_its_successor() {
     let cluster = TestCluster::start().await;
     let leader = cluster.leader_now().await;
     let survivors = cluster.followers().await;
@@ -112,7 +112,7 @@ async fn etcd_15247_and_12528_a_leader_that_stalled_ends_no_session_that_its_suc
 }
 
 #[tokio::test]
-async fn keeper_121361_who_speaks_to_followers_alone_keeps_its_session() {
+async fn keeper_121361_requests_to_followers_keep_the_session() {
     let cluster = TestCluster::start().await;
     let followers = cluster.followers().await;
     let mut client = cluster.client_of(followers[0]);
@@ -130,7 +130,7 @@ async fn keeper_121361_who_speaks_to_followers_alone_keeps_its_session() {
 }
 
 #[tokio::test]
-async fn keeper_116690_an_expired_session_is_never_replaced() {
+async fn keeper_116690_expired_session_is_never_replaced() {
     let mut cluster = TestCluster::start().await;
     let (_, session) = expired(&cluster, 1).await;
     let leader = cluster.leader_now().await;
@@ -163,12 +163,12 @@ async fn keeper_116690_an_expired_session_is_never_replaced() {
         let sessions = cluster.get(leader, "/v1/sessions").await;
         assert_eq!(sessions["sessions"], json!([]), "{round}");
         cluster.kill(leader).await.unwrap();
-        cluster.up(PATIENCE).await.unwrap();
+        cluster.up(TIMEOUT).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn keeper_114401_a_session_asked_for_while_the_leader_changes_is_opened_once_and_before_it_would_end() {
+async fn keeper_114401_session_requested_during_a_failover_is_opened_once_and_in_time() {
     const AT_A_TIME: usize = 8;
     /// What a session has if nothing is said.
     const WHOLE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -179,10 +179,10 @@ async fn keeper_114401_a_session_asked_for_while_the_leader_changes_is_opened_on
     let ask = |asked: &mut JoinSet<String>| {
         for number in 0..AT_A_TIME {
             let address = std::slice::from_ref(&addresses[number % addresses.len()]);
-            let mut client = ApiClient::new(address, 0, PATIENCE);
+            let mut client = ApiClient::new(address, 0, TIMEOUT);
             asked.spawn(async move {
                 let body = json!({ "name": "asked", "request_id": request_id(), "ttl_ms": 60_000 });
-                let opened = client.call("POST", "/v1/sessions", &body, PATIENCE);
+                let opened = client.call("POST", "/v1/sessions", &body, TIMEOUT);
                 let opened = tokio::time::timeout(WHOLE_TIMEOUT, opened).await;
                 let opened = opened.expect("it does not hang").unwrap();
                 opened.json()["session"].as_str().unwrap().to_owned()
@@ -213,7 +213,7 @@ async fn keeper_114401_a_session_asked_for_while_the_leader_changes_is_opened_on
 }
 
 #[tokio::test]
-async fn curator_604_a_former_sessions_place_is_not_the_new_ones() {
+async fn curator_604_hold_of_a_former_session_does_not_belong_to_the_new_one() {
     let cluster = TestCluster::start().await;
     let (mut before, former) = silent(&cluster, 1).await;
     let held = before.acquire(&former, "lock").await.unwrap();

@@ -27,7 +27,7 @@ async fn ephemerals(cluster: &TestCluster, node: u64) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn zookeeper_2355_3144_3145_and_4837_no_ephemeral_comes_back_with_a_snapshot() {
+async fn zookeeper_2355_3144_3145_and_4837_no_ephemeral_reappears_after_a_snapshot() {
     let mut cluster = TestCluster::start_with(SETTINGS).await;
     let parent = json!({ "data": "", "mode": "persistent" });
     let created = cluster.send(1, "POST", "/v1/znodes/members", &parent).await;
