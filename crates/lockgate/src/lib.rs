@@ -45,7 +45,7 @@
 //!
 //! - `tls`: connections of clients and peers over TLS, for members on several machines. Without it [`Builder::tls`] fails.
 //! - `zookeeper`: the front end for clients of ZooKeeper. Without it [`Builder`] has no methods for it.
-//! - `history`: the history of locks. Without it a node keeps none, and requests for it are refused.
+//! - `history`: the history of locks. Without it a node keeps none and rejects requests for it.
 //! - `cli`: the program with its configuration files, command line, and launcher of local clusters. It includes the three above.
 //! - `bench`: `lockgate bench`, the load generator.
 //! - `migrate`: `lockgate migrate`, which moves the tree of a ZooKeeper ensemble.

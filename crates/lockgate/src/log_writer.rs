@@ -1,24 +1,25 @@
-//! The log as it is written: what is one event stays one line, and no terminal is told what to do by it.
+//! Writer of the log: each event is one line, and no line controls the terminal that shows it.
 //!
-//! Names, notes, paths and certificates are other people's text, and come into the log at many places. So it is not the places
-//! that see to it, but the one writer through which all lines go: whatever is not meant to be seen is written as an escape.
-//! Colours are escapes, too, and that is why there are none.
+//! Names, notes, paths and certificates contain text of other people, and are logged at many places. All
+//! lines pass this one writer, which escapes every invisible character; escaping at each place would be
+//! forgotten at the next one. Colours are escape sequences too, so the log has none.
 
 use std::fmt::Write as _;
 use std::io;
 
 use cli_support::output::is_shown;
 
-/// How an escape looks.
+/// Syntax of an escape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EscapeStyle {
-    /// As in Rust: `\n`, `\u{202e}`.
+    /// Rust syntax: `\n`, `\u{202e}`.
     Text,
-    /// As in JSON: `\u000a`, `\u202e`. What JSON has to have escaped is so already.
+    /// JSON syntax: `\u000a`, `\u202e`. Characters that JSON itself requires to be escaped are escaped
+    /// before.
     Json,
 }
 
-/// A writer of whole lines, each in one call of `write`.
+/// Writer of whole lines, each in one call of `write`.
 #[derive(Debug)]
 pub struct EscapingWriter<W> {
     inner: W,
@@ -26,7 +27,7 @@ pub struct EscapingWriter<W> {
 }
 
 impl<W> EscapingWriter<W> {
-    /// Writes to `to`.
+    /// Creates a writer that writes to `to`.
     pub fn new(to: W, escapes: EscapeStyle) -> Self {
         Self { inner: to, escapes }
     }
@@ -46,7 +47,7 @@ impl<W: io::Write> io::Write for EscapingWriter<W> {
     }
 }
 
-/// The line with escapes; none: it needs no other form.
+/// Returns the line with escapes; `None` if it needs none.
 fn escape(line: &[u8], escapes: EscapeStyle) -> Option<String> {
     let (text, end) = match line.strip_suffix(b"\n") {
         Some(text) => (text, "\n"),
@@ -64,7 +65,7 @@ fn escape(line: &[u8], escapes: EscapeStyle) -> Option<String> {
             (false, EscapeStyle::Text) => escaped.extend(character.escape_default()),
             (false, EscapeStyle::Json) => {
                 for unit in character.encode_utf16(&mut [0; 2]) {
-                    write!(escaped, "\\u{unit:04x}").expect("memory takes it");
+                    write!(escaped, "\\u{unit:04x}").expect("writing to a String cannot fail");
                 }
             }
         }
@@ -88,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_stays() {
+    fn visible_text_is_unchanged() {
         for line in ["INFO all is well\n", "INFO Grüße, 世界 🔒\n", "no end", "\n", ""] {
             assert_eq!(written(line, EscapeStyle::Text), line);
             assert_eq!(written(line, EscapeStyle::Json), line);
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_something_is_escaped() {
+    fn control_characters_are_escaped() {
         for (line, text, json) in [
             ("a\nb\n", "a\\nb\n", "a\\u000ab\n"),
             ("a\r\n", "a\\r\n", "a\\u000d\n"),
@@ -113,14 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn escapes_of_json_are_json() {
+    fn json_escapes_are_valid_json() {
         let line = format!("\"{}\"", "\u{7f}\u{9b}\u{202e}\u{2028}\u{e0041}");
         let read: String = serde_json::from_str(&written(&line, EscapeStyle::Json)).unwrap();
         assert_eq!(read, "\u{7f}\u{9b}\u{202e}\u{2028}\u{e0041}");
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_written_as_such() {
+    fn invalid_utf8_is_replaced() {
         let mut log = Vec::new();
         EscapingWriter::new(&mut log, EscapeStyle::Text)
             .write_all(b"a\xffb\n")

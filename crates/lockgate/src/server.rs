@@ -121,7 +121,7 @@ impl Builder {
         self
     }
 
-    /// Sets the name of the cluster. Peers of another cluster are refused. Default `lockgate`.
+    /// Sets the name of the cluster. The node rejects peers of another cluster. Default `lockgate`.
     pub fn cluster(mut self, name: impl Into<String>) -> Self {
         self.config.cluster = name.into();
         self
@@ -191,9 +191,10 @@ impl Builder {
         self
     }
 
-    /// Serves clients of ZooKeeper at a second address without TLS, for a migration to TLS. Everybody on the network path can read these
-    /// connections. If other machines can reach the address, tokens and the superuser's password are refused there, unless the server is
-    /// [`Builder::insecure`]. Without [`Builder::tls`] it is one more address under the same rules as the first one.
+    /// Serves clients of ZooKeeper at a second address without TLS, for a migration to TLS. Everybody on the
+    /// network path can read these connections. If other machines can reach the address, the node rejects
+    /// tokens and the superuser's password there, unless the server is [`Builder::insecure`]. Without
+    /// [`Builder::tls`] this is one more address under the same rules as the first one.
     #[cfg(feature = "zookeeper")]
     pub fn zookeeper_plain_listen(mut self, address: impl Into<String>) -> Self {
         self.zookeeper.plain_listen = Some(address.into());
@@ -234,8 +235,8 @@ impl Builder {
         self
     }
 
-    /// Starts without TLS at any address, and serves everybody there even if the cluster is not secured. Everybody who reaches the node can
-    /// do everything.
+    /// Starts without TLS at any address, and serves every caller there even if the cluster is not secured.
+    /// Everybody with network access to the node can do everything.
     pub fn insecure(mut self, insecure: bool) -> Self {
         self.insecure = insecure;
         self
@@ -440,11 +441,12 @@ impl Builder {
     }
 }
 
-/// A node without space or permission to write the token has to start too, because others depend on it.
+/// Writes the operator's token. A node that has no space or permission to write it starts all the same,
+/// because others depend on it.
 fn create_operator_token(node: &Node) -> Option<(OperatorFile, OperatorToken)> {
     let created = OperatorFile::create(&node.config().data_dir);
     created.inspect_err(
-        |error| warn!(node = node.id(), %error, "the operator's token cannot be written, so this node has no operator"),
+        |error| warn!(node = node.id(), %error, "the node cannot write its operator's token and accepts no operator"),
     )
     .ok()
 }
@@ -567,8 +569,8 @@ impl Lockgate {
         self.client().session().name(name).open().await
     }
 
-    /// Waits until the node can serve: it knows a leader, and has applied what was committed before. After `timeout` the error says what it
-    /// waits for.
+    /// Waits until the node can serve: it knows a leader, and has applied all entries that were committed
+    /// before. After `timeout` the error names the missing condition.
     ///
     /// # Cancel safety
     ///
@@ -586,8 +588,8 @@ impl Lockgate {
         }
     }
 
-    /// Waits until the node has failed, because its disk failed or its peers refuse it. Returns the reason; a healthy node never returns.
-    /// Then stop the node, and end the program or start another node.
+    /// Waits until the node has failed, because its disk failed or its peers reject it. Returns the reason;
+    /// for a healthy node it never returns. Then stop the node, and end the program or start another node.
     ///
     /// # Cancel safety
     ///
@@ -621,12 +623,13 @@ impl Lockgate {
         self.node.promote_member(id).await
     }
 
-    /// Makes a voter a learner. Refused if the remaining voters have no majority at present.
+    /// Makes a voter a learner. Fails if the remaining voters have no majority at present.
     pub async fn demote_member(&self, id: NodeId) -> Result<MembershipChanged, MembershipError> {
         self.node.demote_member(id, false).await
     }
 
-    /// Removes a member, also a dead one. Its id is never used again. Refused if the remaining voters have no majority at present.
+    /// Removes a member, also a dead one. Its id is never used again. Fails if the remaining voters have no
+    /// majority at present.
     pub async fn remove_member(&self, id: NodeId) -> Result<MembershipChanged, MembershipError> {
         self.node.remove_member(id, false).await
     }
@@ -672,7 +675,7 @@ impl Lockgate {
         self.in_process.end().await;
         for front_end in front_ends.drain(..) {
             if let Err(error) = front_end.task.await {
-                tracing::error!(%error, "a front end ended badly");
+                tracing::error!(%error, "a front end panicked");
             }
         }
         *self.stopping_component() = None;

@@ -1,4 +1,5 @@
-//! A node that serves nobody before its cluster is secured says so, says what to do about it, and says when it is done.
+//! Log lines of a node that serves only its operator: one with the command that secures the cluster, and one
+//! when the cluster is secured.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,27 +9,28 @@ use raft_node::Node;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-/// How often it is looked whether the cluster is secured. A person waits for it, for minutes; nothing else does.
+/// Poll interval of the cluster's state. Only a person waits for the result, for minutes.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What there is to tell an operator.
+/// Addresses and file that the instruction names.
 pub(crate) struct SetupNotice {
-    /// Where this node listens for HTTP.
+    /// Address at which this node listens for HTTP.
     pub address: SocketAddr,
-    /// What clients call it, if it speaks TLS: the name that is in its certificate.
+    /// Address in the member list, if the node has TLS: its certificate has this name.
     pub advertised_address: Option<String>,
-    /// The operator's token; none: it could not be written.
+    /// File with the operator's token; `None` if it could not be written.
     pub operator: Option<PathBuf>,
 }
 
 impl SetupNotice {
-    /// Says that the cluster is not secured, as soon as this node can know that, and when it is. Ends then, or with `stop`.
+    /// Logs that the cluster is not secured, as soon as this node has caught up, and logs when it is secured.
+    /// Then it returns, or when `stop` is cancelled.
     pub async fn log_until_secured(self, node: Node, stop: CancellationToken) {
         let poll = async {
             let mut every = tokio::time::interval(POLL_INTERVAL);
             let mut warned = false;
             while !node.read(|store| store.is_secured()) {
-                // Before that it may only not have heard of it.
+                // Before it is ready the node may not have applied the entry that secured the cluster.
                 if !warned && node.not_ready().is_none() {
                     warn!(node = node.id(), "{}", self.instruction());
                     warned = true;
@@ -38,7 +40,7 @@ impl SetupNotice {
             if warned {
                 info!(
                     node = node.id(),
-                    "the cluster is secured: whoever its roles let in is served"
+                    "the cluster is secured; the node serves callers as their roles allow"
                 );
             }
         };
@@ -49,20 +51,21 @@ impl SetupNotice {
     }
 
     fn instruction(&self) -> String {
-        let fact = "the cluster is not secured, and until it is, this node serves nobody but its operator";
+        let fact = "the cluster is not secured; until it is, this node serves only its operator";
         let Some(operator) = &self.operator else {
             return format!(
-                "{fact}; it could not write its operator's token, so secure the cluster at another node"
+                "{fact}. It could not write its operator's token: secure the cluster at another node"
             );
         };
         let (server, ca) = match &self.advertised_address {
             Some(advertised_address) => (advertised_address.clone(), " --ca CA.PEM"),
-            // All interfaces: this machine's own is among them, where nobody listens on the way.
+            // Of all interfaces the instruction names the loopback one, where nobody can read the secret on
+            // its way.
             None if self.address.ip().is_unspecified() => (format!("localhost:{}", self.address.port()), ""),
             None => (self.address.to_string(), ""),
         };
         format!(
-            "{fact}. Whoever may read its files secures it: `lockgate access secure --server {server}{ca} --token-file {} --out \
+            "{fact}. Secure the cluster as a user who can read the node's files: `lockgate access secure --server {server}{ca} --token-file {} --out \
              admin.token`",
             operator.display(),
         )
@@ -74,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_operator_is_told_what_to_type() {
+    fn instruction_names_a_server_and_the_token_file() {
         let instruction = |address: &str, advertised_address: Option<&str>, operator: Option<&str>| {
             let notice = SetupNotice {
                 address: address.parse().unwrap(),

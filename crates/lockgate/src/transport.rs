@@ -1,4 +1,4 @@
-//! TLS of a server: its certificates, and the addresses that it refuses to serve without any.
+//! TLS of a server: its certificates, and and the addresses that must not be served without TLS.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -17,7 +17,8 @@ use crate::start_error::StartError;
 /// Protocols that a client may choose over HTTP's port.
 const HTTP_PROTOCOLS: [&str; 1] = ["http/1.1"];
 
-/// Maximum number of concurrent handshakes of peers. A node takes 256 connections of peers, so callers that prove nothing get half of them.
+/// Maximum number of concurrent handshakes of peers. A node accepts 256 connections of peers, so callers
+/// without a verified certificate get at most half of them.
 const MAX_PEER_HANDSHAKES: usize = 128;
 
 /// Certificates and authorities of a server.
@@ -106,7 +107,7 @@ impl Transport {
     }
 }
 
-/// Refuses addresses that other machines can reach without TLS.
+/// Returns an error for the first address that other machines can reach without TLS.
 pub(crate) async fn refuse_exposed(
     config: &NodeConfig,
     http: Option<&str>,
@@ -125,7 +126,7 @@ pub(crate) async fn refuse_exposed(
         ("its peers", peers.as_deref()),
     ];
     for (what, address) in all {
-        // Binding the address will report an address that does not resolve.
+        // An address that does not resolve is reported when it is bound.
         if let Some(address) = address
             && reaches_beyond(address).await.unwrap_or(false)
         {
@@ -144,8 +145,8 @@ pub(crate) async fn reaches_beyond(address: &str) -> io::Result<bool> {
     Ok(found.any(|address| !is_loopback(address.ip())))
 }
 
-/// Returns whether only the operator is served before the cluster is secured: as configured, or by default if other machines can reach the
-/// node and are not all trusted.
+/// Returns whether the node serves only the operator before the cluster is secured: as configured, or by
+/// default if other machines can reach the node and are not all trusted.
 pub(crate) fn requires_access(
     configured: Option<bool>,
     insecure: bool,

@@ -1,4 +1,4 @@
-//! A token that was just made, on its way to whoever asked for it: into a file, or onto standard output, once.
+//! Output of a new token: into a file, or once to standard output.
 
 use std::path::PathBuf;
 
@@ -10,10 +10,10 @@ use lock_client::NewToken;
 use super::exit::Failure;
 use super::locks::say_json;
 
-/// Where the secret of a new token goes.
+/// Destination of a new token's secret.
 #[derive(Debug, Args)]
 pub struct TokenOutput {
-    /// Put the token into a new file that nobody else can read, instead of printing it
+    /// Write the token to a new file that only its owner can read, instead of printing it
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Print JSON
@@ -22,7 +22,7 @@ pub struct TokenOutput {
 }
 
 impl TokenOutput {
-    /// Takes the file's place, has the token made, and hands it over.
+    /// Creates the file, requests the token, and writes it.
     pub async fn create_and_write(
         &self,
         made: impl Future<Output = Result<NewToken, Failure>>,
@@ -30,21 +30,24 @@ impl TokenOutput {
         let file = self.out.as_deref().map(SecretFile::create).transpose()?;
         let new = made.await?;
         let until = match &new.expires_at {
-            Some(end) => format!("it counts until {end}"),
-            None => "it counts until it is revoked".to_owned(),
+            Some(end) => format!("valid until {end}"),
+            None => "valid until it is revoked".to_owned(),
         };
-        let told = format!("token {} of role {}: {until}", shown(&new.id), shown(&new.role));
+        let description = format!("token {} of role {}: {until}", shown(&new.id), shown(&new.role));
         match (file, &self.out) {
             (Some(file), Some(path)) => {
-                // What cannot be kept is worth nothing, and is revoked by its name.
-                file.put(new.token.expose())
-                    .map_err(|error| error.context(format!("{told}, and could not be written")))?;
-                say(format!("{} has {told}", path.display()))?;
+                // The caller can revoke the lost token by its id.
+                file.put(new.token.expose()).map_err(|error| {
+                    error.context(format!(
+                        "created {description}, but could not write it; revoke it"
+                    ))
+                })?;
+                say(format!("{} has {description}", path.display()))?;
             }
             _ if self.json => say_json(&new.with_secret())?,
             _ => {
-                // Beside what scripts read.
-                tell(format!("{told}. It is shown this once."));
+                // On standard error, apart from the output for scripts.
+                tell(format!("{description}. It is shown only now."));
                 say(new.token.expose())?;
             }
         }

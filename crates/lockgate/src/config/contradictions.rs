@@ -15,7 +15,7 @@ struct Listener {
 impl SettingsReader<'_> {
     /// Checks the configuration after everything is read. Settings with an error of their own are skipped.
     pub(super) fn refuse_contradictions(&mut self, config: &ServeConfig) {
-        // Without id and members the checks would only repeat that they are missing.
+        // Without id and members the checks would only repeat that these are missing.
         let is_known = !self.has_error("node_id") && !self.has_error("members");
         for found in config.node.invalid_settings() {
             let about_members = matches!(found.setting, "node_id" | "members");
@@ -25,14 +25,14 @@ impl SettingsReader<'_> {
         }
         self.refuse_collisions(config);
         if config.zookeeper_plain_listen.is_some() && config.tls.is_none() && !self.has_error("tls") {
-            let fact = "is for a node with [tls]: without it zookeeper_listen has no TLS already";
+            let fact = "needs [tls]: without it zookeeper_listen has no TLS either";
             self.error::<()>("zookeeper_plain_listen", fact);
         }
         self.refuse_inner_limits_above_outer(config);
         self.warn_of_settings_without_effect(config);
     }
 
-    /// Two ports of this node, or one of its ports and one of another member, at the same address.
+    /// Reports two ports of this node, or one of its ports and one of another member, at the same address.
     fn refuse_collisions(&mut self, config: &ServeConfig) {
         let listeners = listeners(config);
         for (place, later) in listeners.iter().enumerate() {
@@ -88,9 +88,8 @@ impl SettingsReader<'_> {
                 } else {
                     outer
                 };
-                let fact = format!(
-                    "{inner} ({of_one}) is more than {outer} ({of_all}), so the largest would never fit"
-                );
+                let fact =
+                    format!("{inner} ({of_one}) is more than {outer} ({of_all}), so the largest never fits");
                 self.error::<()>(said, &fact);
             }
         }
@@ -121,7 +120,7 @@ impl SettingsReader<'_> {
             if of_part > of_whole && self.set.contains_key(part) {
                 self.warn(
                     part,
-                    &format!("is more than {whole} ({of_whole}), and has no effect"),
+                    &format!("is more than {whole} ({of_whole}) and has no effect"),
                 );
             }
         }

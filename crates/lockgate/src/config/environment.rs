@@ -79,8 +79,10 @@ impl Environment {
 
 /// Returns the most similar name, if any is similar enough.
 pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
-    let likeness = |other: &'a str| (strsim::normalized_damerau_levenshtein(name, other), other);
-    let best = known.map(likeness).max_by(|one, other| one.0.total_cmp(&other.0));
-    best.filter(|(likeness, _)| *likeness >= MIN_SIMILARITY)
+    let similarity = |other: &'a str| (strsim::normalized_damerau_levenshtein(name, other), other);
+    let best = known
+        .map(similarity)
+        .max_by(|one, other| one.0.total_cmp(&other.0));
+    best.filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
         .map(|(_, other)| other.to_owned())
 }

@@ -53,30 +53,31 @@ impl SettingsReader<'_> {
     }
 
     fn members_of_file(&mut self, members: &mut BTreeMap<NodeId, MemberAddress>) {
-        let mut told: BTreeMap<String, BTreeMap<String, Value>> = self
+        let mut listed: BTreeMap<String, BTreeMap<String, Value>> = self
             .sections_below("members")
             .map(|id| (id.to_owned(), BTreeMap::new()))
             .collect();
-        if self.contains("members") && told.is_empty() {
-            return self.error("members", "is made of tables: [members.1] with peer and http");
+        if self.contains("members") && listed.is_empty() {
+            return self.error("members", "must be tables: [members.1] with peer and http");
         }
         for (name, value, _) in self.below("members") {
             match name.split_once('.') {
                 Some((id, field)) => {
-                    told.entry(id.to_owned())
+                    listed
+                        .entry(id.to_owned())
                         .or_default()
                         .insert(field.to_owned(), value);
                 }
                 None => self.error(
                     &format!("members.{name}"),
-                    "is a table with two texts: peer and http",
+                    "must be a table with two texts: peer and http",
                 ),
             }
         }
-        for (id, mut fields) in told {
+        for (id, mut fields) in listed {
             let name = format!("members.{id}");
             let Some(number) = id.parse::<NodeId>().ok().filter(|id| *id > 0) else {
-                self.error::<()>(&name, "ids of nodes are numbers from 1");
+                self.error::<()>(&name, "the id of a node is a number from 1");
                 continue;
             };
             let mut address = |field: &str| match fields.remove(field) {
@@ -88,7 +89,7 @@ impl SettingsReader<'_> {
             for field in fields.keys() {
                 self.error::<()>(
                     &format!("{name}.{field}"),
-                    "there is no such setting: a member has peer and http",
+                    "unknown setting: a member has peer and http",
                 );
             }
             if let (Some(peer), Some(http)) = (peer, http) {
@@ -111,7 +112,7 @@ impl SettingsReader<'_> {
         let taken = members.iter().find(|(_, other)| meet(other)).map(|(id, _)| *id);
         match taken {
             Some(other) if other != id => {
-                self.error::<()>(&name, &format!("has an address of member {other}, too"));
+                self.error::<()>(&name, &format!("has an address of member {other}"));
             }
             _ if same(&peer, &http) => self.error(&name, "has the same address for peers and for HTTP"),
             _ => {}
@@ -131,7 +132,7 @@ impl SettingsReader<'_> {
     }
 }
 
-/// One part of the variable: ids, and the two addresses.
+/// Parses one part of the variable: ids, and the two addresses.
 fn parse_part(part: &str) -> Option<(std::ops::RangeInclusive<NodeId>, &str, &str)> {
     let (ids, addresses) = part.split_once('=')?;
     let (peer, http) = addresses.split_once('/')?;

@@ -32,7 +32,8 @@ use crate::traces::TracesConfig;
 use self::settings_reader::SettingsReader;
 use crate::transport::TlsConfig;
 
-/// openraft logs each election at level info, in terms of its own.
+/// Default level. openraft also logs each election at this level, in its own terms; its log is off
+/// (`serve/logging.rs`).
 const DEFAULT_LOG_LEVEL: &str = "info";
 
 /// Default maximum of worker threads. More cause contention and no throughput, because Raft runs on one thread.
@@ -82,10 +83,10 @@ pub struct ServeConfig {
     pub admin: HttpConfig,
     /// Certificates; `None` without TLS.
     pub tls: Option<TlsConfig>,
-    /// Whether to start without TLS at addresses that other machines can reach.
+    /// Permits a start without TLS at addresses that other machines can reach.
     pub insecure: bool,
-    /// Whether only the operator is served before the cluster is secured. `None`: if other machines can reach the node, unless that is
-    /// insecure.
+    /// Restriction to the operator before the cluster is secured. `None`: if other machines can reach the
+    /// node, unless it is insecure.
     pub access_required: Option<bool>,
     /// Configuration of the log.
     pub log: LogConfig,
@@ -140,20 +141,20 @@ impl ServeConfig {
         };
         let text = std::fs::read_to_string(file)
             .map_err(|error| ConfigErrors(vec![ConfigProblem::new("", error.to_string()).in_file(file)]))?;
-        let told = |problem: ConfigProblem| problem.in_file(file);
+        let located = |problem: ConfigProblem| problem.in_file(file);
         match Self::parse(&text, file.parent().unwrap_or(Path::new("")), &environment) {
             Ok(mut loaded) => {
-                loaded.warnings = loaded.warnings.into_iter().map(told).collect();
+                loaded.warnings = loaded.warnings.into_iter().map(located).collect();
                 Ok(loaded)
             }
-            Err(errors) => Err(ConfigErrors(errors.0.into_iter().map(told).collect())),
+            Err(errors) => Err(ConfigErrors(errors.0.into_iter().map(located).collect())),
         }
     }
 
     /// Reads a configuration from `text`. Relative paths are relative to `base`.
     pub fn parse(text: &str, base: &Path, environment: &Environment) -> Result<Loaded, ConfigErrors> {
         let mut settings = SettingsReader::new(text, environment);
-        // A setting on a line that is no TOML is missing for that reason only.
+        // A setting on a line with a syntax error would also be reported as missing.
         if !settings.errors.is_empty() {
             return Err(ConfigErrors(settings.errors));
         }
@@ -166,7 +167,7 @@ impl ServeConfig {
             set,
             ..
         } = settings;
-        // In the order of the file, then settings that no line has.
+        // In the order of the file, then settings without a line.
         let place = |problem: &ConfigProblem| match problem.source {
             Source::Line(line) => line,
             Source::Variable(_) | Source::Nowhere => usize::MAX,
@@ -221,7 +222,7 @@ impl SettingsReader<'_> {
                 Ok(address) => Some(address),
                 Err(_) => self.error(
                     "peer_listen",
-                    "must be \"ADDRESS:PORT\", as \"0.0.0.0:7500\", and no name",
+                    "must be \"ADDRESS:PORT\", such as \"0.0.0.0:7500\", without a host name",
                 ),
             };
         }
@@ -358,7 +359,7 @@ impl SettingsReader<'_> {
         if log.level.parse::<tracing_subscriber::filter::Targets>().is_err() {
             self.error::<()>(
                 "log.level",
-                "is a level (error, warn, info, debug, trace) or a list of directives",
+                "must be a level (error, warn, info, debug, trace) or a list of directives",
             );
         }
         let traces = self.traces();

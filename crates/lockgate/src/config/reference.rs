@@ -83,10 +83,10 @@ Other settings need a restart:
 }
 
 fn row(setting: &Setting) -> String {
-    let usual = match setting.default {
+    let default = match setting.default {
         DefaultValue::Literal("\"\"") => "none".to_owned(),
-        DefaultValue::Literal(usual) => format!("`{usual}`"),
-        DefaultValue::Described(usual) => usual.to_owned(),
+        DefaultValue::Literal(default) => format!("`{default}`"),
+        DefaultValue::Described(default) => default.to_owned(),
         DefaultValue::Required => "required".to_owned(),
     };
     let reload = match setting.reload {
@@ -94,7 +94,7 @@ fn row(setting: &Setting) -> String {
         Reload::Restart => "restart",
     };
     format!(
-        "| `{}` | {} | {usual} | {reload} | {} |\n",
+        "| `{}` | {} | {default} | {reload} | {} |\n",
         setting.name,
         setting.kind.allowed(),
         cell(setting.meaning)
@@ -145,11 +145,11 @@ fn sample_section(file: &mut String, section: &Section, node: u64) {
         let mut text = setting.meaning.to_owned();
         match (setting.default, setting.sample) {
             (DefaultValue::Required, _) => text.push_str(" Required."),
-            (DefaultValue::Described(usual), _) => {
-                write!(text, " Default: {usual}.").expect("memory takes it")
+            (DefaultValue::Described(default), _) => {
+                write!(text, " Default: {default}.").expect("writing to a String cannot fail")
             }
-            (DefaultValue::Literal(usual), SampleForm::Set(_)) => {
-                write!(text, " Default: {usual}.").expect("memory takes it");
+            (DefaultValue::Literal(default), SampleForm::Set(_)) => {
+                write!(text, " Default: {default}.").expect("writing to a String cannot fail");
             }
             (DefaultValue::Literal(_), SampleForm::Default | SampleForm::Example(_)) => {}
         }
@@ -162,8 +162,8 @@ fn sample_section(file: &mut String, section: &Section, node: u64) {
             (SampleForm::Set(value), _) => format!("{} = {}\n", setting.key(), id(value)),
             (SampleForm::Example(value), _) => format!("#{} = {}\n", setting.key(), id(value)),
             (SampleForm::Default, DefaultValue::Literal(value)) => format!("#{} = {value}\n", setting.key()),
-            (SampleForm::Default, usual) => {
-                panic!("{} has {usual:?}, which is not to be shown", setting.name)
+            (SampleForm::Default, default) => {
+                panic!("{} has {default:?}, which is not to be shown", setting.name)
             }
         };
         file.push_str(&line);
@@ -217,8 +217,8 @@ fn one_document(setting: &Setting) -> Value {
         document["least"] = least.into();
         document["most"] = most.into();
     }
-    if let DefaultValue::Literal(usual) = setting.default {
-        document["default"] = usual.into();
+    if let DefaultValue::Literal(default) = setting.default {
+        document["default"] = default.into();
     }
     document
 }

@@ -75,7 +75,7 @@ impl<'a> SettingsReader<'a> {
                 DeValue::Boolean(flag) => Value::Flag(*flag),
                 DeValue::Integer(number) => match i128::from_str_radix(number.as_str(), number.radix()) {
                     Ok(number) => Value::Number(number),
-                    Err(_) => Value::Other("a number beyond all bounds"),
+                    Err(_) => Value::Other("a number out of range"),
                 },
                 DeValue::Float(number) => match number.as_str().parse() {
                     Ok(number) => Value::Fraction(number),
@@ -122,7 +122,8 @@ impl<'a> SettingsReader<'a> {
             .any(|error| error.setting == key || below(&error.setting))
     }
 
-    /// The environment overrides the file, so that one image serves many nodes.
+    /// Returns the row and the value of a setting. The environment overrides the file, so that one image
+    /// serves many nodes.
     fn value(&mut self, key: &'static str) -> Option<(&'static Setting, Value)> {
         let setting =
             settings::find(key).unwrap_or_else(|| panic!("{key} has no row in the table of settings"));
@@ -215,12 +216,12 @@ impl<'a> SettingsReader<'a> {
             Ok(ordinal) if ordinal < u64::MAX => Some(ordinal + 1),
             _ => self.error(
                 key,
-                &format!("is \"hostname\", and this machine's name, {name:?}, does not end in a number"),
+                &format!("is \"hostname\", but this machine's name, {name:?}, does not end in a number"),
             ),
         }
     }
 
-    /// Reads a share.
+    /// Reads a number from 0 to 1.
     pub(super) fn ratio(&mut self, key: &'static str, ratio: &mut f64) {
         let Some((setting, value)) = self.value(key) else {
             return;
@@ -320,8 +321,8 @@ impl<'a> SettingsReader<'a> {
                     let sections = settings::SECTIONS.iter().map(|section| section.name);
                     let known = settings::all().map(|setting| setting.name).chain(sections);
                     match nearest(&name, known.chain(["members"])) {
-                        Some(meant) => format!("there is no such setting; is {meant} meant?"),
-                        None => "there is no such setting".to_owned(),
+                        Some(meant) => format!("unknown setting; did you mean {meant}?"),
+                        None => "unknown setting".to_owned(),
                     }
                 }
             };
@@ -329,13 +330,13 @@ impl<'a> SettingsReader<'a> {
                 .push(ConfigProblem::new(name, fact).at(Source::Line(line)));
         }
         for (slip, meant) in self.environment.probable_typos() {
-            let problem = ConfigProblem::new("", format!("there is no such setting; is {meant} meant?"));
+            let problem = ConfigProblem::new("", format!("unknown setting; did you mean {meant}?"));
             self.warnings.push(problem.at(Source::Variable(slip)));
         }
     }
 }
 
-/// Lines count from one.
+/// Returns the line of an offset, counted from 1.
 fn line_of(text: &str, offset: usize) -> usize {
     let before = &text.as_bytes()[..offset.min(text.len())];
     before.iter().filter(|byte| **byte == b'\n').count() + 1

@@ -1,19 +1,20 @@
-//! Memory in small pages. A node's state is millions of small pieces, of which some go every moment, and the kernel's huge pages of
-//! two megabytes each stay resident for the last piece in them, and are cleared as a whole before the first.
+//! Switch that disables transparent huge pages for this process. A node's state is millions of small
+//! allocations, some of which are freed at every moment. A huge page of two megabytes stays resident for the
+//! last allocation in it, and is cleared completely before the first.
 
 use tracing::debug;
 
-/// By this, which mimalloc reads, an operator says how it is to be; then nothing is done here.
+/// Variable of mimalloc with which an operator overrides this: if it is set, this module does nothing.
 const OVERRIDE_VARIABLE: &str = "MIMALLOC_ALLOW_THP";
 
-/// Has the kernel give this process small pages from now on. Call it in the beginning: what is there stays as it is.
+/// Disables huge pages. Call it at the start of the process: existing pages do not change.
 pub fn disable() {
     if std::env::var_os(OVERRIDE_VARIABLE).is_some() {
         return;
     }
     #[cfg(target_os = "linux")]
     if let Err(error) = nix::sys::prctl::set_thp_disable(true) {
-        // It serves as well, in more memory.
-        debug!(%error, "the kernel goes on with huge pages");
+        // The node works all the same, with more memory.
+        debug!(%error, "cannot disable huge pages");
     }
 }

@@ -1,4 +1,4 @@
-//! The log of a node's process: where it goes, how it looks, and how much of it there is, which can be changed while it runs.
+//! Log of a node's process: destination, format and level. The level can change while the node runs.
 
 use std::io;
 
@@ -13,24 +13,24 @@ use tracing_subscriber::{Registry, fmt};
 use crate::config::{LogConfig, LogFormat};
 use crate::log_writer::{EscapeStyle, EscapingWriter};
 
-/// By what goes before the configuration.
+/// Variable that overrides the level of the configuration.
 const OVERRIDE_VARIABLE: &str = "RUST_LOG";
 
-/// Dependencies that log what goes on within them. What of it concerns an operator the node says in its own words.
+/// Libraries whose internal log is off. The node logs in its own words what an operator needs of it.
 const SILENT_LIBRARIES: [&str; 2] = ["openraft", "sled"];
 
-/// Changes how much is logged.
+/// Handle that changes the level.
 #[derive(Debug, Clone)]
 pub struct LogLevel(Handle<Targets, Registry>);
 
 impl LogLevel {
-    /// Logs as much as `config` says from now on.
+    /// Applies the level of `config` from now on.
     pub fn set(&self, config: &LogConfig) -> anyhow::Result<()> {
         let filter = filter(config)?;
-        self.0.reload(filter).context("changing what is logged")
+        self.0.reload(filter).context("changing the log level")
     }
 
-    /// Whether the environment says what is logged, so that the configuration does not.
+    /// Returns whether the environment overrides the level of the configuration.
     pub fn is_overridden() -> bool {
         std::env::var_os(OVERRIDE_VARIABLE).is_some()
     }
@@ -46,8 +46,8 @@ pub fn start(config: &LogConfig) -> anyhow::Result<LogLevel> {
     let layer = fmt::layer()
         .with_writer(move || EscapingWriter::new(io::stderr(), escapes))
         .with_ansi(false)
-        // A line that cannot be written, as on a full disk, is lost. To complain of it on the same stream would be the
-        // end of the thread that wanted to log.
+        // A line that cannot be written, as on a full disk, is lost. A complaint on the same stream would
+        // panic the thread that logs.
         .log_internal_errors(false);
     let registry = tracing_subscriber::registry().with(filter);
     match config.format {
@@ -67,7 +67,7 @@ fn filter(config: &LogConfig) -> anyhow::Result<Targets> {
     Ok(with_silent_libraries(named))
 }
 
-/// Leaves out the crates of [`INTERNALS`] that no directive names.
+/// Turns off the libraries of [`SILENT_LIBRARIES`] that no directive names.
 fn with_silent_libraries(named: Targets) -> Targets {
     let is_named = |target: &str| named.iter().any(|(name, _)| name.starts_with(target));
     let silent: Vec<&str> = SILENT_LIBRARIES

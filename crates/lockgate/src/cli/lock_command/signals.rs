@@ -1,12 +1,13 @@
-//! The signals that are the command's, not this program's.
+//! Signals that are forwarded to the command.
 
 use cli_support::signals::SignalListener;
 use nix::sys::signal::Signal;
 
 use super::suspend::suspend;
 
-/// What is passed on: all that one sends to a program to tell it something. SIGTSTP is among them so that this program never
-/// stands still while its command goes on; when the command does, it follows (see `Group::suspended`).
+/// Forwarded signals: all that people send to a program. SIGTSTP is among them so that this program never
+/// stops while its command runs; when the command is suspended, this program follows (see
+/// `ProcessGroup::suspended`).
 const FORWARDED: [Signal; 8] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -18,20 +19,20 @@ const FORWARDED: [Signal; 8] = [
     Signal::SIGWINCH,
 ];
 
-/// Those of them that end a program which does nothing about them.
+/// Forwarded signals that end a program by default.
 const TERMINATING: [Signal; 4] = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM];
 
-/// Signals as they come. Those that the caller ignores are not among them: they stay ignored, and the command ignores them, too.
+/// Stream of signals. Signals that the caller ignores are not in it: they stay ignored, by the command too.
 pub struct Signals {
     arrived: tokio::sync::mpsc::UnboundedReceiver<Signal>,
-    /// Ends with this.
+    /// Tasks that end when this is dropped.
     _listeners: tokio::task::JoinSet<()>,
 }
 
 impl Signals {
-    /// From now on they do nothing but come here.
+    /// Starts to receive the signals, which then have no other effect.
     pub fn listen() -> anyhow::Result<Self> {
-        // As many as people send.
+        // Unbounded: people send few of them.
         let (sender, arrived) = tokio::sync::mpsc::unbounded_channel();
         let mut listeners = tokio::task::JoinSet::new();
         for which in FORWARDED {
@@ -52,7 +53,7 @@ impl Signals {
         })
     }
 
-    /// The next one.
+    /// Returns the next signal.
     pub async fn next(&mut self) -> Signal {
         match self.arrived.recv().await {
             Some(signal) => signal,
@@ -60,7 +61,7 @@ impl Signals {
         }
     }
 
-    /// The next one that asks for an end. Until then there is no command that could be suspended, only this program.
+    /// Returns the next terminating signal. Until then there is no command to suspend, only this program.
     pub async fn next_terminating(&mut self) -> anyhow::Result<Signal> {
         loop {
             match self.next().await {

@@ -1,5 +1,5 @@
-//! Checks of the things that a configuration names: files, directories and ports, as a start would use them. Changes nothing: a port is
-//! bound for a moment only.
+//! Checks of the files, directories and ports that a configuration names, as a start would use them. They
+//! change nothing: a port is bound for a moment only.
 
 mod files;
 mod ports;
@@ -13,12 +13,12 @@ use super::problem::{ConfigProblem, Source};
 use super::{ConfigErrors, Loaded, ServeConfig};
 use crate::serve::open_files;
 
-/// Findings.
+/// Findings of the checks.
 #[derive(Debug, Clone, Default)]
 pub struct Findings {
-    /// A node would not start, or would serve nobody.
+    /// Errors: a node would not start, or would serve no client.
     pub errors: Vec<ConfigProblem>,
-    /// Warning.
+    /// Warnings.
     pub warnings: Vec<ConfigProblem>,
 }
 
@@ -37,7 +37,7 @@ impl Findings {
     }
 }
 
-/// Reads a configuration, and checks the things that it names.
+/// Reads a configuration, and checks the files, directories and ports that it names.
 pub async fn check(file: Option<&Path>) -> Findings {
     let Loaded { config, warnings, .. } = match ServeConfig::load(file) {
         Ok(loaded) => loaded,
@@ -59,7 +59,7 @@ pub async fn check(file: Option<&Path>) -> Findings {
     findings
 }
 
-/// Checks the things that a configuration names.
+/// Checks the files, directories and ports that a configuration names.
 pub async fn check_all(config: &ServeConfig) -> Findings {
     let mut findings = Findings::default();
     let runs = is_running(config, &mut findings);
@@ -69,7 +69,7 @@ pub async fn check_all(config: &ServeConfig) -> Findings {
     if let Err(error) = open_files::check_limit(config) {
         findings.warn(
             "http.max_connections",
-            format!("{error:#}: raise the limit (`ulimit -n`, LimitNOFILE=), or have fewer connections"),
+            format!("{error:#}: raise the limit (`ulimit -n`, LimitNOFILE=), or allow fewer connections"),
         );
     }
     findings
@@ -89,7 +89,7 @@ fn is_running(config: &ServeConfig, findings: &mut Findings) -> bool {
     }
 }
 
-/// A directory belongs to one node only.
+/// Checks that the data directory belongs to this node: it belongs to one node only.
 fn check_owner(config: &ServeConfig, findings: &mut Findings) {
     let node = &config.node;
     if !node.data_dir.is_dir() {

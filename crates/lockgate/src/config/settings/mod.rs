@@ -21,7 +21,7 @@ const UNBOUNDED: u64 = i64::MAX as u64;
 /// Maximum time. Longer ones are mistakes in the unit, and would overflow clocks.
 const MAX_TIME_MS: u64 = 365 * 24 * 3_600_000;
 
-/// Maximum age of remembered things, which may be long.
+/// Maximum age of kept records, which may be long.
 const MAX_AGE_MS: u64 = 10 * MAX_TIME_MS;
 
 /// Maximum number of connections: each costs a file descriptor, and the kernel's bound (`fs.nr_open`) is this.
@@ -49,7 +49,7 @@ pub struct Setting {
     pub default: DefaultValue,
     /// Form in the sample files.
     pub sample: SampleForm,
-    /// Whether a reload applies a change.
+    /// Time at which a change is applied.
     pub reload: Reload,
     /// Meaning, and the cost of a change.
     pub meaning: &'static str,
@@ -196,10 +196,10 @@ impl Kind {
         };
         match self {
             Self::Text | Self::Secret => "a text in quotes".to_owned(),
-            Self::List => "a text in quotes, with commas between its parts".to_owned(),
+            Self::List => "a text in quotes, its parts separated by commas".to_owned(),
             Self::OneOf(texts) => {
                 let quoted: Vec<String> = texts.iter().map(|text| format!("{text:?}")).collect();
-                let (last, others) = quoted.split_last().expect("there are some to choose from");
+                let (last, others) = quoted.split_last().expect("a choice has values");
                 format!("{} or {last}", others.join(", "))
             }
             Self::Path => "a path in quotes".to_owned(),
