@@ -1,4 +1,4 @@
-//! `lockgate cert`, and that what it makes is what nodes and clients need.
+//! `lockgate cert`: its files are valid for nodes and clients.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -93,7 +93,7 @@ async fn existing_files_are_never_replaced() {
     );
     assert_eq!(fs::read(place.file("ca.key")).unwrap(), made);
 
-    // Half of it is enough to stop, and nothing is begun.
+    // One existing file stops the command, which then writes nothing.
     fs::write(place.file("client-a.key"), "mine").unwrap();
     let refused = fails(&["cert", "client", "--dir", dir, "--name", "a"]).await;
     assert!(refused.contains("client-a.key already exists"), "{refused}");

@@ -1,4 +1,4 @@
-//! The program's commands as a user types them.
+//! Commands of the program, as a user types them.
 
 use std::path::Path;
 use std::process::Output;
@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use crate::harness::{LOCKGATE, TIMEOUT, TestCluster, eventually};
 use crate::identity::copy;
 
-/// A directory whose cluster is stopped at the end, however that comes.
+/// Directory of a cluster that the command line has started; its nodes are killed with the test.
 pub struct LaunchedCluster(pub TempDir);
 
 impl LaunchedCluster {
@@ -54,7 +54,7 @@ pub async fn succeeds(arguments: &[&str]) -> String {
     text
 }
 
-/// Runs what must fail, and returns the one line that says why.
+/// Runs a command that must fail. Returns the one line of its error.
 pub async fn fails(arguments: &[&str]) -> String {
     let output = lockgate(arguments).await;
     assert!(!output.status.success(), "{arguments:?} succeeded");
@@ -105,7 +105,7 @@ async fn cluster_is_started_killed_restarted_and_stopped() {
         );
     }
 
-    // Another cluster cannot have the same ports, and does not take this one for itself.
+    // Another cluster cannot use the same ports, and does not take this cluster for its own.
     let base = first[0]["url"]
         .as_str()
         .unwrap()
@@ -125,7 +125,7 @@ async fn cluster_is_started_killed_restarted_and_stopped() {
     let stderr = fails(&[&["cluster", "up", "--nodes", "1"][..], &same[..]].concat()).await;
     assert!(stderr.contains("node 1 cannot have the address"), "{stderr}");
 
-    // Up again changes nothing; what is dead is brought back, and only that.
+    // A second `up` changes nothing; it starts dead nodes, and only those.
     let pids = |status: &[Value]| status.iter().map(|node| node["pid"].clone()).collect::<Vec<_>>();
     let shown = succeeds(&["cluster", "up", "--dir", dir]).await;
     assert!(shown.contains("All nodes in"), "{shown}");
@@ -200,7 +200,7 @@ async fn cluster_is_started_killed_restarted_and_stopped() {
     assert_eq!(
         succeeds(&["cluster", "down", "--dir", dir])
             .await
-            .matches("did not run")
+            .matches("was not running")
             .count(),
         3
     );
@@ -233,7 +233,7 @@ async fn node_is_configured_by_its_environment_and_exits_with_0_on_sigterm() {
     .await;
     send_signal(Pid::from_raw(node.id().unwrap() as i32), Signal::SIGTERM).unwrap();
     let output = tokio::time::timeout(Duration::from_secs(20), node.wait_with_output());
-    let output = output.await.expect("it ends").unwrap();
+    let output = output.await.expect("the program ends").unwrap();
     assert_eq!(output.status.code(), Some(0));
     for line in String::from_utf8_lossy(&output.stderr).lines() {
         let entry: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}"));
@@ -259,7 +259,7 @@ async fn invalid_configuration_is_rejected_with_all_errors() {
     assert_eq!(stderr.lines().count(), 4, "{stderr}");
     for part in [
         "members: at least one is required",
-        "node.toml:2: port: there is no such setting",
+        "node.toml:2: port: unknown setting",
         "raft.heartbeat_ms: ",
     ] {
         assert!(stderr.contains(part), "{part} is missing: {stderr}");
@@ -268,20 +268,20 @@ async fn invalid_configuration_is_rejected_with_all_errors() {
     assert!(stderr.contains("/nowhere/node.toml"), "{stderr}");
 }
 
-/// After SIGKILL a process with much memory takes its time to end, and is there meanwhile.
+/// After SIGKILL a process with much memory needs time to end, and exists meanwhile.
 #[tokio::test]
 async fn dying_node_is_restarted_by_cluster_up() {
     const ENDS: NodeId = 2;
     let cluster = TestCluster::start().await;
     cluster.signal(ENDS, Signal::SIGSTOP).unwrap();
     let mut somebody_else = LocalCluster::open(cluster.dir(), Path::new(LOCKGATE)).unwrap();
-    // Which nodes run is looked at before anything is waited for.
+    // The command checks which nodes are running before it waits.
     let ends = async { cluster.signal(ENDS, Signal::SIGKILL).unwrap() };
     let (started, ()) = tokio::join!(somebody_else.up(START_TIMEOUT), ends);
     assert_eq!(started.unwrap(), [ENDS]);
 }
 
-/// The one that has ended is started, and serves only when one more does: those that are about to end must not wait for it.
+/// The dead node is started and serves only with one more node; the dying ones must not wait for it.
 #[tokio::test]
 async fn cluster_with_mostly_dying_nodes_starts() {
     const ENDED: NodeId = 1;
@@ -301,7 +301,7 @@ async fn cluster_with_mostly_dying_nodes_starts() {
     assert_eq!(started.unwrap(), [1, 2, 3]);
 }
 
-/// As in `lockgate cluster down | head -0`.
+/// Like `lockgate cluster down | head -0`.
 #[tokio::test]
 async fn commands_work_with_a_closed_output() {
     let cluster = TestCluster::start().await;
@@ -319,7 +319,7 @@ async fn commands_work_with_a_closed_output() {
             .unwrap();
         drop(child.stdout.take());
         let output = tokio::time::timeout(TIMEOUT, child.wait_with_output());
-        let output = output.await.expect("it ends").unwrap();
+        let output = output.await.expect("the program ends").unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(
             output.status.success() && stderr.is_empty(),
@@ -347,7 +347,7 @@ async fn cluster_up_names_a_data_directory_of_another_cluster() {
     let output = lockgate(&["cluster", "up", "--dir", here.dir().to_str().unwrap()]).await;
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    // The node has found out before the command has, or the other way round.
+    // The node or the command reports it, whichever is first.
     let by_node = stderr.contains("node 1's data directory belongs to the cluster ");
     let by_command = stderr.contains("different clusters: nodes 2, 3 of cluster ");
     assert!(by_node || by_command, "{stderr}");

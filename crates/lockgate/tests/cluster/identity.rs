@@ -1,4 +1,4 @@
-//! A node whose disk is not its own does not take part: what its peers rely on would not be there.
+//! Node with a foreign disk: it must not take part, because its peers rely on data that is not there.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use lockgate::raft_node::NodeId;
 
 use crate::harness::{TIMEOUT, TestCluster};
 
-/// Starts a node that must not start, and returns why.
+/// Starts a node that must not start. Returns its error.
 async fn reason_of_rejected_start(cluster: &mut TestCluster, id: NodeId) -> String {
     cluster.start(id).unwrap();
     let error = cluster
@@ -21,7 +21,7 @@ async fn reason_of_rejected_start(cluster: &mut TestCluster, id: NodeId) -> Stri
     println!("{last}");
     assert!(
         last.starts_with("lockgate: "),
-        "the last line is no clear message: {text}"
+        "the last line is not the error: {text}"
     );
     last
 }
@@ -51,7 +51,7 @@ async fn node_with_a_wiped_disk_is_rejected() {
     let reason = reason_of_rejected_start(&mut cluster, id).await;
     assert!(reason.contains("data"), "{reason}");
 
-    // With its own disk back it takes part again.
+    // The node starts again with its own disk.
     fs::remove_dir_all(&data).ok();
     fs::rename(&kept, &data).unwrap();
     cluster.up(START_TIMEOUT).await.unwrap();

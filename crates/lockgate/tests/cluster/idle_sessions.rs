@@ -1,4 +1,5 @@
-//! What `lockgate bench idle` opens is there, at whom and from where it was told, for as long as it was told, and not after it.
+//! Sessions of `lockgate bench idle`: they are open at the requested servers, from the requested addresses
+//! and for the requested time, and closed afterwards.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -13,16 +14,16 @@ use tokio::process::{Child, ChildStderr, Command};
 use crate::command_line::fails;
 use crate::harness::{LOCKGATE, TestCluster};
 
-/// Sessions that are kept by a process until it is interrupted.
+/// Process that keeps sessions open until it is interrupted.
 struct Idle {
     process: Child,
     said: Lines<BufReader<ChildStderr>>,
 }
 
 impl Idle {
-    /// Returns when all are open.
+    /// Starts the process and waits until all sessions are open.
     async fn open(cluster: &TestCluster, arguments: &[&str]) -> Self {
-        // Whoever runs the tests in the background ignores SIGINT, and the program would go on to ignore it.
+        // A shell starts background processes with SIGINT ignored, and the program would inherit that.
         let mut process = Command::new("env")
             .args(["--default-signal=INT", LOCKGATE])
             .args(["bench", "idle", "--json", "--seconds", "3600", "--dir"])
@@ -39,19 +40,19 @@ impl Idle {
                 return Self { process, said };
             }
         }
-        panic!("it ended before all were open");
+        panic!("the program ended before all sessions were open");
     }
 
-    /// Ends it, and returns its report and whether it is content.
+    /// Interrupts the process. Returns its report and whether it succeeded.
     async fn interrupt(self) -> (Value, bool) {
         let process = Pid::from_raw(self.process.id().unwrap().cast_signed());
         send_signal(process, Signal::SIGINT).unwrap();
         self.ended().await
     }
 
-    /// The same when it ends by itself.
+    /// Waits until the process ends by itself. Returns its report and whether it succeeded.
     async fn ended(mut self) -> (Value, bool) {
-        // Whoever writes more than a pipe holds waits for its reader.
+        // A process that writes more than a pipe holds waits for its reader.
         while self.said.next_line().await.unwrap().is_some() {}
         let output = self.process.wait_with_output().await.unwrap();
         let report = serde_json::from_slice(&output.stdout).unwrap();
@@ -64,7 +65,7 @@ async fn sessions(cluster: &TestCluster) -> Vec<Value> {
     listed["sessions"].as_array().unwrap().clone()
 }
 
-/// How many connections each node has with clients of ZooKeeper.
+/// Returns the number of connections of ZooKeeper clients at each node.
 async fn connections(cluster: &TestCluster) -> Vec<u64> {
     const LINE: &str = "lockgate_connections{door=\"zookeeper\"} ";
     let mut counts = Vec::new();
@@ -137,7 +138,7 @@ async fn lost_session_ends_the_run_and_is_reported() {
     let path = format!("/v1/sessions/{id}");
     assert_eq!(cluster.send(1, "DELETE", &path, &Value::Null).await.status, 204);
 
-    // An hour is over as soon as one has ended.
+    // The run of an hour ends as soon as a session is lost.
     let (report, content) = idle.ended().await;
     assert!(!content, "{report}");
     is_sound(&report, "zookeeper", 3, 3);

@@ -1,4 +1,4 @@
-//! What waits in other ways than in one queue survives a change of leaders, too: an upgrade, and a call for several locks.
+//! Waits other than in one queue survive a leader change too: an upgrade, and an acquire of several locks.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn waiting_upgrade_and_multilock_survive_the_leader() {
     let held = post(&mut two, "/v1/locks/a/acquire", wish(second.id(), "exclusive")).await;
 
     let body = json!({ "session": first.id(), "holder": book["holder"], "wait_ms": null });
-    // One waits at the leader itself, the other elsewhere.
+    // The upgrade waits at the leader itself, the acquire at another node.
     let mut waiter = cluster.client(leader);
     let upgrade = tokio::spawn(async move { post(&mut waiter, "/v1/locks/book/upgrade", body).await });
     let locks = json!([{ "name": "b" }, { "name": "a", "mode": "shared" }]);
@@ -61,7 +61,7 @@ async fn waiting_upgrade_and_multilock_survive_the_leader() {
     let both = in_time(both).await.unwrap().unwrap();
     let (b, a) = (&both["holders"][0], &both["holders"][1]);
     assert!(token(b) == token(a) && token(a) > token(&held), "{both}");
-    // Both survivors know the same, and of nobody who waits.
+    // Both survivors have the same state, without waiters.
     for node in survivors {
         let graph = cluster.get(node, "/v1/locks/graph").await;
         assert_eq!(graph["waits"], json!([]));

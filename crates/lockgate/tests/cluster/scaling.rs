@@ -1,4 +1,4 @@
-//! A new local cluster with learners, and a small version of what `lockgate bench watch` measures.
+//! New local cluster with learners, and a small run of `lockgate bench watch`.
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -19,7 +19,7 @@ async fn new_cluster_can_have_observers() {
     let shown = succeeds(&[&up[..], &["--nodes", "1", "--learners", "2"]].concat()).await;
     assert!(shown.contains("Started 3 of 3 nodes"), "{shown}");
     assert_eq!(shown.matches("learner").count(), 2, "{shown}");
-    // Their number is for new ones; others have `cluster add`.
+    // The option is for new clusters; existing ones have `cluster add`.
     let stderr = fails(&["cluster", "up", "--dir", dir, "--learners", "1"]).await;
     assert!(stderr.contains("cluster add"), "{stderr}");
 }
@@ -55,7 +55,7 @@ async fn every_watcher_is_notified_of_every_change() {
         }
         assert_eq!(reports.len(), 2);
     }
-    // It leaves nothing.
+    // The benchmark leaves no znodes.
     let left = cluster
         .send(1, "GET", "/v1/znodes/?children=true", &Value::Null)
         .await;

@@ -1,4 +1,4 @@
-//! What a node tells whoever has started it, as systemd's services do: that it listens, lives, reloads and stops.
+//! Notifications of a node to its supervisor, as for systemd: it is ready, alive, reloading and stopping.
 
 use std::fs;
 use std::path::Path;
@@ -14,14 +14,14 @@ use tokio::time::timeout;
 
 use crate::harness::{LOCKGATE, TIMEOUT};
 
-/// The next messages, up to one with this in it.
+/// Returns the next messages, up to one with this text.
 async fn received(socket: &UnixDatagram, wanted: &str) -> Vec<String> {
     let mut messages = Vec::new();
     let mut buffer = [0; 4096];
     loop {
         let received = timeout(TIMEOUT, socket.recv(&mut buffer)).await;
         let length = received
-            .unwrap_or_else(|_| panic!("not told: {wanted}; but {messages:?}"))
+            .unwrap_or_else(|_| panic!("no message with {wanted}; got {messages:?}"))
             .unwrap();
         messages.push(String::from_utf8(buffer[..length].to_vec()).unwrap());
         if messages.last().is_some_and(|message| message.contains(wanted)) {
@@ -47,11 +47,7 @@ async fn supervisor_is_notified_of_the_process_state() {
         .unwrap();
 
     let first = received(&socket, "READY=1").await;
-    assert_eq!(
-        first.len(),
-        1,
-        "nothing is said before the node listens: {first:?}"
-    );
+    assert_eq!(first.len(), 1, "no message before the node listens: {first:?}");
     assert!(first[0].contains("STATUS=node 1 is serving"), "{first:?}");
     received(&socket, "WATCHDOG=1").await;
     received(&socket, "WATCHDOG=1").await;
@@ -68,7 +64,10 @@ async fn supervisor_is_notified_of_the_process_state() {
 
     send_signal(process, Signal::SIGTERM).unwrap();
     received(&socket, "STOPPING=1").await;
-    let ended = timeout(TIMEOUT, node.wait()).await.expect("it ends").unwrap();
+    let ended = timeout(TIMEOUT, node.wait())
+        .await
+        .expect("the node ends")
+        .unwrap();
     assert!(ended.success(), "{ended}");
 }
 

@@ -1,4 +1,5 @@
-//! Wrong arguments end every command with exit code 2 and a line that names them, before it has called anybody.
+//! Usage errors: wrong arguments end every command with exit code 2 and a line that names them, before it
+//! connects to a server.
 
 use std::process::Output;
 
@@ -6,7 +7,7 @@ use tokio::process::Command;
 
 use crate::harness::LOCKGATE;
 
-/// Nobody listens there: a command that calls somebody ends with another code.
+/// Address without a server: a command that connects to it ends with another code.
 const NOBODY: &str = "127.0.0.1:1";
 
 async fn lockgate(arguments: &[&str], servers: &str) -> Output {
@@ -18,7 +19,7 @@ async fn lockgate(arguments: &[&str], servers: &str) -> Output {
         .unwrap()
 }
 
-/// The commands that call a running cluster, each with arguments that are right.
+/// Commands that call a running cluster, each with valid arguments.
 const CLIENTS: &[&[&str]] = &[
     &["lock", "job", "--", "true"],
     &["locks"],
@@ -61,7 +62,7 @@ async fn clients_refuse_wrong_servers() {
     }
 }
 
-/// Wrong arguments, and what the error names.
+/// Wrong arguments, and the text that the error contains.
 const WRONG: &[(&[&str], &str)] = &[
     (&[], "Usage"),
     (&["nonsense"], "nonsense"),

@@ -1,9 +1,6 @@
-//! The library: a node inside this very program, and locks of the program without a socket.
+//! Embedding library: a node inside this program, and locks of the program without a socket.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test that cannot go on may say so shortly, also in its helpers"
-)]
+#![allow(clippy::unwrap_used, reason = "a failed test may panic, also in its helpers")]
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,13 +14,13 @@ use lockgate::znode_store::LockName;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
-/// The shortest that a node allows.
+/// Minimum timeout that a node allows.
 const TTL: Duration = Duration::from_secs(2);
 
-/// How long anything may take that is waited for.
+/// Time limit of a condition.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
     let deadline = Instant::now() + TIMEOUT;
     while !is_so().await {
@@ -55,7 +52,7 @@ impl Embedded {
         open(self.server.client(), name).await
     }
 
-    /// How many hold the lock, and how many wait for it.
+    /// Returns the numbers of holders and of waiters of a lock.
     fn holders_and_waiters(&self, lock: &str) -> (usize, usize) {
         let lock = LockName::parse(lock).unwrap();
         let view = self.server.node().read(|store| store.lock(&lock));
@@ -67,12 +64,12 @@ async fn open(client: &LockClient, name: &str) -> LockSession {
     client.session().name(name).ttl(TTL).open().await.unwrap()
 }
 
-/// A runtime as a thread of a program may have one.
+/// Creates a runtime on the current thread.
 fn small_runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Does something on a runtime that is gone when this returns.
+/// Runs a future on a runtime that has ended when this returns.
 async fn on_a_short_lived_runtime<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> T {
     let done = tokio::task::spawn_blocking(move || small_runtime().block_on(future));
     done.await.unwrap()
@@ -103,11 +100,11 @@ async fn guards_exclude_each_other_even_within_a_session_unless_they_are_reentra
     assert_busy(bert.acquire("door", exclusive().try_only()).await);
     outer.release().await.unwrap();
     let next = bert
-        .acquire("door", exclusive().try_only().note("bert's turn"))
+        .acquire("door", exclusive().try_only().note("bert is next"))
         .await
         .unwrap();
 
-    // A guard that is dropped releases its lock, only later.
+    // A dropped guard releases its lock, only later.
     drop(next);
     let waited = anna
         .acquire("door", exclusive().wait_at_most(TTL * 10))
@@ -115,7 +112,7 @@ async fn guards_exclude_each_other_even_within_a_session_unless_they_are_reentra
         .unwrap();
     assert!(!waited.is_lost());
 
-    // Closing a session ends its guards' locks, and their release says so.
+    // Closing a session ends the holds of its guards, and their release returns the loss.
     anna.close().await.unwrap();
     assert_eq!(embedded.holders_and_waiters("door"), (0, 0));
     let reason = waited.check().unwrap_err();
@@ -147,7 +144,7 @@ async fn embedded_sessions_support_all_operations() {
     assert_eq!(several.guards().len(), 2);
     several.release().await.unwrap();
 
-    // Somebody asks for the lock, and then takes it away.
+    // Another client requests the release of the lock, and then breaks it.
     let client = embedded.server.client();
     let asked = guard.release_requested();
     assert_eq!(
@@ -185,12 +182,12 @@ async fn guarded_write_needs_the_lock() {
     let create = Transaction::new().create("/report", "0", CreateMode::Persistent);
     let done = guard.write(create.set("/report", "1", Some(0))).await.unwrap();
     assert_eq!(done.len(), 2, "{done:?}");
-    // By two locks, by whatever way to the tree.
+    // Guarded by two locks, over either API of the tree.
     let both = set("2", 1).held(&guard).held(&window);
     client.znodes().commit(both).await.unwrap();
     assert_eq!(stored().await, ("2".to_owned(), 2));
 
-    // What is wrong is counted as the caller counts.
+    // The index of the failed operation is counted without the guards.
     let refused = guard
         .write(set("3", 2).set("/report", "4", Some(2)))
         .await
@@ -202,7 +199,7 @@ async fn guarded_write_needs_the_lock() {
         (&refusal.code, &refusal.facts["index"]),
         (&Code::BadVersion, &1.into())
     );
-    // The guard is no use to another session, nor together with one of another.
+    // A guard is invalid in another session, and together with a guard of another session.
     let foreign = bert.acquire("gate", AcquireOptions::exclusive()).await.unwrap();
     let of_another = bert.znodes().commit(set("3", 2).held(&guard)).await;
     let of_two = client
@@ -276,7 +273,7 @@ async fn guard_keeps_its_session_open_and_the_last_one_closes_it() {
     embedded.server.stop().await;
 }
 
-/// The node's runtime has several threads, as the test waits on one of them.
+/// The node's runtime has several threads because the test blocks one of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn session_outlives_the_runtime_that_opened_it() {
     let embedded = Embedded::start().await;
@@ -298,7 +295,7 @@ async fn session_outlives_the_runtime_that_opened_it() {
     );
     guard.check().unwrap();
 
-    // It also hears of its end.
+    // The guard is also notified of its end.
     let client = embedded.server.client();
     client.break_lock("door", guard.holder(), "stuck").await.unwrap();
     let loss = tokio::time::timeout(TIMEOUT, guard.lost()).await.unwrap();
@@ -312,7 +309,7 @@ async fn guard_reports_its_loss_before_its_blocked_runtime_resumes() {
     let anna = embedded.session("anna").await;
     let guard = anna.acquire("door", AcquireOptions::exclusive()).await.unwrap();
     guard.check().unwrap();
-    // The only thread of the node's runtime: nobody confirms a heartbeat.
+    // This blocks the only thread of the node's runtime, so no heartbeat is confirmed.
     thread::sleep(TTL);
     assert_eq!(guard.check(), Err(Error::Lost(Loss::NoHeartbeat)));
     assert!(guard.is_lost() && anna.is_lost());
@@ -374,7 +371,7 @@ async fn acquire_whose_runtime_ends_leaves_the_queue() {
     })
     .await;
     guard.release().await.unwrap();
-    eventually("nobody has it", async || {
+    eventually("the lock is free", async || {
         embedded.holders_and_waiters("door") == (0, 0)
     })
     .await;
@@ -392,7 +389,7 @@ async fn owner_that_would_wait_for_itself_is_rejected() {
         refused.is(Code::WouldDeadlock) && !refused.is_retryable(),
         "{refused:?}"
     );
-    // A wait with an end, another owner, and calls that do not say whose they are.
+    // Waits with a limit, another owner, and calls without an owner are no deadlock.
     let soon = Duration::from_millis(30);
     for waits in [
         owned().wait_at_most(soon),
@@ -430,11 +427,11 @@ async fn stop_closes_the_sessions_of_the_program() {
     assert_eq!(guard.lost().await, Loss::Stopped);
     assert_eq!(guard.check(), Err(Error::Lost(Loss::Stopped)));
     assert_eq!(waits.await.unwrap(), Err(Error::Lost(Loss::Stopped)));
-    // Both were closed, and did not wait for their time to be over.
+    // Both sessions were closed, and did not expire.
     assert_eq!(embedded.holders_and_waiters("left"), (0, 0));
     assert_eq!(guard.release().await, Err(Error::Lost(Loss::Stopped)));
 
-    // No loop goes on asking.
+    // The client makes no further attempts.
     let stopped = embedded.server.open_session("late").await.unwrap_err();
     assert!(
         stopped == Error::Stopped && !stopped.is_retryable(),
@@ -454,7 +451,7 @@ async fn blocking_client_acquires_locks_from_a_thread() {
     let worked = thread::spawn(move || {
         let session = client.session().name("thread").ttl(TTL).open()?;
         let guard = session.acquire("door", AcquireOptions::exclusive())?;
-        // Longer than the session lives without heartbeats.
+        // Longer than the session's timeout without heartbeats.
         thread::sleep(TTL * 3 / 2);
         guard.check()?;
         let changes = Transaction::new().create("/by-thread", "done", CreateMode::Persistent);
@@ -482,7 +479,7 @@ async fn test_server_ends_sessions_on_demand_and_leaves_no_directory() {
     server.client().end_session(session.id()).await.unwrap();
     assert_eq!(guard.lost().await, Loss::Expired);
     assert_eq!(guard.release().await, Err(Error::Lost(Loss::Expired)));
-    // Twice is once.
+    // A second call has no effect.
     server.client().end_session(session.id()).await.unwrap();
     assert!(directory.exists());
     server.stop().await;

@@ -1,12 +1,9 @@
-//! What a node logs of what strangers say, at the most talkative level: everything stays on one line and does nothing to a
-//! terminal, and no secret is in it.
+//! Log of a node at the most verbose level while it receives hostile text: every event stays on one line,
+//! does not control a terminal, and contains no secret.
 //!
-//! One test in a process of its own, for a process has one log.
+//! There is one test, in a process of its own, because a process has one log.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test that cannot go on may say so shortly, also in its helpers"
-)]
+#![allow(clippy::unwrap_used, reason = "a failed test may panic, also in its helpers")]
 
 mod http;
 mod hostile;
@@ -21,7 +18,7 @@ use lockgate::log_writer::EscapeStyle;
 
 use crate::log::Log;
 
-/// No step takes longer, unless something is broken.
+/// Time limit of a step.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 #[tokio::test]
@@ -52,7 +49,7 @@ async fn hostile_text_does_not_forge_the_log() {
 
     for log in [&text, &json] {
         let written = log.written();
-        // What is said is in the log: else nothing would have been tried.
+        // The hostile text is in the log; otherwise the test would check nothing.
         assert!(written.contains(hostile::MARK), "nothing hostile was logged");
         log.check_lines();
         for secret in hostile::SECRETS {

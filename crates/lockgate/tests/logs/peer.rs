@@ -1,4 +1,4 @@
-//! Hostile text at the port for peers: in place of a hello, and in one.
+//! Hostile text at the port for peers: in place of a hello, and in a hello.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::OnceLock;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::hostile::texts;
 use crate::in_time;
 
-/// Where the node listens for peers: a port that was free a moment ago.
+/// Returns the address of the node for peers: a port that was free a moment ago.
 pub fn address() -> SocketAddr {
     static ADDRESS: OnceLock<SocketAddr> = OnceLock::new();
     *ADDRESS.get_or_init(|| {
@@ -21,7 +21,7 @@ pub fn address() -> SocketAddr {
     })
 }
 
-/// Bytes that are no hello, and hellos of clusters and programs with such names.
+/// Sends bytes that are no hello, and hellos of clusters and programs with such names.
 pub async fn send_all() {
     for text in texts() {
         send(text.as_bytes()).await;

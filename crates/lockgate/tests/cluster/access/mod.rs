@@ -1,5 +1,5 @@
-//! Who may do what in a cluster of real nodes, from the operator's first word to a worker whose token is revoked. Here is what the
-//! tests of it have in common.
+//! Access control in a cluster of real nodes, from the operator's first command to a worker whose token is
+//! revoked. This file has the helpers of its tests.
 
 mod operator;
 mod revoked;
@@ -16,10 +16,10 @@ use tokio::process::Command;
 
 use crate::harness::{LOCKGATE, TestCluster};
 
-/// What the command line says to whom has not the right to something.
+/// Exit code of a command without the right for its request.
 const NOT_ALLOWED: i32 = 77;
 
-/// How a command has ended.
+/// Result of a command.
 #[derive(Debug)]
 struct CommandOutput {
     code: i32,
@@ -35,7 +35,7 @@ async fn run_in(environment: &[(&str, &str)], arguments: &[&str]) -> CommandOutp
         .await
         .expect("the program can be run");
     CommandOutput {
-        code: output.status.code().expect("no signal has ended it"),
+        code: output.status.code().expect("no signal ended it"),
         out: String::from_utf8_lossy(&output.stdout).into_owned(),
         err: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
@@ -45,7 +45,7 @@ async fn run(arguments: &[&str]) -> CommandOutput {
     run_in(&[], arguments).await
 }
 
-/// Runs what must succeed, and gives what it has printed.
+/// Runs a command that must succeed. Returns its standard output.
 async fn succeeds(arguments: &[&str]) -> String {
     let ran = run(arguments).await;
     assert_eq!(ran.code, 0, "{arguments:?}: {ran:?}");
@@ -60,7 +60,7 @@ fn operator_token(cluster: &LocalCluster, id: NodeId) -> PathBuf {
     cluster.node(id).unwrap().data_dir().join("operator.token")
 }
 
-/// What is secret of a token: all behind its id.
+/// Returns the secret part of a token: everything after its id.
 fn secret_of(file: &Path) -> String {
     let text = fs::read_to_string(file).unwrap();
     let (_, secret) = text.trim().rsplit_once('_').expect("a token has parts");
@@ -73,7 +73,7 @@ fn id_of(file: &Path) -> String {
     text.split('_').nth(1).expect("a token has parts").to_owned()
 }
 
-/// No node has written a secret into its log.
+/// Asserts that no node has written a secret into its log.
 fn assert_not_logged<'a>(
     logs: impl Iterator<Item = PathBuf>,
     secrets: impl Iterator<Item = &'a String> + Clone,
@@ -87,7 +87,7 @@ fn assert_not_logged<'a>(
     }
 }
 
-/// Ends what the command line has started.
+/// Directory of a cluster that the command line has started; its nodes are killed with the test.
 struct LaunchedCluster(tempfile::TempDir);
 
 impl Drop for LaunchedCluster {

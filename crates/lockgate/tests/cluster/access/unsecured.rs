@@ -1,4 +1,4 @@
-//! Nodes that serve nobody before their cluster is secured, and the step from which on they do.
+//! Nodes that reject clients before their cluster is secured, and the command that secures it.
 
 use std::fs;
 
@@ -12,7 +12,8 @@ use tokio::net::TcpStream;
 use super::{run, succeeds, text};
 use crate::harness::{ACCESS_REQUIRED, TestCluster, eventually};
 
-/// What a node says to who shows nothing, as soon as it can say anything: on a busy machine it may be behind for a moment.
+/// Returns a node's answer to a caller without credentials, as soon as the node can answer: on a busy machine
+/// it may lag behind for a moment.
 async fn answer_of(cluster: &TestCluster, id: NodeId, method: &str, path: &str, body: &Value) -> Response {
     let mut last = None;
     eventually("the node serves", async || {
@@ -22,7 +23,7 @@ async fn answer_of(cluster: &TestCluster, id: NodeId, method: &str, path: &str, 
         serves
     })
     .await;
-    last.expect("it has answered")
+    last.expect("the node answered")
 }
 
 #[tokio::test]
@@ -49,15 +50,19 @@ async fn clients_are_rejected_before_the_cluster_is_secured() {
     let mut zookeeper = TcpStream::connect(node.zookeeper.as_ref().unwrap())
         .await
         .unwrap();
-    assert_eq!(zookeeper.read(&mut [0; 1]).await.unwrap(), 0, "it hangs up");
+    assert_eq!(
+        zookeeper.read(&mut [0; 1]).await.unwrap(),
+        0,
+        "the node closes the connection"
+    );
 
-    // The log says what to do; that works as it stands.
+    // The log has the command that secures the cluster; it works unchanged.
     let mut command = String::new();
-    eventually("the log says what to do", async || {
+    eventually("the log has the command", async || {
         let log = fs::read_to_string(node.log_file()).unwrap();
         let said = log
             .lines()
-            .find_map(|line| line.split_once("secures it: `lockgate "));
+            .find_map(|line| line.split_once("node's files: `lockgate "));
         let quoted = said.and_then(|(_, rest)| rest.split_once('`'));
         command = quoted.map(|(command, _)| command.to_owned()).unwrap_or_default();
         !command.is_empty()
@@ -69,7 +74,7 @@ async fn clients_are_rejected_before_the_cluster_is_secured() {
     let secure = [words, &["--out", out, "--anonymous", "read:orders"]].concat();
     let said = succeeds(&secure).await;
     assert!(
-        said.contains("of role admin: it counts until it is revoked"),
+        said.contains("of role admin: valid until it is revoked"),
         "{said}"
     );
     let again = run(&[words, &["--json"]].concat()).await;
@@ -77,16 +82,16 @@ async fn clients_are_rejected_before_the_cluster_is_secured() {
         again.code == 1 && again.err.contains("secured already"),
         "{again:?}"
     );
-    eventually("the log says that it is done", async || {
+    eventually("the log reports the secured cluster", async || {
         fs::read_to_string(node.log_file())
             .unwrap()
             .contains("the cluster is secured")
     })
     .await;
 
-    // Everybody may do what `anonymous` may, at every node; the administrator everything.
+    // Every caller has the rights of `anonymous`, at every node; the administrator has all rights.
     for id in cluster.ids() {
-        eventually("the node has heard of it", async || {
+        eventually("the node has applied it", async || {
             let looked = request(&cluster.http(id), "GET", "/v1/locks?prefix=orders", "").await;
             looked.unwrap().status == 200
         })

@@ -1,4 +1,4 @@
-//! A cluster that the launcher has secured, and a worker whose role is small, from the command line.
+//! Secured cluster of the launcher, and a worker with a small role, from the command line.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -57,7 +57,7 @@ async fn worker_can_lock_only_within_its_grants() {
         succeeds(&all.iter().map(String::as_str).collect::<Vec<_>>()).await
     };
 
-    // Who shows nothing is nobody.
+    // A caller without a token has no rights.
     let nobody = run(&[&["locks"][..], &at].concat()).await;
     assert_eq!(
         (nobody.code, nobody.out.as_str()),
@@ -82,11 +82,12 @@ async fn worker_can_lock_only_within_its_grants() {
         "night shift",
     ];
     let said = call(&words, &create).await;
-    assert!(said.contains("of role worker: it counts until 2"), "{said}");
+    assert!(said.contains("of role worker: valid until 2"), "{said}");
     assert_eq!(mode(&worker), 0o600);
     secrets.extend([secret_of(&admin), secret_of(&worker)]);
 
-    // It may lock below /locks/orders, at whichever node it asks, and with its token from a file or the environment.
+    // The worker can lock below /locks/orders, at every node, and with its token from a file or the
+    // environment.
     let as_worker = [&at[..], &["--token-file", text(&worker)]].concat();
     let locked = async |arguments: &[&str], lock: &str| {
         run(&[&["lock"][..], arguments, &[lock, "--", "echo", "held"]].concat()).await
@@ -105,7 +106,7 @@ async fn worker_can_lock_only_within_its_grants() {
     }
     let token = fs::read_to_string(&worker).unwrap();
     let environment = [("LOCKGATE_TOKEN", token.trim())];
-    // The command has it only if it is to.
+    // The command gets the token only with --pass-token.
     let command = [
         "orders/1",
         "--",
@@ -117,7 +118,7 @@ async fn worker_can_lock_only_within_its_grants() {
         let ran = run_in(&environment, &[&["lock"][..], &at, option, &command].concat()).await;
         assert_eq!((ran.code, ran.out), (0, format!("held {has}\n")), "{}", ran.err);
     }
-    // And nothing else.
+    // Everything else is rejected.
     let elsewhere = locked(&as_worker, "invoices/1").await;
     assert_eq!(
         (elsewhere.code, elsewhere.out.as_str()),
@@ -139,7 +140,7 @@ async fn worker_can_lock_only_within_its_grants() {
         );
     }
 
-    // What administrators see of it.
+    // The administrator's view of the token.
     let listed = call(&["token", "list", "--json"], &as_admin).await;
     let tokens: Value = serde_json::from_str(&listed).unwrap();
     let shown = tokens
@@ -159,7 +160,7 @@ async fn worker_can_lock_only_within_its_grants() {
         "lock:/locks/orders\n"
     );
 
-    // A file that others can read is not used, and a token is not sent where others can listen.
+    // A token file that other users can read is rejected, and a token is not sent without TLS.
     fs::set_permissions(&worker, fs::Permissions::from_mode(0o644)).unwrap();
     let refused = locked(&as_worker, "orders/1").await;
     assert!(
@@ -178,7 +179,7 @@ async fn worker_can_lock_only_within_its_grants() {
     assert!(plain.code == 2 && plain.err.contains("without TLS"), "{plain:?}");
     assert!(plain.err.contains("--insecure"), "{plain:?}");
 
-    // The launcher knows its administrator.
+    // The launcher uses its administrator's token.
     let grown = succeeds(&["cluster", "add", "--dir", text(dir), "--voter"]).await;
     assert!(grown.contains("node 4 has a vote"), "{grown}");
     let cluster = LocalCluster::open(dir, Path::new(LOCKGATE)).unwrap();

@@ -1,4 +1,4 @@
-//! Locks in every mode, and how a call for one ends.
+//! Locks in every mode, and every end of an acquire.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn every_mode_is_granted_and_released() {
     );
     let client = cluster.lock_client();
 
-    // Names that need encoding, or end like a verb.
+    // Names that need encoding, or end like an action.
     for name in ["orders/42", "a b?c#d%/ü", "orders/acquire", "check", "graph"] {
         let guard = first
             .acquire(name, AcquireOptions::exclusive().note("mine"))
@@ -116,7 +116,7 @@ async fn owner_reenters_and_other_owners_of_its_session_do_not() {
         .acquire("job", AcquireOptions::exclusive().try_only())
         .await;
     assert!(stranger.unwrap_err().is(Code::LockBusy));
-    // Whoever writes may read meanwhile, whoever reads may not write.
+    // A writer may also read, a reader may not also write.
     let read = session
         .acquire("job", AcquireOptions::shared().reentrant("task 1"))
         .await
@@ -151,7 +151,7 @@ async fn dropped_acquire_leaves_the_queue_and_dropped_guard_releases() {
     cluster.wait_queued(1, "door", 1).await;
     wait.abort();
     cluster.wait_queued(1, "door", 0).await;
-    // Whoever comes next is not held up by the one that left.
+    // The next waiter is not delayed by the one that left.
     let next = {
         let waiter = waiter.clone();
         tokio::spawn(async move { waiter.acquire("door", AcquireOptions::exclusive()).await })
@@ -163,7 +163,7 @@ async fn dropped_acquire_leaves_the_queue_and_dropped_guard_releases() {
         .unwrap()
         .unwrap()
         .unwrap();
-    // A release that is dropped half way is made all the same, and once.
+    // A release that is dropped halfway is made all the same, and once.
     let outer = waiter
         .acquire("twice", AcquireOptions::exclusive().reentrant("a"))
         .await
@@ -175,7 +175,7 @@ async fn dropped_acquire_leaves_the_queue_and_dropped_guard_releases() {
     let mut release = Box::pin(inner.release());
     assert!(futures_util::poll!(&mut release).is_pending());
     drop(release);
-    eventually("one hold is given back", async || {
+    eventually("one hold is released", async || {
         cluster
             .lock_client()
             .lock("twice")

@@ -1,4 +1,4 @@
-//! The commands that look at locks, sessions and znodes, as a user types them.
+//! Commands on locks, sessions and znodes, as a user types them.
 
 use std::process::Output;
 
@@ -18,7 +18,7 @@ pub async fn lockgate(cluster: &TestCluster, arguments: &[&str]) -> Output {
         .unwrap()
 }
 
-/// Runs one that must succeed; what it printed.
+/// Runs a command that must succeed. Returns its standard output.
 async fn stdout_of(cluster: &TestCluster, arguments: &[&str]) -> String {
     let output = lockgate(cluster, arguments).await;
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -30,7 +30,7 @@ async fn json(cluster: &TestCluster, arguments: &[&str]) -> Value {
     serde_json::from_str(&stdout_of(cluster, &[arguments, &["--json"]].concat()).await).unwrap()
 }
 
-/// Runs one that must end with this code; the one line that says why.
+/// Runs a command that must end with this code. Returns the one line of its error.
 pub async fn fails(cluster: &TestCluster, code: i32, arguments: &[&str]) -> String {
     let output = lockgate(cluster, arguments).await;
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -91,7 +91,7 @@ async fn locks_and_sessions_are_shown_and_broken() {
     assert_eq!(sessions.lines().count(), 3, "{sessions}");
     assert_eq!(json(&cluster, &["sessions"]).await.as_array().unwrap().len(), 2);
 
-    // What a client says of itself is no command to the terminal.
+    // Text of a client does not control the terminal.
     let noted = AcquireOptions::exclusive().note("one\ntwo\u{1b}[2J");
     let noted = anna.acquire("noted", noted).await.unwrap();
     let shown = stdout_of(&cluster, &["show", "noted"]).await;
@@ -100,7 +100,7 @@ async fn locks_and_sessions_are_shown_and_broken() {
         "{shown}"
     );
     noted.release().await.unwrap();
-    eventually("its hold is remembered", async || {
+    eventually("its hold is in the history", async || {
         json(&cluster, &["history", "noted"]).await["history"][0]["ended"] == "released"
     })
     .await;
@@ -117,17 +117,17 @@ async fn locks_and_sessions_are_shown_and_broken() {
     assert_eq!(broken, format!("{} has lost the lock orders/42\n", held.holder()));
     let _berts = wait.await.unwrap().unwrap();
     let stderr = fails(&cluster, 1, &["break", "unknown", "--reason", "x"]).await;
-    assert_eq!(stderr, "lockgate: nobody holds the lock unknown\n");
+    assert_eq!(stderr, "lockgate: the lock unknown has no holder\n");
     let asked = stdout_of(&cluster, &["revoke", "orders/42", "--reason", "maintenance"]).await;
-    assert_eq!(asked, "1 holder was asked\n");
+    assert_eq!(asked, "1 holder got the request\n");
     assert!(
         stdout_of(&cluster, &["show", "orders/42"])
             .await
-            .contains("is asked to go")
+            .contains("release requested")
     );
     stdout_of(&cluster, &["drain", "orders/42"]).await;
     let shown = stdout_of(&cluster, &["show", "orders/42"]).await;
-    assert!(shown.starts_with("orders/42: exclusive, drained"), "{shown}");
+    assert!(shown.starts_with("orders/42: exclusive, draining"), "{shown}");
     let stderr = fails(&cluster, 75, &["lock", "orders/42", "--try", "--", "true"]).await;
     assert!(stderr.contains("drained"), "{stderr}");
     stdout_of(&cluster, &["drain", "orders/42", "--off"]).await;
@@ -136,7 +136,7 @@ async fn locks_and_sessions_are_shown_and_broken() {
     let first = anna.acquire("book", AcquireOptions::shared()).await.unwrap();
     let _second = bert.acquire("book", AcquireOptions::shared()).await.unwrap();
     let stderr = fails(&cluster, 1, &["break", "book", "--reason", "x"]).await;
-    assert!(stderr.contains("2 hold the lock book"), "{stderr}");
+    assert!(stderr.contains("the lock book has 2 holders"), "{stderr}");
     stdout_of(
         &cluster,
         &["break", "book", "--reason", "x", "--holder", first.holder()],
@@ -205,7 +205,7 @@ async fn znodes_are_created_read_written_watched_and_removed() {
         .kill_on_drop(true)
         .spawn()
         .unwrap();
-    // When it is armed cannot be seen from outside; so until it has ended.
+    // The moment at which the watch is set is unknown here, so changes are made until the command has ended.
     while watch.try_wait().unwrap().is_none() {
         znodes
             .create("/config/flag", "", lock_client::CreateMode::Persistent, false)

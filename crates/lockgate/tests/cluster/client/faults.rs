@@ -1,4 +1,4 @@
-//! The client while servers die, fall silent, or cut connections.
+//! The client while servers die, stall, or lose connections.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::proxy::Proxy;
 use super::{BRISK_TTL, SHORT_TTL};
 use crate::harness::{TIMEOUT, TestCluster, eventually};
 
-/// Proxies before all nodes, and a client that knows only them.
+/// Starts a proxy for each node, and a client that has only their addresses.
 async fn through_proxies(cluster: &TestCluster) -> (Vec<Proxy>, LockClient) {
     let mut proxies = Vec::new();
     for address in cluster.http_addresses() {
@@ -29,7 +29,7 @@ async fn waiter_keeps_its_position_when_leaders_die_and_stall() {
         .await
         .unwrap();
     let mut waits = Vec::new();
-    // More of them than nodes: some wait at the leader, whichever that is.
+    // More waiters than nodes, so that some wait at the leader.
     for number in 0..6 {
         let session = cluster.lock_client().session().open().await.unwrap();
         let wait = {
@@ -50,12 +50,12 @@ async fn waiter_keeps_its_position_when_leaders_die_and_stall() {
     let before = order().await;
     let leader = cluster.leader_now().await;
     cluster.kill(leader).await.unwrap();
-    assert_eq!(order().await, before, "a dead leader costs nobody the place");
-    // The next one only stands still, and its waiters hear nothing.
+    assert_eq!(order().await, before, "the death of the leader moves no waiter");
+    // The next leader is only stopped, and its waiters get no answer.
     cluster.up(crate::harness::TIMEOUT).await.unwrap();
     let leader = cluster.leader_now().await;
     cluster.signal(leader, Signal::SIGSTOP).unwrap();
-    assert_eq!(order().await, before, "a silent leader costs nobody the place");
+    assert_eq!(order().await, before, "the stall of the leader moves no waiter");
     held.release().await.unwrap();
     for (expected, (session, wait)) in before.into_iter().zip(waits) {
         let guard = tokio::time::timeout(TIMEOUT, wait)
@@ -66,7 +66,7 @@ async fn waiter_keeps_its_position_when_leaders_die_and_stall() {
         assert_eq!(guard.holder(), expected);
         assert!(
             guard.verify().await.unwrap(),
-            "somebody took {expected}'s grant back"
+            "the grant of {expected} was revoked"
         );
         cluster.signal(leader, Signal::SIGCONT).unwrap();
         guard.release().await.unwrap();
@@ -102,22 +102,26 @@ async fn unreachable_client_learns_of_its_loss_before_the_next_grant() {
         .unwrap();
     assert!(guard.check().is_ok(), "uncertain is not lost");
     assert_eq!(guard.lost().await, Loss::NoHeartbeat);
-    let told = Instant::now();
+    let notified = Instant::now();
     assert_eq!(guard.check(), Err(Error::Lost(Loss::NoHeartbeat)));
     assert_eq!(*changes.borrow(), SessionState::Lost(Loss::NoHeartbeat));
     let (granted, other) = tokio::time::timeout(TIMEOUT, inherited).await.unwrap().unwrap();
     assert!(
-        told < granted,
-        "another had the lock {:?} before its holder knew",
-        told - granted
+        notified < granted,
+        "another session had the lock {:?} before its holder was notified",
+        notified - granted
     );
-    assert!(told - silent_from <= SHORT_TTL, "{:?}", told - silent_from);
+    assert!(
+        notified - silent_from <= SHORT_TTL,
+        "{:?}",
+        notified - silent_from
+    );
     println!(
-        "told {:?} after the silence began, another had it {:?} later",
-        told - silent_from,
-        granted - told
+        "notified {:?} after the network was cut, another session had the lock {:?} later",
+        notified - silent_from,
+        granted - notified
     );
-    // When the network is back, the loss stays one, and the late release does no harm.
+    // When the network is back, the lock stays lost, and the late release has no effect.
     for proxy in &proxies {
         proxy.unblock();
     }
@@ -147,7 +151,7 @@ async fn broken_connections_during_an_acquire_leave_one_contender() {
         for proxy in &proxies {
             proxy.cut();
         }
-        eventually("it comes back", async || {
+        eventually("the client connects again", async || {
             proxies.iter().map(Proxy::connections).sum::<u64>() > before
         })
         .await;
@@ -162,7 +166,7 @@ async fn broken_connections_during_an_acquire_leave_one_contender() {
         .unwrap()
         .unwrap();
     assert_eq!(guard.hold_count(), 1);
-    // It stays its own, although servers find out by and by that earlier callers have hung up.
+    // The guard keeps the lock, although servers notice later that earlier connections have ended.
     let view = cluster.lock_client().lock("once").await.unwrap().unwrap();
     assert_eq!(
         (view.holders.len(), view.queue.len(), view.holders[0].holds),
@@ -170,7 +174,7 @@ async fn broken_connections_during_an_acquire_leave_one_contender() {
     );
     guard.release().await.unwrap();
 
-    // And a call that is given up after its connections broke leaves nothing behind.
+    // A cancelled acquire whose connections broke leaves no contender.
     let held = holder.acquire("once", AcquireOptions::exclusive()).await.unwrap();
     let wait = {
         let session = session.clone();
@@ -188,9 +192,9 @@ async fn broken_connections_during_an_acquire_leave_one_contender() {
     }
     cluster.wait_queued(1, "once", 0).await;
     held.release().await.unwrap();
-    // Taking it back, the client may come after the server that saw it hang up: it stands in the queue for one more
-    // millisecond, and gives back what it was granted in that time.
-    eventually("nobody holds it or waits for it", async || {
+    // The client's withdrawal may arrive after the server has noticed the broken connection: the contender
+    // then waits for one more millisecond, and a grant in that time is released.
+    eventually("the lock has no holder and no waiter", async || {
         let view = cluster.lock_client().lock("once").await.unwrap().unwrap();
         view.holders.is_empty() && view.queue.is_empty()
     })
@@ -216,7 +220,7 @@ async fn ended_session_is_lost_at_once() {
         cluster.wait_queued(1, "blocked", 1).await;
         (other, blocker, wait)
     };
-    // An operator, or a program that got hold of the id.
+    // As an operator would, or a program with the session's id.
     let path = format!("/v1/sessions/{}", session.id());
     let closed = cluster.send(1, "DELETE", &path, &serde_json::Value::Null).await;
     assert_eq!(closed.status, 204);
@@ -239,12 +243,12 @@ async fn refused_unavailable_and_unknown_are_distinct_errors() {
     };
     let refused = client().znodes().get("/nowhere").await.unwrap_err();
     assert!(matches!(refused, Error::Refused(_)), "{refused:?}");
-    // Another client: what is sent over a connection that breaks just then may have arrived.
+    // Another client: a request over a connection that just breaks may have arrived.
     let client = client();
     cluster.kill_all().await.unwrap();
     let nobody = client.session().open().await.unwrap_err();
     assert!(matches!(nobody, Error::Unavailable(_)), "{nobody:?}");
-    // Servers that take a request and never answer.
+    // A server that accepts a request and never answers.
     let proxy = Proxy::start(cluster.http(1)).await;
     proxy.block();
     let client = LockClient::builder([proxy.address()])
@@ -257,7 +261,7 @@ async fn refused_unavailable_and_unknown_are_distinct_errors() {
         .create("/a", "", lock_client::CreateMode::Persistent, false)
         .await;
     assert!(matches!(unknown, Err(Error::Unknown(_))), "{unknown:?}");
-    // To ask changes nothing, so nothing is in doubt.
+    // A read changes nothing, so its outcome is not unknown.
     let silent = client.znodes().get("/a").await;
     assert!(matches!(silent, Err(Error::Unavailable(_))), "{silent:?}");
 }

@@ -1,4 +1,4 @@
-//! The client that asks the leader, while leaders come and go.
+//! Client that sends its requests to the leader, while leaders change.
 
 use lock_client::{AcquireOptions, LockClient, LockSession};
 use lockgate::raft_node::NodeId;
@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use super::BRISK_TTL;
 use crate::harness::{TIMEOUT, TestCluster, eventually};
 
-/// How many releases a node has been asked for.
+/// Returns the number of release requests that a node has received.
 async fn releases(cluster: &TestCluster, node: NodeId) -> u64 {
-    let told = cluster.send(node, "GET", "/metrics", &Value::Null).await;
-    let text = String::from_utf8(told.body).unwrap();
+    let response = cluster.send(node, "GET", "/metrics", &Value::Null).await;
+    let text = String::from_utf8(response.body).unwrap();
     let counts = text.lines().filter(|line| {
         line.starts_with("lockgate_http_requests_total{")
             && line.contains("route=\"/v1/locks/{name}/release\"")
@@ -20,14 +20,14 @@ async fn releases(cluster: &TestCluster, node: NodeId) -> u64 {
         .sum()
 }
 
-/// Waits until a lock is given back at the leader, which is not the one of before.
+/// Waits until the client releases a lock at the leader, which is not the one of `before`.
 async fn release_at_another_leader(
     cluster: &TestCluster,
     session: &LockSession,
     before: Option<NodeId>,
 ) -> NodeId {
     let mut leader = 0;
-    eventually("the leader is asked", async || {
+    eventually("the leader gets the release", async || {
         leader = cluster.leader_now().await;
         let asked = releases(cluster, leader).await;
         let guard = session.acquire("followed", AcquireOptions::exclusive()).await;

@@ -1,4 +1,4 @@
-//! A client that is paused beyond its session's time and then goes on: a process of its own, stopped by SIGSTOP.
+//! Client that is paused longer than its session's timeout: a process of its own, stopped by SIGSTOP.
 
 use std::process::Stdio;
 
@@ -13,11 +13,12 @@ use super::SHORT_TTL;
 use crate::harness::{TIMEOUT, TestCluster};
 use local_cluster::process::send_signal;
 
-/// Tells the process that it is the client, and of which servers; the storage's address follows.
+/// Variables that make the process the client: the servers, and the address of the storage.
 const SERVERS: &str = "LOCKGATE_TEST_PAUSED_SERVERS";
 const STORAGE: &str = "LOCKGATE_TEST_PAUSED_STORAGE";
 
-/// A storage that checks tokens: a line `TOKEN TEXT` is written unless a larger token was seen.
+/// Storage that checks fencing tokens: it writes the text of a line `TOKEN TEXT` unless it has seen a larger
+/// token.
 async fn serve_storage(listener: TcpListener) {
     let (mut largest, mut text) = (0, String::new());
     loop {
@@ -48,7 +49,7 @@ async fn write(storage: &str, token: u64, text: &str) -> String {
     answer.trim_end().to_owned()
 }
 
-/// What the other process does. In a run of the tests there is nothing to do for it.
+/// Program of the client process. In a run of the tests it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn paused_client_process() {
     let (Ok(servers), Ok(storage)) = (std::env::var(SERVERS), std::env::var(STORAGE)) else {
@@ -70,7 +71,7 @@ async fn paused_client_process() {
         "written"
     );
     println!("> holding {}", guard.fencing_token());
-    // Here it is stopped, wherever its tasks are just then.
+    // The test stops the process here, at any point of its tasks.
     let mut line = String::new();
     tokio::task::spawn_blocking(move || std::io::stdin().read_line(&mut line))
         .await
@@ -89,9 +90,9 @@ async fn said(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
     loop {
         let line = tokio::time::timeout(TIMEOUT, lines.next_line())
             .await
-            .expect("it says something");
-        let line = line.unwrap().expect("it goes on");
-        // The harness of tests talks, too, and does not end its lines.
+            .expect("a line in time");
+        let line = line.unwrap().expect("the process runs");
+        // The test harness also prints, without line ends.
         if let Some((_, said)) = line.split_once("> ") {
             return said.to_owned();
         }
@@ -119,7 +120,7 @@ async fn paused_client_learns_of_its_loss_and_its_late_writes_are_rejected() {
     let pid = Pid::from_raw(i32::try_from(paused.id().unwrap()).unwrap());
     send_signal(pid, Signal::SIGSTOP).unwrap();
 
-    // Its session ends, and another has the lock and writes.
+    // Its session expires, and another session acquires the lock and writes.
     let heir = cluster.lock_session("heir").await;
     let guard = heir.acquire("paused", AcquireOptions::exclusive()).await.unwrap();
     assert!(guard.fencing_token().0 > token);
@@ -139,5 +140,5 @@ async fn paused_client_learns_of_its_loss_and_its_late_writes_are_rejected() {
     assert_eq!(said(&mut lines).await, "write refused: the heir's");
     assert_eq!(said(&mut lines).await, "release Err(Lost(NoHeartbeat))");
     assert!(paused.wait().await.unwrap().success());
-    assert!(guard.verify().await.unwrap(), "the late release took nothing");
+    assert!(guard.verify().await.unwrap(), "the late release has no effect");
 }

@@ -1,4 +1,5 @@
-//! A network between a client and one node that a test can cut: connections are passed on, held up, or reset.
+//! Network between a client and one node, which a test can interrupt: connections are forwarded, blocked or
+//! reset.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,26 +10,26 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-/// What happens to what is sent.
+/// State of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Network {
     Open,
-    /// Nothing comes through, and nobody is told.
+    /// No data passes, and neither side gets an error.
     Blocked,
 }
 
-/// Stands between clients and one node.
+/// Proxy between clients and one node.
 pub struct Proxy {
     address: SocketAddr,
     network: watch::Sender<Network>,
-    /// Counts up at every cut.
+    /// Incremented at every cut.
     cuts: watch::Sender<u64>,
     connections: Arc<AtomicU64>,
     _accepting: AbortOnDropHandle<()>,
 }
 
 impl Proxy {
-    /// Between clients and the node at `target`.
+    /// Starts a proxy for the node at `target`.
     pub async fn start(target: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -45,7 +46,7 @@ impl Proxy {
                     tokio::spawn(async move {
                         tokio::select! {
                             () = pass => {}
-                            // Dropped with whatever is unread: both sides see their connection end.
+                            // Dropped with unread data: both sides see their connection end.
                             _ = cuts.changed() => {}
                         }
                     });
@@ -61,34 +62,34 @@ impl Proxy {
         }
     }
 
-    /// Where clients find it.
+    /// Returns the address for clients.
     pub fn address(&self) -> String {
         self.address.to_string()
     }
 
-    /// How many connections there were.
+    /// Returns the number of connections so far.
     pub fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// From now on nothing comes through, on old and new connections alike, and nobody is told.
+    /// Blocks all data from now on, on old and new connections, without an error for either side.
     pub fn block(&self) {
         self.network.send_replace(Network::Blocked);
     }
 
-    /// All comes through again, what was held up first.
+    /// Forwards data again, blocked data first.
     pub fn unblock(&self) {
         self.network.send_replace(Network::Open);
     }
 
-    /// Ends all connections that there are.
+    /// Ends all connections.
     pub fn cut(&self) {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
 }
 
 async fn pass(mut client: TcpStream, target: String, mut network: watch::Receiver<Network>) {
-    // An error means that the proxy is gone.
+    // An error means that the proxy was dropped.
     if network
         .wait_for(|network| *network == Network::Open)
         .await
@@ -110,7 +111,7 @@ async fn pass(mut client: TcpStream, target: String, mut network: watch::Receive
             }
             _ = &mut copy => return,
         }
-        // What was read and not written yet waits within the copy.
+        // Data that was read and not written yet waits within the copy.
         if network
             .wait_for(|network| *network == Network::Open)
             .await

@@ -1,4 +1,4 @@
-//! The recipes of the client, each with several sessions, and with a leader that dies meanwhile where that may matter.
+//! Recipes of the client, each with several sessions, and with a dying leader where that matters.
 
 use lock_client::Loss;
 use lock_client::recipes::{Barrier, CountError, CountdownLatch, Counter, DoubleBarrier, Election};
@@ -28,7 +28,7 @@ async fn one_candidate_leads_at_a_time_with_increasing_terms() {
         (candidates[0].term, first.check()),
         (first.term(), Ok(first.term()))
     );
-    // The leader's session ends, and the next one leads.
+    // The session of the elected candidate ends, and the next candidate is elected.
     let lost = first.lost();
     sessions[0].clone().close().await.unwrap();
     assert_eq!(lost.await, Loss::Closed);
@@ -57,7 +57,10 @@ async fn counter_loses_no_change_when_the_leader_dies() {
             }
         });
     }
-    eventually("they have begun", async || shared.get().await.unwrap() > 20).await;
+    eventually("some additions are made", async || {
+        shared.get().await.unwrap() > 20
+    })
+    .await;
     let leader = cluster.leader_now().await;
     cluster.kill(leader).await.unwrap();
     adders.join_all().await;
@@ -91,7 +94,7 @@ async fn latch_opens_when_its_count_is_zero() {
         assert_eq!(counting.count_down().await, Ok(left));
         assert_eq!(counting.count().await, Ok(left));
     }
-    assert!(waiting.try_join_next().is_none(), "one has not waited");
+    assert!(waiting.try_join_next().is_none(), "a waiter has passed early");
     assert_eq!(counting.count_down().await, Ok(0));
     while let Some(waited) = tokio::time::timeout(TIMEOUT, waiting.join_next()).await.unwrap() {
         waited.unwrap().unwrap();
@@ -114,10 +117,10 @@ async fn barrier_blocks_all_until_it_is_opened() {
         let barrier = barrier();
         waiting.spawn(async move { barrier.wait().await });
     }
-    // Whatever is written to it is no opening.
+    // A write to the barrier's znode does not open it.
     let znodes = cluster.lock_client().znodes();
     znodes.set("/barriers/migration", "soon", None).await.unwrap();
-    assert!(waiting.try_join_next().is_none(), "one has not waited");
+    assert!(waiting.try_join_next().is_none(), "a waiter has passed early");
     operator.open().await.unwrap();
     while let Some(waited) = tokio::time::timeout(TIMEOUT, waiting.join_next()).await.unwrap() {
         waited.unwrap().unwrap();
@@ -129,7 +132,7 @@ async fn barrier_blocks_all_until_it_is_opened() {
 async fn double_barrier_starts_and_ends_its_members_together() {
     let cluster = TestCluster::start().await;
     let count = Counter::new(cluster.lock_client().znodes(), "/rounds/within");
-    // One that came and lost its session does not count.
+    // A member whose session has ended does not count.
     let gone = cluster.lock_session("gone").await;
     let barrier = DoubleBarrier::new(gone.clone(), "/rounds/1", 3);
     let mut enter = Box::pin(barrier.enter());
@@ -139,7 +142,7 @@ async fn double_barrier_starts_and_ends_its_members_together() {
     }
     gone.close().await.unwrap();
     drop(enter);
-    eventually("it is gone", async || {
+    eventually("the member is gone", async || {
         znodes.children("/rounds/1").await.unwrap().is_empty()
     })
     .await;
@@ -149,7 +152,7 @@ async fn double_barrier_starts_and_ends_its_members_together() {
         let session = cluster.lock_session(&format!("member {member}")).await;
         let (barrier, count) = (DoubleBarrier::new(session, "/rounds/1", 3), count.clone());
         if member == 2 {
-            eventually("the others have come", async || {
+            eventually("the other members have entered", async || {
                 znodes
                     .find("/rounds/1")
                     .await
@@ -157,13 +160,17 @@ async fn double_barrier_starts_and_ends_its_members_together() {
                     .is_some_and(|znode| znode.stat.num_children == 2)
             })
             .await;
-            assert_eq!(count.get().await, Ok(0), "one has not waited for the last");
+            assert_eq!(
+                count.get().await,
+                Ok(0),
+                "a member has passed before the last one entered"
+            );
         }
         members.spawn(async move {
             let entered = barrier.enter().await.unwrap();
             count.add(1).await.unwrap();
             entered.leave().await.unwrap();
-            // All were within before anybody left.
+            // All had entered before any member left.
             assert_eq!(count.get().await, Ok(3));
         });
     }

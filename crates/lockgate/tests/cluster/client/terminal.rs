@@ -1,4 +1,4 @@
-//! `lockgate lock` in a terminal, with a shell that has job control and without.
+//! `lockgate lock` in a terminal, under a shell with job control and without.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -15,13 +15,13 @@ use super::ProcessTree;
 use super::lock_command::state;
 use crate::harness::{LOCKGATE, TIMEOUT, TestCluster, eventually};
 
-/// A terminal, and the program that it was opened for.
+/// Terminal and the program in it.
 struct Terminal {
     keyboard: File,
     screen: UnboundedReceiver<String>,
-    /// What was shown and not looked for yet.
+    /// Output that no line was matched in yet.
     shown: String,
-    /// All that was shown, for whoever looks into a failure.
+    /// All output, for the message of a failure.
     seen: String,
     _program: ProcessTree,
 }
@@ -30,13 +30,13 @@ impl Terminal {
     fn open(cluster: &TestCluster, program: &[&str]) -> Self {
         let pty = openpty(None, None).unwrap();
         let (keyboard, slave) = (File::from(pty.master), File::from(pty.slave));
-        let (tell, screen) = unbounded_channel();
+        let (sender, screen) = unbounded_channel();
         let mut master = keyboard.try_clone().unwrap();
-        // It ends when nobody has the terminal open any more.
+        // The thread ends when no process has the terminal open.
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = master.read(&mut bytes) {
-                if tell
+                if sender
                     .send(String::from_utf8_lossy(&bytes[..count]).into_owned())
                     .is_err()
                 {
@@ -65,7 +65,7 @@ impl Terminal {
         }
     }
 
-    /// Of a shell. What is typed in before its prompt may get lost.
+    /// Starts a shell and waits for its prompt: input before it may get lost.
     async fn shell(cluster: &TestCluster) -> Self {
         let shell = ["bash", "--norc", "--noprofile", "--noediting", "-i"];
         let mut terminal = Self::open(cluster, &[&["env", "--default-signal=INT"][..], &shell].concat());
@@ -77,7 +77,7 @@ impl Terminal {
         self.keyboard.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Waits until a line begins so; the rest of it.
+    /// Waits for a line with this beginning. Returns the rest of it.
     async fn line(&mut self, begin: &str) -> String {
         loop {
             while let Some((line, rest)) = self.shown.split_once('\n') {
@@ -95,8 +95,9 @@ impl Terminal {
         }
     }
 
-    /// Runs a command under the lock `job`; the process ids of the command and of `lockgate`. It should start no others: a
-    /// shell that is just doing so (by `vfork`) is not suspended before its child goes on, whatever it runs under.
+    /// Runs a command under the lock `job`. Returns the process ids of the command and of `lockgate`. The
+    /// command should start no processes: a shell in the middle of `vfork` is not suspended before its child
+    /// runs.
     async fn run(&mut self, ttl: &str, script: &str) -> (String, String) {
         self.type_in(&format!(
             "{LOCKGATE} lock job --ttl {ttl} -- sh -c 'echo pids $$ $PPID; {script}'\n"
@@ -122,15 +123,15 @@ async fn ctrl_z_returns_the_terminal_to_the_shell_and_fg_resumes() {
     for _ in 0..3 {
         terminal.type_in("\u{1a}");
         until_suspended(&command, &lockgate).await;
-        terminal.type_in("echo the shell hears $((40 + 2))\n");
-        assert_eq!(terminal.line("the shell hears ").await, "42");
+        terminal.type_in("echo the shell reads $((40 + 2))\n");
+        assert_eq!(terminal.line("the shell reads ").await, "42");
         terminal.type_in("fg\n");
-        eventually("both go on", async || {
+        eventually("both have resumed", async || {
             state(&command) != Some('T') && state(&lockgate) != Some('T')
         })
         .await;
     }
-    // The terminal is the command's again.
+    // The command has the terminal again.
     terminal.type_in("\u{3}");
     eventually("both have ended", async || {
         (state(&command), state(&lockgate)) == (None, None)
@@ -146,7 +147,7 @@ async fn command_suspended_too_long_loses_its_lock_and_is_not_resumed() {
     let place = tempfile::TempDir::new().unwrap();
     let (work, done) = (place.path().join("work"), place.path().join("done"));
     mkfifo(&work, Mode::S_IRWXU).unwrap();
-    // Opened for reading, too, it does not wait for a reader.
+    // Opened for reading too, so that it does not wait for a reader.
     let mut hand_out = File::options().read(true).write(true).open(&work).unwrap();
     let mut terminal = Terminal::shell(&cluster).await;
     let script = format!(
@@ -157,7 +158,7 @@ async fn command_suspended_too_long_loses_its_lock_and_is_not_resumed() {
     let (command, lockgate) = terminal.run("5s", &script).await;
     hand_out.write_all(b"one\n").unwrap();
     let has_done = || std::fs::read_to_string(&done).unwrap_or_default();
-    eventually("it works", async || has_done() == "one\n").await;
+    eventually("the command works", async || has_done() == "one\n").await;
     terminal.type_in("\u{1a}");
     until_suspended(&command, &lockgate).await;
     hand_out.write_all(b"two\n").unwrap();
@@ -183,8 +184,8 @@ async fn waiter_can_be_suspended() {
     terminal.type_in(&format!("{LOCKGATE} lock job --ttl 60s -- echo it runs\n"));
     cluster.wait_queued(1, "job", 1).await;
     terminal.type_in("\u{1a}");
-    terminal.type_in("echo the shell hears $((40 + 2))\n");
-    assert_eq!(terminal.line("the shell hears ").await, "42");
+    terminal.type_in("echo the shell reads $((40 + 2))\n");
+    assert_eq!(terminal.line("the shell reads ").await, "42");
     terminal.type_in("fg\n");
     held.release().await.unwrap();
     assert_eq!(terminal.line("it runs").await, "");
