@@ -31,7 +31,7 @@ pub enum Bug {
     OwnOrder = 10,
     /// Times in the state are read from the replica's own wall clock.
     OwnClock = 11,
-    /// The permits of a holder whose session ends are not given back.
+    /// The permits of a holder whose session ends are not released.
     LeakedPermits = 12,
     /// A shared contender is granted the lock past a writer that holds it or waits for it.
     OvertakingReader = 13,

@@ -26,7 +26,7 @@ pub struct Access {
 /// Access control status of a cluster, as one caller sees it.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct AccessView {
-    /// Whether the cluster is secured.
+    /// `true` if the cluster is secured.
     pub secured: bool,
     /// Identity of the caller.
     pub you: Caller,

@@ -25,7 +25,7 @@ words! {
 
 /// Rights at a path, or at locks, and at everything below.
 ///
-/// Its text is `RIGHTS:PLACE`: `read,lock:orders` for the lock `orders` and those whose names begin with `orders/`,
+/// Its text is `RIGHTS:PLACE`: `read,lock:orders` for the lock `orders` and all locks whose names begin with `orders/`,
 /// `read:/config` for a znode and its descendants, `all:/` for everything.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 pub struct AccessGrant {

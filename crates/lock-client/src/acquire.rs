@@ -70,7 +70,7 @@ pub(crate) struct Acquire {
     /// Attempts without an answer. Their connections stay open until the call ends: a server that sees a closed connection withdraws the
     /// contender, perhaps before the next attempt has taken its place.
     unanswered: Vec<Try>,
-    /// Whether the cluster may have received the call.
+    /// `true` if the cluster may have received the call.
     in_doubt: bool,
     /// Blocks the next upgrade or downgrade until this call is over and withdrawn.
     turn: Option<OwnedMutexGuard<()>>,
@@ -316,7 +316,7 @@ async fn take_back(core: &Core, mut request: Request) {
                 };
                 if let Err(error) = undone {
                     let path = request.what.path();
-                    tracing::warn!(path, %error, "a grant that nobody waited for was not given back");
+                    tracing::warn!(path, %error, "the client could not release a grant of a cancelled call");
                 }
                 return;
             }

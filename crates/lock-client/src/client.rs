@@ -62,9 +62,8 @@ pub enum AddressError {
     Plain(String),
     /// The token would be sent without TLS over a network.
     #[error(
-        "{0:?} would be shown the token without TLS, and whoever listens on the way could use it: say by which authority its \
-         servers are known (`ClientBuilder::tls`, `--ca`), or that everybody on the way is trusted (`ClientBuilder::insecure`, \
-         `--insecure`)"
+        "{0:?} would get the token without TLS, where everybody on the network path could read and use it: give the authority of its \
+         servers (`ClientBuilder::tls`, `--ca`), or trust the network path (`ClientBuilder::insecure`, `--insecure`)"
     )]
     TokenInPlain(String),
 }

@@ -116,7 +116,7 @@ pub(crate) struct Life {
     state: watch::Sender<SessionState>,
     /// Fencing token of the first lock that was granted.
     first_token: watch::Sender<Option<FencingToken>>,
-    /// Whether the event stream is open.
+    /// `true` while the event stream is open.
     is_followed: AtomicBool,
     /// Number of entries ever added to `gone`.
     gone_count: watch::Sender<u64>,
@@ -544,9 +544,9 @@ mod tests {
         let (kept, broken) = (life.enter(&grant("kept")).lost, life.enter(&grant("broken")).lost);
         let Entered {
             number,
-            lost: given_back,
+            lost: released,
             ..
-        } = life.enter(&grant("given back"));
+        } = life.enter(&grant("released"));
         life.leave(number);
         let asked = BootInstant::now();
         let new = life
@@ -554,7 +554,7 @@ mod tests {
             .lost;
         life.holds_only(asked, &["kept"]);
         assert_eq!(*broken.borrow(), Some(Loss::TakenAway));
-        for guard in [kept, new, given_back] {
+        for guard in [kept, new, released] {
             assert_eq!(*guard.borrow(), None);
         }
         assert_eq!(life.loss(), None);

@@ -52,7 +52,7 @@ pub(crate) struct Servers {
     http: Http,
     servers: Vec<Server>,
     current: AtomicUsize,
-    /// Whether sessions prefer the leader, as soon as it is known.
+    /// `true` if sessions prefer the leader, as soon as it is known.
     at_leader: bool,
 }
 

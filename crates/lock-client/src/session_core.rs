@@ -25,7 +25,8 @@ pub(crate) struct Core {
     pub(crate) id: String,
     pub(crate) ttl: Duration,
     pub(crate) life: Life,
-    /// Whether a close has ended, with or without success. A close that was dropped half way is repeated when the session is dropped.
+    /// `true` after a close has ended, with or without success. A close that was dropped halfway is repeated
+    /// when the session is dropped.
     close_has_ended: AtomicBool,
     /// Number of calls that wait at each server. Heartbeats are sent to these servers too, which shows whether they live.
     pub(crate) waits: Vec<AtomicUsize>,
@@ -43,7 +44,7 @@ pub(crate) struct OpenSession {
 #[derive(Deserialize)]
 pub(crate) struct Renewed {
     pub(crate) ttl_ms: u64,
-    /// Whether the server that has answered leads the cluster, if the request asked for it.
+    /// `true` if the server that answered is the leader, and the request asked for it.
     #[serde(default)]
     pub(crate) leads: bool,
     #[serde(default)]

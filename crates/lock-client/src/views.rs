@@ -41,7 +41,7 @@ pub struct LockView {
     pub mode: Option<Mode>,
     /// Limit of a semaphore.
     pub limit: Option<u32>,
-    /// Whether the lock is drained: it takes no new contenders.
+    /// `true` while the lock is drained: it takes no new contenders.
     #[serde(default)]
     pub draining: bool,
     /// Holders.

@@ -60,7 +60,7 @@ pub struct Stat {
     pub aversion: i32,
     /// Session of an ephemeral znode.
     pub ephemeral_owner: Option<String>,
-    /// Whether it is deleted after its last child.
+    /// `true` for a container, which is deleted after its last child.
     pub container: bool,
     /// TTL of a znode without children, in milliseconds.
     pub ttl_ms: Option<u64>,

@@ -16,7 +16,7 @@ use server::{Answer, Heard, Server};
 use tokio::time::timeout;
 
 /// Maximum time of every wait.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Number of a leader that is none of the servers.
 const NOBODY: usize = usize::MAX;
@@ -60,7 +60,7 @@ fn count(heard: &[Heard], what: &str) -> usize {
 async fn has_received(server: &Server, what: &str, times: usize) {
     let mut heard = server.heard.clone();
     let asked = heard.wait_for(|heard| count(heard, what) >= times);
-    let in_time = timeout(PATIENCE, asked).await;
+    let in_time = timeout(TIMEOUT, asked).await;
     in_time.expect("it is asked in time").unwrap();
 }
 
@@ -80,7 +80,7 @@ async fn the_leader_is_found_and_followed() {
                 client.locks("").await.unwrap();
             }
         };
-        timeout(PATIENCE, found).await.expect("the leader is asked");
+        timeout(TIMEOUT, found).await.expect("the leader is asked");
     }
     session.close().await.unwrap();
 }

@@ -18,7 +18,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
 /// Maximum time of every wait.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 const HEARTBEAT: &str = "POST /v1/sessions/s1/heartbeat";
 const ACQUIRE: &str = "POST /v1/locks/a/acquire";
@@ -60,7 +60,7 @@ fn guard_on(runtime: &Runtime, client: &LockClient) -> LockGuard {
 async fn has_received(server: &Server, what: &str, times: usize) {
     let mut heard = server.heard.clone();
     let asked = heard.wait_for(|heard| heard.iter().filter(|heard| heard.what == what).count() >= times);
-    let in_time = timeout(PATIENCE, asked).await;
+    let in_time = timeout(TIMEOUT, asked).await;
     in_time
         .unwrap_or_else(|_| panic!("{what}: not asked in time"))
         .unwrap();
@@ -93,7 +93,7 @@ async fn lost_completes_at_the_deadline_without_the_task_that_renews() {
         guard_on(&runtime, &client.build().unwrap())
     });
     let guard = guard.await.unwrap();
-    let loss = timeout(PATIENCE, guard.lost())
+    let loss = timeout(TIMEOUT, guard.lost())
         .await
         .expect("it hears of its loss");
     assert_eq!(loss, Loss::NoHeartbeat);

@@ -1,9 +1,9 @@
-//! A three-node cluster inside one program, and locks of the program without a socket.
+//! Cluster of three nodes inside one program, and locks of the program without a socket.
 //!
 //!     cargo run -p lockgate --example embedded
 //!
-//! In earnest each node runs in a program of its own, on a machine of its own; what each of them does is what
-//! stands in `start_node`.
+//! In production each node runs in a program of its own, on a machine of its own. Each program does what
+//! `start_node` does.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -17,7 +17,7 @@ use lockgate::{Lockgate, StartError};
 
 const NODES: u64 = 3;
 
-/// How long an election may take on a busy machine.
+/// Time limit of an election on a busy machine.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
 #[tokio::main(flavor = "current_thread")]
@@ -63,7 +63,7 @@ async fn take_locks(servers: &[Lockgate]) -> Result<(), Box<dyn Error>> {
     for server in servers {
         server.ready(READY_WITHIN).await?;
     }
-    // Each session lives at a node of its own; they compete all the same.
+    // Each session is opened at another node; they compete all the same.
     let anna = servers[0].open_session("anna").await?;
     let bert = servers[1].open_session("bert").await?;
 
@@ -97,14 +97,14 @@ async fn take_locks(servers: &[Lockgate]) -> Result<(), Box<dyn Error>> {
         guard.fencing_token()
     );
 
-    // What is written into the tree under a lock is written while it is held, or not at all.
+    // A guarded write is made while the lock is held, or not at all.
     let note = |text: &str| Transaction::new().create("/invoice-42-", text, CreateMode::PersistentSequential);
     for result in guard.write(note("by bert")).await? {
         println!("bert has written: {result}");
     }
     servers[2]
         .client()
-        .break_lock(guard.lock(), guard.holder(), "an operator's word")
+        .break_lock(guard.lock(), guard.holder(), "maintenance")
         .await?;
     match guard.write(note("too late")).await {
         Err(error @ LockError::Lost(Loss::Broken { .. })) => println!("bert's write is refused: {error}"),
@@ -112,7 +112,7 @@ async fn take_locks(servers: &[Lockgate]) -> Result<(), Box<dyn Error>> {
         Ok(_) => return Err("a write was made without the lock".into()),
     }
 
-    // Any number of readers, or at most two of three who want a permit.
+    // Any number of readers, or at most two holders of one permit each.
     let readers = (
         anna.acquire("catalogue", AcquireOptions::shared()).await?,
         bert.acquire("catalogue", AcquireOptions::shared()).await?,
@@ -120,13 +120,13 @@ async fn take_locks(servers: &[Lockgate]) -> Result<(), Box<dyn Error>> {
     println!("anna and bert both read {}", readers.0.lock());
     let _first = anna.acquire("printers", AcquireOptions::semaphore(2)).await?;
     let _second = anna.acquire("printers", AcquireOptions::semaphore(2)).await?;
-    let patience = AcquireOptions::semaphore(2).wait_at_most(Duration::from_millis(50));
-    match bert.acquire("printers", patience).await {
+    let short_wait = AcquireOptions::semaphore(2).wait_at_most(Duration::from_millis(50));
+    match bert.acquire("printers", short_wait).await {
         Err(error) => println!("bert is refused: {error}"),
         Ok(_) => return Err("three permits of two were granted".into()),
     }
 
-    // Closing a session releases all that it holds.
+    // Closing a session releases all of its locks.
     anna.close().await?;
     bert.close().await?;
     if let Some(address) = servers[0].http_address() {

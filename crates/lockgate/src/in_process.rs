@@ -1,5 +1,5 @@
-//! Connections of the program around the node: requests of lock-client to the node's own HTTP API, over a pipe in memory instead of a
-//! socket. So an embedded session has the types and rules of any other session.
+//! Connections of the program around the node: requests of lock-client to the node's own HTTP API, over a
+//! pipe in memory instead of a socket. So an embedded session has the types and rules of any other session.
 
 use std::io;
 use std::sync::Arc;
@@ -21,7 +21,8 @@ pub(crate) struct InProcess {
     listener: Arc<Listener>,
 }
 
-/// Listener that accepts connections until the node stops. A client that outlives the node keeps no part of it.
+/// Listener that accepts connections until the node stops. A client that outlives the node keeps no part of
+/// the node alive.
 struct Listener {
     /// `None` after the stop.
     serves: Mutex<Option<Serves>>,

@@ -45,7 +45,7 @@
 //!
 //! - `tls`: connections of clients and peers over TLS, for members on several machines. Without it [`Builder::tls`] fails.
 //! - `zookeeper`: the front end for clients of ZooKeeper. Without it [`Builder`] has no methods for it.
-//! - `history`: the history of locks. Without it a node keeps none, and requests for it are refused.
+//! - `history`: the history of locks. Without it a node keeps none and rejects requests for it.
 //! - `cli`: the program with its configuration files, command line, and launcher of local clusters. It includes the three above.
 //! - `bench`: `lockgate bench`, the load generator.
 //! - `migrate`: `lockgate migrate`, which moves the tree of a ZooKeeper ensemble.
@@ -59,7 +59,7 @@ mod start_error;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod transport;
-mod unsecured;
+mod setup_notice;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
 #[cfg(not(feature = "zookeeper"))]
@@ -71,7 +71,7 @@ pub mod cli;
 #[cfg(feature = "cli")]
 pub mod config;
 #[cfg(feature = "cli")]
-pub mod log_lines;
+pub mod log_writer;
 #[cfg(feature = "cli")]
 mod serve;
 #[cfg(feature = "cli")]
@@ -79,7 +79,7 @@ pub mod snapshot;
 #[cfg(feature = "cli")]
 pub mod traces;
 
-pub use server::{Builder, Lockgate, NotReady, Reconfigured};
+pub use server::{Builder, LiveSettings, Lockgate, NotReady};
 pub use start_error::StartError;
 pub use transport::TlsConfig;
 

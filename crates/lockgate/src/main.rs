@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
-/// A state is millions of small pieces of memory: with glibc's allocator a restart of three nodes takes half as long again
-/// (docs/internals/benchmarks/lab-notes.md). It is the program's choice; who embeds the library makes another.
+/// Allocator of the program. The state of a node is millions of small allocations: with glibc's allocator a
+/// restart of three nodes takes half as long again (docs/internals/benchmarks/lab-notes.md). Programs that
+/// embed the library choose their own allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

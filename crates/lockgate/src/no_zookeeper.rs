@@ -53,7 +53,7 @@ impl ZooKeeper {
     pub(crate) fn register(
         &self,
         _registry: &mut Registry,
-        _doors: &mut Vec<(&'static str, ConnectionMetrics)>,
+        _port_metrics: &mut Vec<(&'static str, ConnectionMetrics)>,
     ) {
     }
 

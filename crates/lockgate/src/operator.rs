@@ -1,5 +1,7 @@
-//! The operator of a node: whoever can read its data directory. At each start the node draws a secret and leaves it there; who shows
-//! it to this node may do everything. That is how a cluster is secured, and how one gets back in when no administrator is left.
+//! Token of the node's operator. The operator is anyone who can read the node's data directory: at each start
+//! the node generates a random secret and writes it to a file there. The node grants every right to a caller
+//! that sends the secret. With it the operator secures the cluster, and regains access when no administrator
+//! is left.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -8,23 +10,23 @@ use std::path::{Path, PathBuf};
 
 use lock_api::http::OperatorToken;
 
-/// For its owner alone.
+/// Mode of the file: only its owner can read it.
 const MODE: u32 = 0o600;
 
-/// The file with the operator's token, for as long as the node runs.
+/// File with the operator's token, which exists while the node runs.
 #[derive(Debug)]
 pub(crate) struct OperatorFile {
     path: PathBuf,
 }
 
 impl OperatorFile {
-    /// Draws a token and puts it into the data directory, which has to be this process's. What an earlier process has left there
-    /// is replaced in one step, so nobody ever reads half of one.
-    pub fn put(data_dir: &Path) -> io::Result<(Self, OperatorToken)> {
+    /// Generates a token and writes it into the data directory, which this process must own. A file of an
+    /// earlier process is replaced by a rename, so no reader sees an incomplete token.
+    pub fn create(data_dir: &Path) -> io::Result<(Self, OperatorToken)> {
         let (known, text) = OperatorToken::draw();
         let path = data_dir.join(OperatorToken::FILE_NAME);
         let new = path.with_extension("new");
-        // Left by a process that ended in the middle of this, with whatever permissions.
+        // Left by a process that ended before the rename, with unknown permissions.
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -34,24 +36,24 @@ impl OperatorFile {
             .create_new(true)
             .mode(MODE)
             .open(&new)?;
-        // A file's mode at its creation is less what the process masks, which may be its owner's reading.
+        // The umask applies to the mode at creation, and may remove the owner's permission to read.
         file.set_permissions(Permissions::from_mode(MODE))?;
         file.write_all(format!("{text}\n").as_bytes())?;
         fs::rename(&new, &path)?;
         Ok((Self { path }, known))
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Takes it away. It would count for nothing anyway: the next process draws another.
+    /// Removes the file. The token in it is no longer valid in any case: the next process generates another.
     pub fn remove(&self) {
         if let Err(error) = fs::remove_file(&self.path)
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(path = %self.path.display(), %error, "the operator's token stays behind, and counts for nothing");
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove the file with the operator's token, which is no longer valid");
         }
     }
 }
@@ -61,10 +63,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_start_draws_another_token_that_is_its_owners_alone() {
+    fn each_start_generates_a_token_that_only_its_owner_can_read() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("operator.new"), "half").unwrap();
-        let (file, first) = OperatorFile::put(dir.path()).unwrap();
+        let (file, first) = OperatorFile::create(dir.path()).unwrap();
         let read = || fs::read_to_string(file.path()).unwrap();
         let text = read();
         assert!(
@@ -75,7 +77,7 @@ mod tests {
         assert_eq!(OperatorToken::parse(text.trim_end()), Some(first.clone()));
         let mode = fs::metadata(file.path()).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        let (_, second) = OperatorFile::put(dir.path()).unwrap();
+        let (_, second) = OperatorFile::create(dir.path()).unwrap();
         assert_ne!(first, second);
         assert_ne!(read(), text);
         file.remove();

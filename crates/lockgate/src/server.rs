@@ -27,9 +27,9 @@ use znode_store::Limits;
 
 use crate::in_process::InProcess;
 use crate::operator::OperatorFile;
+use crate::setup_notice::SetupNotice;
 use crate::start_error::StartError;
 use crate::transport::{TlsConfig, Transport, refuse_exposed, requires_access};
-use crate::unsecured::Unsecured;
 use crate::zookeeper::{self, ZooKeeper};
 
 /// Poll interval of readiness. Elections take longer.
@@ -50,7 +50,7 @@ pub struct Lockgate {
     in_process: InProcess,
     bounds: LiveFrontEnds,
     /// Component that [`Lockgate::stop`] waits for.
-    stops_at: std::sync::Mutex<Option<&'static str>>,
+    stopping_component: std::sync::Mutex<Option<&'static str>>,
 }
 
 /// Bounds of the front ends, which can be changed while they serve.
@@ -66,7 +66,7 @@ struct LiveFrontEnds {
 
 /// Settings that can be changed while a server runs: see [`Lockgate::reconfigure`].
 #[derive(Debug, Clone)]
-pub struct Reconfigured {
+pub struct LiveSettings {
     /// Bounds of HTTP callers, and the names and origins that are allowed.
     pub http: HttpConfig,
     /// Bounds of callers of the administration port.
@@ -121,7 +121,7 @@ impl Builder {
         self
     }
 
-    /// Sets the name of the cluster. Peers of another cluster are refused. Default `lockgate`.
+    /// Sets the name of the cluster. The node rejects peers of another cluster. Default `lockgate`.
     pub fn cluster(mut self, name: impl Into<String>) -> Self {
         self.config.cluster = name.into();
         self
@@ -191,9 +191,10 @@ impl Builder {
         self
     }
 
-    /// Serves clients of ZooKeeper at a second address without TLS, for a migration to TLS. Everybody on the network path can read these
-    /// connections. If other machines can reach the address, tokens and the superuser's password are refused there, unless the server is
-    /// [`Builder::insecure`]. Without [`Builder::tls`] it is one more address under the same rules as the first one.
+    /// Serves clients of ZooKeeper at a second address without TLS, for a migration to TLS. Everybody on the
+    /// network path can read these connections. If other machines can reach the address, the node rejects
+    /// tokens and the superuser's password there, unless the server is [`Builder::insecure`]. Without
+    /// [`Builder::tls`] this is one more address under the same rules as the first one.
     #[cfg(feature = "zookeeper")]
     pub fn zookeeper_plain_listen(mut self, address: impl Into<String>) -> Self {
         self.zookeeper.plain_listen = Some(address.into());
@@ -234,8 +235,8 @@ impl Builder {
         self
     }
 
-    /// Starts without TLS at any address, and serves everybody there even if the cluster is not secured. Everybody who reaches the node can
-    /// do everything.
+    /// Starts without TLS at any address, and serves every caller there even if the cluster is not secured.
+    /// Everybody with network access to the node can do everything.
     pub fn insecure(mut self, insecure: bool) -> Self {
         self.insecure = insecure;
         self
@@ -364,7 +365,7 @@ impl Builder {
         self.zookeeper
             .set_common(access_required, self.http.tracing.clone());
         let node = Node::start(self.config).await?;
-        let operator = http.is_some().then(|| put_operator(&node)).flatten();
+        let operator = http.is_some().then(|| create_operator_token(&node)).flatten();
         let operator = operator.map(|(file, token)| {
             self.http.operator = Some(token);
             file
@@ -375,26 +376,26 @@ impl Builder {
         self.http.names.certificate = tls.clone();
         let zookeeper = ZooKeeper::new(&node, self.zookeeper, zookeeper_addresses, transport.is_some());
         let mut registry = Registry::default();
-        let mut doors = vec![("http", self.http.meter.clone())];
+        let mut port_metrics = vec![("http", self.http.meter.clone())];
         if admin.is_some() {
-            doors.push(("administration", self.admin.meter.clone()));
+            port_metrics.push(("administration", self.admin.meter.clone()));
         }
-        zookeeper.register(&mut registry, &mut doors);
-        http::register_doors(&mut registry, doors);
+        zookeeper.register(&mut registry, &mut port_metrics);
+        http::register_doors(&mut registry, port_metrics);
         let (http_bounds, admin_bounds) = (LiveConfig::from(self.http), LiveConfig::from(self.admin));
         let router = http::measured_router(node.clone(), locks.clone(), http_bounds.clone(), registry);
-        if let Some(listens) = http_address
+        if let Some(address) = http_address
             && access_required
         {
             let stop = CancellationToken::new();
             let own = node.config().members.get(&node.id());
-            let unsecured = Unsecured {
-                listens,
-                called: own.map(|own| own.http.clone()).filter(|_| transport.is_some()),
+            let notice = SetupNotice {
+                address,
+                advertised_address: own.map(|own| own.http.clone()).filter(|_| transport.is_some()),
                 operator: operator.as_ref().map(|file| file.path().to_owned()),
             };
             front_ends.push(FrontEnd {
-                task: tokio::spawn(unsecured.tell(node.clone(), stop.clone())),
+                task: tokio::spawn(notice.log_until_secured(node.clone(), stop.clone())),
                 stop,
             });
         }
@@ -422,7 +423,7 @@ impl Builder {
         }
         Ok(Lockgate {
             in_process,
-            certificates: transport.map(|transport| transport.look_now()),
+            certificates: transport.map(|transport| transport.reload_trigger()),
             operator,
             locks,
             node,
@@ -430,7 +431,7 @@ impl Builder {
             zookeeper: zookeeper_addresses,
             admin_address,
             front_ends: Mutex::new(front_ends),
-            stops_at: std::sync::Mutex::default(),
+            stopping_component: std::sync::Mutex::default(),
             bounds: LiveFrontEnds {
                 http: http_bounds,
                 admin: admin_bounds,
@@ -440,11 +441,12 @@ impl Builder {
     }
 }
 
-/// A node without space or permission to write the token has to start too, because others depend on it.
-fn put_operator(node: &Node) -> Option<(OperatorFile, OperatorToken)> {
-    let put = OperatorFile::put(&node.config().data_dir);
-    put.inspect_err(
-        |error| warn!(node = node.id(), %error, "the operator's token cannot be written, so this node has no operator"),
+/// Writes the operator's token. A node that has no space or permission to write it starts all the same,
+/// because others depend on it.
+fn create_operator_token(node: &Node) -> Option<(OperatorFile, OperatorToken)> {
+    let created = OperatorFile::create(&node.config().data_dir);
+    created.inspect_err(
+        |error| warn!(node = node.id(), %error, "the node cannot write its operator's token and accepts no operator"),
     )
     .ok()
 }
@@ -543,7 +545,7 @@ impl Lockgate {
     /// start only (memory for large bodies, drain timeouts) do not change.
     ///
     /// Fails without any change if the settings contradict those that the node was started with.
-    pub fn reconfigure(&self, new: Reconfigured) -> Result<(), StartError> {
+    pub fn reconfigure(&self, new: LiveSettings) -> Result<(), StartError> {
         self.node.tune(new.tuning).map_err(StartError::Node)?;
         self.bounds.http.set(new.http);
         self.bounds.admin.set(new.admin);
@@ -567,8 +569,8 @@ impl Lockgate {
         self.client().session().name(name).open().await
     }
 
-    /// Waits until the node can serve: it knows a leader, and has applied what was committed before. After `timeout` the error says what it
-    /// waits for.
+    /// Waits until the node can serve: it knows a leader, and has applied all entries that were committed
+    /// before. After `timeout` the error names the missing condition.
     ///
     /// # Cancel safety
     ///
@@ -586,8 +588,8 @@ impl Lockgate {
         }
     }
 
-    /// Waits until the node has failed, because its disk failed or its peers refuse it. Returns the reason; a healthy node never returns.
-    /// Then stop the node, and end the program or start another node.
+    /// Waits until the node has failed, because its disk failed or its peers reject it. Returns the reason;
+    /// for a healthy node it never returns. Then stop the node, and end the program or start another node.
     ///
     /// # Cancel safety
     ///
@@ -621,12 +623,13 @@ impl Lockgate {
         self.node.promote_member(id).await
     }
 
-    /// Makes a voter a learner. Refused if the remaining voters have no majority at present.
+    /// Makes a voter a learner. Fails if the remaining voters have no majority at present.
     pub async fn demote_member(&self, id: NodeId) -> Result<MembershipChanged, MembershipError> {
         self.node.demote_member(id, false).await
     }
 
-    /// Removes a member, also a dead one. Its id is never used again. Refused if the remaining voters have no majority at present.
+    /// Removes a member, also a dead one. Its id is never used again. Fails if the remaining voters have no
+    /// majority at present.
     pub async fn remove_member(&self, id: NodeId) -> Result<MembershipChanged, MembershipError> {
         self.node.remove_member(id, false).await
     }
@@ -638,7 +641,7 @@ impl Lockgate {
 
     /// Returns the component that [`Lockgate::stop`] waits for; `None` if the server does not stop, or has stopped.
     pub fn stops_at(&self) -> Option<&'static str> {
-        self.node.stops_at().or(*self.waits_for())
+        self.node.stops_at().or(*self.stopping_component())
     }
 
     /// Closes the sessions of [`Lockgate::client`], moves leadership to another node, answers waiting callers, and ends all tasks of the
@@ -655,15 +658,15 @@ impl Lockgate {
     /// If dropped, the stop has begun. Call it again to complete it.
     pub async fn stop(&self) {
         let mut front_ends = self.front_ends.lock().await;
-        *self.waits_for() = Some("sessions of this program");
+        *self.stopping_component() = Some("sessions of this program");
         self.in_process.begin_stop().await;
         // No new callers first; then waiting callers get their answers, while commits are still possible.
         for front_end in &*front_ends {
             front_end.stop.cancel();
         }
-        *self.waits_for() = Some("calls for locks");
+        *self.stopping_component() = Some("calls for locks");
         self.locks.close().await;
-        *self.waits_for() = Some("connections of clients");
+        *self.stopping_component() = Some("connections of clients");
         // While this process still owns the data directory.
         if let Some(operator) = &self.operator {
             operator.remove();
@@ -672,14 +675,14 @@ impl Lockgate {
         self.in_process.end().await;
         for front_end in front_ends.drain(..) {
             if let Err(error) = front_end.task.await {
-                tracing::error!(%error, "a front end ended badly");
+                tracing::error!(%error, "a front end panicked");
             }
         }
-        *self.waits_for() = None;
+        *self.stopping_component() = None;
     }
 
-    fn waits_for(&self) -> std::sync::MutexGuard<'_, Option<&'static str>> {
-        self.stops_at
+    fn stopping_component(&self) -> std::sync::MutexGuard<'_, Option<&'static str>> {
+        self.stopping_component
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }

@@ -26,10 +26,10 @@ pub enum StartError {
     /// The certificates cannot be used.
     #[error("TLS: {0}")]
     Tls(#[from] TlsError),
-    /// The node would be reachable from other machines without TLS.
+    /// Other machines could reach the node without TLS.
     #[error(
-        "this node would listen for {what} at {address}, which other machines can reach, without TLS: give it certificates \
-         (`Builder::tls`), have it listen on 127.0.0.1, or accept that whoever reaches it can do everything (`Builder::insecure`)"
+        "this node would listen for {what} without TLS at {address}, which other machines can reach: give it certificates \
+         (`Builder::tls`), let it listen on 127.0.0.1, or trust every machine that can reach it (`Builder::insecure`)"
     )]
     Exposed {
         /// Callers at the address.

@@ -48,7 +48,7 @@ pub struct TestServer {
 #[non_exhaustive]
 pub enum TestStartError {
     /// The directory cannot be created.
-    #[error("no directory for a node: {0}")]
+    #[error("cannot create a directory for a node: {0}")]
     Directory(#[from] io::Error),
     /// The node cannot start.
     #[error(transparent)]
@@ -84,7 +84,7 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
-            tracing::warn!(path = %self.0.display(), %error, "the directory of a test's node stays behind");
+            tracing::warn!(path = %self.0.display(), %error, "cannot remove the directory of a test's node");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! TLS of a server: its certificates, and the addresses that it refuses to serve without any.
+//! TLS of a server: its certificates, and and the addresses that must not be served without TLS.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -17,8 +17,9 @@ use crate::start_error::StartError;
 /// Protocols that a client may choose over HTTP's port.
 const HTTP_PROTOCOLS: [&str; 1] = ["http/1.1"];
 
-/// Maximum number of concurrent handshakes of peers. A node takes 256 connections of peers, so callers that prove nothing get half of them.
-const PEER_HANDSHAKES_AT_ONCE: usize = 128;
+/// Maximum number of concurrent handshakes of peers. A node accepts 256 connections of peers, so callers
+/// without a verified certificate get at most half of them.
+const MAX_PEER_HANDSHAKES: usize = 128;
 
 /// Certificates and authorities of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +55,7 @@ pub(crate) struct Transport {
     pub http: ServerTls,
     pub zookeeper: ServerTls,
     pub peers: PeerTls,
-    now: Arc<Notify>,
+    reload: Arc<Notify>,
 }
 
 impl Transport {
@@ -79,34 +80,34 @@ impl Transport {
             )
         };
         let peer_handshakes = HandshakeLimits {
-            at_once: handshakes.at_once.min(PEER_HANDSHAKES_AT_ONCE),
+            at_once: handshakes.at_once.min(MAX_PEER_HANDSHAKES),
             ..*handshakes
         };
         Ok(Self {
             http: serve("HTTP", &HTTP_PROTOCOLS, OldestVersion::Tls13)?,
             zookeeper: serve("clients of ZooKeeper", &[], *zookeeper_oldest)?,
             peers: PeerTls::new(peers.as_ref().unwrap_or(files), cluster, node, peer_handshakes)?,
-            now: Arc::new(Notify::new()),
+            reload: Arc::new(Notify::new()),
         })
     }
 
     /// Follows changes of the files until `stop`.
     pub fn follow(&self, stop: CancellationToken) -> impl Future<Output = ()> + use<> {
-        let things = vec![
+        let reloadable = vec![
             self.http.reloadable(),
             self.zookeeper.reloadable(),
             self.peers.reloadable(),
         ];
-        keep_fresh(things, self.now.clone(), stop)
+        keep_fresh(reloadable, self.reload.clone(), stop)
     }
 
     /// Returns the trigger of an immediate check of the files.
-    pub fn look_now(&self) -> Arc<Notify> {
-        self.now.clone()
+    pub fn reload_trigger(&self) -> Arc<Notify> {
+        self.reload.clone()
     }
 }
 
-/// Refuses addresses that other machines can reach without TLS.
+/// Returns an error for the first address that other machines can reach without TLS.
 pub(crate) async fn refuse_exposed(
     config: &NodeConfig,
     http: Option<&str>,
@@ -125,7 +126,7 @@ pub(crate) async fn refuse_exposed(
         ("its peers", peers.as_deref()),
     ];
     for (what, address) in all {
-        // Binding the address will report an address that does not resolve.
+        // An address that does not resolve is reported when it is bound.
         if let Some(address) = address
             && reaches_beyond(address).await.unwrap_or(false)
         {
@@ -144,14 +145,14 @@ pub(crate) async fn reaches_beyond(address: &str) -> io::Result<bool> {
     Ok(found.any(|address| !is_loopback(address.ip())))
 }
 
-/// Returns whether only the operator is served before the cluster is secured: as configured, or by default if other machines can reach the
-/// node and are not all trusted.
+/// Returns whether the node serves only the operator before the cluster is secured: as configured, or by
+/// default if other machines can reach the node and are not all trusted.
 pub(crate) fn requires_access(
-    asked: Option<bool>,
+    configured: Option<bool>,
     insecure: bool,
     mut addresses: impl Iterator<Item = SocketAddr>,
 ) -> bool {
-    asked.unwrap_or_else(|| !insecure && addresses.any(|address| !is_loopback(address.ip())))
+    configured.unwrap_or_else(|| !insecure && addresses.any(|address| !is_loopback(address.ip())))
 }
 
 /// Returns whether only programs on this machine can reach the address.
@@ -165,7 +166,7 @@ mod tests {
 
     #[test]
     fn reachable_node_requires_access() {
-        for (asked, insecure, addresses, required) in [
+        for (configured, insecure, addresses, required) in [
             (None, false, &["127.0.0.1:1", "127.0.0.1:2"][..], false),
             (None, false, &["127.0.0.1:1", "0.0.0.0:2"], true),
             (None, false, &["192.0.2.1:1"], true),
@@ -178,15 +179,15 @@ mod tests {
         ] {
             let parsed = addresses.iter().map(|address| address.parse().unwrap());
             assert_eq!(
-                requires_access(asked, insecure, parsed),
+                requires_access(configured, insecure, parsed),
                 required,
-                "{asked:?} {insecure} {addresses:?}"
+                "{configured:?} {insecure} {addresses:?}"
             );
         }
     }
 
     #[tokio::test]
-    async fn loopback_is_what_only_this_machine_reaches() {
+    async fn loopback_addresses_reach_this_machine_only() {
         for (address, beyond) in [
             ("127.0.0.1:7400", false),
             ("127.8.9.10:0", false),

@@ -46,7 +46,7 @@ impl Settings {
         [self.listen.as_deref(), self.plain_listen.as_deref()]
     }
 
-    /// Takes over what the front ends have in common.
+    /// Applies the settings that all front ends share.
     pub(crate) fn set_common(&mut self, secured_only: bool, tracing: Option<Tracing>) {
         self.config.secured_only = secured_only;
         self.config.tracing = tracing;
@@ -87,7 +87,7 @@ impl Bound {
 }
 
 impl ZooKeeper {
-    /// Makes the front end of a node, if it has a port.
+    /// Creates the front end of a node, if it has a port.
     pub(crate) fn new(node: &Node, settings: Settings, ports: Addresses, has_tls: bool) -> Self {
         let Addresses { main, plain } = ports;
         let front = main.or(plain).map(|_| {
@@ -107,10 +107,10 @@ impl ZooKeeper {
     pub(crate) fn register(
         &self,
         registry: &mut Registry,
-        doors: &mut Vec<(&'static str, ConnectionMetrics)>,
+        port_metrics: &mut Vec<(&'static str, ConnectionMetrics)>,
     ) {
         if let Some(front) = &self.0 {
-            doors.push(("zookeeper", front.metrics().clone()));
+            port_metrics.push(("zookeeper", front.metrics().clone()));
             front.register_metrics(registry);
         }
     }
@@ -141,7 +141,8 @@ impl ZooKeeper {
     }
 }
 
-/// Protection of a port. Without TLS the connections are trusted if they do not leave this machine, or if the operator says so.
+/// Returns the protection of a port. Without TLS its connections are trusted if they do not leave this
+/// machine, or if the node is configured as insecure.
 fn protection(tls: Option<ServerTls>, insecure: bool, address: SocketAddr) -> Protection {
     match tls {
         Some(tls) => Protection::Tls(tls),
@@ -155,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_port_is_trusted_on_this_machine_or_if_the_operator_says_so() {
+    fn plain_port_is_trusted_on_loopback_or_on_an_insecure_node() {
         for (insecure, address, trusted) in [
             (false, "127.0.0.1:2181", true),
             (false, "[::1]:2181", true),

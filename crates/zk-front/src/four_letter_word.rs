@@ -17,7 +17,7 @@ pub enum FourLetterWord {
     Dump,
     /// Environment of the process.
     Envi,
-    /// Whether the server accepts writes.
+    /// Reply `rw` if the server accepts writes, else `ro`.
     Isro,
     /// State of the server for monitoring programs, one value per line.
     Mntr,

@@ -1,4 +1,4 @@
-//! What is ordered at which point, carried out and counted.
+//! Actions that are ordered at fail points: their execution and their counts.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,26 +9,26 @@ use parking_lot::Mutex;
 
 use super::table;
 
-/// The variable of the environment that orders what is to happen from the start on: `NAME=ACTION;NAME=ACTION`, in the
-/// words of the crate `fail`.
+/// Variable of the environment that orders actions from the start on: `NAME=ACTION;NAME=ACTION`, in the
+/// syntax of the crate `fail`.
 pub const ENVIRONMENT: &str = "FAILPOINTS";
 
 const ERROR: &str = "error";
 const DELAY: &str = "delay ";
 
-/// What is to happen at a point.
+/// Action at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// The step panics.
     Panic,
-    /// The step waits for so long.
+    /// The step waits for this time.
     Delay(Duration),
     /// The step fails, if it can.
     Error,
 }
 
 impl Action {
-    /// In the words of the crate `fail`: what [`ENVIRONMENT`] takes, and [`order`] passes on.
+    /// Returns the action in the syntax of the crate `fail`, which [`ENVIRONMENT`] and [`order`] use.
     pub fn spelled(self) -> String {
         match self {
             Self::Panic => "panic".to_owned(),
@@ -38,18 +38,19 @@ impl Action {
     }
 }
 
-/// How often a point was come to, and how often something was done there.
+/// Counts of a point: how often it was reached, and how often it acted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Come to.
+    /// Number of times that the point was reached.
     pub passed: u64,
-    /// Waited or failed. A panic is not counted: it is the end.
+    /// Number of delays and failures. A panic is not counted: the process ends with it.
     pub acted: u64,
 }
 
 static COUNTS: Mutex<BTreeMap<&'static str, Count>> = Mutex::new(BTreeMap::new());
 
-/// Has `action` done at a point the next `times` times; returns why not, if not.
+/// Orders `action` for the next `times` times at a point. Returns an error if the point is unknown or cannot
+/// fail.
 pub fn order(name: &str, action: Action, times: usize) -> Result<(), String> {
     let point = table::find(name).ok_or_else(|| format!("there is no point {name}"))?;
     if action == Action::Error && !point.fails {
@@ -71,12 +72,12 @@ pub fn rare_steps_are_frequent() -> bool {
     RARE_STEPS_ARE_FREQUENT.load(Ordering::Relaxed)
 }
 
-/// Takes back what was ordered at a point.
+/// Cancels the order of a point.
 pub fn call_off(name: &str) {
     fail::remove(name);
 }
 
-/// Orders what the environment says; returns what is wrong with it.
+/// Orders the actions of the environment. Returns an error if one is invalid.
 pub fn order_from_environment() -> Result<(), String> {
     let Ok(orders) = std::env::var(ENVIRONMENT) else {
         return Ok(());
@@ -91,12 +92,12 @@ pub fn order_from_environment() -> Result<(), String> {
     Ok(())
 }
 
-/// What happened at which point since the process began.
+/// Returns the counts of each point since the process began.
 pub fn counts() -> BTreeMap<&'static str, Count> {
     COUNTS.lock().clone()
 }
 
-/// What is to be done now at a point. Panics if that is ordered.
+/// Returns the action that is ordered at a point now. Panics if the action is a panic.
 fn ordered(name: &'static str) -> Option<String> {
     COUNTS.lock().entry(name).or_default().passed += 1;
     let order = evaluate(name);

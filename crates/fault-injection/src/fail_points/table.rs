@@ -1,7 +1,7 @@
-//! All fail points. A test compares this table with the sources, and the run in `lockgate/tests/fail_points` goes
-//! through all of it, so that none is forgotten.
+//! Table of all fail points. A test compares this table with the sources, and the run in
+//! `lockgate/tests/fail_points` goes through all of it, so that none is forgotten.
 
-/// When a step is taken, and by whom.
+/// Role of the node that takes a step, and the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// By the leader and by followers.
@@ -16,18 +16,18 @@ pub enum Side {
     Birth,
 }
 
-/// A fail point.
+/// Fail point.
 #[derive(Debug, Clone, Copy)]
 pub struct Point {
     /// `area::step`.
     pub name: &'static str,
-    /// Whether the step can fail. The others can only panic or take long.
+    /// `true` if the step can fail. The others can only panic or take long.
     pub fails: bool,
-    /// Who takes the step.
+    /// Role of the node that takes the step.
     pub side: Side,
 }
 
-/// The point with this name.
+/// Returns the point with this name.
 pub fn find(name: &str) -> Option<&'static Point> {
     POINTS.iter().find(|point| point.name == name)
 }

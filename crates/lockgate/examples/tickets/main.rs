@@ -3,9 +3,9 @@
 //!     cargo run -p lockgate --example tickets
 //!     cargo run -p lockgate --example tickets -- --without-lock
 //!
-//! Every buyer looks how many tickets are left, pays, and takes the next one: check, then act, on a file that
-//! all share. Under the lock each ticket is sold once, also across the leader's death; without it the concert
-//! is oversold.
+//! Every buyer counts the tickets that are left, pays, and takes the next one: check, then act, on a file
+//! that all buyers share. Under the lock each ticket is sold once, also across the leader's death; without it
+//! the concert is oversold.
 //!
 //! The nodes are real processes of this same executable, called with `serve`.
 
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
         None => demo(true),
         Some("--without-lock") => demo(false),
         Some(other) => {
-            eprintln!("{other}: the only argument there is is --without-lock");
+            eprintln!("{other}: the only argument is --without-lock");
             ExitCode::FAILURE
         }
     }
@@ -46,7 +46,7 @@ fn demo(locked: bool) -> ExitCode {
     }
 }
 
-/// Says whether every ticket was sold exactly once.
+/// Runs the sale. Returns whether every ticket was sold exactly once.
 async fn run(locked: bool) -> Result<bool, sale::Error> {
     let dir = std::env::temp_dir().join(format!("lockgate-tickets-{}", std::process::id()));
     std::fs::create_dir_all(&dir)?;

@@ -1,4 +1,4 @@
-//! The sale itself, with and without the lock, and the count afterwards. Also run as a test.
+//! Sale of the tickets, with and without the lock, and its result. A test runs it too.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,52 +11,52 @@ use local_cluster::{LocalCluster, START_TIMEOUT};
 use tokio::io::AsyncWriteExt;
 use tokio::task::JoinSet;
 
-/// What all compete for.
+/// Lock of the sale.
 const LOCK: &str = "tickets/concert";
 
-/// A payment takes a moment, in which others would look at the same ticket.
+/// Duration of a payment, in which others would read the same ticket.
 const PAYMENT: Duration = Duration::from_millis(5);
 
-/// A buyer that hangs for this long loses its place.
+/// Timeout of a buyer's session: a buyer that hangs for longer loses its place.
 const SESSION_TTL: Duration = Duration::from_secs(10);
 
-/// Nobody waits longer than this for a node that answers.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit of a request, over all nodes.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often the sale is looked at, to kill the leader in time.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Poll interval of the sale, to kill the leader in time.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Whatever keeps a sale from its end.
+/// Any error of a sale.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// One line of the ledger: a ticket that was sold.
+/// Line of the ledger: a sold ticket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Sold {
     ticket: usize,
     buyer: usize,
-    /// The fencing token of the lock under which it was sold; 0 without a lock.
+    /// Fencing token of the lock under which it was sold; 0 without a lock.
     token: u64,
 }
 
-/// What came of a sale.
+/// Result of a sale.
 #[derive(Debug)]
 pub struct Sale {
     tickets: usize,
     sold: Vec<Sold>,
-    /// How often a buyer had to ask another node.
+    /// Number of requests that were sent again to another node.
     pub retries: u64,
-    /// Which node was killed, and how long the sale paused for it.
+    /// Killed node, and the pause of the sale after its death.
     pub killed: Option<(u64, Duration)>,
     took: Duration,
 }
 
 impl Sale {
-    /// Whether every ticket was sold exactly once, and under tokens that strictly increase.
+    /// Returns whether every ticket was sold exactly once, under strictly increasing tokens.
     pub fn is_fair(&self) -> bool {
         self.sold.len() == self.tickets && self.sold_twice() == 0 && self.tokens_increase()
     }
 
-    /// How many tickets were sold more than once.
+    /// Returns the number of tickets that were sold more than once.
     pub fn sold_twice(&self) -> usize {
         let mut count = BTreeMap::<usize, usize>::new();
         for sold in &self.sold {
@@ -65,7 +65,7 @@ impl Sale {
         count.values().filter(|count| **count > 1).count()
     }
 
-    /// Whether each sale had a larger fencing token than the one before it.
+    /// Returns whether each sale had a larger fencing token than the one before.
     pub fn tokens_increase(&self) -> bool {
         self.sold.windows(2).all(|pair| pair[0].token < pair[1].token)
     }
@@ -116,22 +116,22 @@ pub async fn sell_out(
     let begin = Instant::now();
     tokio::fs::write(ledger, "").await?;
     let nodes = cluster.http_addresses();
-    let mut crowd = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for buyer in 0..buyers {
-        crowd.spawn(buy(nodes.clone(), buyer, ledger.to_owned(), tickets));
+        tasks.spawn(buy(nodes.clone(), buyer, ledger.to_owned(), tickets));
     }
 
-    wait_for_sales(ledger, tickets / 2, &mut crowd).await?;
+    wait_for_sales(ledger, tickets / 2, &mut tasks).await?;
     let leader = cluster.leader(START_TIMEOUT).await?;
     cluster.kill(leader).await?;
     let (death, sold_at_death) = (Instant::now(), read(ledger).await?.len());
-    // The holder of that moment needs no leader to write its ticket down; the next one does.
-    wait_for_sales(ledger, (sold_at_death + 2).min(tickets), &mut crowd).await?;
+    // The current holder needs no leader to write its ticket; the next holder does.
+    wait_for_sales(ledger, (sold_at_death + 2).min(tickets), &mut tasks).await?;
     let pause = death.elapsed();
     cluster.start(leader)?;
 
     let mut retries = 0;
-    while let Some(bought) = crowd.join_next().await {
+    while let Some(bought) = tasks.join_next().await {
         retries += bought??;
     }
     cluster.wait_ready(&[leader], START_TIMEOUT).await?;
@@ -145,27 +145,27 @@ pub async fn sell_out(
     })
 }
 
-/// Waits until so many tickets are sold, or a buyer fails.
+/// Waits until this number of tickets is sold, or a buyer fails.
 async fn wait_for_sales(
     ledger: &Path,
     count: usize,
-    crowd: &mut JoinSet<Result<u64, Error>>,
+    tasks: &mut JoinSet<Result<u64, Error>>,
 ) -> Result<(), Error> {
     while read(ledger).await?.len() < count {
         tokio::select! {
-            Some(ended) = crowd.join_next() => {
+            Some(ended) = tasks.join_next() => {
                 ended??;
                 return Err("a buyer left before the concert was sold out".into());
             }
-            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = tokio::time::sleep(POLL_INTERVAL) => {}
         }
     }
     Ok(())
 }
 
-/// One buyer: buys ticket after ticket until there are no more.
+/// Buyer: buys ticket after ticket until there are no more. Returns its retries.
 async fn buy(nodes: Vec<String>, buyer: usize, ledger: PathBuf, tickets: usize) -> Result<u64, Error> {
-    let mut client = ApiClient::new(&nodes, buyer, PATIENCE);
+    let mut client = ApiClient::new(&nodes, buyer, TIMEOUT);
     let session = RenewedSession::open(&mut client, SESSION_TTL, &format!("buyer {buyer}")).await?;
     loop {
         let held = client.acquire(session.id(), LOCK).await?;
@@ -181,7 +181,7 @@ async fn buy(nodes: Vec<String>, buyer: usize, ledger: PathBuf, tickets: usize) 
     }
 }
 
-/// Check, then act: right only if nobody else does it at the same time.
+/// Check, then act: correct only if no other buyer does it at the same time.
 async fn buy_next(ledger: &Path, buyer: usize, tickets: usize, token: u64) -> Result<bool, Error> {
     let sold = read(ledger).await?.len();
     if sold >= tickets {
@@ -195,19 +195,19 @@ async fn buy_next(ledger: &Path, buyer: usize, tickets: usize, token: u64) -> Re
     Ok(true)
 }
 
-/// The same without a lock, and without a cluster.
+/// Sells all tickets without a lock and without a cluster.
 pub async fn sell_out_without_lock(ledger: &Path, buyers: usize, tickets: usize) -> Result<Sale, Error> {
     let begin = Instant::now();
     tokio::fs::write(ledger, "").await?;
-    let mut crowd = JoinSet::new();
+    let mut tasks = JoinSet::new();
     for buyer in 0..buyers {
         let ledger = ledger.to_owned();
-        crowd.spawn(async move {
+        tasks.spawn(async move {
             while buy_next(&ledger, buyer, tickets, 0).await? {}
             Ok::<_, Error>(())
         });
     }
-    while let Some(bought) = crowd.join_next().await {
+    while let Some(bought) = tasks.join_next().await {
         bought??;
     }
     let sold = read(ledger).await?;

@@ -1,4 +1,4 @@
-//! `lockgate access`: whether it counts who may do what, and the step from which on it does.
+//! `lockgate access`: the switch that secures a cluster, and its state.
 
 use clap::{Args, Subcommand};
 use cli_support::output::{say, shown};
@@ -6,30 +6,31 @@ use lock_client::{AccessGrant, Caller};
 
 use super::exit::Failure;
 use super::locks::say_json;
-use super::made::Out;
+use super::new_token::TokenOutput;
 use super::servers::Servers;
 
-/// What can be done.
+/// Commands on access control.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Secure the cluster, for good, and make the first administrator's token. Only the operator of a node may: give that node
-    /// with --server, and operator.token of its data directory with --token-file
+    /// Secure the cluster, permanently, and create the first administrator's token. Only the operator of a
+    /// node may: name that node with --server, and operator.token of its data directory with --token-file
     Secure(Secure),
-    /// Show whether the cluster is secured, and as whom it knows this caller
+    /// Show whether the cluster is secured, and how it identifies this caller
     Show(Show),
 }
 
 /// `lockgate access secure`
 #[derive(Debug, Args)]
 pub struct Secure {
-    /// A line about the administrator's token, for people
+    /// Description of the administrator's token
     #[arg(long, default_value = "")]
     description: String,
-    /// What everybody may, whether they show something or not: RIGHTS:PLACE, again for more. With all:/ nobody is stopped yet
+    /// Rights of every caller, also without credentials: RIGHTS:PLACE; can be repeated. With all:/ no request
+    /// is rejected yet
     #[arg(long = "anonymous", value_name = "GRANT")]
     anonymous: Vec<AccessGrant>,
     #[command(flatten)]
-    out: Out,
+    out: TokenOutput,
     #[command(flatten)]
     servers: Servers,
 }
@@ -44,14 +45,14 @@ pub struct Show {
     servers: Servers,
 }
 
-/// Does one of them.
+/// Runs a command.
 pub async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Secure(arguments) => {
             let access = arguments.servers.client()?.access();
             let anonymous = Some(&arguments.anonymous[..]).filter(|grants| !grants.is_empty());
             let made = async { Ok(access.secure(&arguments.description, anonymous).await?) };
-            arguments.out.hand_over(made).await
+            arguments.out.create_and_write(made).await
         }
         Command::Show(arguments) => {
             let view = arguments.servers.client()?.access().status().await?;
@@ -59,8 +60,8 @@ pub async fn run(command: Command) -> Result<(), Failure> {
                 return Ok(say_json(&view)?);
             }
             let secured = match view.secured {
-                true => "The cluster is secured: roles say who may do what.",
-                false => "The cluster is not secured: roles do not count yet.",
+                true => "The cluster is secured: roles decide what each caller may do.",
+                false => "The cluster is not secured: roles have no effect yet.",
             };
             let Caller { kind, name, role, .. } = view.you;
             let name = name.map_or(String::new(), |name| format!(" {name}"));

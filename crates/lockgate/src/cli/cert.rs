@@ -1,4 +1,5 @@
-//! `lockgate cert`: a small authority and certificates of nodes and clients, in files; and what to do with them.
+//! `lockgate cert`: a small authority, and certificates of nodes and clients, in files, with instructions for
+//! their use.
 
 use std::path::{Path, PathBuf};
 
@@ -11,62 +12,62 @@ use raft_node::NodeId;
 use transport_security::PeerName;
 use transport_security::issue::CertificateRequest;
 
-/// Where files are put.
+/// Directory of the files.
 #[derive(Debug, Args)]
 pub struct Dir {
-    /// Where the files are; nothing in it is ever replaced
+    /// Directory of the files; existing files are never replaced
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
 }
 
-/// How many days a certificate may be good for at most: a century. Dates in certificates have years of four digits.
+/// Maximum validity of a certificate, in days: a century. Dates in certificates have years of four digits.
 const MAX_DAYS: i64 = 36_500;
 
-/// What can be made.
+/// Certificates to create.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make an authority: ca.pem, which everybody gets, and ca.key, which stays where it is
+    /// Create an authority: ca.pem, for every node and client, and ca.key, which stays where it is
     Ca {
         #[command(flatten)]
         dir: Dir,
-        /// What it is called
+        /// Name of the authority
         #[arg(long, default_value = "Lockgate authority")]
         name: String,
-        /// For how many days it is good
+        /// Validity in days
         #[arg(long, default_value_t = 3650, value_parser = clap::value_parser!(u32).range(1..=MAX_DAYS))]
         days: u32,
     },
-    /// Make a node's certificate, for its peers and for clients: node-ID.pem and node-ID.key
+    /// Create a node's certificate, for its peers and for clients: node-ID.pem and node-ID.key
     Node {
         #[command(flatten)]
         dir: Dir,
-        /// The cluster's name, as in its nodes' configuration
+        /// Name of the cluster, as in its nodes' configuration
         #[arg(long)]
         cluster: String,
-        /// The node's id
+        /// Id of the node
         #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u64).range(1..))]
         node: NodeId,
-        /// What clients call the node: names and addresses
+        /// Names and addresses by which clients call the node
         #[arg(long = "host", value_name = "HOST", required = true, value_delimiter = ',', value_parser = NonEmptyStringValueParser::new())]
         hosts: Vec<String>,
-        /// For how many days it is good
+        /// Validity in days
         #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=MAX_DAYS))]
         days: u32,
     },
-    /// Make a client's certificate: client-NAME.pem and client-NAME.key
+    /// Create a client's certificate: client-NAME.pem and client-NAME.key
     Client {
         #[command(flatten)]
         dir: Dir,
-        /// Who it is: `CN=NAME` in access control lists
+        /// Name of the client: `CN=NAME` in access control lists
         #[arg(long, value_parser = NonEmptyStringValueParser::new())]
         name: String,
-        /// For how many days it is good
+        /// Validity in days
         #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=MAX_DAYS))]
         days: u32,
     },
 }
 
-/// Does one of them.
+/// Runs a command.
 pub fn run(command: Command) -> anyhow::Result<()> {
     say(match command {
         Command::Ca {
@@ -90,7 +91,7 @@ fn ca(dir: &Path, name: &str, count: u32) -> anyhow::Result<String> {
     let [certificate, key] = make_authority(dir, name, days(count))?;
     Ok(format!(
         "{} is the authority's certificate: every node and every client gets a copy.\n\
-         {} is its private key: whoever has it can make nodes and clients. Keep it here, or better offline.\n\n\
+         {} is its private key. It can sign certificates of nodes and clients: keep it here, or better offline.\n\n\
          Next: lockgate cert node --dir {} --cluster NAME --node 1 --host HOST",
         certificate.display(),
         key.display(),
@@ -104,7 +105,7 @@ fn of_node(dir: &Path, name: PeerName, hosts: &[String], count: u32) -> anyhow::
     let file = |ending| dir.join(format!("node-{}.{ending}", name.node));
     let [certificate, key] = put(&issued, file("pem"), file("key"))?;
     Ok(format!(
-        "{} says that its owner is {name}, and may be called {}; good for {count} days.\n\
+        "{} is the certificate of {name} for the hosts {}, valid for {count} days.\n\
          {} is its private key.\n\n\
          In the configuration of node {} (paths are relative to that file):\n\n\
          [tls]\ncertificate = {}\nkey = {}\nca = {}",
@@ -131,14 +132,14 @@ fn of_client(dir: &Path, name: &str, count: u32) -> anyhow::Result<String> {
     let (ca, certificate, key) = (dir.join(CA_CERTIFICATE), certificate.display(), key.display());
     let ca = ca.display();
     Ok(format!(
-        "{certificate} says that its owner is {name:?}; good for {count} days.\n\
+        "{certificate} is the certificate of {name:?}, valid for {count} days.\n\
          {key} is its private key.\n\n\
          lockgate locks --ca {ca} --cert {certificate} --key {key} --server HOST:PORT\n\
          curl --cacert {ca} --cert {certificate} --key {key} https://HOST:PORT/v1/locks"
     ))
 }
 
-/// As TOML has texts.
+/// Quotes a path as a TOML string.
 fn quoted(path: &Path) -> toml::Value {
     path.display().to_string().into()
 }

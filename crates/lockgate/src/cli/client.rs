@@ -1,4 +1,4 @@
-//! The commands that call a running cluster with the Rust client, as any program could.
+//! Commands that call a running cluster with the Rust client, as any program can.
 
 use std::process::ExitCode;
 
@@ -6,28 +6,28 @@ use anyhow::Context;
 use clap::Subcommand;
 
 use super::exit::Failure;
-use super::{access, history, locks, policy, run, token, znodes};
+use super::{access, history, lock_command, locks, policy, token, znodes};
 
-/// The commands of a client.
+/// Commands of a client.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a command while holding a lock
-    Lock(run::Arguments),
+    Lock(lock_command::Arguments),
     /// List the locks
     Locks(locks::List),
-    /// Show who holds a lock, and who waits for it
+    /// Show the holders and the waiters of a lock
     Show(locks::Show),
-    /// Take a lock away from its holder, whatever that still does under it
+    /// Take a lock from its holder by force; the holder may still act as if it held it
     Break(locks::Break),
-    /// Ask the holders of a lock to give it up
+    /// Ask the holders of a lock to release it
     Revoke(locks::Revoke),
-    /// Let nobody new in to a lock, nor into its queue
+    /// Stop new grants of a lock, and new waiters
     Drain(locks::Drain),
-    /// Set how many permits a semaphore has
+    /// Set the number of permits of a semaphore
     Limit(locks::Limit),
     /// List the sessions
     Sessions(locks::Sessions),
-    /// Show who held a lock and who holds it, as a node remembers it
+    /// Show the past and present holders of a lock, from the history of a node
     History(history::Arguments),
     /// List the children of a znode
     Ls(znodes::Ls),
@@ -39,36 +39,36 @@ pub enum Command {
     Create(znodes::Create),
     /// Delete a znode
     Rm(znodes::Rm),
-    /// Show all that is known of a znode but its data
+    /// Show the stat of a znode
     Stat(znodes::Stat),
     /// Wait for changes of a znode
     Watch(znodes::Watch),
-    /// Secure a cluster, or see whether it is
+    /// Secure a cluster, or show whether it is secured
     Access {
         #[command(subcommand)]
         command: access::Command,
     },
-    /// Make, list and revoke tokens
+    /// Create, list and revoke tokens
     Token {
         #[command(subcommand)]
         command: token::Command,
     },
-    /// Say what roles allow, and which certificates have one
+    /// Define roles, and assign them to certificates
     Policy {
         #[command(subcommand)]
         command: policy::Command,
     },
 }
 
-/// Does what is asked for.
-pub fn carry_out(command: Command) -> Result<ExitCode, Failure> {
+/// Runs a command.
+pub fn run(command: Command) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("starting the runtime")?.block_on(async {
         let done = match command {
-            Command::Lock(arguments) => return run::run(arguments).await,
+            Command::Lock(arguments) => return lock_command::run(arguments).await,
             Command::Locks(arguments) => locks::list(arguments).await,
             Command::Show(arguments) => locks::show(arguments).await,
-            Command::Break(arguments) => locks::take_away(arguments).await,
+            Command::Break(arguments) => locks::break_lock(arguments).await,
             Command::Revoke(arguments) => locks::revoke(arguments).await,
             Command::Drain(arguments) => locks::drain(arguments).await,
             Command::Limit(arguments) => locks::limit(arguments).await,

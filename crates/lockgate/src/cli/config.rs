@@ -1,4 +1,4 @@
-//! `lockgate config`: whether a configuration is good, what can be in one, and having a node read its own again.
+//! `lockgate config`: checks and reloads a configuration, and prints the reference and a sample.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,11 +13,11 @@ use serde_json::{Value, json};
 use crate::config::check::{Findings, check};
 use crate::config::{ConfigProblem, Source, reference};
 
-/// What can be asked.
+/// Commands on a configuration.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Read a configuration as `serve` does, and look at what it names: certificates, keys, directories, ports. The exit
-    /// status is 1 if a node would not start with it
+    /// Read a configuration as `serve` does, and check the certificates, keys, directories and ports that it
+    /// names. The exit status is 1 if a node would not start with it
     Check {
         #[command(flatten)]
         file: ConfigFile,
@@ -25,43 +25,44 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Check a configuration, and have the node that runs with it read it again; its log says what it takes up
+    /// Check a configuration, and make the node that runs with it reload it; the node's log names the
+    /// settings that it applies
     Reload {
         #[command(flatten)]
         file: ConfigFile,
     },
     /// Print every setting with its type, bounds, default and meaning: docs/reference/configuration.md
     Reference {
-        /// As what
+        /// Format
         #[arg(long, value_enum, default_value_t = Form::Markdown)]
         form: Form,
     },
-    /// Print a configuration file in which every setting is explained: cluster/node-1.toml
+    /// Print a configuration file that explains every setting: cluster/node-1.toml
     Sample {
-        /// Which node of three it is for
+        /// Number of the node, of a cluster of three
         #[arg(long, default_value_t = 1)]
         node: u64,
     },
 }
 
-/// Where the configuration is.
+/// Place of the configuration.
 #[derive(Debug, clap::Args)]
 pub struct ConfigFile {
-    /// The node's configuration. Without one, all settings come from the environment
+    /// Configuration file of the node. Without one, all settings come from the environment
     #[arg(long, value_name = "FILE", env = "LOCKGATE_CONFIG")]
     config: Option<PathBuf>,
 }
 
-/// How the reference is printed.
+/// Format of the reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Form {
-    /// A page for people
+    /// Markdown page
     Markdown,
-    /// A document for programs
+    /// JSON document
     Json,
 }
 
-/// Does one of them.
+/// Runs a command.
 pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
         Command::Check { file, json } => {
@@ -87,7 +88,7 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
         }
         Command::Sample { node } => {
             if !(1..=3).contains(&node) {
-                bail!("the samples are of nodes 1 to 3");
+                bail!("there are samples of the nodes 1 to 3");
             }
             say(reference::sample(node).trim_end())?;
             Ok(ExitCode::SUCCESS)
@@ -95,7 +96,8 @@ pub async fn run(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// What is wrong with the file is said here, where somebody waits for it, and not only in the node's log.
+/// Checks the configuration and sends SIGHUP to the node. Errors are printed here, where the operator waits
+/// for them, and not only in the node's log.
 async fn reload(file: ConfigFile) -> anyhow::Result<ExitCode> {
     let findings = check(file.config.as_deref()).await;
     if !findings.is_good() {
@@ -105,19 +107,19 @@ async fn reload(file: ConfigFile) -> anyhow::Result<ExitCode> {
     let config = crate::config::ServeConfig::load(file.config.as_deref())?.config;
     let Some(pid_file) = config.pid_file else {
         bail!(
-            "without a pid_file in the configuration it is not known which process runs with it: send it SIGHUP yourself"
+            "the configuration has no pid_file, so the process that runs with it is unknown: send SIGHUP to it yourself"
         );
     };
     let runs = claimant(&pid_file).with_context(|| pid_file.display().to_string())?;
     let Some(process) = runs else {
         bail!(
-            "no node runs with this configuration (nobody holds {})",
+            "no node runs with this configuration (no process has locked {})",
             pid_file.display()
         );
     };
-    send_signal(process, Signal::SIGHUP).with_context(|| format!("telling process {process}"))?;
+    send_signal(process, Signal::SIGHUP).with_context(|| format!("sending SIGHUP to process {process}"))?;
     say(format!(
-        "process {process} reads its configuration again; its log says what it takes up, and what holds from its next start on"
+        "process {process} reloads its configuration; its log names the settings that it applies, and those that need a restart"
     ))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -10,12 +10,12 @@ use clap::CommandFactory;
 use super::Cli;
 use crate::config::settings;
 
-/// The repository's root.
+/// Root of the repository.
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// All files below `directory` that can be documents, with their text.
+/// Collects the text of all files below `directory`.
 fn collect(directory: &Path, found: &mut Vec<(PathBuf, String)>) {
     for entry in fs::read_dir(directory).expect("a directory") {
         let path = entry.expect("an entry").path();
@@ -27,13 +27,13 @@ fn collect(directory: &Path, found: &mut Vec<(PathBuf, String)>) {
     }
 }
 
-/// The documents for users, and the files for deployments with the commands in their comments.
+/// Returns the documents for users, and the files for deployments, which have commands in their comments.
 fn documents() -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for directory in ["docs", "deploy"] {
         collect(&root().join(directory), &mut found);
     }
-    // The changelog names commands that are gone.
+    // Without the changelog, which names removed commands.
     for page in [
         "README.md",
         "CONTRIBUTING.md",
@@ -68,13 +68,14 @@ fn split_blocks(page: &str) -> (Vec<String>, String) {
     (lines(&code), prose)
 }
 
-/// The lines of a script, with continued lines joined.
+/// Returns the lines of a script, with continued lines joined.
 fn lines(script: &str) -> Vec<String> {
     let joined = script.replace("\\\n", " ");
     joined.lines().map(str::to_owned).collect()
 }
 
-/// The commands that a document names: in code blocks and scripts those at the start of a line, in prose the code spans.
+/// Returns the commands that a document names: in code blocks and scripts those at the start of a line, in
+/// prose the code spans.
 fn commands(path: &Path, text: &str) -> Vec<String> {
     let (code, spans) = if is_markdown(path) {
         let (code, prose) = split_blocks(text);
@@ -94,7 +95,8 @@ fn commands(path: &Path, text: &str) -> Vec<String> {
     code.chain(spans).filter(is_command).collect()
 }
 
-/// The words of a command up to the first one that a shell would have to expand, without the marks of optional parts.
+/// Returns the words of a command up to the first one that a shell would expand, without the marks of
+/// optional parts.
 fn words(line: &str) -> Vec<String> {
     let of_the_shell =
         |word: &str| word == "--" || word.starts_with(['"', '\'', '$', '|', ';', '&', '#', '>', '<']);
@@ -105,7 +107,7 @@ fn words(line: &str) -> Vec<String> {
         .collect()
 }
 
-/// What is wrong with a command, if anything is.
+/// Returns the error of a command; `None` if it is valid.
 fn fault(program: &clap::Command, line: &str) -> Option<String> {
     let mut words = words(line);
     if words.get(1..3).is_some_and(|two| two == ["lock", "show"]) {
@@ -164,7 +166,7 @@ fn documented_commands_exist() {
 }
 
 #[test]
-fn commands_that_do_not_exist_are_found() {
+fn invalid_commands_are_found() {
     let mut program = Cli::command();
     program.build();
     for line in [
@@ -187,9 +189,9 @@ fn commands_that_do_not_exist_are_found() {
     }
 }
 
-/// The anchor of a heading, as the usual renderers make it.
+/// Returns the anchor of a heading, as the usual renderers make it.
 fn anchor(heading: &str) -> String {
-    // Of a link only its text counts.
+    // A link counts with its text only.
     let mut text = String::new();
     let mut rest = heading;
     while let Some((before, after)) = rest.split_once("](") {
@@ -204,7 +206,7 @@ fn anchor(heading: &str) -> String {
         .collect()
 }
 
-/// The anchors of a page. A heading that occurs again has a number behind it.
+/// Returns the anchors of a page. A repeated heading has a number at its end.
 fn anchors(page: &str) -> BTreeSet<String> {
     let (_, prose) = split_blocks(page);
     let mut anchors = BTreeSet::new();
@@ -223,7 +225,7 @@ fn anchors(page: &str) -> BTreeSet<String> {
     anchors
 }
 
-/// The relative links of a page.
+/// Returns the relative links of a page.
 fn links(page: &str) -> Vec<String> {
     let (_, prose) = split_blocks(page);
     // Code spans hold no links.

@@ -10,17 +10,17 @@ use lock_client::{Code, Error};
 
 use crate::serve::Removed;
 
-/// A failure with the code that tells programs of it.
+/// Failure of a command, with its exit code.
 #[derive(Debug)]
 pub struct Failure {
-    /// What the program ends with.
+    /// Exit code of the program.
     pub code: ExitCode,
-    /// What people are told.
+    /// Error message.
     pub error: anyhow::Error,
 }
 
 impl Failure {
-    /// With this code.
+    /// Creates a failure with this code.
     pub fn new(code: u8, error: anyhow::Error) -> Self {
         let code = ExitCode::from(code);
         Self { code, error }
@@ -47,10 +47,10 @@ impl From<Error> for Failure {
             Error::Refused(_) if error.is_not_free() || error.is(Code::Draining) => NOT_FREE,
             Error::Refused(_) if error.is(Code::Unauthenticated) || error.is(Code::Forbidden) => NOT_ALLOWED,
             Error::Refused(_) if error.is(Code::BadPath) || error.is(Code::BadLockName) => USAGE,
-            // A command shuts no client down.
+            // Other errors do not occur: a command does not shut down its client.
             _ => 1,
         };
-        // Names, notes and reasons in it are other people's text.
+        // Names, notes and reasons in the message are text of other people.
         Self::new(code, anyhow!("{}", shown(&error.to_string())))
     }
 }

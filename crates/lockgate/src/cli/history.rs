@@ -1,4 +1,4 @@
-//! `lockgate history`: a lock's history from a node over HTTP, as a table for people or as it comes for programs.
+//! `lockgate history`: the history of a lock, from a node over HTTP, as a table or as JSON.
 
 use anyhow::{Context, anyhow};
 use clap::Args;
@@ -9,28 +9,28 @@ use serde_json::Value;
 
 use super::exit::Failure;
 use super::servers::Servers;
-use super::table::table as draw;
+use super::table::table as format_table;
 
-/// Which lock, and whom to ask.
+/// `lockgate history`
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// The lock's name
+    /// Name of the lock
     name: String,
-    /// How many holds to show
+    /// Maximum number of holds to show
     #[arg(long, default_value_t = 20)]
     count: usize,
-    /// Only holds whose fencing token is smaller
+    /// Only holds with smaller fencing tokens
     #[arg(long, value_name = "TOKEN")]
     before: Option<u64>,
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Each remembers for itself: the first that answers is shown
+    /// Each node keeps its own history: the first that answers is shown
     #[command(flatten)]
     servers: Servers,
 }
 
-/// Does `lockgate history`.
+/// Runs `lockgate history`.
 pub async fn history(arguments: Arguments) -> Result<(), Failure> {
     let document = ask(&arguments).await?;
     let text = match arguments.json {
@@ -60,9 +60,9 @@ async fn ask(arguments: &Arguments) -> Result<Value, Failure> {
                 let detail = document["detail"].as_str().unwrap_or("no reason was given");
                 silent.push(format!("{node}: {}", shown(detail)));
                 match response.status {
-                    // Its index is only being opened, or its disk is full.
+                    // The index is still being opened, or the node's disk is full.
                     503 => {}
-                    // Another node may keep what this one does not.
+                    // Another node may have a history if this one has none.
                     404 => code = 1,
                     401 | 403 => return Err(Failure::new(NOT_ALLOWED, anyhow!("{}", shown(detail)))),
                     _ => return Err(anyhow!("{}", shown(detail)).into()),
@@ -71,30 +71,27 @@ async fn ask(arguments: &Arguments) -> Result<Value, Failure> {
             Err(error) => silent.push(format!("{node}: {error}")),
         }
     }
-    let told = anyhow!(
-        "no node has a history of this lock to show: {}",
-        silent.join("; ")
-    );
-    Err(Failure::new(code, told))
+    let error = anyhow!("no node has a history of this lock: {}", silent.join("; "));
+    Err(Failure::new(code, error))
 }
 
-/// What people see.
+/// Returns the history as a table.
 fn table(document: &Value) -> String {
     let mut text = String::new();
     let entries = document["history"].as_array().cloned().unwrap_or_default();
     if entries.is_empty() {
-        text.push_str("Nobody is remembered to have held it.");
+        text.push_str("The history has no holds of this lock.");
     } else {
         let rows: Vec<[String; 7]> = entries.iter().map(row).collect();
         let head = ["TOKEN", "FROM", "UNTIL", "ENDED", "MODE", "WHO", "NOTE"];
-        text.push_str(&draw(head, &rows));
+        text.push_str(&format_table(head, &rows));
     }
     for gap in document["gaps"].as_array().into_iter().flatten() {
         let (from, until) = (plain(&gap["from_at"]), plain(&gap["until_at"]));
-        text.push_str(&format!("\nSomething may be missing from {from} to {until}."));
+        text.push_str(&format!("\nHolds may be missing from {from} to {until}."));
     }
     if let Some(since) = document["since_at"].as_str() {
-        text.push_str(&format!("\nNothing is remembered that ended up to {since}."));
+        text.push_str(&format!("\nHolds that ended before {since} are no longer kept."));
     }
     if let Some(before) = document["next_before"].as_u64() {
         text.push_str(&format!("\nThere is more: --before {before}"));
@@ -144,7 +141,7 @@ fn row(entry: &Value) -> [String; 7] {
     ]
 }
 
-/// A text of the server's own; what is not known is a question mark.
+/// Returns a text of the server; a question mark if it is unknown.
 fn plain(value: &Value) -> String {
     value.as_str().unwrap_or("?").to_owned()
 }
@@ -156,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn people_get_a_table() {
+    fn history_is_shown_as_a_table() {
         let session = "5d996fd7c6557613";
         let entry = |token: u64, rest: Value| {
             let mut entry = json!({
@@ -185,12 +182,12 @@ mod tests {
              9      2026-01-01T00:00:00.000Z  holds                     -                              exclusive  5d996fd7c6557613 worker  a\\u{1b}[2Jb\n\
              7      2026-01-01T00:00:00.000Z  2026-01-01T00:00:01.000Z  broken (stuck) by ip:10.0.0.9  exclusive  5d996fd7c6557613 worker  a\\u{1b}[2Jb\n\
              5      ?                         T1 .. T2                  unknown                        2 of 4     5d996fd7c6557613 worker  a\\u{1b}[2Jb\n\
-             Something may be missing from T1 to T2.\n\
+             Holds may be missing from T1 to T2.\n\
              There is more: --before 5"
         );
         assert_eq!(
             table(&json!({"history": [], "gaps": [], "since_at": "T", "next_before": null})),
-            "Nobody is remembered to have held it.\nNothing is remembered that ended up to T."
+            "The history has no holds of this lock.\nHolds that ended before T are no longer kept."
         );
     }
 }

@@ -1,4 +1,5 @@
-//! `locks`, `show`, `break` and `sessions`: what there is to see, and an operator's last resort.
+//! `locks`, `show`, `break`, `revoke`, `drain`, `limit` and `sessions`: views of locks and sessions, and the
+//! interventions of an operator.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use super::table::table;
 /// `lockgate locks`
 #[derive(Debug, Args)]
 pub struct List {
-    /// Only locks whose names begin so
+    /// Only locks whose names have this prefix
     #[arg(default_value = "")]
     prefix: String,
     /// Print JSON
@@ -28,7 +29,7 @@ pub struct List {
 /// `lockgate show`
 #[derive(Debug, Args)]
 pub struct Show {
-    /// The lock
+    /// Name of the lock
     name: String,
     /// Print JSON
     #[arg(long)]
@@ -40,15 +41,15 @@ pub struct Show {
 /// `lockgate break`
 #[derive(Debug, Args)]
 pub struct Break {
-    /// The lock
+    /// Name of the lock
     name: String,
-    /// Told to whoever asks what became of the lock
+    /// Reason, shown to the clients of the lock
     #[arg(long)]
     reason: String,
-    /// From whom: a holder, or a place in the queue, as `lockgate show` names it. Needed if there are several holders
+    /// A holder or a waiter, as `lockgate show` names it. Required if there are several holders
     #[arg(long)]
     holder: Option<String>,
-    /// From all holders
+    /// Break the holds of all holders
     #[arg(long, conflicts_with = "holder")]
     all: bool,
     #[command(flatten)]
@@ -58,9 +59,9 @@ pub struct Break {
 /// `lockgate revoke`
 #[derive(Debug, Args)]
 pub struct Revoke {
-    /// The lock
+    /// Name of the lock
     name: String,
-    /// Told to the holders
+    /// Reason, shown to the holders
     #[arg(long)]
     reason: String,
     /// Only this holder, as `lockgate show` names it
@@ -73,9 +74,9 @@ pub struct Revoke {
 /// `lockgate drain`
 #[derive(Debug, Args)]
 pub struct Drain {
-    /// The lock
+    /// Name of the lock
     name: String,
-    /// Lets the queue go on
+    /// End the drain: waiters are granted the lock again
     #[arg(long)]
     off: bool,
     #[command(flatten)]
@@ -85,12 +86,13 @@ pub struct Drain {
 /// `lockgate limit`
 #[derive(Debug, Args)]
 pub struct Limit {
-    /// The semaphore
+    /// Name of the semaphore
     name: String,
-    /// How many permits it has from now on. Below what is in use nobody loses any, and nobody is let in until enough are free
+    /// New number of permits. If it is below the permits in use, holders keep theirs and no permit is granted
+    /// until enough are released
     #[arg(required_unless_present = "unset")]
     limit: Option<u32>,
-    /// The limit is again what the first user says (only while nobody uses it)
+    /// Remove the limit: the first user sets it again (only while the semaphore is unused)
     #[arg(long, conflicts_with = "limit")]
     unset: bool,
     #[command(flatten)]
@@ -107,12 +109,12 @@ pub struct Sessions {
     servers: Servers,
 }
 
-/// JSON for programs, on one document's lines.
+/// Prints a document as JSON.
 pub fn say_json(document: &impl Serialize) -> anyhow::Result<()> {
     say(serde_json::to_string_pretty(document).context("the answer as JSON")?)
 }
 
-/// Does `lockgate locks`.
+/// Runs `lockgate locks`.
 pub async fn list(arguments: List) -> Result<(), Failure> {
     let locks = arguments.servers.client()?.locks(&arguments.prefix).await?;
     if arguments.json {
@@ -131,10 +133,10 @@ pub async fn list(arguments: List) -> Result<(), Failure> {
     Ok(say(table(["LOCK", "MODE", "HOLDERS", "WAITING"], &rows))?)
 }
 
-/// Does `lockgate show`.
+/// Runs `lockgate show`.
 pub async fn show(arguments: Show) -> Result<(), Failure> {
     let found = arguments.servers.client()?.lock(&arguments.name).await?;
-    // A lock that nobody has used lately does not exist: it is as free as one that does.
+    // A lock that was not used lately does not exist, and is free.
     let view = found.unwrap_or_else(|| LockView {
         lock: arguments.name,
         mode: None,
@@ -154,8 +156,8 @@ pub async fn show(arguments: Show) -> Result<(), Failure> {
     };
     let closed = view.more.get("closed").filter(|closed| closed.is_object());
     let shut = match (view.draining, closed) {
-        (true, _) => ", drained: nobody is let in",
-        (false, Some(_)) => ", closed for a while after a loss: nobody is let in",
+        (true, _) => ", draining: no new grants",
+        (false, Some(_)) => ", closed by a lock delay: no new grants yet",
         (false, None) => "",
     };
     say(format!("{}: {used}{shut}", shown(&view.lock)))?;
@@ -183,8 +185,8 @@ pub async fn show(arguments: Show) -> Result<(), Failure> {
                 .is_some_and(|fact: &serde_json::Value| !fact.is_null())
         };
         match (is_there("upgrading_since_at"), is_there("revoke_requested")) {
-            (true, _) => "wants to be alone",
-            (false, true) => "is asked to go",
+            (true, _) => "upgrades",
+            (false, true) => "release requested",
             (false, false) => "holds",
         }
     };
@@ -204,8 +206,8 @@ pub async fn show(arguments: Show) -> Result<(), Failure> {
     Ok(say(table(headings, &rows))?)
 }
 
-/// Does `lockgate break`.
-pub async fn take_away(arguments: Break) -> Result<(), Failure> {
+/// Runs `lockgate break`.
+pub async fn break_lock(arguments: Break) -> Result<(), Failure> {
     let client = arguments.servers.client()?;
     let name = &arguments.name;
     let holders: Vec<String> = match arguments.holder {
@@ -217,12 +219,12 @@ pub async fn take_away(arguments: Break) -> Result<(), Failure> {
         }
     };
     match holders.len() {
-        0 => return Err(anyhow!("nobody holds the lock {}", shown(name)).into()),
+        0 => return Err(anyhow!("the lock {} has no holder", shown(name)).into()),
         1 => {}
         _ if arguments.all => {}
         count => {
             return Err(anyhow!(
-                "{count} hold the lock {}: say --holder HOLDER (see `lockgate show`) or --all",
+                "the lock {} has {count} holders: give --holder HOLDER (see `lockgate show`) or --all",
                 shown(name)
             )
             .into());
@@ -235,7 +237,7 @@ pub async fn take_away(arguments: Break) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Does `lockgate revoke`.
+/// Runs `lockgate revoke`.
 pub async fn revoke(arguments: Revoke) -> Result<(), Failure> {
     let Revoke {
         name,
@@ -248,25 +250,25 @@ pub async fn revoke(arguments: Revoke) -> Result<(), Failure> {
         .request_release(&name, holder.as_deref(), &reason)
         .await?;
     Ok(say(match asked {
-        1 => "1 holder was asked".to_owned(),
-        count => format!("{count} holders were asked"),
+        1 => "1 holder got the request".to_owned(),
+        count => format!("{count} holders got the request"),
     })?)
 }
 
-/// Does `lockgate drain`.
+/// Runs `lockgate drain`.
 pub async fn drain(arguments: Drain) -> Result<(), Failure> {
     let client = arguments.servers.client()?;
     Ok(client.drain(&arguments.name, !arguments.off).await?)
 }
 
-/// Does `lockgate limit`.
+/// Runs `lockgate limit`.
 pub async fn limit(arguments: Limit) -> Result<(), Failure> {
     let client = arguments.servers.client()?;
-    // Without one it is `--unset`: clap has seen to that.
+    // Without a limit it is `--unset`, which clap enforces.
     Ok(client.set_limit(&arguments.name, arguments.limit).await?)
 }
 
-/// Does `lockgate sessions`.
+/// Runs `lockgate sessions`.
 pub async fn sessions(arguments: Sessions) -> Result<(), Failure> {
     let sessions = arguments.servers.client()?.sessions().await?;
     if arguments.json {

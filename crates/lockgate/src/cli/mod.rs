@@ -1,7 +1,8 @@
-//! The command line: what can be asked of `lockgate`, and what it prints. What it does stands elsewhere.
+//! Command line of `lockgate`: its commands, their options and their output. The other modules implement
+//! them.
 //!
-//! It is in the library so that another program can be a node as well: the launcher starts nodes as processes of
-//! its own executable, whatever that is.
+//! It is part of the library so that another program can be a node as well: the launcher starts nodes as
+//! processes of its own executable, whatever that is.
 
 mod access;
 mod cert;
@@ -12,10 +13,10 @@ mod config;
 mod documentation;
 mod exit;
 mod history;
+mod lock_command;
 mod locks;
-mod made;
+mod new_token;
 mod policy;
-mod run;
 mod servers;
 mod table;
 mod token;
@@ -33,7 +34,7 @@ use cli_support::output::{say, say_bytes, shown_lines, tell, with_causes};
 
 use crate::snapshot;
 
-/// A lock server that needs nothing beside itself.
+/// Lock server without external dependencies
 #[derive(Debug, Parser)]
 #[command(name = "lockgate", version, max_term_width = 100)]
 struct Cli {
@@ -45,20 +46,20 @@ struct Cli {
 enum Command {
     /// Run one node
     Serve {
-        /// The node's configuration; see cluster/node-1.toml in the sources. Without one, all settings come
-        /// from the environment (LOCKGATE_NODE_ID, LOCKGATE_MEMBERS, …).
+        /// The node's configuration file; see cluster/node-1.toml in the sources. Without one, all settings
+        /// come from the environment (LOCKGATE_NODE_ID, LOCKGATE_MEMBERS, …).
         #[arg(long, value_name = "FILE", env = "LOCKGATE_CONFIG")]
         config: Option<PathBuf>,
-        /// Start without TLS even where others than this machine can call: whoever reaches the node can do everything
+        /// Start without TLS even at addresses that other machines can reach: every caller can do everything
         #[arg(long)]
         insecure: bool,
     },
-    /// Check a node's configuration, have it read again, or print what can be in one
+    /// Check or reload a node's configuration, or print the reference of all settings
     Config {
         #[command(subcommand)]
         command: config::Command,
     },
-    /// Start, stop and break a cluster of node processes on this machine; change the members of any cluster
+    /// Start, stop and kill the nodes of a cluster on this machine; change the membership of any cluster
     Cluster {
         #[command(subcommand)]
         command: cluster::Command,
@@ -68,7 +69,7 @@ enum Command {
         #[command(subcommand)]
         command: snapshot::Command,
     },
-    /// Make certificates for TLS: a small authority, and what it signs
+    /// Create certificates for TLS: a small authority, and the certificates that it signs
     Cert {
         #[command(subcommand)]
         command: cert::Command,
@@ -79,7 +80,7 @@ enum Command {
         #[command(subcommand)]
         command: load_generator::Command,
     },
-    /// Move the tree of a running ZooKeeper ensemble here, and its clients when both sides are the same
+    /// Copy the tree of a running ZooKeeper ensemble, and move its clients when both sides are equal
     #[cfg(feature = "migrate")]
     Migrate(Box<migration::Arguments>),
     #[command(flatten)]
@@ -88,18 +89,18 @@ enum Command {
     Openapi,
     /// Print the completions of a shell: `lockgate completions bash > /etc/bash_completion.d/lockgate`
     Completions {
-        /// Which shell
+        /// Name of the shell
         shell: clap_complete::Shell,
     },
 }
 
-/// Does what this process's arguments ask for.
+/// Runs the command of this process's arguments.
 pub fn main() -> ExitCode {
     let matches =
-        without_empty_variables(Cli::command()).get_matches_from(understood(std::env::args_os().collect()));
+        without_empty_variables(Cli::command()).get_matches_from(normalized(std::env::args_os().collect()));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let done = match cli.command {
-        Command::Client(command) => client::carry_out(command),
+        Command::Client(command) => client::run(command),
         Command::Config { command } => block_on(config::run(command)).map_err(exit::Failure::from),
         #[cfg(feature = "migrate")]
         Command::Migrate(arguments) => migration::run(*arguments).map_err(exit::Failure::from),
@@ -108,13 +109,14 @@ pub fn main() -> ExitCode {
             .map_err(exit::Failure::from),
     };
     done.unwrap_or_else(|failure| {
-        // One line: causes are joined by colons. (Of a configuration all errors are told, each on a line of its own.)
+        // One line: causes are joined by colons. (A configuration has all its errors, each on a line of its
+        // own.)
         tell(shown_lines(&format!("lockgate: {}", with_causes(&failure.error))));
         failure.code
     })
 }
 
-/// The same command, for which a variable of the environment with nothing in it is no variable.
+/// Returns the command, which then ignores empty variables of the environment.
 fn without_empty_variables(command: clap::Command) -> clap::Command {
     let is_empty = |argument: &clap::Arg| {
         let value = argument.get_env().and_then(std::env::var_os);
@@ -128,9 +130,9 @@ fn without_empty_variables(command: clap::Command) -> clap::Command {
         .mut_subcommands(without_empty_variables)
 }
 
-/// `lockgate lock show NAME` says the same as `lockgate show NAME`. A lock may be called `show` all the same: to run a
+/// Rewrites `lockgate lock show NAME` to `lockgate show NAME`. A lock may still be called `show`: running a
 /// command under it takes a `--` before the command.
-fn understood(mut arguments: Vec<OsString>) -> Vec<OsString> {
+fn normalized(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let shows = matches!(&arguments[..], [_, lock, show, ..] if lock == "lock" && show == "show");
     if shows && !arguments.iter().any(|argument| argument == "--") {
         arguments.remove(1);
@@ -141,15 +143,15 @@ fn understood(mut arguments: Vec<OsString>) -> Vec<OsString> {
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Serve { config, insecure } => crate::serve::serve(config.as_deref(), insecure),
-        Command::Config { .. } => unreachable!("it has an exit code of its own, and was carried out before"),
+        Command::Config { .. } => unreachable!("it has exit codes of its own, and has run before"),
         Command::Cluster { command } => block_on(cluster::run(command)),
         Command::Snapshot { command } => block_on(snapshot::run(command)),
         Command::Cert { command } => cert::run(command),
         #[cfg(feature = "bench")]
         Command::Bench { command } => load_generator::run(command),
-        Command::Client(_) => unreachable!("it has exit codes of its own, and was carried out before"),
+        Command::Client(_) => unreachable!("it has exit codes of its own, and has run before"),
         #[cfg(feature = "migrate")]
-        Command::Migrate(_) => unreachable!("it has exit codes of its own, and was carried out before"),
+        Command::Migrate(_) => unreachable!("it has exit codes of its own, and has run before"),
         Command::Openapi => {
             let document = serde_json::to_string_pretty(lock_api::http::openapi());
             say(document.context("the document as JSON")?)
@@ -167,16 +169,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_is_shown_by_either_name_and_may_be_called_show() {
-        let understood = |line: &str| {
-            let arguments = understood(line.split(' ').map(OsString::from).collect());
+    fn lock_show_is_an_alias_and_a_lock_may_be_called_show() {
+        let normalized = |line: &str| {
+            let arguments = normalized(line.split(' ').map(OsString::from).collect());
             arguments
                 .join(std::ffi::OsStr::new(" "))
                 .into_string()
                 .expect("text")
         };
         assert_eq!(
-            understood("lockgate lock show a --json"),
+            normalized("lockgate lock show a --json"),
             "lockgate show a --json"
         );
         for other in [
@@ -184,7 +186,7 @@ mod tests {
             "lockgate lock a -- show",
             "lockgate show lock",
         ] {
-            assert_eq!(understood(other), other);
+            assert_eq!(normalized(other), other);
         }
     }
 

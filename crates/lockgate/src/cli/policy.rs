@@ -1,4 +1,4 @@
-//! `lockgate policy`: what roles allow, and which certificates have one.
+//! `lockgate policy`: definitions of roles, and the roles of certificates.
 
 use clap::{Args, Subcommand};
 use cli_support::output::{say, shown};
@@ -10,23 +10,23 @@ use super::locks::say_json;
 use super::servers::Servers;
 use super::table::table;
 
-/// Checks a role's name, as an argument has it.
+/// Parses the name of a role.
 pub fn role(text: &str) -> Result<String, BadRoleName> {
     RoleName::parse(text).map(|_| text.to_owned())
 }
 
-/// What can be done with roles. All of it needs the right to administer at `/`.
+/// Commands on roles. All of them need the right to administer at `/`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a role, or replace what it allows
+    /// Create a role, or replace its grants
     Set(Set),
-    /// List the roles with what they allow
+    /// List the roles with their grants
     List(List),
-    /// Show what a role allows, a grant on each line
+    /// Show the grants of a role, one on each line
     Show(Show),
-    /// Delete a role that no token and no certificate has
+    /// Delete a role that neither a token nor a certificate has
     Delete(Delete),
-    /// Give client certificates a role
+    /// Assign roles to client certificates
     Certificate {
         #[command(subcommand)]
         command: Certificate,
@@ -36,7 +36,7 @@ pub enum Command {
 /// `lockgate policy set`
 #[derive(Debug, Args)]
 pub struct Set {
-    /// The role; `anonymous` is everybody's
+    /// Name of the role; `anonymous` applies to every caller
     #[arg(value_parser = role)]
     role: String,
     /// RIGHTS:PLACE, such as read,lock:orders (locks), read:/config (znodes) or all:/. Rights: read, lock, write, break,
@@ -80,12 +80,12 @@ pub struct Delete {
     servers: Servers,
 }
 
-/// What can be done with certificates.
+/// Commands on certificates.
 #[derive(Debug, Subcommand)]
 pub enum Certificate {
-    /// Give whoever shows a certificate with this subject a role
+    /// Assign a role to the certificate with this subject
     Set {
-        /// The subject, as RFC 2253 writes it: CN=billing,O=Example
+        /// Subject in the form of RFC 2253: CN=billing,O=Example
         subject: String,
         /// The role
         #[arg(value_parser = role)]
@@ -95,7 +95,7 @@ pub enum Certificate {
     },
     /// List the certificates that have a role
     List(List),
-    /// Take a certificate's role away
+    /// Remove the role of a certificate
     Delete {
         /// The subject
         subject: String,
@@ -104,7 +104,7 @@ pub enum Certificate {
     },
 }
 
-/// Does one of them.
+/// Runs a command.
 pub async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Set(Set {
@@ -140,7 +140,7 @@ pub async fn run(command: Command) -> Result<(), Failure> {
         }
         Command::Delete(Delete { role, servers }) => {
             servers.client()?.access().delete_role(&role).await?;
-            Ok(say(format!("role {} is no more", shown(&role)))?)
+            Ok(say(format!("role {} is deleted", shown(&role)))?)
         }
         Command::Certificate { command } => certificate(command).await,
     }
@@ -173,7 +173,7 @@ async fn certificate(command: Certificate) -> Result<(), Failure> {
     }
 }
 
-/// As they are given, one after the other.
+/// Formats grants as in the command's arguments.
 fn in_words(grants: &[AccessGrant]) -> String {
     let words: Vec<String> = grants.iter().map(AccessGrant::to_string).collect();
     words.join(" ")

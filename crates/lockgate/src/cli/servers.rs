@@ -1,4 +1,4 @@
-//! Options of the commands that call a running cluster: its servers, and how long to try them.
+//! Options of the commands that call a running cluster: its servers, and the time limit of a request.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use cli_support::ensure_usage;
 use cli_support::usage::UsageError;
 use lock_client::LockClient;
 
-/// The nodes of `lockgate cluster up`.
+/// Addresses of the nodes of `lockgate cluster up`.
 const LOCAL_SERVERS: &str = "127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403";
 
-/// Which servers are asked.
+/// Servers of a cluster.
 #[derive(Debug, Args)]
 pub struct Servers {
-    /// Addresses (host:port) of some servers of the cluster; one that does not serve is passed over
+    /// Addresses (host:port) of some servers of the cluster; the client skips servers that are unavailable
     #[arg(
         long = "server",
         value_name = "ADDRESS",
@@ -25,7 +25,7 @@ pub struct Servers {
         hide_default_value = true
     )]
     servers: Vec<String>,
-    /// For how long a request is tried at all of them
+    /// Time limit of a request, over all servers
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = humantime::parse_duration)]
     patience: Duration,
     #[command(flatten)]
@@ -33,12 +33,12 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// A client of them.
+    /// Returns a client of the servers.
     pub fn client(&self) -> anyhow::Result<LockClient> {
         self.client_within(self.patience)
     }
 
-    /// A client of them that tries a request for at most so long, whatever `--patience` is.
+    /// Returns a client of the servers with at most this time limit of a request, whatever `--patience` is.
     pub fn client_within(&self, limit: Duration) -> anyhow::Result<LockClient> {
         let Credentials { tls, token, insecure } = self.credentials()?;
         let mut builder = LockClient::builder(&self.servers).patience(self.patience.min(limit));
@@ -48,7 +48,7 @@ impl Servers {
         if let Some(token) = token {
             ensure_usage!(
                 !token.is_operators() || self.servers.len() == 1,
-                "an operator's token counts at its own node alone: name that one with --server"
+                "an operator's token is valid only at its own node: name that node with --server"
             );
             builder = builder.token(token).insecure(insecure);
         }
@@ -56,7 +56,7 @@ impl Servers {
         Ok(built.map_err(|error| UsageError(format!("--server, LOCKGATE_SERVERS: {error}")))?)
     }
 
-    /// What protects connections to them, and what is shown over them.
+    /// Returns the TLS options and the token.
     pub fn credentials(&self) -> anyhow::Result<Credentials> {
         self.secured.credentials()
     }

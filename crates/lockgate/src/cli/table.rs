@@ -1,12 +1,12 @@
-//! Tables for people: columns under their headings, as wide as they need to be. What clients wrote of themselves stands in
-//! them, too, and has no power over the terminal.
+//! Text tables: columns under headings, as wide as their widest cell. Text of clients is escaped, so that it
+//! cannot control the terminal.
 
 use cli_support::output::shown;
 
-/// Between two columns.
+/// Gap between two columns.
 const GAP: &str = "  ";
 
-/// Draws it; the last column is not filled up.
+/// Returns the table as text; the last column has no padding.
 pub fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> String {
     let headings = headings.map(str::to_owned);
     let rows: Vec<[String; N]> = rows
@@ -21,12 +21,12 @@ pub fn table<const N: usize>(headings: [&str; N], rows: &[[String; N]]) -> Strin
             .unwrap_or(0)
     };
     let widths: Vec<usize> = (0..N).map(width).collect();
-    let draw = |line: &[String; N]| {
+    let format_line = |line: &[String; N]| {
         let cells = line.iter().zip(&widths);
         let cells: Vec<String> = cells.map(|(cell, width)| format!("{cell:<width$}")).collect();
         cells.join(GAP).trim_end().to_owned()
     };
-    lines().map(draw).collect::<Vec<_>>().join("\n")
+    lines().map(format_line).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_wrote_stays_on_its_line() {
+    fn text_of_clients_is_escaped() {
         let rows = [["a\n\u{1b}[2Jb".to_owned()]];
         assert_eq!(table(["NOTE"], &rows), "NOTE\na\\n\\u{1b}[2Jb");
     }

@@ -1,4 +1,4 @@
-//! `lockgate token`: secrets that stand for a role, made, listed and revoked.
+//! `lockgate token`: creates, lists and revokes tokens, which have a role.
 
 use std::time::Duration;
 
@@ -8,36 +8,36 @@ use lock_client::TokenView;
 
 use super::exit::Failure;
 use super::locks::say_json;
-use super::made::Out;
+use super::new_token::TokenOutput;
 use super::policy::role;
 use super::servers::Servers;
 use super::table::table;
 
-/// What can be done with tokens. All of it needs the right to administer at `/`.
+/// Commands on tokens. All of them need the right to administer at `/`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a token, and show it this once
+    /// Create a token, and show it once
     Create(Create),
-    /// List the tokens: all but their secrets
+    /// List the tokens without their secrets
     List(List),
-    /// Revoke a token: from now on it counts for nothing, and its sessions end with their time
+    /// Revoke a token: it is invalid from now on, and its sessions expire
     Revoke(Revoke),
 }
 
 /// `lockgate token create`
 #[derive(Debug, Args)]
 pub struct Create {
-    /// What it stands for: a role of `lockgate policy`, or admin
+    /// Role of the token: a role of `lockgate policy`, or admin
     #[arg(long, value_parser = role)]
     role: String,
-    /// A line for people: who has it, and what for
+    /// Description: its user and its purpose
     #[arg(long, default_value = "")]
     description: String,
-    /// After this time it counts no more (such as 12h, 30d); without it, until it is revoked
+    /// Validity (such as 12h, 30d); without it the token is valid until it is revoked
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     expires_in: Option<Duration>,
     #[command(flatten)]
-    out: Out,
+    out: TokenOutput,
     #[command(flatten)]
     servers: Servers,
 }
@@ -55,13 +55,14 @@ pub struct List {
 /// `lockgate token revoke`
 #[derive(Debug, Args)]
 pub struct Revoke {
-    /// The token's name, as `lockgate token list` shows it: what stands between the first two underscores of its text
+    /// Id of the token, as `lockgate token list` shows it: the part of its text between the first two
+    /// underscores
     id: String,
     #[command(flatten)]
     servers: Servers,
 }
 
-/// Does one of them.
+/// Runs a command.
 pub async fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Create(arguments) => {
@@ -72,7 +73,7 @@ pub async fn run(command: Command) -> Result<(), Failure> {
                     .create_token(role, description, arguments.expires_in)
                     .await?)
             };
-            arguments.out.hand_over(made).await
+            arguments.out.create_and_write(made).await
         }
         Command::List(arguments) => {
             let tokens = arguments.servers.client()?.access().tokens().await?;

@@ -1,4 +1,4 @@
-//! `ls`, `get`, `set`, `create`, `rm`, `stat` and `watch`: the tree from the command line.
+//! `ls`, `get`, `set`, `create`, `rm`, `stat` and `watch`: commands on the tree of znodes.
 
 use std::io::{IsTerminal, Read};
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub struct Ls {
     /// The znode
     #[arg(default_value = "/")]
     path: String,
-    /// With version, size, children and time of the last change
+    /// Also show version, size, children and time of the last change
     #[arg(short, long)]
     long: bool,
     /// Print JSON
@@ -50,7 +50,7 @@ pub struct Get {
 pub struct Set {
     /// The znode
     path: String,
-    /// Its new data; `-` reads it from standard input
+    /// New data; `-` reads it from standard input
     #[arg(allow_hyphen_values = true)]
     data: String,
     /// Only if the znode has this version
@@ -63,14 +63,14 @@ pub struct Set {
     servers: Servers,
 }
 
-/// The kinds that outlive a command. (An ephemeral znode would end with the command's session.)
+/// Kinds of znodes that outlive a command. (An ephemeral znode would be deleted with the command's session.)
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Kind {
-    /// Lives until it is deleted
+    /// Exists until it is deleted
     Persistent,
-    /// With a number after its name
+    /// Persistent, with a sequence number after its name
     PersistentSequential,
-    /// Swept some time after its last child has gone
+    /// Deleted some time after its last child
     Container,
 }
 
@@ -79,16 +79,16 @@ enum Kind {
 pub struct Create {
     /// The znode
     path: String,
-    /// Its data; `-` reads it from standard input
+    /// Data; `-` reads it from standard input
     #[arg(default_value = "", allow_hyphen_values = true)]
     data: String,
-    /// Its kind
+    /// Kind of the znode
     #[arg(long, value_enum, default_value = "persistent")]
     mode: Kind,
-    /// Sweeps it when it has no children and was not written for so long
+    /// Delete the znode when it has no children and was not written for this time
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     ttl: Option<Duration>,
-    /// Creates missing parents, too
+    /// Create missing parents
     #[arg(short, long)]
     parents: bool,
     /// Print JSON: path and stat
@@ -103,7 +103,7 @@ pub struct Create {
 pub struct Rm {
     /// The znode
     path: String,
-    /// With all below it
+    /// Also delete all znodes below it
     #[arg(short, long)]
     recursive: bool,
     /// Only if the znode has this version
@@ -125,16 +125,16 @@ pub struct Stat {
     servers: Servers,
 }
 
-/// What is watched.
+/// Kind of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Watched {
-    /// The data of a znode that exists
+    /// Changes of the data of an existing znode
     Data,
-    /// The children of a znode that exists
+    /// Changes of the children of an existing znode
     Children,
-    /// A znode that may not exist yet: its coming, its end, its data
+    /// Creation, deletion and changes of a znode that may not exist yet
     Exists,
-    /// A znode, which may not exist yet, and all below it
+    /// Changes of a znode that may not exist yet, and of all znodes below it
     Recursive,
 }
 
@@ -143,14 +143,15 @@ enum Watched {
 pub struct Watch {
     /// The znode
     path: String,
-    /// What is watched
+    /// Changes to watch
     #[arg(long, value_enum, default_value = "exists")]
     kind: Watched,
-    /// Ends after the first change. Without it changes are told until the command is interrupted; several that come at once
-    /// may be told as one
+    /// Exit after the first change. Without it changes are printed until the command is interrupted; several
+    /// at once may be printed as one
     #[arg(long)]
     once: bool,
-    /// Tells at once of what has happened since this position: a stat's mzxid, or pzxid for children. 0: if the znode exists
+    /// Report changes since this position at once: a stat's mzxid, or pzxid for children. 0: if the znode
+    /// exists
     #[arg(long, value_name = "ZXID")]
     after: Option<u64>,
     /// Print each change as a line of JSON
@@ -160,7 +161,7 @@ pub struct Watch {
     servers: Servers,
 }
 
-/// Data of an argument, or of standard input.
+/// Returns the data of an argument, or of standard input.
 fn data(argument: String) -> anyhow::Result<Vec<u8>> {
     if argument != "-" {
         return Ok(argument.into_bytes());
@@ -172,7 +173,7 @@ fn data(argument: String) -> anyhow::Result<Vec<u8>> {
     Ok(data)
 }
 
-/// Does `lockgate ls`.
+/// Runs `lockgate ls`.
 pub async fn ls(arguments: Ls) -> Result<(), Failure> {
     let children = arguments
         .servers
@@ -206,11 +207,11 @@ pub async fn ls(arguments: Ls) -> Result<(), Failure> {
     ))?)
 }
 
-/// Does `lockgate get`.
+/// Runs `lockgate get`.
 pub async fn get(arguments: Get) -> Result<(), Failure> {
     let znode = arguments.servers.client()?.znodes().get(&arguments.path).await?;
     if arguments.json {
-        // As the API shows it.
+        // In the form of the API.
         let (name, data) = match znode.text() {
             Some(text) => ("data", text.to_owned()),
             None => ("data_base64", BASE64.encode(&znode.data)),
@@ -220,13 +221,13 @@ pub async fn get(arguments: Get) -> Result<(), Failure> {
         )?);
     }
     if std::io::stdout().is_terminal() {
-        // It may be anybody's, and a terminal carries out what is in it.
+        // The data is text of other people, and a terminal interprets control characters.
         return Ok(say(match znode.text() {
             Some(text) => shown_lines(text.strip_suffix('\n').unwrap_or(text)),
             None => znode.data.escape_ascii().to_string(),
         })?);
     }
-    // Text for people ends its line, whatever else there is goes out as it is.
+    // Text gets a line feed at its end; other data is printed unchanged.
     let ends_its_line = znode
         .text()
         .is_none_or(|text| text.is_empty() || text.ends_with('\n'));
@@ -237,7 +238,7 @@ pub async fn get(arguments: Get) -> Result<(), Failure> {
     Ok(say_bytes(&bytes)?)
 }
 
-/// Does `lockgate set`.
+/// Runs `lockgate set`.
 pub async fn set(arguments: Set) -> Result<(), Failure> {
     let znodes = arguments.servers.client()?.znodes();
     let stat = znodes
@@ -249,7 +250,7 @@ pub async fn set(arguments: Set) -> Result<(), Failure> {
     }?)
 }
 
-/// Does `lockgate create`.
+/// Runs `lockgate create`.
 pub async fn create(arguments: Create) -> Result<(), Failure> {
     let mode = match (arguments.mode, arguments.ttl) {
         (Kind::Persistent, None) => CreateMode::Persistent,
@@ -258,8 +259,8 @@ pub async fn create(arguments: Create) -> Result<(), Failure> {
         (Kind::Persistent, Some(ttl)) => CreateMode::Ttl(ttl),
         (Kind::PersistentSequential, Some(ttl)) => CreateMode::TtlSequential(ttl),
         (Kind::Container, Some(_)) => {
-            let told = "a container has no --ttl: its children decide";
-            return Err(anyhow::Error::from(UsageError(told.to_owned())).into());
+            let message = "a container takes no --ttl: it is deleted after its last child";
+            return Err(anyhow::Error::from(UsageError(message.to_owned())).into());
         }
     };
     let znodes = arguments.servers.client()?.znodes();
@@ -273,7 +274,7 @@ pub async fn create(arguments: Create) -> Result<(), Failure> {
     }?)
 }
 
-/// Does `lockgate rm`.
+/// Runs `lockgate rm`.
 pub async fn rm(arguments: Rm) -> Result<(), Failure> {
     let znodes = arguments.servers.client()?.znodes();
     Ok(znodes
@@ -281,7 +282,7 @@ pub async fn rm(arguments: Rm) -> Result<(), Failure> {
         .await?)
 }
 
-/// Does `lockgate stat`.
+/// Runs `lockgate stat`.
 pub async fn stat(arguments: Stat) -> Result<(), Failure> {
     let stat = arguments
         .servers
@@ -306,7 +307,7 @@ pub async fn stat(arguments: Stat) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Does `lockgate watch`.
+/// Runs `lockgate watch`.
 pub async fn watch(arguments: Watch) -> Result<(), Failure> {
     let znodes = arguments.servers.client()?.znodes();
     let kind = match arguments.kind {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::settings::{self, Kind, Reload, Usual};
+use super::settings::{self, DefaultValue, Kind, Reload};
 
 /// Settings by name, in the form of the file.
 pub type Set = BTreeMap<&'static str, String>;
@@ -22,9 +22,9 @@ pub struct Change {
 /// Changed settings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
-    /// Returns the changes that a running node applies.
+    /// Changes that a running node applies.
     pub live: Vec<Change>,
-    /// Returns the changes that need a restart.
+    /// Changes that need a restart.
     pub restart: Vec<Change>,
 }
 
@@ -36,10 +36,10 @@ impl Changes {
         names.sort_unstable();
         names.dedup();
         for name in names {
-            let usual = settings::find(name).map(|setting| setting.usual);
-            let effective = |set: &Set| match (set.get(name), usual) {
+            let default = settings::find(name).map(|setting| setting.default);
+            let effective = |set: &Set| match (set.get(name), default) {
                 (Some(said), _) => Some(said.clone()),
-                (None, Some(Usual::Is(usual))) => Some(usual.to_owned()),
+                (None, Some(DefaultValue::Literal(default))) => Some(default.to_owned()),
                 (None, _) => None,
             };
             let (from, to) = (effective(running), effective(new));
@@ -60,7 +60,7 @@ impl Changes {
     }
 
     /// Returns the configuration of a running node after it has applied `new`.
-    pub fn taken_up(&self, running: &Set) -> Set {
+    pub fn applied_to(&self, running: &Set) -> Set {
         let mut now = running.clone();
         for change in &self.live {
             match &change.to {
@@ -72,12 +72,12 @@ impl Changes {
     }
 }
 
-/// `http.max_connections: 10000 -> 200`
+/// Writes `http.max_connections: 10000 -> 200`.
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_secret = settings::find(self.setting).is_some_and(|setting| setting.kind == Kind::Secret);
         if is_secret {
-            return write!(f, "{}: another one", self.setting);
+            return write!(f, "{}: changed", self.setting);
         }
         let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| "default".to_owned());
         write!(
@@ -114,19 +114,19 @@ mod tests {
             ("zookeeper.super_digest", "\"u:other\""),
         ]);
         let changes = Changes::between(&running, &new);
-        let told = |changes: &[Change]| changes.iter().map(Change::to_string).collect::<Vec<_>>();
+        let text = |changes: &[Change]| changes.iter().map(Change::to_string).collect::<Vec<_>>();
         assert_eq!(
-            told(&changes.live),
+            text(&changes.live),
             [
                 "http.max_connections: 10 -> 20",
                 "log.level: \"debug\" -> \"info\"",
-                "zookeeper.super_digest: another one",
+                "zookeeper.super_digest: changed",
             ]
         );
         // The heartbeat is the default, set or not.
-        assert_eq!(told(&changes.restart), ["workers: default -> 2"]);
+        assert_eq!(text(&changes.restart), ["workers: default -> 2"]);
 
-        let now = changes.taken_up(&running);
+        let now = changes.applied_to(&running);
         let again = Changes::between(&now, &new);
         assert_eq!(again.live, []);
         assert_eq!(again.restart, changes.restart);

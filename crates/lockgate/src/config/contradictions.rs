@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use super::ServeConfig;
-use super::given::Settings;
+use super::settings_reader::SettingsReader;
 
 /// Address to listen at, with its setting.
 struct Listener {
@@ -12,27 +12,27 @@ struct Listener {
     address: String,
 }
 
-impl Settings<'_> {
+impl SettingsReader<'_> {
     /// Checks the configuration after everything is read. Settings with an error of their own are skipped.
     pub(super) fn refuse_contradictions(&mut self, config: &ServeConfig) {
-        // Without id and members the checks would only repeat that they are missing.
-        let is_known = !self.is_wrong("node_id") && !self.is_wrong("members");
+        // Without id and members the checks would only repeat that these are missing.
+        let is_known = !self.has_error("node_id") && !self.has_error("members");
         for found in config.node.invalid_settings() {
             let about_members = matches!(found.setting, "node_id" | "members");
-            if !self.is_wrong(found.setting) && (is_known || !about_members) {
-                self.wrong::<()>(found.setting, &found.fact);
+            if !self.has_error(found.setting) && (is_known || !about_members) {
+                self.error::<()>(found.setting, &found.fact);
             }
         }
         self.refuse_collisions(config);
-        if config.zookeeper_plain_listen.is_some() && config.tls.is_none() && !self.is_wrong("tls") {
-            let fact = "is for a node with [tls]: without it zookeeper_listen has no TLS already";
-            self.wrong::<()>("zookeeper_plain_listen", fact);
+        if config.zookeeper_plain_listen.is_some() && config.tls.is_none() && !self.has_error("tls") {
+            let fact = "needs [tls]: without it zookeeper_listen has no TLS either";
+            self.error::<()>("zookeeper_plain_listen", fact);
         }
-        self.refuse_what_never_fits(config);
-        self.warn_of_what_has_no_effect(config);
+        self.refuse_inner_limits_above_outer(config);
+        self.warn_of_settings_without_effect(config);
     }
 
-    /// Two ports of this node, or one of its ports and one of another member, at the same address.
+    /// Reports two ports of this node, or one of its ports and one of another member, at the same address.
     fn refuse_collisions(&mut self, config: &ServeConfig) {
         let listeners = listeners(config);
         for (place, later) in listeners.iter().enumerate() {
@@ -42,10 +42,10 @@ impl Settings<'_> {
                         "{} and {} would both listen at {}",
                         earlier.what, later.what, later.address
                     );
-                    self.wrong::<()>(&later.setting, &fact);
+                    self.error::<()>(&later.setting, &fact);
                 }
             }
-            let others = config.node.members.iter().filter(|_| !self.is_wrong("members"));
+            let others = config.node.members.iter().filter(|_| !self.has_error("members"));
             let others: Vec<_> = others.collect();
             for (id, member) in others {
                 let theirs = [&member.peer, &member.http];
@@ -54,13 +54,13 @@ impl Settings<'_> {
                     && !later.address.ends_with(":0")
                 {
                     let fact = format!("{} is an address of member {id}", later.address);
-                    self.wrong::<()>(&later.setting, &fact);
+                    self.error::<()>(&later.setting, &fact);
                 }
             }
         }
     }
 
-    fn refuse_what_never_fits(&mut self, config: &ServeConfig) {
+    fn refuse_inner_limits_above_outer(&mut self, config: &ServeConfig) {
         let (http, zookeeper) = (&config.http, &config.zookeeper);
         for (inner, of_one, outer, of_all) in [
             (
@@ -82,21 +82,20 @@ impl Settings<'_> {
                 zookeeper.max_large_requests_bytes,
             ),
         ] {
-            if of_one > of_all && !self.is_wrong(inner) && !self.is_wrong(outer) {
+            if of_one > of_all && !self.has_error(inner) && !self.has_error(outer) {
                 let said = if self.set.contains_key(inner) {
                     inner
                 } else {
                     outer
                 };
-                let fact = format!(
-                    "{inner} ({of_one}) is more than {outer} ({of_all}), so the largest would never fit"
-                );
-                self.wrong::<()>(said, &fact);
+                let fact =
+                    format!("{inner} ({of_one}) is more than {outer} ({of_all}), so the largest never fits");
+                self.error::<()>(said, &fact);
             }
         }
     }
 
-    fn warn_of_what_has_no_effect(&mut self, config: &ServeConfig) {
+    fn warn_of_settings_without_effect(&mut self, config: &ServeConfig) {
         let watches = &config.node.watches.limits;
         for (part, of_part, whole, of_whole) in [
             (
@@ -121,7 +120,7 @@ impl Settings<'_> {
             if of_part > of_whole && self.set.contains_key(part) {
                 self.warn(
                     part,
-                    &format!("is more than {whole} ({of_whole}), and has no effect"),
+                    &format!("is more than {whole} ({of_whole}) and has no effect"),
                 );
             }
         }

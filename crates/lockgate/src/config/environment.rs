@@ -11,7 +11,7 @@ const HOST_NAME_FILE: &str = "/proc/sys/kernel/hostname";
 
 /// Minimum similarity of a variable to a setting to be reported as a typing error. Variables that Kubernetes sets for each service
 /// (`LOCKGATE_SERVICE_HOST`) are less similar, and so are those of the command line.
-const ALIKE: f64 = 0.85;
+const MIN_SIMILARITY: f64 = 0.85;
 
 /// Variables and name of the machine.
 #[derive(Debug, Clone, Default)]
@@ -46,7 +46,7 @@ impl Environment {
     }
 
     /// Empty environment.
-    pub fn silent() -> Self {
+    pub fn empty() -> Self {
         Self::default()
     }
 
@@ -64,7 +64,7 @@ impl Environment {
     }
 
     /// Returns variables that are probably typing errors of a setting, each with that setting.
-    pub(super) fn slips(&self) -> Vec<(String, String)> {
+    pub(super) fn probable_typos(&self) -> Vec<(String, String)> {
         let known: Vec<String> = settings::all()
             .map(|setting| setting.name)
             .chain(["members"])
@@ -79,8 +79,10 @@ impl Environment {
 
 /// Returns the most similar name, if any is similar enough.
 pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
-    let likeness = |other: &'a str| (strsim::normalized_damerau_levenshtein(name, other), other);
-    let best = known.map(likeness).max_by(|one, other| one.0.total_cmp(&other.0));
-    best.filter(|(likeness, _)| *likeness >= ALIKE)
+    let similarity = |other: &'a str| (strsim::normalized_damerau_levenshtein(name, other), other);
+    let best = known
+        .map(similarity)
+        .max_by(|one, other| one.0.total_cmp(&other.0));
+    best.filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
         .map(|(_, other)| other.to_owned())
 }

@@ -62,7 +62,7 @@ fn constant(name: &str, file: &str) -> u64 {
             .strip_prefix(':')?;
         rest.split_once(" = ")?.1.strip_suffix(';').map(str::to_owned)
     });
-    let declared = declared.unwrap_or_else(|| panic!("there is no {name} in {file}"));
+    let declared = declared.unwrap_or_else(|| panic!("{file} has no {name}"));
     value(&declared).unwrap_or_else(|| panic!("{name} in {file} is {declared}"))
 }
 
@@ -84,9 +84,9 @@ fn defaults() -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn the_table_of_limits_tells_the_truth() {
+fn table_of_limits_agrees_with_the_code() {
     let defaults = defaults();
-    let mut told = Vec::new();
+    let mut documented = Vec::new();
     for line in text("docs/reference/limits.md")
         .lines()
         .filter(|line| line.starts_with("| "))
@@ -106,10 +106,10 @@ fn the_table_of_limits_tells_the_truth() {
                 continue;
             }
             [setting] => {
-                told.push(setting.to_owned());
+                documented.push(setting.to_owned());
                 *defaults
                     .get(setting)
-                    .unwrap_or_else(|| panic!("there is no setting {setting}"))
+                    .unwrap_or_else(|| panic!("unknown setting {setting}"))
             }
             [name, file] => constant(name, file),
             _ => panic!("{line}"),
@@ -123,10 +123,7 @@ fn the_table_of_limits_tells_the_truth() {
                 .iter()
                 .any(|section| key.split('.').next() == Some(section))
         })
-        .filter(|key| !told.contains(key) && !OTHERS.contains(&key.as_str()))
+        .filter(|key| !documented.contains(key) && !OTHERS.contains(&key.as_str()))
         .collect();
-    assert!(
-        missing.is_empty(),
-        "docs/reference/limits.md does not tell of {missing:?}"
-    );
+    assert!(missing.is_empty(), "docs/reference/limits.md lacks {missing:?}");
 }

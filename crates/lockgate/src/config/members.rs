@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 
 use raft_node::{MemberAddress, NodeId};
 
-use super::given::{Settings, Value};
 use super::settings::variable;
+use super::settings_reader::{SettingsReader, Value};
 
 /// Maximum number of members. Every write waits for a majority of the voters, and all members replicate everything.
-const MOST_AT_ONCE: u64 = 64;
+const MAX_MEMBERS: u64 = 64;
 
-impl Settings<'_> {
+impl SettingsReader<'_> {
     /// Reads `[members.1]` with `peer` and `http` in the file; `1=PEER/HTTP,2=…` or `1..3=PEER/HTTP` in the environment.
     pub(super) fn members(&mut self) -> BTreeMap<NodeId, MemberAddress> {
-        self.asked.insert("members");
+        self.read.insert("members");
         let mut members = BTreeMap::new();
         match self.environment.get(&variable("members")) {
             Some(Ok(text)) => self.members_of_variable(&text, &mut members),
-            Some(Err(fact)) => self.wrong("members", &fact),
+            Some(Err(fact)) => self.error("members", &fact),
             None => self.members_of_file(&mut members),
         }
-        if members.is_empty() && !self.is_wrong("members") {
-            self.wrong::<()>("members", "at least one is required");
+        if members.is_empty() && !self.has_error("members") {
+            self.error::<()>("members", "at least one is required");
         }
         let shown = members
             .iter()
@@ -36,7 +36,7 @@ impl Settings<'_> {
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let Some((ids, peer, http)) = parse_part(part) else {
                 let form = "is not of the form ID=PEER/HTTP or FIRST..LAST=PEER/HTTP";
-                self.wrong::<()>("members", &format!("{part:?} {form}"));
+                self.error::<()>("members", &format!("{part:?} {form}"));
                 continue;
             };
             for id in ids {
@@ -53,42 +53,43 @@ impl Settings<'_> {
     }
 
     fn members_of_file(&mut self, members: &mut BTreeMap<NodeId, MemberAddress>) {
-        let mut told: BTreeMap<String, BTreeMap<String, Value>> = self
+        let mut listed: BTreeMap<String, BTreeMap<String, Value>> = self
             .sections_below("members")
             .map(|id| (id.to_owned(), BTreeMap::new()))
             .collect();
-        if self.says("members") && told.is_empty() {
-            return self.wrong("members", "is made of tables: [members.1] with peer and http");
+        if self.contains("members") && listed.is_empty() {
+            return self.error("members", "must be tables: [members.1] with peer and http");
         }
         for (name, value, _) in self.below("members") {
             match name.split_once('.') {
                 Some((id, field)) => {
-                    told.entry(id.to_owned())
+                    listed
+                        .entry(id.to_owned())
                         .or_default()
                         .insert(field.to_owned(), value);
                 }
-                None => self.wrong(
+                None => self.error(
                     &format!("members.{name}"),
-                    "is a table with two texts: peer and http",
+                    "must be a table with two texts: peer and http",
                 ),
             }
         }
-        for (id, mut fields) in told {
+        for (id, mut fields) in listed {
             let name = format!("members.{id}");
             let Some(number) = id.parse::<NodeId>().ok().filter(|id| *id > 0) else {
-                self.wrong::<()>(&name, "ids of nodes are numbers from 1");
+                self.error::<()>(&name, "the id of a node is a number from 1");
                 continue;
             };
             let mut address = |field: &str| match fields.remove(field) {
                 Some(Value::Text(text)) => Some(text),
-                Some(_) => self.wrong(&format!("{name}.{field}"), "must be \"HOST:PORT\""),
-                None => self.wrong(&name, &format!("has no {field}, which must be \"HOST:PORT\"")),
+                Some(_) => self.error(&format!("{name}.{field}"), "must be \"HOST:PORT\""),
+                None => self.error(&name, &format!("has no {field}, which must be \"HOST:PORT\"")),
             };
             let (peer, http) = (address("peer"), address("http"));
             for field in fields.keys() {
-                self.wrong::<()>(
+                self.error::<()>(
                     &format!("{name}.{field}"),
-                    "there is no such setting: a member has peer and http",
+                    "unknown setting: a member has peer and http",
                 );
             }
             if let (Some(peer), Some(http)) = (peer, http) {
@@ -111,13 +112,13 @@ impl Settings<'_> {
         let taken = members.iter().find(|(_, other)| meet(other)).map(|(id, _)| *id);
         match taken {
             Some(other) if other != id => {
-                self.wrong::<()>(&name, &format!("has an address of member {other}, too"));
+                self.error::<()>(&name, &format!("has an address of member {other}"));
             }
-            _ if same(&peer, &http) => self.wrong(&name, "has the same address for peers and for HTTP"),
+            _ if same(&peer, &http) => self.error(&name, "has the same address for peers and for HTTP"),
             _ => {}
         }
         if members.insert(id, MemberAddress { peer, http }).is_some() {
-            self.wrong::<()>(&name, "is given twice");
+            self.error::<()>(&name, "is given twice");
         }
     }
 
@@ -125,13 +126,13 @@ impl Settings<'_> {
     pub(super) fn address(&mut self, name: &str, address: String) -> String {
         match address.rsplit_once(':') {
             Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {}
-            _ => self.wrong(name, &format!("{address:?} is not of the form HOST:PORT")),
+            _ => self.error(name, &format!("{address:?} is not of the form HOST:PORT")),
         }
         address
     }
 }
 
-/// One part of the variable: ids, and the two addresses.
+/// Parses one part of the variable: ids, and the two addresses.
 fn parse_part(part: &str) -> Option<(std::ops::RangeInclusive<NodeId>, &str, &str)> {
     let (ids, addresses) = part.split_once('=')?;
     let (peer, http) = addresses.split_once('/')?;
@@ -142,6 +143,6 @@ fn parse_part(part: &str) -> Option<(std::ops::RangeInclusive<NodeId>, &str, &st
             (id, id)
         }
     };
-    let is_some = 0 < first && first <= last && last - first < MOST_AT_ONCE;
+    let is_some = 0 < first && first <= last && last - first < MAX_MEMBERS;
     is_some.then_some((first..=last, peer, http))
 }

@@ -8,11 +8,11 @@ pub mod settings;
 pub mod reference;
 mod problem;
 mod environment;
-mod given;
+mod settings_reader;
 mod members;
 mod tls;
 mod contradictions;
-mod given_files;
+mod tls_file_paths;
 pub mod changes;
 pub mod check;
 
@@ -29,10 +29,11 @@ pub use self::environment::Environment;
 pub use self::problem::{ConfigErrors, ConfigProblem, Source};
 use crate::traces::TracesConfig;
 
-use self::given::Settings;
+use self::settings_reader::SettingsReader;
 use crate::transport::TlsConfig;
 
-/// openraft logs each election at level info, in terms of its own.
+/// Default level. openraft also logs each election at this level, in its own terms; its log is off
+/// (`serve/logging.rs`).
 const DEFAULT_LOG_LEVEL: &str = "info";
 
 /// Default maximum of worker threads. More cause contention and no throughput, because Raft runs on one thread.
@@ -82,10 +83,10 @@ pub struct ServeConfig {
     pub admin: HttpConfig,
     /// Certificates; `None` without TLS.
     pub tls: Option<TlsConfig>,
-    /// Whether to start without TLS at addresses that other machines can reach.
+    /// Permits a start without TLS at addresses that other machines can reach.
     pub insecure: bool,
-    /// Whether only the operator is served before the cluster is secured. `None`: if other machines can reach the node, unless that is
-    /// insecure.
+    /// Restriction to the operator before the cluster is secured. `None`: if other machines can reach the
+    /// node, unless it is insecure.
     pub access_required: Option<bool>,
     /// Configuration of the log.
     pub log: LogConfig,
@@ -140,33 +141,33 @@ impl ServeConfig {
         };
         let text = std::fs::read_to_string(file)
             .map_err(|error| ConfigErrors(vec![ConfigProblem::new("", error.to_string()).in_file(file)]))?;
-        let told = |problem: ConfigProblem| problem.in_file(file);
+        let located = |problem: ConfigProblem| problem.in_file(file);
         match Self::parse(&text, file.parent().unwrap_or(Path::new("")), &environment) {
             Ok(mut loaded) => {
-                loaded.warnings = loaded.warnings.into_iter().map(told).collect();
+                loaded.warnings = loaded.warnings.into_iter().map(located).collect();
                 Ok(loaded)
             }
-            Err(errors) => Err(ConfigErrors(errors.0.into_iter().map(told).collect())),
+            Err(errors) => Err(ConfigErrors(errors.0.into_iter().map(located).collect())),
         }
     }
 
     /// Reads a configuration from `text`. Relative paths are relative to `base`.
     pub fn parse(text: &str, base: &Path, environment: &Environment) -> Result<Loaded, ConfigErrors> {
-        let mut settings = Settings::new(text, environment);
-        // A setting on a line that is no TOML is missing for that reason only.
+        let mut settings = SettingsReader::new(text, environment);
+        // A setting on a line with a syntax error would also be reported as missing.
         if !settings.errors.is_empty() {
             return Err(ConfigErrors(settings.errors));
         }
         let config = settings.read(base);
         settings.refuse_unknown();
         settings.refuse_contradictions(&config);
-        let Settings {
+        let SettingsReader {
             mut errors,
             mut warnings,
             set,
             ..
         } = settings;
-        // In the order of the file, then settings that no line has.
+        // In the order of the file, then settings without a line.
         let place = |problem: &ConfigProblem| match problem.source {
             Source::Line(line) => line,
             Source::Variable(_) | Source::Nowhere => usize::MAX,
@@ -184,12 +185,12 @@ impl ServeConfig {
     }
 }
 
-impl Settings<'_> {
+impl SettingsReader<'_> {
     /// Reads all settings, in the order of the sample files.
     fn read(&mut self, base: &Path) -> ServeConfig {
         let node_id = match self.node_id("node_id") {
             Some(id) => id,
-            None if !self.is_wrong("node_id") => self.wrong("node_id", "is required"),
+            None if !self.has_error("node_id") => self.error("node_id", "is required"),
             None => 0,
         };
         let cluster = self.text("cluster").unwrap_or_else(|| "lockgate".to_owned());
@@ -219,9 +220,9 @@ impl Settings<'_> {
         if let Some(address) = self.text("peer_listen") {
             node.peer_listen = match address.parse() {
                 Ok(address) => Some(address),
-                Err(_) => self.wrong(
+                Err(_) => self.error(
                     "peer_listen",
-                    "must be \"ADDRESS:PORT\", as \"0.0.0.0:7500\", and no name",
+                    "must be \"ADDRESS:PORT\", such as \"0.0.0.0:7500\", without a host name",
                 ),
             };
         }
@@ -356,9 +357,9 @@ impl Settings<'_> {
             },
         };
         if log.level.parse::<tracing_subscriber::filter::Targets>().is_err() {
-            self.wrong::<()>(
+            self.error::<()>(
                 "log.level",
-                "is a level (error, warn, info, debug, trace) or a list of directives",
+                "must be a level (error, warn, info, debug, trace) or a list of directives",
             );
         }
         let traces = self.traces();
@@ -414,7 +415,7 @@ impl Settings<'_> {
                 path,
                 ratio,
             }),
-            Err(fact) => self.wrong("traces.endpoint", &fact),
+            Err(fact) => self.error("traces.endpoint", &fact),
         }
     }
 
@@ -425,7 +426,7 @@ impl Settings<'_> {
             match part.parse() {
                 Ok(word) => words.push(word),
                 Err(_) if part == "*" => words.extend(FourLetterWord::ALL),
-                Err(error) => self.wrong("zookeeper.four_letter_words", &format!("{part:?}: {error}")),
+                Err(error) => self.error("zookeeper.four_letter_words", &format!("{part:?}: {error}")),
             }
         }
         words

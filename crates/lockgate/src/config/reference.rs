@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::settings::{Kind, MEMBERS, Reload, SECTIONS, Section, Setting, Shown, Usual, variable};
+use super::settings::{
+    DefaultValue, Kind, MEMBERS, Reload, SECTIONS, SampleForm, Section, Setting, variable,
+};
 
 /// Line width of the sample files.
 const WIDTH: usize = 120;
@@ -81,18 +83,18 @@ Other settings need a restart:
 }
 
 fn row(setting: &Setting) -> String {
-    let usual = match setting.usual {
-        Usual::Is("\"\"") => "none".to_owned(),
-        Usual::Is(usual) => format!("`{usual}`"),
-        Usual::Said(usual) => usual.to_owned(),
-        Usual::Required => "required".to_owned(),
+    let default = match setting.default {
+        DefaultValue::Literal("\"\"") => "none".to_owned(),
+        DefaultValue::Literal(default) => format!("`{default}`"),
+        DefaultValue::Described(default) => default.to_owned(),
+        DefaultValue::Required => "required".to_owned(),
     };
     let reload = match setting.reload {
         Reload::Live => "live",
         Reload::Restart => "restart",
     };
     format!(
-        "| `{}` | {} | {usual} | {reload} | {} |\n",
+        "| `{}` | {} | {default} | {reload} | {} |\n",
         setting.name,
         setting.kind.allowed(),
         cell(setting.meaning)
@@ -141,24 +143,28 @@ fn sample_section(file: &mut String, section: &Section, node: u64) {
             file.push('\n');
         }
         let mut text = setting.meaning.to_owned();
-        match (setting.usual, setting.sample) {
-            (Usual::Required, _) => text.push_str(" Required."),
-            (Usual::Said(usual), _) => write!(text, " Default: {usual}.").expect("memory takes it"),
-            (Usual::Is(usual), Shown::Set(_)) => {
-                write!(text, " Default: {usual}.").expect("memory takes it");
+        match (setting.default, setting.sample) {
+            (DefaultValue::Required, _) => text.push_str(" Required."),
+            (DefaultValue::Described(default), _) => {
+                write!(text, " Default: {default}.").expect("writing to a String cannot fail")
             }
-            (Usual::Is(_), Shown::Usual | Shown::Example(_)) => {}
+            (DefaultValue::Literal(default), SampleForm::Set(_)) => {
+                write!(text, " Default: {default}.").expect("writing to a String cannot fail");
+            }
+            (DefaultValue::Literal(_), SampleForm::Default | SampleForm::Example(_)) => {}
         }
         if setting.reload == Reload::Live {
             text.push_str(" [live]");
         }
         comment(file, &text);
         let id = |text: &str| text.replace("{N}", &node.to_string());
-        let line = match (setting.sample, setting.usual) {
-            (Shown::Set(value), _) => format!("{} = {}\n", setting.key(), id(value)),
-            (Shown::Example(value), _) => format!("#{} = {}\n", setting.key(), id(value)),
-            (Shown::Usual, Usual::Is(value)) => format!("#{} = {value}\n", setting.key()),
-            (Shown::Usual, usual) => panic!("{} has {usual:?}, which is not to be shown", setting.name),
+        let line = match (setting.sample, setting.default) {
+            (SampleForm::Set(value), _) => format!("{} = {}\n", setting.key(), id(value)),
+            (SampleForm::Example(value), _) => format!("#{} = {}\n", setting.key(), id(value)),
+            (SampleForm::Default, DefaultValue::Literal(value)) => format!("#{} = {value}\n", setting.key()),
+            (SampleForm::Default, default) => {
+                panic!("{} has {default:?}, which is not to be shown", setting.name)
+            }
         };
         file.push_str(&line);
     }
@@ -211,8 +217,8 @@ fn one_document(setting: &Setting) -> Value {
         document["least"] = least.into();
         document["most"] = most.into();
     }
-    if let Usual::Is(usual) = setting.usual {
-        document["default"] = usual.into();
+    if let DefaultValue::Literal(default) = setting.default {
+        document["default"] = default.into();
     }
     document
 }

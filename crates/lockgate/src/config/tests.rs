@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use transport_security::{ClientCertificates, OldestVersion};
 
-use super::settings::{self, Setting, Usual};
+use super::settings::{self, DefaultValue, Setting};
 use super::*;
 
 const SMALLEST: &str = "node_id = 1\n[members.1]\npeer = \"127.0.0.1:7500\"\nhttp = \"127.0.0.1:7400\"\n";
@@ -22,7 +22,7 @@ fn parse(text: &str, environment: &[(&str, &str)]) -> Result<ServeConfig, Vec<St
 const MEMBER: &str = "[members.1]\npeer = \"127.0.0.1:7500\"\nhttp = \"127.0.0.1:7400\"\n";
 
 #[test]
-fn the_smallest_file_has_the_documented_defaults() {
+fn smallest_file_has_the_documented_defaults() {
     let config = parse(SMALLEST, &[]).unwrap();
     assert_eq!(config.http_listen, "127.0.0.1:7400");
     assert_eq!(config.node.data_dir, Path::new("/base/data"));
@@ -33,7 +33,7 @@ fn the_smallest_file_has_the_documented_defaults() {
 }
 
 #[test]
-fn each_front_end_has_bounds_of_its_own_for_paths() {
+fn each_front_end_has_its_own_path_bounds() {
     let default = parse(SMALLEST, &[]).unwrap();
     assert_eq!(default.zookeeper.paths, znode_store::PathBounds::ALL);
     let http = znode_store::PathBounds {
@@ -63,7 +63,7 @@ fn each_front_end_has_bounds_of_its_own_for_paths() {
 }
 
 #[test]
-fn limits_are_counted_within_bounds() {
+fn limits_have_bounds() {
     let with = |limits: &str| parse(&format!("{SMALLEST}[limits]\n{limits}\n"), &[]);
     let config = with("data_bytes = 1000\nchildren = 5\nephemerals = 6\nsessions = 7").unwrap();
     let limits = znode_store::Limits {
@@ -84,7 +84,7 @@ fn limits_are_counted_within_bounds() {
             "sessions = 4294967296",
             "line 6: limits.sessions: must be a whole number, 1 to 4294967295, and is 4294967296",
         ),
-        ("child = 5", "line 6: limits.child: there is no such setting"),
+        ("child = 5", "line 6: limits.child: unknown setting"),
         (
             "data_bytes = 1048576",
             "line 6: limits.data_bytes: must be a whole number, 1 to 1048575, and is 1048576",
@@ -95,7 +95,7 @@ fn limits_are_counted_within_bounds() {
 }
 
 #[test]
-fn the_marks_of_a_disk_follow_each_other() {
+fn resume_threshold_of_the_disk_follows_low_water() {
     let with = |disk: &str| parse(&format!("{SMALLEST}[disk]\n{disk}\n"), &[]);
     assert_eq!(
         parse(SMALLEST, &[]).unwrap().node.disk,
@@ -119,7 +119,7 @@ fn the_marks_of_a_disk_follow_each_other() {
 }
 
 #[test]
-fn the_environment_overrides_the_file() {
+fn environment_overrides_the_file() {
     let config = parse(
         SMALLEST,
         &[
@@ -138,7 +138,7 @@ fn the_environment_overrides_the_file() {
 }
 
 #[test]
-fn the_launcher_and_the_node_read_the_same_addresses() {
+fn launcher_and_node_read_the_same_addresses() {
     let dir = tempfile::tempdir().unwrap();
     let settings = local_cluster::secured::SETTINGS;
     let mut nodes =
@@ -150,7 +150,7 @@ fn the_launcher_and_the_node_read_the_same_addresses() {
     let own = without_zookeeper.zookeeper.take().unwrap();
     std::fs::write(&file, text.replace(&own, NOT_SERVED)).unwrap();
     nodes[0] = without_zookeeper;
-    // The default of a configuration without the address.
+    // A configuration without the address has the default one.
     let file = nodes[1].config_file();
     let text = std::fs::read_to_string(&file).unwrap();
     let lines = text.lines().filter(|line| !line.starts_with("zookeeper_listen"));
@@ -173,9 +173,9 @@ fn the_launcher_and_the_node_read_the_same_addresses() {
     }
 }
 
-/// All nodes of a set have the same environment, but for their names.
+/// All nodes of a set have the same environment, except for their host names.
 #[test]
-fn a_node_knows_itself_by_its_machines_name() {
+fn node_id_comes_from_the_host_name() {
     let environment = [
         ("LOCKGATE_NODE_ID", "hostname"),
         (
@@ -197,24 +197,24 @@ fn a_node_knows_itself_by_its_machines_name() {
         "1=a:1",
         "a=a:1/a:2",
     ] {
-        let told = parse("node_id = 1", &[("LOCKGATE_MEMBERS", wrong)]).unwrap_err();
+        let errors = parse("node_id = 1", &[("LOCKGATE_MEMBERS", wrong)]).unwrap_err();
         assert_eq!(
-            told,
+            errors,
             [format!(
                 "LOCKGATE_MEMBERS: members: {wrong:?} is not of the form ID=PEER/HTTP or FIRST..LAST=PEER/HTTP"
             )]
         );
     }
     let nameless = Environment::new([("LOCKGATE_NODE_ID", "hostname")], Some("database"));
-    let told = ServeConfig::parse(MEMBER, Path::new(""), &nameless).unwrap_err();
+    let errors = ServeConfig::parse(MEMBER, Path::new(""), &nameless).unwrap_err();
     assert_eq!(
-        told.to_string(),
-        "LOCKGATE_NODE_ID: node_id: is \"hostname\", and this machine's name, \"database\", does not end in a number"
+        errors.to_string(),
+        "LOCKGATE_NODE_ID: node_id: is \"hostname\", but this machine's name, \"database\", does not end in a number"
     );
 }
 
 #[test]
-fn all_problems_are_named_at_once() {
+fn all_errors_are_reported_at_once() {
     let text = "node_id = 4\nworker = 2\nworkers = 0\n[raft]\nheartbeat_ms = 500\nheartbeet_ms = 1\n\
                 [sessions]\nmin_ms = \"2s\"\nmax_ms = 1.5\n[rafft]\nx = 1\n[members.1]\npeer = \"nowhere\"\nhttp = \"a:1\"\n\
                 [members.x]\n[members.2]\npeer = \"a:3\"\nhtpp = \"a:4\"\n";
@@ -225,16 +225,16 @@ fn all_problems_are_named_at_once() {
     assert_eq!(
         parse(text, &environment).unwrap_err(),
         [
-            "line 2: worker: there is no such setting; is workers meant?",
+            "line 2: worker: unknown setting; did you mean workers?",
             "line 3: workers: must be a whole number, 1 to 1024, and is 0",
-            "line 6: raft.heartbeet_ms: there is no such setting; is raft.heartbeat_ms meant?",
+            "line 6: raft.heartbeet_ms: unknown setting; did you mean raft.heartbeat_ms?",
             "line 8: sessions.min_ms: must be a whole number of milliseconds, 1 to 31536000000, and is \"2s\"",
             "line 9: sessions.max_ms: must be a whole number of milliseconds, 1 to 31536000000, and is 1.5",
-            "line 10: rafft: there is no such setting",
+            "line 10: rafft: unknown setting",
             "line 12: members.1: \"nowhere\" is not of the form HOST:PORT",
-            "line 15: members.x: ids of nodes are numbers from 1",
+            "line 15: members.x: the id of a node is a number from 1",
             "line 16: members.2: has no http, which must be \"HOST:PORT\"",
-            "line 18: members.2.htpp: there is no such setting: a member has peer and http",
+            "line 18: members.2.htpp: unknown setting: a member has peer and http",
             "LOCKGATE_RAFT_ELECTION_MIN_MS: raft.election_min_ms: must be a whole number of milliseconds, 1 to 31536000000, \
              and is soon",
         ]
@@ -288,18 +288,18 @@ fn contradiction_names_both_settings() {
             "[http]\nmax_large_bodies_bytes = 1000000",
             &[
                 "line 3: http.max_large_bodies_bytes: http.max_data_body_bytes (2097152) is more than \
-               http.max_large_bodies_bytes (1000000), so the largest would never fit",
+               http.max_large_bodies_bytes (1000000), so the largest never fits",
             ],
         ),
     ] {
-        let told = parse(&format!("node_id = 1\n{lines}\n{MEMBER}"), &[]).unwrap_err();
-        assert_eq!(told, errors, "{lines}");
+        let found = parse(&format!("node_id = 1\n{lines}\n{MEMBER}"), &[]).unwrap_err();
+        assert_eq!(found, errors, "{lines}");
     }
     let two = "node_id = 1\nadmin_listen = \"a:4\"\n[members.1]\npeer = \"a:1\"\nhttp = \"a:2\"\n\
                [members.2]\npeer = \"a:3\"\nhttp = \"a:4\"\n[members.3]\npeer = \"a:2\"\nhttp = \"a:5\"\n";
     assert_eq!(
         parse(two, &[]).unwrap_err(),
-        ["line 9: members.3: has an address of member 1, too"]
+        ["line 9: members.3: has an address of member 1"]
     );
     let two = two.replace("a:2\"\nhttp = \"a:5", "a:6\"\nhttp = \"a:5");
     assert_eq!(
@@ -313,8 +313,8 @@ fn setting_without_effect_is_a_warning() {
     let warnings = |text: &str, environment: &[(&str, &str)]| {
         let environment = Environment::new(environment.iter().copied(), None);
         let loaded = ServeConfig::parse(text, Path::new(""), &environment).unwrap();
-        let told = loaded.warnings.iter().map(ConfigProblem::to_string);
-        told.collect::<Vec<_>>()
+        let warnings = loaded.warnings.iter().map(ConfigProblem::to_string);
+        warnings.collect::<Vec<_>>()
     };
     let text = format!(
         "{SMALLEST}[http]\nmax_connections = 10\nmax_connections_per_address = 20\n[admin]\nmax_connections = 5\n"
@@ -327,15 +327,15 @@ fn setting_without_effect_is_a_warning() {
     assert_eq!(
         warnings(&text, &environment),
         [
-            "line 7: http.max_connections_per_address: is more than http.max_connections (10), and has no effect",
+            "line 7: http.max_connections_per_address: is more than http.max_connections (10) and has no effect",
             "line 9: admin.max_connections: has no effect without admin_listen",
-            "LOCKGATE_RAFT_HEARTBEET_MS: there is no such setting; is LOCKGATE_RAFT_HEARTBEAT_MS meant?",
+            "LOCKGATE_RAFT_HEARTBEET_MS: unknown setting; did you mean LOCKGATE_RAFT_HEARTBEAT_MS?",
         ]
     );
 }
 
 #[test]
-fn access_is_required_or_not_or_as_it_is_exposed() {
+fn access_is_required_as_configured() {
     let with = |access: &str| parse(&format!("{SMALLEST}[access]\n{access}\n"), &[]);
     assert_eq!(parse(SMALLEST, &[]).unwrap().access_required, None);
     assert_eq!(with("required = true").unwrap().access_required, Some(true));
@@ -350,7 +350,7 @@ fn access_is_required_or_not_or_as_it_is_exposed() {
 }
 
 #[test]
-fn tls_is_there_as_a_whole_or_not_at_all() {
+fn tls_needs_all_of_its_files() {
     let base = "node_id = 1\n[members.1]\npeer = \"a:1\"\nhttp = \"a:2\"\n";
     assert_eq!(parse(base, &[]).unwrap().tls, None);
     let whole = "[tls]\ncertificate = \"c\"\nkey = \"k\"\nca = \"a\"\n";
@@ -362,19 +362,19 @@ fn tls_is_there_as_a_whole_or_not_at_all() {
     for (lines, wrong) in [
         (
             "certificate = \"c\"\nca = \"a\"",
-            "tls.key: is required with the others of certificate, key and ca",
+            "tls.key: is required: certificate, key and ca belong together",
         ),
         (
             "certificate = \"c\"\nkey = \"k\"",
-            "tls.ca: is required with the others of certificate, key and ca",
+            "tls.ca: is required: certificate, key and ca belong together",
         ),
         (
             "client_ca = \"c\"",
-            "tls.certificate: is required where other settings of [tls] are given",
+            "tls.certificate: is required if another setting of [tls] is given",
         ),
         (
             "zookeeper_oldest_version = \"1.2\"",
-            "tls.certificate: is required where other settings of [tls] are given",
+            "tls.certificate: is required if another setting of [tls] is given",
         ),
         (
             "zookeeper_oldest_version = \"1.1\"",
@@ -382,7 +382,7 @@ fn tls_is_there_as_a_whole_or_not_at_all() {
         ),
         (
             "peer_key = \"k\"",
-            "tls.peer_certificate: is required with the others of peer_certificate, peer_key and peer_ca",
+            "tls.peer_certificate: is required: peer_certificate, peer_key and peer_ca belong together",
         ),
     ] {
         assert_eq!(
@@ -404,7 +404,7 @@ fn tls_is_there_as_a_whole_or_not_at_all() {
 }
 
 #[test]
-fn plain_port_for_zookeeper_is_only_beside_tls() {
+fn plain_zookeeper_port_needs_tls() {
     let with = |plain: &str, tls: &str| {
         let text = format!(
             "node_id = 1\nhttp_listen = \"10.0.0.1:7400\"\n{plain}\n[members.1]\npeer = \"a:1\"\nhttp = \"a:2\"\n{tls}"
@@ -426,7 +426,7 @@ fn plain_port_for_zookeeper_is_only_beside_tls() {
         (
             "10.0.0.1:2182",
             "",
-            "is for a node with [tls]: without it zookeeper_listen has no TLS already",
+            "needs [tls]: without it zookeeper_listen has no TLS either",
         ),
         (
             "10.0.0.1:2181",
@@ -440,23 +440,23 @@ fn plain_port_for_zookeeper_is_only_beside_tls() {
         ),
         ("nowhere", tls, "\"nowhere\" is not of the form HOST:PORT"),
     ] {
-        let told = with(&format!("zookeeper_plain_listen = \"{plain}\""), tls).unwrap_err();
-        assert_eq!(told, [format!("line 3: zookeeper_plain_listen: {wrong}")]);
+        let errors = with(&format!("zookeeper_plain_listen = \"{plain}\""), tls).unwrap_err();
+        assert_eq!(errors, [format!("line 3: zookeeper_plain_listen: {wrong}")]);
     }
-    // Broken certificates have to be corrected, not the port.
-    let told = with(
+    // Missing files of certificates are the error to fix, not the port.
+    let errors = with(
         "zookeeper_plain_listen = \"10.0.0.1:2182\"",
         "[tls]\nkey = \"k\"\n",
     )
     .unwrap_err();
-    assert!(told.iter().all(|told| told.contains("tls.")), "{told:?}");
+    assert!(errors.iter().all(|error| error.contains("tls.")), "{errors:?}");
 }
 
 fn root(path: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
-/// Files that are printed from the table are current; `UPDATE_GOLDENFILES=1` writes them.
+/// Checks that the files that are printed from the table are current; `UPDATE_GOLDENFILES=1` writes them.
 #[test]
 fn printed_files_are_current() {
     let mut files = vec![(
@@ -471,37 +471,40 @@ fn printed_files_are_current() {
         let there = std::fs::read_to_string(root(&path)).unwrap_or_default();
         assert!(
             there == printed,
-            "{path} is not what the table says: UPDATE_GOLDENFILES=1 writes it"
+            "{path} differs from the table: UPDATE_GOLDENFILES=1 writes it"
         );
     }
 }
 
-/// The reader and the table have the same settings.
+/// Checks that the reader and the table have the same settings.
 #[test]
-fn the_table_has_a_row_for_each_setting() {
-    let environment = Environment::silent();
-    let mut settings = Settings::new(SMALLEST, &environment);
+fn table_has_a_row_for_each_setting() {
+    let environment = Environment::empty();
+    let mut settings = SettingsReader::new(SMALLEST, &environment);
     settings.read(Path::new(""));
     let rows: BTreeSet<_> = settings::all()
         .map(|setting| setting.name)
         .chain(["members"])
         .collect();
-    assert_eq!(settings.asked, rows);
-    assert_eq!(settings::all().count() + 1, rows.len(), "a name is there twice");
+    assert_eq!(settings.read, rows);
+    assert_eq!(settings::all().count() + 1, rows.len(), "a name occurs twice");
     for Setting {
-        name, meaning, usual, ..
+        name,
+        meaning,
+        default,
+        ..
     } in settings::all()
     {
         assert!(
             meaning.ends_with(['.', ')']) && meaning.len() > 20,
             "{name} is not explained"
         );
-        let literal = match usual {
-            Usual::Is(literal) => literal,
+        let literal = match default {
+            DefaultValue::Literal(literal) => literal,
             _ => continue,
         };
         let read = format!("x = {literal}").parse::<toml::Table>();
-        assert!(read.is_ok(), "the default of {name} is not to be written so");
+        assert!(read.is_ok(), "the default of {name} is no TOML");
     }
     for section in settings::SECTIONS {
         let prefix = section.name;
@@ -509,22 +512,23 @@ fn the_table_has_a_row_for_each_setting() {
             |setting: &Setting| setting.name.split_once('.').map_or("", |(section, _)| section) == prefix;
         assert!(
             section.settings.iter().all(belongs),
-            "[{prefix}] has a stranger in it"
+            "a setting of [{prefix}] has another section in its name"
         );
     }
 }
 
-/// The samples in `cluster/` can be used as they are, have every setting, and show defaults in lines that are commented out.
+/// Checks that the samples in `cluster/` can be used unchanged, have every setting, and show defaults in
+/// lines that are commented out.
 #[test]
-fn the_sample_files_tell_the_truth() {
-    let load = |text: &str| ServeConfig::parse(text, Path::new(""), &Environment::silent()).unwrap();
+fn sample_files_show_the_defaults() {
+    let load = |text: &str| ServeConfig::parse(text, Path::new(""), &Environment::empty()).unwrap();
     for id in 1..=3 {
         let text = reference::sample(id);
-        let as_it_stands = load(&text);
-        assert_eq!(as_it_stands.warnings, []);
-        let as_it_stands = as_it_stands.config;
-        assert_eq!(as_it_stands.node.node_id, id);
-        assert_eq!(as_it_stands.node.members.len(), 3);
+        let unchanged = load(&text);
+        assert_eq!(unchanged.warnings, []);
+        let unchanged = unchanged.config;
+        assert_eq!(unchanged.node.node_id, id);
+        assert_eq!(unchanged.node.members.len(), 3);
 
         // A setting that is commented out is "#key = value", prose is "# like this".
         let uncommented: String = text
@@ -547,8 +551,8 @@ fn the_sample_files_tell_the_truth() {
         // These have no fixed default; the samples show an example.
         with_defaults.pid_file = None;
         with_defaults.node.peer_listen = None;
-        with_defaults.workers = as_it_stands.workers;
+        with_defaults.workers = unchanged.workers;
         with_defaults.access_required = None;
-        assert_eq!(format!("{with_defaults:?}"), format!("{as_it_stands:?}"));
+        assert_eq!(format!("{with_defaults:?}"), format!("{unchanged:?}"));
     }
 }

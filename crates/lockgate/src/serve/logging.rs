@@ -1,4 +1,4 @@
-//! The log of a node's process: where it goes, how it looks, and how much of it there is, which can be changed while it runs.
+//! Log of a node's process: destination, format and level. The level can change while the node runs.
 
 use std::io;
 
@@ -11,43 +11,43 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{Registry, fmt};
 
 use crate::config::{LogConfig, LogFormat};
-use crate::log_lines::{Escapes, OneLine};
+use crate::log_writer::{EscapeStyle, EscapingWriter};
 
-/// By what goes before the configuration.
-const VARIABLE: &str = "RUST_LOG";
+/// Variable that overrides the level of the configuration.
+const OVERRIDE_VARIABLE: &str = "RUST_LOG";
 
-/// Dependencies that log what goes on within them. What of it concerns an operator the node says in its own words.
-const INTERNALS: [&str; 2] = ["openraft", "sled"];
+/// Libraries whose internal log is off. The node logs in its own words what an operator needs of it.
+const SILENT_LIBRARIES: [&str; 2] = ["openraft", "sled"];
 
-/// Changes how much is logged.
+/// Handle that changes the level.
 #[derive(Debug, Clone)]
-pub struct Level(Handle<Targets, Registry>);
+pub struct LogLevel(Handle<Targets, Registry>);
 
-impl Level {
-    /// Logs as much as `config` says from now on.
+impl LogLevel {
+    /// Applies the level of `config` from now on.
     pub fn set(&self, config: &LogConfig) -> anyhow::Result<()> {
         let filter = filter(config)?;
-        self.0.reload(filter).context("changing what is logged")
+        self.0.reload(filter).context("changing the log level")
     }
 
-    /// Whether the environment says what is logged, so that the configuration does not.
+    /// Returns whether the environment overrides the level of the configuration.
     pub fn is_overridden() -> bool {
-        std::env::var_os(VARIABLE).is_some()
+        std::env::var_os(OVERRIDE_VARIABLE).is_some()
     }
 }
 
 /// Starts the log of this process.
-pub fn start(config: &LogConfig) -> anyhow::Result<Level> {
+pub fn start(config: &LogConfig) -> anyhow::Result<LogLevel> {
     let (filter, handle) = reload::Layer::new(filter(config)?);
     let escapes = match config.format {
-        LogFormat::Text => Escapes::Text,
-        LogFormat::Json => Escapes::Json,
+        LogFormat::Text => EscapeStyle::Text,
+        LogFormat::Json => EscapeStyle::Json,
     };
     let layer = fmt::layer()
-        .with_writer(move || OneLine::new(io::stderr(), escapes))
+        .with_writer(move || EscapingWriter::new(io::stderr(), escapes))
         .with_ansi(false)
-        // A line that cannot be written, as on a full disk, is lost. To complain of it on the same stream would be the
-        // end of the thread that wanted to log.
+        // A line that cannot be written, as on a full disk, is lost. A complaint on the same stream would
+        // panic the thread that logs.
         .log_internal_errors(false);
     let registry = tracing_subscriber::registry().with(filter);
     match config.format {
@@ -55,22 +55,25 @@ pub fn start(config: &LogConfig) -> anyhow::Result<Level> {
         LogFormat::Json => registry.with(layer.json()).try_init(),
     }
     .map_err(|error| anyhow::anyhow!("starting the log: {error}"))?;
-    Ok(Level(handle))
+    Ok(LogLevel(handle))
 }
 
 fn filter(config: &LogConfig) -> anyhow::Result<Targets> {
-    let named: Targets = match std::env::var(VARIABLE) {
-        Ok(directives) => directives.parse().context(VARIABLE)?,
+    let named: Targets = match std::env::var(OVERRIDE_VARIABLE) {
+        Ok(directives) => directives.parse().context(OVERRIDE_VARIABLE)?,
         // Checked when the configuration was read.
         Err(_) => config.level.parse().context("log.level")?,
     };
-    Ok(without_internals(named))
+    Ok(with_silent_libraries(named))
 }
 
-/// Leaves out the crates of [`INTERNALS`] that no directive names.
-fn without_internals(named: Targets) -> Targets {
+/// Turns off the libraries of [`SILENT_LIBRARIES`] that no directive names.
+fn with_silent_libraries(named: Targets) -> Targets {
     let is_named = |target: &str| named.iter().any(|(name, _)| name.starts_with(target));
-    let silent: Vec<&str> = INTERNALS.into_iter().filter(|target| !is_named(target)).collect();
+    let silent: Vec<&str> = SILENT_LIBRARIES
+        .into_iter()
+        .filter(|target| !is_named(target))
+        .collect();
     let silent = silent.into_iter().map(|target| (target, LevelFilter::OFF));
     named.with_targets(silent)
 }
@@ -84,7 +87,7 @@ mod tests {
     #[test]
     fn dependencies_log_only_if_a_directive_names_them() {
         let logs = |directives: &str, target: &str| {
-            let targets = without_internals(directives.parse().unwrap());
+            let targets = with_silent_libraries(directives.parse().unwrap());
             targets.would_enable(target, &Level::ERROR)
         };
         for directives in ["info", "trace", "info,raft_node=debug"] {

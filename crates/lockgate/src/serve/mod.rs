@@ -2,7 +2,7 @@
 
 pub mod open_files;
 mod logging;
-mod pages;
+mod huge_pages;
 mod reload;
 mod supervisor;
 
@@ -28,24 +28,25 @@ use crate::server::Lockgate;
 use crate::start_error::StartError;
 use crate::traces;
 
-/// The node is no member of its cluster any more.
+/// Error of a node that was removed from its cluster.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Removed(String);
 
-/// After a failure there is nothing to save and nothing to wait for: those who call are told if that is quickly done, and
-/// go to another node, and so does whatever this node led.
+/// Time for a failed node to stop. It has nothing to save and nothing to wait for: callers get a reply if
+/// that is quick, and go to another node. If the node was the leader, the others elect a new one.
 const FAILED_STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// After SIGTERM a node has stopped within this, if its disk does not hang: calls for locks, the hand-over, and connections take less
-/// together. Longer drain timeouts are added.
-const STOPS_WITHIN: Duration = Duration::from_millis(2_700);
+/// Time within which a node stops after SIGTERM, if its disk does not hang. Pending calls for locks, the
+/// leadership transfer and open connections take less together. Longer drain timeouts are added.
+const STOP_TIMEOUT: Duration = Duration::from_millis(2_700);
 
-/// A failed process: a node that had to be ended before it had stopped.
+/// Exit code of a node that was ended before it had stopped.
 const EXIT_UNSTOPPED: i32 = 1;
 
-/// Runs a node with the configuration in `file` (none: all of it is in the environment) until it is told to stop, or cannot go
-/// on. `insecure`: it was said on the command line, whatever the configuration says.
+/// Runs a node until it is signalled to stop or fails. The configuration is in `file`, or completely in the
+/// environment if that is `None`. `insecure` is the option of the command line, which overrides the
+/// configuration.
 pub fn serve(file: Option<&Path>, insecure: bool) -> anyhow::Result<()> {
     let Loaded {
         mut config,
@@ -58,21 +59,21 @@ pub fn serve(file: Option<&Path>, insecure: bool) -> anyhow::Result<()> {
     for warning in warnings {
         warn!("configuration: {warning}");
     }
-    open_files::raise_for(&config);
-    pages::keep_small();
-    end_at_panics();
+    open_files::raise_limit(&config);
+    huge_pages::disable();
+    abort_on_panic();
     #[cfg(feature = "failpoints")]
     raft_node::fail_points::order_from_environment().map_err(anyhow::Error::msg)?;
     #[cfg(feature = "planted")]
     plant_from_environment()?;
     let runtime = runtime(config.workers).context("starting the runtime")?;
     let ended = runtime.block_on(run(config, Reloader::new(file, set, level)));
-    // A thread that waits for a disk which hangs would keep the process for as long.
+    // A thread that waits for a hanging disk would keep the process alive.
     runtime.shutdown_background();
     ended
 }
 
-/// Gives this node the bug that `LOCKGATE_PLANTED` numbers. Only builds for the tests of the tests can do so.
+/// Plants the bug that `LOCKGATE_PLANTED` numbers. Only builds for the tests of the tests can do so.
 #[cfg(feature = "planted")]
 fn plant_from_environment() -> anyhow::Result<()> {
     use znode_store::planted::{Bug, plant};
@@ -84,7 +85,7 @@ fn plant_from_environment() -> anyhow::Result<()> {
         .and_then(|number| Bug::numbered(number.parse().ok()?));
     let Some(bug) = bug else {
         bail!(
-            "LOCKGATE_PLANTED is {number:?}, and there is no such bug: 1 to {}",
+            "LOCKGATE_PLANTED is {number:?}, but bugs have the numbers 1 to {}",
             Bug::ALL.len()
         );
     };
@@ -96,23 +97,23 @@ fn plant_from_environment() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A panic ends the process there and then. What it leaves half changed is never shown to anybody, and whoever looks
-/// after the process starts it again, from what is on its disk. Unwinding would give locks back whose tables are half
-/// changed, and `panic = "abort"` would hold for release builds only, and for those who embed the library as well. What the
-/// index of lock history panics about is its own affair: nothing depends on it.
-fn end_at_panics() {
+/// Makes every panic abort the process. No client sees the half-changed state, and the supervisor starts the
+/// process again from the state on its disk. Unwinding would release locks whose tables are half changed.
+/// `panic = "abort"` would apply to release builds only, and also to programs that embed the library. Panics
+/// of the lock history's index are exempt: nothing depends on it.
+fn abort_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         report(panic);
         if raft_node::lock_history::contains_this_panic() {
             return;
         }
-        eprintln!("the node ends: after a panic nothing that it says could be relied on");
+        eprintln!("the node aborts: after a panic its state cannot be trusted");
         std::process::abort();
     }));
 }
 
-/// The runtime of a node: one thread that does everything, or a pool of workers.
+/// Builds the runtime: one thread that does everything, or a pool of worker threads.
 fn runtime(workers: usize) -> io::Result<Runtime> {
     match workers {
         1 => runtime::Builder::new_current_thread().enable_all().build(),
@@ -124,11 +125,12 @@ fn runtime(workers: usize) -> io::Result<Runtime> {
 }
 
 async fn run(config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<()> {
-    // Before anything is started: a signal that comes meanwhile is not lost, and does not kill halfway.
+    // First of all: a signal during the start is not lost, and does not end the process halfway.
     let mut terminate = signal(SignalKind::terminate()).context("listening for SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let mut hangup = signal(SignalKind::hangup()).context("listening for SIGHUP")?;
-    // In a container this may be the first process, to which orphans of `exec` come. A node has no children of its own.
+    // In a container this may be process 1, which inherits the orphans of `exec`. A node has no children of
+    // its own.
     if std::process::id() == 1 {
         Orphans::collect()?;
     }
@@ -143,7 +145,7 @@ async fn run(config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<()> 
     );
     let drains = [&config.http, &config.admin].map(|http| http.drain_timeout);
     let drains = drains.into_iter().max().max(Some(config.zookeeper.drain_timeout));
-    let patience = STOPS_WITHIN
+    let stop_timeout = STOP_TIMEOUT
         + drains
             .unwrap_or_default()
             .saturating_sub(HttpConfig::default().drain_timeout);
@@ -167,31 +169,31 @@ async fn run(config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<()> 
         if config.insecure || config.access_required == Some(false) {
             warn!(
                 node = node_id,
-                "whoever reaches this node can do everything for as long as the cluster is not secured"
+                "every caller that reaches this node can do everything until the cluster is secured"
             );
         }
     } else if config.insecure {
         warn!(
             node = node_id,
-            "insecure: whoever reaches this node can do everything"
+            "insecure: every caller that reaches this node can do everything"
         );
     }
-    let exporting = CancellationToken::new();
+    let stop_exporting = CancellationToken::new();
     let mut exporter = None;
     if let Some(traces) = config.traces {
         let ratio = traces.ratio;
-        let (spans, sends) = traces::exporter(traces, &cluster, node_id);
+        let (spans, sender) = traces::exporter(traces, &cluster, node_id);
         server = server.traces(Tracing {
             collector: Arc::new(spans),
             ratio,
         });
-        exporter = Some(tokio::spawn(sends.run(exporting.clone())));
+        exporter = Some(tokio::spawn(sender.run(stop_exporting.clone())));
     }
     let server = server
         .insecure(config.insecure)
         .start()
         .await
-        .map_err(in_words_of_the_command)?;
+        .map_err(with_setting_names)?;
     if let Some(address) = server.http_address() {
         let scheme = if server.is_secured() { "https" } else { "http" };
         info!(node = node_id, "serving HTTP at {scheme}://{address}");
@@ -205,22 +207,22 @@ async fn run(config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<()> 
     if let Some(address) = server.zookeeper_plain_address() {
         warn!(
             node = node_id,
-            "serving clients of ZooKeeper without TLS at {address}: whoever is on the way can read and change what they say"
+            "serving clients of ZooKeeper without TLS at {address}: everybody on the network path can read and change their requests"
         );
     }
     let supervisor = Supervisor::from_environment();
     let serving = format!("node {node_id} is serving");
     supervisor.ready(&serving);
-    let mut alive = pin!(supervisor.live());
+    let mut watchdog = pin!(supervisor.run_watchdog());
     let failure = loop {
         tokio::select! {
             failure = server.node().failed() => break Some(failure),
-            () = &mut alive => {}
+            () = &mut watchdog => {}
             _ = terminate.recv() => break None,
             _ = interrupt.recv() => break None,
-            // None any more: the process has no more signals, and ends by the other ones.
+            // On `None` the process gets no more SIGHUP, and ends by the other signals.
             Some(()) = hangup.recv() => {
-                info!(node = node_id, "reading configuration and certificates again, as SIGHUP asks for");
+                info!(node = node_id, "received SIGHUP: reloading configuration and certificates");
                 supervisor.reloading();
                 reloader.reload(&server);
                 server.reload_certificates();
@@ -232,29 +234,29 @@ async fn run(config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<()> 
         None => {
             info!(node = node_id, "stopping");
             supervisor.stopping();
-            let unstopped = |why: &str| {
+            let exit_unstopped = |why: &str| {
                 let waits_for = server.stops_at().unwrap_or("nothing");
                 warn!(
                     node = node_id,
-                    waits_for, "{why}; what was acknowledged is on its disk"
+                    waits_for, "{why}; all acknowledged writes are on its disk"
                 );
                 std::process::exit(EXIT_UNSTOPPED)
             };
             tokio::select! {
                 () = server.stop() => {}
-                // The supervisor still waits for signs of life.
-                () = alive => {}
-                () = tokio::time::sleep(patience) => {
-                    unstopped(&format!("the node has not stopped within {patience:?} and ends as it is"))
+                // The supervisor still expects watchdog notifications.
+                () = watchdog => {}
+                () = tokio::time::sleep(stop_timeout) => {
+                    exit_unstopped(&format!("the node has not stopped within {stop_timeout:?} and exits"))
                 }
-                _ = terminate.recv() => unstopped("a second signal: the node ends as it is"),
-                _ = interrupt.recv() => unstopped("a second signal: the node ends as it is"),
+                _ = terminate.recv() => exit_unstopped("the node received a second signal and exits before it has stopped"),
+                _ = interrupt.recv() => exit_unstopped("the node received a second signal and exits before it has stopped"),
             }
-            exporting.cancel();
+            stop_exporting.cancel();
             if let Some(exporter) = exporter
                 && let Err(error) = exporter.await
             {
-                error!(%error, "whoever sends spans has ended badly");
+                error!(%error, "the exporter of spans panicked");
             }
             info!(node = node_id, "stopped");
             Ok(())
@@ -268,24 +270,25 @@ async fn run(config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<()> 
             {
                 warn!(
                     node = node_id,
-                    "the node has failed and ends without having answered everybody"
+                    "the node has failed and exits before it has answered every caller"
                 );
             }
             if removed {
                 return Err(Removed(failure).into());
             }
-            bail!("node {node_id} cannot go on: {failure}")
+            bail!("node {node_id} has failed: {failure}")
         }
     }
 }
 
-/// A refusal to start as it is said to whoever has written a configuration, and not a program.
-fn in_words_of_the_command(error: StartError) -> anyhow::Error {
+/// Converts an error of the start into one for users of a configuration file, who have settings and options
+/// instead of methods.
+fn with_setting_names(error: StartError) -> anyhow::Error {
     match error {
         StartError::Exposed { what, address } => anyhow::anyhow!(
-            "this node would listen for {what} at {address}, where others than this machine can call it, and nothing is protected: \
-             give it certificates ([tls] in its configuration; `lockgate cert` makes some), or have it listen on 127.0.0.1, or say \
-             that all who can call it are trusted (`insecure = true`, or `--insecure`)"
+            "this node would listen for {what} without TLS at {address}, which other machines can reach: give it certificates \
+             ([tls] in its configuration; `lockgate cert` issues some), let it listen on 127.0.0.1, or trust every machine that \
+             can reach it (`insecure = true`, or `--insecure`)"
         ),
         other => other.into(),
     }

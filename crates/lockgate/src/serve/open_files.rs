@@ -1,5 +1,5 @@
-//! The process's limit of open files, which every connection counts against. A node that has none left can open no segment of its
-//! log, so connections must never be what uses them up.
+//! Limit of open files of the process. Every connection counts against it. A node without free file
+//! descriptors cannot open a segment of its log, so connections must not exhaust them.
 
 use anyhow::{Context, ensure};
 use cli_support::open_files::raise;
@@ -8,38 +8,39 @@ use tracing::warn;
 
 use crate::config::ServeConfig;
 
-/// What a node opens beside the connections of clients: those of peers (256), the log's segments, snapshots and their
-/// transfers, the history, and what the runtime needs.
+/// Number of files that a node opens besides the connections of clients: connections of peers (256), segments
+/// of the log, snapshots and their transfers, the history, and the runtime.
 const OWN_FILES: u64 = 1_024;
 
-/// Raises the limit to what all places for clients need, as far as the system allows, and says so if that does not suffice.
-pub fn raise_for(config: &ServeConfig) {
-    if let Err(error) = raise(wanted(config)) {
+/// Raises the limit to the number that the maximum connections need, as far as the system allows. Logs a
+/// warning if that does not suffice.
+pub fn raise_limit(config: &ServeConfig) {
+    if let Err(error) = raise(required(config)) {
         warn!(
-            "{error:#}: fewer files may be open than all clients need that are let in; raise the limit (`ulimit -n`, \
-             LimitNOFILE=), or have fewer connections (http.max_connections, zookeeper.max_connections)"
+            "{error:#}: the limit of open files is too low for the maximum number of connections; raise it (`ulimit -n`, \
+             LimitNOFILE=), or allow fewer connections (http.max_connections, zookeeper.max_connections)"
         );
     }
 }
 
-/// Whether all clients that are let in can have their files. An error says how many can be open.
-pub fn suffices(config: &ServeConfig) -> anyhow::Result<()> {
+/// Returns an error with the numbers if the limit is below the one that the maximum connections need.
+pub fn check_limit(config: &ServeConfig) -> anyhow::Result<()> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("the limit of open files")?;
-    let wanted = wanted(config);
+    let required = required(config);
     ensure!(
-        hard >= wanted,
-        "{wanted} files should be open, and the limit is {hard}"
+        hard >= required,
+        "{required} open files are needed, but the limit is {hard}"
     );
     Ok(())
 }
 
-fn wanted(config: &ServeConfig) -> u64 {
-    let places = |listens: bool, places: usize| if listens { places as u64 } else { 0 };
+fn required(config: &ServeConfig) -> u64 {
+    let connections = |listens: bool, connections: usize| if listens { connections as u64 } else { 0 };
     OWN_FILES
-        + places(true, config.http.max_connections)
-        + places(
+        + connections(true, config.http.max_connections)
+        + connections(
             config.zookeeper_listen.is_some() || config.zookeeper_plain_listen.is_some(),
             config.zookeeper.max_connections,
         )
-        + places(config.admin_listen.is_some(), config.admin.max_connections)
+        + connections(config.admin_listen.is_some(), config.admin.max_connections)
 }

@@ -1,26 +1,26 @@
-//! Taking a changed configuration up while the node runs: all of it is read and checked first, and if anything is wrong the node
-//! goes on with what it has.
+//! Reload of the configuration while the node runs. The whole configuration is read and checked first; if it
+//! has an error, the node keeps its current one.
 
 use std::path::{Path, PathBuf};
 
 use raft_node::Tuning;
 use tracing::{error, info, warn};
 
-use super::logging::Level;
+use super::logging::LogLevel;
 use crate::config::changes::{Changes, Set};
 use crate::config::{Loaded, ServeConfig};
-use crate::server::{Lockgate, Reconfigured};
+use crate::server::{LiveSettings, Lockgate};
 
-/// Where the configuration is, and what of it the node runs with.
+/// Place of the configuration, and the settings with which the node runs.
 pub struct Reloader {
     file: Option<PathBuf>,
     running: Set,
-    level: Level,
+    level: LogLevel,
 }
 
 impl Reloader {
-    /// Of a node that was started with `set`, out of `file` and the environment.
-    pub fn new(file: Option<&Path>, set: Set, level: Level) -> Self {
+    /// Creates the reloader of a node that was started with `set`, from `file` and the environment.
+    pub fn new(file: Option<&Path>, set: Set, level: LogLevel) -> Self {
         Self {
             file: file.map(Path::to_owned),
             running: set,
@@ -28,7 +28,7 @@ impl Reloader {
         }
     }
 
-    /// Reads the configuration again, and has the node take up what it can. Says in the log what that is.
+    /// Reads the configuration again and applies the settings that can change at run time. Logs each of them.
     pub fn reload(&mut self, server: &Lockgate) {
         let node = server.node().id();
         let Loaded {
@@ -44,7 +44,7 @@ impl Reloader {
                 error!(
                     node,
                     errors = errors.0.len(),
-                    "the configuration is refused as a whole, and the node goes on with the one before"
+                    "the configuration has errors; nothing of it is applied"
                 );
                 return;
             }
@@ -54,39 +54,39 @@ impl Reloader {
         }
         let changes = Changes::between(&self.running, &set);
         if changes == Changes::default() {
-            info!(node, "nothing has changed in the configuration");
+            info!(node, "the configuration is unchanged");
             return;
         }
         let tuning = Tuning::of(&config.node);
-        let taken = server.reconfigure(Reconfigured {
+        let applied = server.reconfigure(LiveSettings {
             http: config.http,
             admin: config.admin,
             zookeeper: config.zookeeper,
             admission: config.node.admission,
             tuning,
         });
-        if let Err(refusal) = taken {
+        if let Err(refusal) = applied {
             error!(
                 node,
-                "the configuration does not go together with what holds until the next start, and nothing of it is taken up: {refusal}"
+                "the configuration contradicts settings that cannot change before a restart; nothing of it is applied: {refusal}"
             );
             return;
         }
-        let is_louder = changes.live.iter().any(|change| change.setting == "log.level");
-        if is_louder {
-            if Level::is_overridden() {
-                warn!(node, "log.level has no effect: RUST_LOG goes before it");
+        let level_changed = changes.live.iter().any(|change| change.setting == "log.level");
+        if level_changed {
+            if LogLevel::is_overridden() {
+                warn!(node, "log.level has no effect: RUST_LOG overrides it");
             }
             if let Err(error) = self.level.set(&config.log) {
-                error!(node, "the log goes on as before: {error:#}");
+                error!(node, "cannot change the log level: {error:#}");
             }
         }
         for change in &changes.live {
-            info!(node, "taken up: {change}");
+            info!(node, "setting applied: {change}");
         }
         for change in &changes.restart {
-            warn!(node, "holds from the next start on: {change}");
+            warn!(node, "setting needs a restart: {change}");
         }
-        self.running = changes.taken_up(&self.running);
+        self.running = changes.applied_to(&self.running);
     }
 }

@@ -1,75 +1,75 @@
-//! What whoever started this process is told of it: systemd, or what speaks like it (`NOTIFY_SOCKET`). Where nobody asks for it,
-//! nothing happens.
+//! Notifications to the supervisor that started this process: systemd, or a program with the same protocol
+//! (`NOTIFY_SOCKET`). Without a supervisor they do nothing.
 //!
-//! Ready is a node that listens, not one that has a leader: the first of three nodes would else be taken for one that failed.
-//! Whether it can serve, `/readyz` says.
+//! A node is ready when it listens, not when it has a leader: otherwise the supervisor would take the first
+//! of three nodes for failed. `/readyz` reports whether a node can serve.
 
 use std::time::Duration;
 
 use sd_notify::NotifyState;
 use tracing::{info, warn};
 
-/// Signs of life within the time after which a process without any is taken for dead.
-const SIGNS_PER_TIMEOUT: u32 = 3;
+/// Watchdog notifications per timeout, after which the supervisor takes the process for dead.
+const PINGS_PER_TIMEOUT: u32 = 3;
 
-/// The channel to it.
+/// Channel to the supervisor.
 #[derive(Debug)]
 pub struct Supervisor {
-    sign_every: Option<Duration>,
+    watchdog_interval: Option<Duration>,
 }
 
 impl Supervisor {
-    /// As the environment says.
+    /// Creates the channel from the variables of the environment.
     pub fn from_environment() -> Self {
         let timeout = sd_notify::watchdog_enabled();
         if let Some(timeout) = timeout {
             info!(
                 timeout_ms = timeout.as_millis() as u64,
-                "whoever started this process gets signs of life, and ends it without"
+                "the supervisor expects watchdog notifications and ends this process without them"
             );
         }
         Self {
-            sign_every: timeout.map(|timeout| timeout / SIGNS_PER_TIMEOUT),
+            watchdog_interval: timeout.map(|timeout| timeout / PINGS_PER_TIMEOUT),
         }
     }
 
-    /// The node listens.
+    /// Notifies the supervisor that the node listens.
     pub fn ready(&self, status: &str) {
-        tell(&[NotifyState::Ready, NotifyState::Status(status)]);
+        notify(&[NotifyState::Ready, NotifyState::Status(status)]);
     }
 
-    /// The configuration is being read again; [`Supervisor::ready`] ends that.
+    /// Notifies the supervisor that a reload has begun; [`Supervisor::ready`] ends it.
     pub fn reloading(&self) {
         match NotifyState::monotonic_usec_now() {
-            Ok(now) => tell(&[NotifyState::Reloading, now]),
-            Err(error) => warn!(%error, "the supervisor is not told of a reload"),
+            Ok(now) => notify(&[NotifyState::Reloading, now]),
+            Err(error) => warn!(%error, "cannot notify the supervisor of a reload"),
         }
     }
 
-    /// The node hands over what it has, and ends.
+    /// Notifies the supervisor that the node transfers leadership and stops.
     pub fn stopping(&self) {
-        tell(&[
+        notify(&[
             NotifyState::Stopping,
-            NotifyState::Status("handing over and stopping"),
+            NotifyState::Status("transferring leadership and stopping"),
         ]);
     }
 
-    /// Gives signs of life for as long as it is waited for. To be waited for by the task that serves: when the runtime stands still,
-    /// there are none.
-    pub async fn live(&self) {
-        let Some(every) = self.sign_every else {
+    /// Sends watchdog notifications while it is polled. Poll it from the task that serves, so that a stalled
+    /// runtime sends none.
+    pub async fn run_watchdog(&self) {
+        let Some(interval) = self.watchdog_interval else {
             return std::future::pending().await;
         };
-        let mut ticks = tokio::time::interval(every);
+        let mut ticks = tokio::time::interval(interval);
         loop {
             ticks.tick().await;
-            tell(&[NotifyState::Watchdog]);
+            notify(&[NotifyState::Watchdog]);
         }
     }
 }
 
-fn tell(state: &[NotifyState<'_>]) {
+fn notify(state: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(state) {
-        warn!(%error, "the supervisor cannot be told how this process is");
+        warn!(%error, "cannot notify the supervisor");
     }
 }

@@ -1,4 +1,4 @@
-//! What `lockgate snapshot inspect` shows.
+//! Report of `lockgate snapshot inspect`.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -11,18 +11,18 @@ use raft_node::backup::{Inspection, inspect_told};
 use serde_json::{Value, json};
 use znode_store::{Store, ZPath};
 
-/// What of a backup can be listed.
+/// Parts of a backup that can be listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum List {
     /// Every znode with its stat
     Znodes,
-    /// The locks in use, with who holds them
+    /// The locks in use, with their holders
     Locks,
     /// The sessions
     Sessions,
 }
 
-/// Reads the whole file, and shows it.
+/// Reads and checks the whole file. Returns the report.
 pub fn run(file: &Path, json: bool, lists: &[List]) -> anyhow::Result<String> {
     let look = |store: &Store| {
         let list = |list: &List| match list {
@@ -33,8 +33,8 @@ pub fn run(file: &Path, json: bool, lists: &[List]) -> anyhow::Result<String> {
         lists.iter().map(list).collect::<Vec<_>>()
     };
     let (inspection, listed) = {
-        let mut told = super::reading(file, "reading the backup");
-        inspect_told(file, &mut told, look).with_context(|| file.display().to_string())?
+        let mut progress = super::read_progress(file, "reading the backup");
+        inspect_told(file, &mut progress, look).with_context(|| file.display().to_string())?
     };
     if json {
         let mut document = document(&inspection);
@@ -43,18 +43,21 @@ pub fn run(file: &Path, json: bool, lists: &[List]) -> anyhow::Result<String> {
         }
         return serde_json::to_string_pretty(&document).context("an inspection as JSON");
     }
-    let mut report = format!("{} is a whole backup.\n\n{}", file.display(), text(&inspection));
+    let mut report = format!(
+        "{} is a complete backup.\n\n{}",
+        file.display(),
+        text(&inspection)
+    );
     for (name, list) in listed {
-        write!(report, "\n\n{}:", name.replace('_', " ")).expect("a String takes all that is written to it");
+        write!(report, "\n\n{}:", name.replace('_', " ")).expect("writing to a String cannot fail");
         for item in list {
-            write!(report, "\n  {}", shown(&item.to_string()))
-                .expect("a String takes all that is written to it");
+            write!(report, "\n  {}", shown(&item.to_string())).expect("writing to a String cannot fail");
         }
     }
     Ok(report)
 }
 
-/// In words.
+/// Returns the summary as text.
 pub fn text(inspection: &Inspection) -> String {
     let head = &inspection.head;
     let members: Vec<String> = head
@@ -194,7 +197,7 @@ fn sessions(store: &Store) -> Vec<Value> {
     shown.collect()
 }
 
-/// A time for people.
+/// Formats a time as RFC 3339.
 pub fn at(ms: u64) -> String {
     /// The last millisecond that RFC 3339 can show.
     const END_OF_TIME_MS: u64 = 253_402_300_799_999;
@@ -202,7 +205,7 @@ pub fn at(ms: u64) -> String {
     humantime::format_rfc3339_millis(time).to_string()
 }
 
-/// An id in hexadecimal digits.
+/// Formats an id in hexadecimal digits.
 pub fn hex(id: &[u8; 16]) -> String {
     id.iter().map(|byte| format!("{byte:02x}")).collect()
 }

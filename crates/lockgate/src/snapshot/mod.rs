@@ -1,5 +1,6 @@
-//! `lockgate snapshot`: backups on the command line. `save` asks a running node for one; `inspect` and `restore` need
-//! none. What a backup is, and what a restore does with it, stands in `raft_node::backup`.
+//! `lockgate snapshot`: backups on the command line. `save` downloads one from a running node; `inspect` and
+//! `restore` need no node. `raft_node::backup` defines the contents of a backup, and the effects of a
+//! restore.
 
 mod inspect;
 mod save;
@@ -18,52 +19,52 @@ pub use self::inspect::List;
 pub use self::save::{SaveError, save};
 use crate::config::ServeConfig;
 
-/// What can be done with backups.
+/// Commands on backups.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Download a backup from a running node, check all of it, and put it into FILE
+    /// Download a backup from a running node, check all of it, and write it to FILE
     Save {
-        /// Where to; an existing file is never replaced
+        /// New file; an existing file is never replaced
         file: PathBuf,
         /// Any node of the cluster: HOST:PORT of its HTTP API
         #[arg(long, default_value = "127.0.0.1:7401", value_name = "HOST:PORT")]
         node: String,
-        /// Take what the node knows, without asking the leader: for a cluster that has lost its quorum
+        /// Save the node's own state without contacting the leader, for a cluster that has lost its quorum
         #[arg(long)]
         stale: bool,
-        /// For nodes with TLS, and clusters that are secured
+        /// For nodes with TLS, and for secured clusters
         #[command(flatten)]
         secured: ConnectionOptions,
     },
-    /// Say what is in a backup, after all checksums and the state's digest were found right
+    /// Show the contents of a backup, after all checksums and the state's digest are verified
     Inspect {
         /// The backup
         file: PathBuf,
         /// Print JSON
         #[arg(long)]
         json: bool,
-        /// List what is in it, too
+        /// Also list these contents
         #[arg(long, value_enum)]
         list: Vec<List>,
     },
-    /// Make the data directory of a new cluster's first node out of a backup
+    /// Create the data directory of a new cluster's first node from a backup
     Restore {
         /// The backup
         file: PathBuf,
-        /// The configuration of the member with the lowest id; its data directory must be empty
+        /// Configuration of the member with the lowest id; its data directory must be empty
         #[arg(long, value_name = "FILE", env = "LOCKGATE_CONFIG")]
         config: Option<PathBuf>,
-        /// Move the position forward by at least so many; it is never less than what the age of the backup asks for
+        /// Move the position forward by at least this number; the age of the backup sets a minimum
         #[arg(long, value_name = "POSITIONS", default_value_t = 0)]
         move_at_least: u64,
-        /// Let the sessions of the backup live on, with their locks. Only if the old cluster did nothing after the backup:
-        /// else two clients may hold the same lock
+        /// Keep the sessions of the backup, with their locks. Only if the old cluster did nothing after the
+        /// backup: otherwise two clients may hold the same lock
         #[arg(long)]
         keep_sessions: bool,
     },
 }
 
-/// Does one of them.
+/// Runs a command.
 pub async fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Save {
@@ -78,7 +79,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
                 .await
                 .with_context(|| format!("saving a backup of {node}"))?;
             say(format!(
-                "{} is a whole backup of cluster {:?}.\n\n{}",
+                "{} is a complete backup of cluster {:?}.\n\n{}",
                 file.display(),
                 saved.head.cluster,
                 inspect::text(&saved)
@@ -98,23 +99,24 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
                 now_ms: now_ms(),
             };
             let restored = {
-                let mut told = reading(&file, "reading the backup");
-                restore_told(&file, &config, options, &mut told).context("nothing was restored")?
+                let mut progress = read_progress(&file, "reading the backup");
+                restore_told(&file, &config, options, &mut progress).context("nothing was restored")?
             };
             let data_dir = config.data_dir.display().to_string();
-            say(what_was_restored(&restored, &data_dir, config.members.len()))
+            say(restore_report(&restored, &data_dir, config.members.len()))
         }
     }
 }
 
-/// Shows how far a file was read. Of a file whose length is not to be had nothing is shown: its reader says what is wrong.
-pub(crate) fn reading(file: &Path, what: &'static str) -> impl FnMut(u64) + use<> {
+/// Returns a function that shows how much of a file is read. It shows nothing for a file without a known
+/// length, about which the reader reports the error.
+pub(crate) fn read_progress(file: &Path, what: &'static str) -> impl FnMut(u64) + use<> {
     let bytes = std::fs::metadata(file).map_or(0, |about| about.len());
     let mut progress = Progress::new(what);
     move |read| progress.at(read, bytes)
 }
 
-fn what_was_restored(restored: &Restored, data_dir: &str, members: usize) -> String {
+fn restore_report(restored: &Restored, data_dir: &str, members: usize) -> String {
     let Restored {
         backup,
         zxid_before,
@@ -124,24 +126,24 @@ fn what_was_restored(restored: &Restored, data_dir: &str, members: usize) -> Str
         znodes,
         ..
     } = restored;
-    let moved_why = match *moved_by {
-        MOVED_AT_LEAST => "the least that a restore moves it",
-        _ => "more than the old cluster can have used since",
+    let reason = match *moved_by {
+        MOVED_AT_LEAST => "the minimum of a restore",
+        _ => "more than the old cluster can have used since the backup",
     };
     let next = match members {
-        1 => "Start the node; it is the cluster.".to_owned(),
+        1 => "Start the node; it is the whole cluster.".to_owned(),
         _ => format!(
-            "Start this node, and the other {} with empty data directories; they get everything from it.",
+            "Start this node, and the other {} with empty data directories; it replicates everything to them.",
             members - 1
         ),
     };
     format!(
-        "A new cluster begins in {data_dir}.\n\
+        "Created the first node of a new cluster in {data_dir}.\n\
          \n  cluster id     {}\
          \n  backup         of cluster {:?}, made by node {} at {}\
          \n  znodes         {znodes}\
          \n  sessions       {ended_sessions} ended\
-         \n  position       moved from {zxid_before} to {zxid}, by {moved_by}: {moved_why}\
+         \n  position       moved from {zxid_before} to {zxid}, by {moved_by}: {reason}\
          \n  fencing tokens are larger than {zxid} from now on\
          \n\n{next}",
         inspect::hex(&restored.cluster_id),

@@ -1,4 +1,5 @@
-//! A backup from a node into a file: beside its place first, read again there, and only then under its name.
+//! Download of a backup into a file: into a partial file beside it first, which is read again and checked,
+//! and only then gets the final name.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -11,42 +12,42 @@ use cli_support::http_client;
 use cli_support::progress::Progress;
 use raft_node::backup::{BackupError, Inspection, inspect_told};
 
-/// A backup holds the passwords of sessions: it is for its owner only.
+/// Mode of the file: only its owner can read it, because a backup contains the passwords of sessions.
 const PRIVATE: u32 = 0o600;
 
-/// Why no backup was saved. Nothing is left behind.
+/// Error of a backup that was not saved. The partial file is removed.
 #[derive(Debug, thiserror::Error)]
 pub enum SaveError {
-    /// The place is taken.
-    #[error("{} exists already, and is not replaced", .0.display())]
+    /// The file exists.
+    #[error("{} exists and is not replaced", .0.display())]
     Exists(PathBuf),
-    /// The node did not send a file.
+    /// The node sent an error instead of a backup.
     #[error("the node answered {status}: {detail}")]
     Refused {
-        /// The HTTP status.
+        /// HTTP status.
         status: u16,
-        /// The reason in words.
+        /// Reason in words.
         detail: String,
     },
-    /// The download broke off.
+    /// The download was interrupted.
     #[error("the download failed: {0}")]
     Download(io::Error),
-    /// What came is no whole backup.
-    #[error("what came is no backup: {0}")]
+    /// The downloaded file is no complete backup.
+    #[error("the downloaded file is no backup: {0}")]
     Bad(#[from] BackupError),
     /// The file cannot be written.
     #[error("{}: {error}", path.display())]
     File {
-        /// Which file, or its directory.
+        /// Path of the file or its directory.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         error: io::Error,
     },
 }
 
-/// Downloads a backup from the node at `node` (`host:port`) and puts it into `file`, durably, when every checksum and
-/// the state's digest were found right. Returns what is in it. With `linearizable` it holds everything that was
-/// acknowledged before, else what the node knows.
+/// Downloads a backup from the node at `node` (`host:port`) into `file`, durably, after every checksum and
+/// the state's digest are verified. Returns a summary of its contents. With `linearizable` the backup
+/// contains everything that was acknowledged before; without it, the node's own state.
 pub async fn save(
     node: &str,
     credentials: &Credentials,
@@ -56,7 +57,7 @@ pub async fn save(
     if fs::symlink_metadata(file).is_ok() {
         return Err(SaveError::Exists(file.to_owned()));
     }
-    let mut part = Part::create(file)?;
+    let mut part = PartialFile::create(file)?;
     let node = node
         .strip_prefix(if credentials.tls.is_some() {
             "https://"
@@ -92,23 +93,23 @@ pub async fn save(
     }
     part.file.sync_all().map_err(|error| part.error(error))?;
     let inspection = {
-        let mut told = super::reading(&part.path, "checking the backup");
-        inspect_told(&part.path, &mut told, |_| ())?.0
+        let mut progress = super::read_progress(&part.path, "checking the backup");
+        inspect_told(&part.path, &mut progress, |_| ())?.0
     };
-    part.take_place(file)?;
+    part.publish(file)?;
     Ok(inspection)
 }
 
-/// The file while it is not whole. Goes when it is dropped.
-struct Part {
+/// Partial file, which is removed when it is dropped.
+struct PartialFile {
     path: PathBuf,
     file: File,
 }
 
-impl Part {
+impl PartialFile {
     fn create(whole: &Path) -> Result<Self, SaveError> {
         let mut name = whole.file_name().unwrap_or_default().to_owned();
-        // No other save uses it, not even one of the same file at the same time.
+        // The request id makes the name unique, also among concurrent saves of the same file.
         name.push(format!(".{}.part", request_id()));
         let path = whole.with_file_name(name);
         let file = OpenOptions::new()
@@ -123,19 +124,20 @@ impl Part {
         Ok(Self { path, file })
     }
 
-    /// Gives it its name, unless somebody else has got it meanwhile, and makes that durable.
-    fn take_place(self, whole: &Path) -> Result<(), SaveError> {
+    /// Gives the file its final name, unless another process has created that file meanwhile, and makes the
+    /// name durable.
+    fn publish(self, whole: &Path) -> Result<(), SaveError> {
         let error = |error| SaveError::File {
             path: whole.to_owned(),
             error,
         };
-        // A link, and not another name: a rename replaces what is there.
+        // A link instead of a rename, which would replace an existing file.
         match fs::hard_link(&self.path, whole) {
             Ok(()) => {}
             Err(taken) if taken.kind() == io::ErrorKind::AlreadyExists => {
                 return Err(SaveError::Exists(whole.to_owned()));
             }
-            // A file system without links.
+            // The file system has no links.
             Err(_) if fs::symlink_metadata(whole).is_err() => fs::rename(&self.path, whole).map_err(error)?,
             Err(other) => return Err(error(other)),
         }
@@ -143,7 +145,7 @@ impl Part {
             Some(dir) if !dir.as_os_str().is_empty() => dir,
             _ => Path::new("."),
         };
-        // The name of the part goes before the sync, so that it does not come back.
+        // The partial name is removed before the sync, so that it does not come back after a crash.
         drop(self);
         File::open(dir).and_then(|dir| dir.sync_all()).map_err(error)
     }
@@ -156,12 +158,12 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for PartialFile {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_file(&self.path)
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(path = %self.path.display(), %error, "an unfinished backup stays behind");
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove an incomplete backup");
         }
     }
 }

@@ -1,7 +1,9 @@
-//! Spans on their way to a collector of OpenTelemetry: taken in without waiting, sent in batches over OTLP (HTTP, JSON).
+//! Exporter of spans to an OpenTelemetry collector, in batches over OTLP (HTTP, JSON). Recording a span never
+//! waits.
 //!
-//! The collector is a process beside the node, so this speaks plain HTTP to it, and loses spans rather than keep them: when it does not
-//! answer, or more come than it takes, they are counted and dropped. What a span says is said where it ends.
+//! The collector is a process beside the node, so the connection is plain HTTP. If the collector does not
+//! answer, or more spans are recorded than it accepts, they are dropped and counted instead of kept. The code
+//! that ends a span defines its contents.
 
 mod otlp;
 
@@ -17,45 +19,48 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
-/// So many spans wait at most to be sent: some seconds of a busy node that traces everything, and a few megabytes.
-const MAX_WAITING: usize = 16_384;
+/// Maximum number of spans in the queue: a few seconds of a busy node that traces every request, and a few
+/// megabytes.
+const QUEUE_CAPACITY: usize = 16_384;
 
-/// So many are sent at a time.
+/// Maximum number of spans in one request.
 const MAX_BATCH: usize = 512;
 
-/// What is there is sent so often.
-const EVERY: Duration = Duration::from_secs(1);
+/// Maximum time between a span and the request with it.
+const SEND_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long a collector may take for a batch. It is nearby, and what waits meanwhile is bounded.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Timeout of a request. The collector is nearby, and the queue is bounded.
+const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often at most the log says that spans are lost.
-const COMPLAIN_EVERY: Duration = Duration::from_secs(60);
+/// Minimum interval between two warnings about lost spans.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Which requests are traced, and where that is collected.
+/// Configuration of traces.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TracesConfig {
     /// `HOST:PORT` of the collector.
     pub collector: String,
-    /// Where it takes spans.
+    /// Path of the collector's endpoint.
     pub path: String,
-    /// The part of the requests that is traced whose callers say nothing of it.
+    /// Share of the traced requests among those without a `traceparent`.
     pub ratio: f64,
 }
 
 impl TracesConfig {
-    /// Reads an endpoint as OpenTelemetry writes it: `http://127.0.0.1:4318`, perhaps with a path before `/v1/traces`.
+    /// Parses an endpoint in the form of OpenTelemetry: `http://127.0.0.1:4318`, optionally with a path
+    /// before `/v1/traces`.
     pub fn parse(endpoint: &str) -> Result<(String, String), String> {
         let Some(rest) = endpoint.strip_prefix("http://") else {
             return Err(
-                "is of the form http://HOST:PORT: a collector beside the node, which speaks TLS to others if need be".to_owned(),
+                "must be http://HOST:PORT: a collector beside the node, which can forward spans over TLS"
+                    .to_owned(),
             );
         };
         let (collector, path) = rest.split_once('/').unwrap_or((rest, ""));
         let port = collector.rsplit_once(':').filter(|(host, _)| !host.is_empty());
         let has_port = port.is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         if !has_port {
-            return Err("has no port: http://HOST:PORT".to_owned());
+            return Err("has no port: it must be http://HOST:PORT".to_owned());
         }
         let path = path.trim_end_matches('/');
         let path = match path {
@@ -65,34 +70,34 @@ impl TracesConfig {
         let is_plain = path.bytes().all(|byte| byte.is_ascii_graphic());
         match is_plain {
             true => Ok((collector.to_owned(), path)),
-            false => Err("has a path with other than plain characters".to_owned()),
+            false => Err("has a path with characters other than visible ASCII".to_owned()),
         }
     }
 }
 
-/// Where spans go in. Cheap to clone.
+/// Sender of spans. Cheap to clone.
 #[derive(Clone)]
-pub struct Spans {
+pub struct SpanQueue {
     queue: mpsc::Sender<Span>,
     counts: Arc<Counts>,
 }
 
-/// What became of spans.
+/// Counters of spans.
 #[derive(Debug, Default)]
 struct Counts {
     sent: Counter,
     dropped: Counter,
 }
 
-impl fmt::Debug for Spans {
+impl fmt::Debug for SpanQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Spans")
+        f.debug_struct("SpanQueue")
             .field("counts", &self.counts)
             .finish_non_exhaustive()
     }
 }
 
-impl Collector for Spans {
+impl Collector for SpanQueue {
     fn collect(&self, span: Span) {
         if self.queue.try_send(span).is_err() {
             self.counts.dropped.up();
@@ -107,7 +112,7 @@ impl Collector for Spans {
     }
 }
 
-/// Sends what goes in.
+/// Task that sends the spans of the queue.
 pub struct Exporter {
     config: TracesConfig,
     resource: otlp::Resource,
@@ -115,9 +120,9 @@ pub struct Exporter {
     counts: Arc<Counts>,
 }
 
-/// Where spans go in, and who sends them. `node` and `cluster` say whose they are.
-pub fn exporter(config: TracesConfig, cluster: &str, node: u64) -> (Spans, Exporter) {
-    let (queue, spans) = mpsc::channel(MAX_WAITING);
+/// Creates the two ends of a queue of spans. `cluster` and `node` are attributes of every span.
+pub fn exporter(config: TracesConfig, cluster: &str, node: u64) -> (SpanQueue, Exporter) {
+    let (queue, spans) = mpsc::channel(QUEUE_CAPACITY);
     let counts = Arc::<Counts>::default();
     let exporter = Exporter {
         config,
@@ -128,14 +133,14 @@ pub fn exporter(config: TracesConfig, cluster: &str, node: u64) -> (Spans, Expor
         queue: spans,
         counts: counts.clone(),
     };
-    (Spans { queue, counts }, exporter)
+    (SpanQueue { queue, counts }, exporter)
 }
 
 impl Exporter {
-    /// Sends what comes, until `stop`, and then what is there.
+    /// Sends spans until `stop` is cancelled, and then the rest of the queue.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut batch = Vec::with_capacity(MAX_BATCH);
-        let mut complained: Option<tokio::time::Instant> = None;
+        let mut warned_at: Option<tokio::time::Instant> = None;
         loop {
             let stops = self.fill(&mut batch, &stop).await;
             if !batch.is_empty() {
@@ -144,11 +149,11 @@ impl Exporter {
                     Ok(()) => self.counts.sent.add(count),
                     Err(error) => {
                         self.counts.dropped.add(count);
-                        debug!(%error, spans = count, "spans were lost");
-                        if complained.is_none_or(|at| at.elapsed() >= COMPLAIN_EVERY) {
-                            complained = Some(tokio::time::Instant::now());
+                        debug!(%error, spans = count, "spans dropped");
+                        if warned_at.is_none_or(|at| at.elapsed() >= WARNING_INTERVAL) {
+                            warned_at = Some(tokio::time::Instant::now());
                             let collector = &self.config.collector;
-                            warn!(%error, collector, "spans of traced requests are lost");
+                            warn!(%error, collector, "the collector of traces fails; spans are dropped");
                         }
                     }
                 }
@@ -159,9 +164,9 @@ impl Exporter {
         }
     }
 
-    /// Waits until a batch is full, or it is time. Says whether this is the end.
+    /// Fills a batch until it is full or the interval is over. Returns whether the exporter should stop.
     async fn fill(&mut self, batch: &mut Vec<Span>, stop: &CancellationToken) -> bool {
-        let time = tokio::time::sleep(EVERY);
+        let time = tokio::time::sleep(SEND_INTERVAL);
         tokio::pin!(time);
         while batch.len() < MAX_BATCH {
             tokio::select! {
@@ -180,7 +185,7 @@ impl Exporter {
     async fn send(&self, batch: &[Span]) -> anyhow::Result<()> {
         let body = otlp::request(&self.resource, batch);
         let sent = http_client::request(&self.config.collector, "POST", &self.config.path, &body);
-        let answer = tokio::time::timeout(PATIENCE, sent).await??;
+        let answer = tokio::time::timeout(SEND_TIMEOUT, sent).await??;
         ensure!(
             (200..300).contains(&answer.status),
             "the collector answered {}",
@@ -195,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_endpoint_is_read_as_opentelemetry_writes_it() {
+    fn endpoint_is_parsed_in_the_form_of_opentelemetry() {
         let read = |text| TracesConfig::parse(text).ok();
         let known = |address: &str, path: &str| Some((address.to_owned(), path.to_owned()));
         assert_eq!(

@@ -1,5 +1,6 @@
-//! Spans as OTLP writes them in JSON (opentelemetry-proto, `trace/v1`, and the mapping in the specification of OTLP): names of fields
-//! in lowerCamelCase, ids in hexadecimal, 64-bit numbers as text, enumerations as numbers.
+//! Encoding of spans as OTLP in JSON (opentelemetry-proto, `trace/v1`, and the mapping in the specification
+//! of OTLP). Names of fields are in lowerCamelCase, ids in hexadecimal, 64-bit numbers are text, and
+//! enumerations are numbers.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,15 +10,15 @@ use serde_json::{Value, json};
 /// `STATUS_CODE_ERROR`.
 const STATUS_ERROR: u8 = 2;
 
-/// Whose spans they are.
+/// Origin of the spans.
 pub struct Resource {
-    /// The cluster.
+    /// Name of the cluster.
     pub cluster: String,
-    /// The node.
+    /// Id of the node.
     pub node: u64,
 }
 
-/// The body of a request that exports these.
+/// Returns the body of a request that exports these spans.
 pub fn request(resource: &Resource, spans: &[Span]) -> String {
     let spans: Vec<Value> = spans.iter().map(span).collect();
     let request = json!({
@@ -40,7 +41,7 @@ pub fn request(resource: &Resource, spans: &[Span]) -> String {
 }
 
 fn span(span: &Span) -> Value {
-    let mut told = json!({
+    let mut document = json!({
         "traceId": hex(&span.trace),
         "spanId": hex(&span.id),
         "name": span.name,
@@ -53,12 +54,12 @@ fn span(span: &Span) -> Value {
         "attributes": attributes(span.attributes.iter().map(|(name, value)| (*name, value.as_str()))),
     });
     if let Some(parent) = &span.parent {
-        told["parentSpanId"] = hex(parent).into();
+        document["parentSpanId"] = hex(parent).into();
     }
     if span.failed {
-        told["status"] = json!({"code": STATUS_ERROR});
+        document["status"] = json!({"code": STATUS_ERROR});
     }
-    told
+    document
 }
 
 fn attributes<'a>(given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<Value> {
@@ -68,7 +69,7 @@ fn attributes<'a>(given: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<Va
         .collect()
 }
 
-/// The one that is a number by the conventions of OpenTelemetry is one here.
+/// Returns the value of an attribute. One attribute is a number by the conventions of OpenTelemetry.
 fn value_of(name: &str, value: &str) -> Value {
     match name {
         "http.response.status_code" => json!({"intValue": value}),

@@ -1,4 +1,4 @@
-//! The door for administration: clients that have taken all places keep nobody out who looks after the cluster.
+//! Administration port: it serves operators when clients have taken all connections.
 
 use std::net::SocketAddr;
 
@@ -12,14 +12,14 @@ use tokio::net::TcpStream;
 
 use crate::harness::eventually;
 
-/// The status of a request, as a caller sees it that does not care whether its connection was closed early.
+/// Returns the status of a request; `None` if the connection was closed early.
 async fn status(address: SocketAddr, path: &str) -> Option<u16> {
     let answer = http_client::request(&address.to_string(), "GET", path, "").await;
     answer.ok().map(|answer| answer.status)
 }
 
 #[tokio::test]
-async fn who_looks_after_the_cluster_gets_in_when_clients_have_taken_all_places() {
+async fn administration_port_serves_when_clients_have_taken_all_connections() {
     let dir = TempDir::new().unwrap();
     let ports = free_ports(2).unwrap();
     let server = Lockgate::builder()
@@ -41,19 +41,19 @@ async fn who_looks_after_the_cluster_gets_in_when_clients_have_taken_all_places(
     eventually("the node leads itself", async || server.node().status().ready).await;
     let (http, admin) = (server.http_address().unwrap(), server.admin_address().unwrap());
 
-    let mut places = Vec::new();
+    let mut connections = Vec::new();
     for _ in 0..3 {
-        places.push(TcpStream::connect(http).await.unwrap());
+        connections.push(TcpStream::connect(http).await.unwrap());
     }
-    // They are taken when the next one is refused, before it has said anything.
-    eventually("all places are taken", async || {
-        let mut told = Vec::new();
+    // All connections are taken when the node rejects the next one before it has sent anything.
+    eventually("all connections are taken", async || {
+        let mut answer = Vec::new();
         let mut stream = TcpStream::connect(http).await.unwrap();
         let read = tokio::time::timeout(
             std::time::Duration::from_millis(200),
-            stream.read_to_end(&mut told),
+            stream.read_to_end(&mut answer),
         );
-        read.await.is_ok() && told.starts_with(b"HTTP/1.1 503 ")
+        read.await.is_ok() && answer.starts_with(b"HTTP/1.1 503 ")
     })
     .await;
     for path in [
@@ -66,8 +66,8 @@ async fn who_looks_after_the_cluster_gets_in_when_clients_have_taken_all_places(
     ] {
         assert_eq!(status(admin, path).await, Some(200), "{path}");
     }
-    drop(places);
-    eventually("clients are let in again", async || {
+    drop(connections);
+    eventually("clients are served again", async || {
         status(http, "/healthz").await == Some(200)
     })
     .await;

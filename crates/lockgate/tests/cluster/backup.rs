@@ -1,4 +1,4 @@
-//! A cluster that is lost as a whole, and the one that is made of its backup.
+//! Loss of a whole cluster, and its restore from a backup.
 
 use std::path::Path;
 use std::process::Output;
@@ -30,7 +30,7 @@ async fn succeeds(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Runs what must fail, and returns the one line that says why.
+/// Runs a command that must fail. Returns the one line of its error.
 async fn fails(arguments: &[&str]) -> String {
     let output = snapshot(arguments).await;
     assert!(!output.status.success(), "{arguments:?} succeeded");
@@ -44,7 +44,7 @@ async fn inspected(file: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Writes to a node until it is told to stop, or the node dies; puts down what was acknowledged.
+/// Writes to a node until `stop` is set, and records the acknowledged writes.
 async fn write(node: String, writer: usize, acknowledged: Arc<Mutex<Vec<String>>>, stop: Arc<AtomicBool>) {
     let mut connection = Connection::connect(&node).await.expect("the node lives");
     for number in 0.. {
@@ -72,7 +72,7 @@ async fn position(cluster: &TestCluster, node: u64) -> u64 {
 }
 
 #[tokio::test]
-async fn a_lost_cluster_comes_back_from_its_backup() {
+async fn lost_cluster_is_restored_from_its_backup() {
     let mut cluster = TestCluster::start_with("[snapshots]\nevery_entries = 100\nkeep_entries = 20").await;
     let place = TempDir::new().unwrap();
     let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
@@ -97,13 +97,13 @@ async fn a_lost_cluster_comes_back_from_its_backup() {
     let promised = acknowledged.lock().unwrap().clone();
     let follower = cluster.followers().await[0];
     let said = succeeds(&["save", &file, "--node", &cluster.http(follower)]).await;
-    assert!(said.contains("is a whole backup"), "{said}");
+    assert!(said.contains("is a complete backup"), "{said}");
     assert!(
         fails(&["save", &file, "--node", &cluster.http(follower)])
             .await
-            .contains("exists already")
+            .contains("exists and is not replaced")
     );
-    // What is shown after the backup must not come again either.
+    // Tokens granted after the backup must not be granted again either.
     holder.release(held_by.id(), &before).await.unwrap();
     let (mut other, other_session) = cluster.session(2, "other").await;
     let after = other.acquire(other_session.id(), "orders/1").await.unwrap();
@@ -151,7 +151,10 @@ async fn a_lost_cluster_comes_back_from_its_backup() {
         assert!(error.contains(why), "{error}");
     }
     for id in cluster.ids() {
-        assert!(!cluster.node(id).unwrap().data_dir().exists(), "nothing was made");
+        assert!(
+            !cluster.node(id).unwrap().data_dir().exists(),
+            "the failed restore created no directory"
+        );
     }
     let said = succeeds(&["restore", &file, "--config", &config(1)]).await;
     assert!(said.contains("1 ended") && said.contains("moved from"), "{said}");
@@ -168,12 +171,12 @@ async fn a_lost_cluster_comes_back_from_its_backup() {
             .as_u64()
             .unwrap();
         digests.push(children);
-        // Everything that was acknowledged before the backup, and nothing of the session that it ended.
+        // Every write acknowledged before the backup is there, and the session of the backup has ended.
         let mut client = cluster.client_of(id);
         for path in promised.iter().step_by(37) {
             let url = format!("/v1/znodes{path}");
             let found = client
-                .call("GET", &url, &Value::Null, crate::harness::PATIENCE)
+                .call("GET", &url, &Value::Null, crate::harness::TIMEOUT)
                 .await;
             assert!(found.is_ok(), "{path} at node {id}: {found:?}");
         }
@@ -206,7 +209,7 @@ async fn a_lost_cluster_comes_back_from_its_backup() {
         .json();
     assert_eq!(created["path"], "/queue/n-0000000003", "{created}");
 
-    // And so again from the new cluster.
+    // A backup of the new cluster.
     let second = path("second");
     succeeds(&["save", &second, "--node", &format!("http://{}", cluster.http(1))]).await;
     let seen = inspected(&second).await;
@@ -215,11 +218,11 @@ async fn a_lost_cluster_comes_back_from_its_backup() {
         .unwrap()
         .map(|entry| entry.unwrap().file_name())
         .collect();
-    assert_eq!(left.len(), 3, "only whole files stay: {left:?}");
+    assert_eq!(left.len(), 3, "only complete files stay: {left:?}");
 }
 
 #[tokio::test]
-async fn a_backup_that_cannot_be_had_leaves_nothing() {
+async fn failed_backup_leaves_no_file() {
     let mut cluster = TestCluster::start().await;
     let place = TempDir::new().unwrap();
     let file = place.path().join("backup");
@@ -227,7 +230,8 @@ async fn a_backup_that_cannot_be_had_leaves_nothing() {
     for id in [2, 3] {
         cluster.kill(id).await.unwrap();
     }
-    // Without a quorum nobody knows what was acknowledged; what the node knows can be had all the same.
+    // Without a quorum it is unknown which writes were acknowledged; the node's own state can be saved all
+    // the same.
     let node = cluster.http(1);
     let refused = fails(&["save", file, "--node", &node]).await;
     assert!(refused.contains("the node answered 503"), "{refused}");

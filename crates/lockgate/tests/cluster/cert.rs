@@ -1,4 +1,4 @@
-//! `lockgate cert`, and that what it makes is what nodes and clients need.
+//! `lockgate cert`: its files are valid for nodes and clients.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,9 +9,9 @@ use tempfile::TempDir;
 
 use crate::command_line::{fails, succeeds};
 
-struct Place(TempDir);
+struct CertificateDir(TempDir);
 
-impl Place {
+impl CertificateDir {
     fn new() -> Self {
         Self(TempDir::new().unwrap())
     }
@@ -26,8 +26,8 @@ impl Place {
 }
 
 #[tokio::test]
-async fn an_authority_a_node_and_a_client() {
-    let place = Place::new();
+async fn authority_issues_certificates_of_nodes_and_clients() {
+    let place = CertificateDir::new();
     let dir = place.dir();
     let node = [
         "cert",
@@ -81,8 +81,8 @@ async fn an_authority_a_node_and_a_client() {
 }
 
 #[tokio::test]
-async fn nothing_is_ever_replaced() {
-    let place = Place::new();
+async fn existing_files_are_never_replaced() {
+    let place = CertificateDir::new();
     let dir = place.dir();
     succeeds(&["cert", "ca", "--dir", dir]).await;
     let made = fs::read(place.file("ca.key")).unwrap();
@@ -93,7 +93,7 @@ async fn nothing_is_ever_replaced() {
     );
     assert_eq!(fs::read(place.file("ca.key")).unwrap(), made);
 
-    // Half of it is enough to stop, and nothing is begun.
+    // One existing file stops the command, which then writes nothing.
     fs::write(place.file("client-a.key"), "mine").unwrap();
     let refused = fails(&["cert", "client", "--dir", dir, "--name", "a"]).await;
     assert!(refused.contains("client-a.key already exists"), "{refused}");
@@ -102,8 +102,8 @@ async fn nothing_is_ever_replaced() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_in_a_certificate_is_refused() {
-    let place = Place::new();
+async fn host_that_no_certificate_can_contain_is_rejected() {
+    let place = CertificateDir::new();
     let dir = place.dir();
     succeeds(&["cert", "ca", "--dir", dir]).await;
     let node = |host| {

@@ -1,4 +1,4 @@
-//! The program's commands as a user types them.
+//! Commands of the program, as a user types them.
 
 use std::path::Path;
 use std::process::Output;
@@ -15,19 +15,19 @@ use local_cluster::{LocalCluster, START_TIMEOUT};
 use lockgate::raft_node::NodeId;
 use nix::unistd::Pid;
 
-use crate::harness::{LOCKGATE, PATIENCE, TestCluster, eventually};
+use crate::harness::{LOCKGATE, TIMEOUT, TestCluster, eventually};
 use crate::identity::copy;
 
-/// A directory whose cluster is stopped at the end, however that comes.
-pub struct Place(pub TempDir);
+/// Directory of a cluster that the command line has started; its nodes are killed with the test.
+pub struct LaunchedCluster(pub TempDir);
 
-impl Place {
+impl LaunchedCluster {
     pub fn path(&self) -> &Path {
         self.0.path()
     }
 }
 
-impl Drop for Place {
+impl Drop for LaunchedCluster {
     fn drop(&mut self) {
         if let Ok(mut cluster) = LocalCluster::open(self.path(), Path::new(LOCKGATE)) {
             cluster.kill_now();
@@ -54,7 +54,7 @@ pub async fn succeeds(arguments: &[&str]) -> String {
     text
 }
 
-/// Runs what must fail, and returns the one line that says why.
+/// Runs a command that must fail. Returns the one line of its error.
 pub async fn fails(arguments: &[&str]) -> String {
     let output = lockgate(arguments).await;
     assert!(!output.status.success(), "{arguments:?} succeeded");
@@ -69,8 +69,8 @@ async fn status(dir: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_cluster_comes_up_stays_up_is_broken_and_goes_down() {
-    let place = Place(TempDir::new().unwrap());
+async fn cluster_is_started_killed_restarted_and_stopped() {
+    let place = LaunchedCluster(TempDir::new().unwrap());
     let dir = place.path().to_str().unwrap();
     assert!(
         fails(&["cluster", "status", "--dir", dir])
@@ -105,7 +105,7 @@ async fn a_cluster_comes_up_stays_up_is_broken_and_goes_down() {
         );
     }
 
-    // Another cluster cannot have the same ports, and does not take this one for itself.
+    // Another cluster cannot use the same ports, and does not take this cluster for its own.
     let base = first[0]["url"]
         .as_str()
         .unwrap()
@@ -115,23 +115,23 @@ async fn a_cluster_comes_up_stays_up_is_broken_and_goes_down() {
         .parse::<u16>()
         .unwrap()
         - 1;
-    let elsewhere = Place(TempDir::new().unwrap());
+    let elsewhere = LaunchedCluster(TempDir::new().unwrap());
     let same = [
         "--dir",
         elsewhere.path().to_str().unwrap(),
         "--http-base-port",
         &base.to_string(),
     ];
-    let told = fails(&[&["cluster", "up", "--nodes", "1"][..], &same[..]].concat()).await;
-    assert!(told.contains("node 1 cannot have the address"), "{told}");
+    let stderr = fails(&[&["cluster", "up", "--nodes", "1"][..], &same[..]].concat()).await;
+    assert!(stderr.contains("node 1 cannot have the address"), "{stderr}");
 
-    // Up again changes nothing; what is dead is brought back, and only that.
+    // A second `up` changes nothing; it starts dead nodes, and only those.
     let pids = |status: &[Value]| status.iter().map(|node| node["pid"].clone()).collect::<Vec<_>>();
     let shown = succeeds(&["cluster", "up", "--dir", dir]).await;
     assert!(shown.contains("All nodes in"), "{shown}");
     assert_eq!(pids(&status(dir).await), pids(&first));
-    let told = fails(&["cluster", "up", "--dir", dir, "--nodes", "5"]).await;
-    assert!(told.contains("a cluster of 3 nodes"), "{told}");
+    let stderr = fails(&["cluster", "up", "--dir", dir, "--nodes", "5"]).await;
+    assert!(stderr.contains("a cluster of 3 nodes"), "{stderr}");
 
     succeeds(&["cluster", "kill", "--dir", dir, "leader"]).await;
     let broken = status(dir).await;
@@ -200,14 +200,14 @@ async fn a_cluster_comes_up_stays_up_is_broken_and_goes_down() {
     assert_eq!(
         succeeds(&["cluster", "down", "--dir", dir])
             .await
-            .matches("did not run")
+            .matches("was not running")
             .count(),
         3
     );
 }
 
 #[tokio::test]
-async fn a_single_node_serves_by_its_environment_and_ends_with_0_when_it_is_asked_to() {
+async fn node_is_configured_by_its_environment_and_exits_with_0_on_sigterm() {
     let dir = TempDir::new().unwrap();
     let ports = local_cluster::layout::free_ports(2).unwrap();
     let (peer, http) = (
@@ -233,7 +233,7 @@ async fn a_single_node_serves_by_its_environment_and_ends_with_0_when_it_is_aske
     .await;
     send_signal(Pid::from_raw(node.id().unwrap() as i32), Signal::SIGTERM).unwrap();
     let output = tokio::time::timeout(Duration::from_secs(20), node.wait_with_output());
-    let output = output.await.expect("it ends").unwrap();
+    let output = output.await.expect("the program ends").unwrap();
     assert_eq!(output.status.code(), Some(0));
     for line in String::from_utf8_lossy(&output.stderr).lines() {
         let entry: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("not JSON: {line}"));
@@ -245,45 +245,45 @@ async fn a_single_node_serves_by_its_environment_and_ends_with_0_when_it_is_aske
 }
 
 #[tokio::test]
-async fn a_wrong_configuration_is_refused_with_everything_that_is_wrong() {
+async fn invalid_configuration_is_rejected_with_all_errors() {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("node.toml");
     std::fs::write(&file, "node_id = 1\nport = 7400\n[raft]\nheartbeat_ms = 0\n").unwrap();
     let refused = lockgate(&["serve", "--config", file.to_str().unwrap()]).await;
     assert_eq!(refused.status.code(), Some(1));
-    let told = String::from_utf8(refused.stderr).unwrap();
+    let stderr = String::from_utf8(refused.stderr).unwrap();
     assert_eq!(
-        told.lines().next(),
+        stderr.lines().next(),
         Some("lockgate: the configuration has 3 errors:")
     );
-    assert_eq!(told.lines().count(), 4, "{told}");
+    assert_eq!(stderr.lines().count(), 4, "{stderr}");
     for part in [
         "members: at least one is required",
-        "node.toml:2: port: there is no such setting",
+        "node.toml:2: port: unknown setting",
         "raft.heartbeat_ms: ",
     ] {
-        assert!(told.contains(part), "{part} is missing: {told}");
+        assert!(stderr.contains(part), "{part} is missing: {stderr}");
     }
-    let told = fails(&["serve", "--config", "/nowhere/node.toml"]).await;
-    assert!(told.contains("/nowhere/node.toml"), "{told}");
+    let stderr = fails(&["serve", "--config", "/nowhere/node.toml"]).await;
+    assert!(stderr.contains("/nowhere/node.toml"), "{stderr}");
 }
 
-/// After SIGKILL a process with much memory takes its time to end, and is there meanwhile.
+/// After SIGKILL a process with much memory needs time to end, and exists meanwhile.
 #[tokio::test]
-async fn a_node_that_is_about_to_end_when_the_cluster_comes_up_is_started() {
+async fn dying_node_is_restarted_by_cluster_up() {
     const ENDS: NodeId = 2;
     let cluster = TestCluster::start().await;
     cluster.signal(ENDS, Signal::SIGSTOP).unwrap();
     let mut somebody_else = LocalCluster::open(cluster.dir(), Path::new(LOCKGATE)).unwrap();
-    // Which nodes run is looked at before anything is waited for.
+    // The command checks which nodes are running before it waits.
     let ends = async { cluster.signal(ENDS, Signal::SIGKILL).unwrap() };
     let (started, ()) = tokio::join!(somebody_else.up(START_TIMEOUT), ends);
     assert_eq!(started.unwrap(), [ENDS]);
 }
 
-/// The one that has ended is started, and serves only when one more does: those that are about to end must not wait for it.
+/// The dead node is started and serves only with one more node; the dying ones must not wait for it.
 #[tokio::test]
-async fn a_cluster_of_which_most_are_about_to_end_comes_up() {
+async fn cluster_with_mostly_dying_nodes_starts() {
     const ENDED: NodeId = 1;
     const END: [NodeId; 2] = [2, 3];
     let mut cluster = TestCluster::start().await;
@@ -301,9 +301,9 @@ async fn a_cluster_of_which_most_are_about_to_end_comes_up() {
     assert_eq!(started.unwrap(), [1, 2, 3]);
 }
 
-/// As in `lockgate cluster down | head -0`.
+/// Like `lockgate cluster down | head -0`.
 #[tokio::test]
-async fn commands_do_their_work_when_nobody_reads_their_output() {
+async fn commands_work_with_a_closed_output() {
     let cluster = TestCluster::start().await;
     let dir = cluster.dir().to_str().unwrap();
     for arguments in [
@@ -318,12 +318,12 @@ async fn commands_do_their_work_when_nobody_reads_their_output() {
             .spawn()
             .unwrap();
         drop(child.stdout.take());
-        let output = tokio::time::timeout(PATIENCE, child.wait_with_output());
-        let output = output.await.expect("it ends").unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
+        let output = tokio::time::timeout(TIMEOUT, child.wait_with_output());
+        let output = output.await.expect("the program ends").unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(
-            output.status.success() && told.is_empty(),
-            "{arguments:?}: {told}"
+            output.status.success() && stderr.is_empty(),
+            "{arguments:?}: {stderr}"
         );
     }
     for id in cluster.ids() {
@@ -332,12 +332,12 @@ async fn commands_do_their_work_when_nobody_reads_their_output() {
 }
 
 #[tokio::test]
-async fn data_directory_of_another_cluster_is_named_when_the_cluster_comes_up() {
+async fn cluster_up_names_a_data_directory_of_another_cluster() {
     const SWAPPED: NodeId = 1;
     let mut clusters = [TestCluster::start().await, TestCluster::start().await];
     for cluster in &mut clusters {
         for id in cluster.ids() {
-            assert!(cluster.stop(id, PATIENCE).await.unwrap());
+            assert!(cluster.stop(id, TIMEOUT).await.unwrap());
         }
     }
     let [here, other] = clusters;
@@ -345,10 +345,10 @@ async fn data_directory_of_another_cluster_is_named_when_the_cluster_comes_up() 
     std::fs::remove_dir_all(&own).unwrap();
     copy(&other.node(SWAPPED).unwrap().data_dir(), &own);
     let output = lockgate(&["cluster", "up", "--dir", here.dir().to_str().unwrap()]).await;
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    // The node has found out before the command has, or the other way round.
-    let by_node = told.contains("node 1's data directory belongs to the cluster ");
-    let by_command = told.contains("different clusters: nodes 2, 3 of cluster ");
-    assert!(by_node || by_command, "{told}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    // The node or the command reports it, whichever is first.
+    let by_node = stderr.contains("node 1's data directory belongs to the cluster ");
+    let by_command = stderr.contains("different clusters: nodes 2, 3 of cluster ");
+    assert!(by_node || by_command, "{stderr}");
 }

@@ -1,4 +1,4 @@
-//! `lockgate config`: what it finds in a configuration before a node has to, and what a node that runs takes up.
+//! `lockgate config`: the errors that it reports before a node has to, and the reload of a running node.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::command_line::{lockgate, succeeds};
 use crate::harness::{TestCluster, eventually};
 
-/// Runs `lockgate config` with these arguments and this file: its exit status, and all that it said.
+/// Runs `lockgate config` with these arguments and this file. Returns the exit status and the output.
 async fn config(command: &str, file: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let file = file.to_str().unwrap();
     let mut all = vec!["config", command, "--config", file];
@@ -27,7 +27,7 @@ async fn findings(file: &Path) -> (Option<i32>, Value) {
     (status, serde_json::from_str(&said).expect("JSON"))
 }
 
-/// A configuration of a node that nobody has started, with ports that nobody needs.
+/// Writes the configuration of a node that is not started, with free ports.
 fn alone(dir: &Path, more: &str) -> PathBuf {
     let file = dir.join("node.toml");
     let text = format!(
@@ -39,7 +39,7 @@ fn alone(dir: &Path, more: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn a_good_configuration_is_good_and_nothing_is_left_behind() {
+async fn valid_configuration_passes_and_the_check_leaves_no_files() {
     let dir = TempDir::new().unwrap();
     let file = alone(dir.path(), "");
     let (status, said) = config("check", &file, &[]).await;
@@ -50,9 +50,9 @@ async fn a_good_configuration_is_good_and_nothing_is_left_behind() {
     assert_eq!(
         fs::read_dir(dir.path()).unwrap().count(),
         1,
-        "only the file is there"
+        "the check leaves no files"
     );
-    // A sample is good, but for the ports, which others may have just now.
+    // A sample is valid, except that its ports may be in use.
     let sample = dir.path().join("sample.toml");
     let printed = succeeds(&["config", "sample", "--node", "2"]).await;
     fs::write(&sample, printed).unwrap();
@@ -61,7 +61,7 @@ async fn a_good_configuration_is_good_and_nothing_is_left_behind() {
 }
 
 #[tokio::test]
-async fn what_a_node_would_stumble_over_is_found_before() {
+async fn check_reports_unusable_files_and_addresses() {
     let dir = TempDir::new().unwrap();
     let there = dir.path();
     fs::write(there.join("data"), "a file").unwrap();
@@ -78,9 +78,9 @@ async fn what_a_node_would_stumble_over_is_found_before() {
         let found = found.unwrap_or_else(|| panic!("nothing about {setting}: {document}"));
         found["problem"].as_str().unwrap().to_owned()
     };
-    assert!(about("data_dir").ends_with("data is no directory"));
-    assert!(about("pid_file").contains("there is no directory"));
-    assert!(about("admin_listen").contains("192.0.2.1:7600 is no address of this machine"));
+    assert!(about("data_dir").ends_with("data is not a directory"));
+    assert!(about("pid_file").contains("does not exist"));
+    assert!(about("admin_listen").contains("192.0.2.1:7600 is not an address of this machine"));
     for (setting, file) in [
         ("tls.key", "no-key.pem"),
         ("tls.peer_certificate", "peer.pem"),
@@ -95,46 +95,50 @@ async fn what_a_node_would_stumble_over_is_found_before() {
     fs::remove_file(there.join("data")).unwrap();
     let (status, document) = findings(&alone(there, tls)).await;
     assert_eq!(status, Some(1));
-    let told = document["errors"].to_string();
-    assert!(told.contains("cert.pem: there is no certificate in it"), "{told}");
+    let message = document["errors"].to_string();
+    assert!(
+        message.contains("cert.pem: there is no certificate in it"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
-async fn certificates_keys_and_directories_have_to_be_this_nodes() {
+async fn certificates_keys_and_directories_must_belong_to_the_node() {
     let mut cluster = TestCluster::configure_secured();
     let file = cluster.node(1).unwrap().config_file();
     let (status, said) = config("check", &file, &[]).await;
     assert_eq!(status, Some(0), "{said}");
 
-    // Somebody else's node id: the certificate does not name it, and once it has run the directory is another's.
+    // With another node id the certificate does not match, and after a start the data directory belongs to
+    // another node.
     cluster.up(local_cluster::START_TIMEOUT).await.unwrap();
     let (status, document) = findings(&file).await;
     assert_eq!(status, Some(0), "{document}");
-    let told = document["warnings"].to_string();
-    assert!(!told.contains("_listen"), "its ports are its own: {told}");
+    let message = document["warnings"].to_string();
+    assert!(!message.contains("_listen"), "its ports are its own: {message}");
     let text = fs::read_to_string(&file).unwrap();
     let other = file.with_file_name("other.toml");
     fs::write(&other, text.replace("node_id = 1\n", "node_id = 2\n")).unwrap();
     let (status, document) = findings(&other).await;
     assert_eq!(status, Some(1));
-    let told = document["errors"].to_string();
-    assert!(told.contains("belongs to node 1 of cluster"), "{told}");
-    assert!(told.contains("it is node 1"), "{told}");
+    let message = document["errors"].to_string();
+    assert!(message.contains("belongs to node 1 of cluster"), "{message}");
+    assert!(message.contains("it is node 1"), "{message}");
 
-    // A key that others can read.
+    // A key that other users can read.
     let key = text.lines().find_map(|line| line.strip_prefix("key = ")).unwrap();
     let key = file.parent().unwrap().join(key.trim_matches('"'));
     fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
     let (status, document) = findings(&file).await;
     assert_eq!(status, Some(1));
-    let told = document["errors"].to_string();
+    let message = document["errors"].to_string();
     assert!(
-        told.contains("\"setting\":\"tls.key\"") && told.contains("chmod 600"),
-        "{told}"
+        message.contains("\"setting\":\"tls.key\"") && message.contains("chmod 600"),
+        "{message}"
     );
 }
 
-/// What a node has logged.
+/// Returns the log of a node.
 fn log(cluster: &TestCluster, id: NodeId) -> String {
     fs::read_to_string(cluster.node(id).unwrap().log_file()).unwrap()
 }
@@ -143,14 +147,14 @@ async fn logged(cluster: &TestCluster, id: NodeId, text: &str) {
     eventually(text, async || log(cluster, id).contains(text)).await;
 }
 
-/// What a node answers to a body of 3,000 bytes.
+/// Returns the status of a request with a body of 3,000 bytes.
 async fn large_note(cluster: &TestCluster) -> u16 {
     let body = json!({ "name": "x".repeat(3_000) });
     cluster.send(1, "POST", "/v1/sessions", &body).await.status
 }
 
 #[tokio::test]
-async fn a_running_node_takes_up_what_it_can_and_refuses_what_is_broken() {
+async fn reload_applies_live_settings_and_rejects_invalid_files() {
     let cluster = TestCluster::start().await;
     let node = cluster.node(1).unwrap();
     let (file, pid_file) = (node.config_file(), node.pid_file());
@@ -167,15 +171,15 @@ async fn a_running_node_takes_up_what_it_can_and_refuses_what_is_broken() {
     .unwrap();
     let (status, said) = config("reload", &file, &[]).await;
     assert_eq!(status, Some(0), "{said}");
-    logged(&cluster, 1, "taken up: http.max_body_bytes: 65536 -> 2000").await;
-    logged(&cluster, 1, "taken up: load.max_outstanding: 10000 -> 500").await;
+    logged(&cluster, 1, "setting applied: http.max_body_bytes: 65536 -> 2000").await;
+    logged(&cluster, 1, "setting applied: load.max_outstanding: 10000 -> 500").await;
     logged(
         &cluster,
         1,
-        "holds from the next start on: disk.segment_bytes: 16777216 -> 8388608",
+        "setting needs a restart: disk.segment_bytes: 16777216 -> 8388608",
     )
     .await;
-    // No disk has so much space; and sessions live no longer than this from now on.
+    // No disk has that much free space; and sessions have a shorter maximum timeout from now on.
     let metric = async |line: &str| {
         let metrics = cluster.send(1, "GET", "/metrics", &Value::Null).await;
         String::from_utf8(metrics.body.to_vec()).unwrap().contains(line)
@@ -188,12 +192,12 @@ async fn a_running_node_takes_up_what_it_can_and_refuses_what_is_broken() {
         .send(1, "POST", "/v1/sessions", &json!({"ttl_ms": 300_000}))
         .await;
     assert_eq!(opened.json()["ttl_ms"], 60_000, "{}", opened.json());
-    eventually("what is slow now is told of", async || {
+    eventually("slow requests are logged", async || {
         cluster.send(1, "POST", "/v1/sessions", &json!({})).await;
         log(&cluster, 1).contains(" WARN lockgate::slow: ")
     })
     .await;
-    // Limits are the leader's, and so the cluster's.
+    // The leader's limits apply to the cluster.
     let limits = async || {
         let page = cluster
             .send(1, "GET", "/v1/mirror?count=1&linearizable=true", &Value::Null)
@@ -207,23 +211,24 @@ async fn a_running_node_takes_up_what_it_can_and_refuses_what_is_broken() {
             .status,
         200
     );
-    eventually("its limits hold", async || limits().await == Some(999)).await;
+    eventually("its limits apply", async || limits().await == Some(999)).await;
     assert_eq!(large_note(&cluster).await, 413);
     // The library openraft logs, as a directive names it.
-    eventually("the log tells more", async || {
+    eventually("the log has debug lines", async || {
         log(&cluster, 1).contains(" DEBUG ")
     })
     .await;
-    // As many as that, or fewer while they take long.
+    // At most the configured number, or fewer while requests take long.
     let metrics = cluster.send(1, "GET", "/metrics", &Value::Null).await;
     let metrics = String::from_utf8(metrics.body.to_vec()).unwrap();
     let limit = metrics
         .lines()
         .find_map(|line| line.strip_prefix("lockgate_proposals_limit "));
-    let limit: u64 = limit.expect("it is told").parse().unwrap();
+    let limit: u64 = limit.expect("the metric exists").parse().unwrap();
     assert!(limit <= 500, "{limit}");
 
-    // A broken file is refused as a whole: by who asks for it, and by the node that is told in another way.
+    // An invalid file is rejected as a whole: by the command, and by the node that gets the signal from
+    // elsewhere.
     fs::write(
         &file,
         format!("{before}\n[http]\nmax_body_bytes = 4000\nmax_connections = \"many\"\n"),
@@ -237,16 +242,25 @@ async fn a_running_node_takes_up_what_it_can_and_refuses_what_is_broken() {
         "{said}"
     );
     let process = fs::read_to_string(&pid_file).unwrap();
-    let told = Command::new("kill")
+    let sent = Command::new("kill")
         .args(["-HUP", process.trim()])
         .status()
         .unwrap();
-    assert!(told.success());
-    logged(&cluster, 1, "refused as a whole").await;
+    assert!(sent.success());
+    logged(
+        &cluster,
+        1,
+        "the configuration has errors; nothing of it is applied",
+    )
+    .await;
     assert!(log(&cluster, 1).contains("http.max_connections: must be a whole number"));
-    assert_eq!(large_note(&cluster).await, 413, "it goes on with what it had");
+    assert_eq!(
+        large_note(&cluster).await,
+        413,
+        "the node keeps its configuration"
+    );
 
-    // What would do after a restart, and not with what holds until then.
+    // Valid after a restart, but not together with the settings that need one.
     fs::write(
         &file,
         format!("{before}\n[raft]\nheartbeat_ms = 30\nelection_min_ms = 150\nelection_max_ms = 200\n[sessions]\nmin_ms = 500\n"),
@@ -257,16 +271,16 @@ async fn a_running_node_takes_up_what_it_can_and_refuses_what_is_broken() {
     logged(
         &cluster,
         1,
-        "does not go together with what holds until the next start",
+        "contradicts settings that cannot change before a restart",
     )
     .await;
-    assert_eq!(large_note(&cluster).await, 413, "nothing of it is taken up");
+    assert_eq!(large_note(&cluster).await, 413, "nothing of it is applied");
 
-    // Back to the first one: what is not said any more is the default again.
+    // The first file again: a setting that is no longer set has its default.
     fs::write(&file, &before).unwrap();
     let (status, said) = config("reload", &file, &[]).await;
     assert_eq!(status, Some(0), "{said}");
-    logged(&cluster, 1, "taken up: http.max_body_bytes: 2000 -> 65536").await;
+    logged(&cluster, 1, "setting applied: http.max_body_bytes: 2000 -> 65536").await;
     assert_eq!(large_note(&cluster).await, was);
     eventually("its disk has room again", async || {
         metric("\nlockgate_disk_low 0\n").await
@@ -278,5 +292,5 @@ async fn a_running_node_takes_up_what_it_can_and_refuses_what_is_broken() {
     .await;
     let (status, said) = config("reload", &file, &[]).await;
     assert_eq!(status, Some(0), "{said}");
-    logged(&cluster, 1, "nothing has changed in the configuration").await;
+    logged(&cluster, 1, "the configuration is unchanged").await;
 }

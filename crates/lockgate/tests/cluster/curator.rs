@@ -1,5 +1,5 @@
-//! The scenarios that Curator tests its recipes with, over bare HTTP; `client/curator.rs` tells them with the client
-//! library.
+//! Scenarios of Curator's own tests of its recipes, over bare HTTP; `client/curator.rs` has them with the
+//! client library.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,14 +8,14 @@ use cli_support::api_client::{ApiClient, HeldLock};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::harness::{PATIENCE, TestCluster, assert_refused};
+use crate::harness::{TIMEOUT, TestCluster, assert_refused};
 use crate::limited_resource::LimitedResource;
 
-/// Shorter than anybody's patience, longer than a grant takes.
+/// Wait of an acquire that must time out: longer than a grant takes.
 const SHORT_MS: u64 = 200;
 
-/// Waits in vain, and for as long as it said.
-async fn in_vain(client: &mut ApiClient, session: &str, lock: &str, mut wish: Value) {
+/// Asserts that an acquire times out, not before its wait is over.
+async fn assert_times_out(client: &mut ApiClient, session: &str, lock: &str, mut wish: Value) {
     wish["wait_ms"] = SHORT_MS.into();
     let begin = Instant::now();
     let refused = client.acquire_with(session, lock, wish).await.unwrap_err();
@@ -23,9 +23,9 @@ async fn in_vain(client: &mut ApiClient, session: &str, lock: &str, mut wish: Va
     assert!(begin.elapsed() >= Duration::from_millis(SHORT_MS));
 }
 
-/// `InterProcessMutex`: five clients of ten rounds each; inside, each enters once more.
+/// `InterProcessMutex`: five clients with ten rounds each; in each round the client reenters once.
 #[tokio::test]
-async fn five_clients_use_a_resource_one_after_the_other_and_enter_again() {
+async fn five_clients_use_a_resource_in_turn_and_reenter() {
     let cluster = TestCluster::start().await;
     let resource = Arc::new(LimitedResource::default());
     let mut clients = JoinSet::new();
@@ -49,25 +49,25 @@ async fn five_clients_use_a_resource_one_after_the_other_and_enter_again() {
             };
             for _ in 0..10 {
                 let outer = client.acquire(id, "resource").await.unwrap();
-                // At once: it does not wait for itself.
+                // Granted at once: the client does not wait for itself.
                 let inner = client.acquire_with(id, "resource", json!({})).await.unwrap();
                 assert_eq!(inner, outer);
                 resource.use_it().await;
                 release(&inner, 1).await;
-                // Still alone.
+                // The outer hold still excludes others.
                 resource.use_it().await;
                 release(&outer, 0).await;
             }
         });
     }
-    while let Some(done) = tokio::time::timeout(PATIENCE, clients.join_next()).await.unwrap() {
+    while let Some(done) = tokio::time::timeout(TIMEOUT, clients.join_next()).await.unwrap() {
         done.unwrap();
     }
 }
 
-/// `InterProcessSemaphoreMutex`: whoever holds it and asks again waits like anybody else.
+/// `InterProcessSemaphoreMutex`: a second acquire by the holder waits like any other.
 #[tokio::test]
-async fn what_is_not_reentrant_is_not_entered_again() {
+async fn non_reentrant_lock_is_not_reentered() {
     let cluster = TestCluster::start().await;
     let (mut client, session) = cluster.session(1, "one").await;
     let wish = json!({ "reentrant": false });
@@ -75,14 +75,14 @@ async fn what_is_not_reentrant_is_not_entered_again() {
         .acquire_with(session.id(), "door", wish.clone())
         .await
         .unwrap();
-    in_vain(&mut client, session.id(), "door", wish.clone()).await;
+    assert_times_out(&mut client, session.id(), "door", wish.clone()).await;
     client.release(session.id(), &held).await.unwrap();
     client.acquire_with(session.id(), "door", wish).await.unwrap();
 }
 
-/// `InterProcessReadWriteLock`: from writing to reading within one client, not the other way.
+/// `InterProcessReadWriteLock`: a writer may acquire the read lock, a reader may not acquire the write lock.
 #[tokio::test]
-async fn who_writes_may_read_and_who_reads_may_not_write() {
+async fn writer_may_read_and_reader_may_not_write() {
     let cluster = TestCluster::start().await;
     let (mut one, mine) = cluster.session(1, "one").await;
     let (mut other, theirs) = cluster.session(2, "other").await;
@@ -90,9 +90,9 @@ async fn who_writes_may_read_and_who_reads_may_not_write() {
 
     let writing = one.acquire_with(mine.id(), "book", write.clone()).await.unwrap();
     let reading = one.acquire_with(mine.id(), "book", read.clone()).await.unwrap();
-    in_vain(&mut other, theirs.id(), "book", read.clone()).await;
+    assert_times_out(&mut other, theirs.id(), "book", read.clone()).await;
     one.release(mine.id(), &reading).await.unwrap();
-    // From one to the other without letting go.
+    // The writer becomes a reader without a release.
     let downgrade = json!({ "session": mine.id(), "holder": writing.holder });
     let reads = cluster
         .send(1, "POST", "/v1/locks/book/downgrade", &downgrade)
@@ -112,12 +112,16 @@ async fn who_writes_may_read_and_who_reads_may_not_write() {
     let reading = one.acquire_with(mine.id(), "book", read).await.unwrap();
     let refused = one.acquire_with(mine.id(), "book", write).await.unwrap_err();
     assert_eq!(refused.code(), "would_deadlock");
-    assert!(one.check(&reading).await.unwrap(), "the refusal costs nothing");
+    assert!(
+        one.check(&reading).await.unwrap(),
+        "the rejection changes nothing"
+    );
 }
 
-/// `InterProcessSemaphoreV2`: ten permits; five, one, five in vain, one back, five.
+/// `InterProcessSemaphoreV2`: ten permits. Five and one are acquired, five more time out; after the one is
+/// released, five are acquired.
 #[tokio::test]
-async fn permits_are_taken_together_and_given_back() {
+async fn permits_are_acquired_together_and_released() {
     let cluster = TestCluster::start().await;
     let (mut client, session) = cluster.session(1, "one").await;
     let permits = |permits: u64| json!({ "mode": "semaphore", "limit": 10, "permits": permits });
@@ -129,8 +133,8 @@ async fn permits_are_taken_together_and_given_back() {
         .acquire_with(session.id(), "pool", permits(1))
         .await
         .unwrap();
-    in_vain(&mut client, session.id(), "pool", permits(5)).await;
-    // In vain it has taken none of the four that were free.
+    assert_times_out(&mut client, session.id(), "pool", permits(5)).await;
+    // The acquire that timed out holds none of the four free permits.
     let four = client
         .acquire_with(session.id(), "pool", permits(4))
         .await
@@ -141,12 +145,12 @@ async fn permits_are_taken_together_and_given_back() {
         .acquire_with(session.id(), "pool", permits(5))
         .await
         .unwrap();
-    in_vain(&mut client, session.id(), "pool", permits(1)).await;
+    assert_times_out(&mut client, session.id(), "pool", permits(1)).await;
 }
 
 /// `InterProcessMultiLock` over an `InterProcessMutex` and an `InterProcessSemaphoreMutex`.
 #[tokio::test]
-async fn a_reentrant_and_another_lock_are_had_together_or_not_at_all() {
+async fn reentrant_and_plain_lock_are_acquired_all_or_nothing() {
     const ACQUIRE: &str = "/v1/multilock/acquire";
     let cluster = TestCluster::start().await;
     let (_client, one) = cluster.session(1, "one").await;
@@ -157,13 +161,13 @@ async fn a_reentrant_and_another_lock_are_had_together_or_not_at_all() {
     };
     let granted = cluster.send(1, "POST", ACQUIRE, &both(one.id())).await;
     assert_eq!(granted.status, 200, "{}", granted.json());
-    // Once more: the one would let it in again, the other does not, so neither does.
+    // A second acquire of both: the reentrant lock would be granted again, the other is not, so neither is.
     let again = cluster.send(1, "POST", ACQUIRE, &both(one.id())).await;
     assert!(again.status == 409, "{}", again.json());
     let view = cluster.get(1, "/v1/locks/reentrant").await;
     assert_eq!(view["holders"].as_array().unwrap().len(), 1);
     assert_eq!(view["holders"][0]["holds"], 1);
-    // Somebody else has neither of them, and leaves nothing in the queues.
+    // The other client gets neither of them, and leaves no waiter.
     let refused = cluster.send(2, "POST", ACQUIRE, &both(other.id())).await;
     assert_refused(&refused, 409, "lock_timeout");
     let holders: Vec<Value> = granted.json()["holders"]
@@ -183,7 +187,7 @@ async fn a_reentrant_and_another_lock_are_had_together_or_not_at_all() {
             "{name}"
         );
     }
-    // One of the two is taken: nothing is left of the attempt.
+    // One of the two is held by another client: the failed acquire leaves no contender.
     let taken = json!({ "session": one.id(), "reentrant": false });
     assert_eq!(
         cluster

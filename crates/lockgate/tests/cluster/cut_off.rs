@@ -1,4 +1,4 @@
-//! A node that is cut off from the others refuses what is new at once: its callers can be served elsewhere.
+//! Isolated node: it rejects new requests at once, so that its callers can use another node.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-use crate::harness::{PATIENCE, TestCluster, allowance, assert_refused, eventually};
+use crate::harness::{TIMEOUT, TestCluster, allowance, assert_refused, eventually};
 
-/// Whoever waits for a leader waits for longer than a condition may take to come true.
-const PATIENT: &str = "propose_timeout_ms = 300000\n";
+/// Commit timeout longer than any condition takes, so that a request that waits for a leader is noticed.
+const LONG_TIMEOUTS: &str = "propose_timeout_ms = 300000\n";
 
-/// A refusal takes no time.
+/// Maximum time of a rejection.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
 #[tokio::test]
-async fn node_without_a_leader_refuses_what_is_new_at_once() {
-    let mut cluster = TestCluster::start_with(PATIENT).await;
+async fn node_without_a_leader_rejects_new_requests_at_once() {
+    let mut cluster = TestCluster::start_with(LONG_TIMEOUTS).await;
     let left = cluster.followers().await[0];
     let (_client, session) = cluster.session(left, "cut off").await;
     for id in cluster.ids() {
@@ -31,22 +31,22 @@ async fn node_without_a_leader_refuses_what_is_new_at_once() {
         .unwrap()
         .zookeeper
         .clone()
-        .expect("it serves them");
-    // It comes before the node knows that it is cut off.
+        .expect("the node has a ZooKeeper port");
+    // This client connects before the node knows that it is isolated.
     let handshake = {
         let zookeeper = zookeeper.clone();
         tokio::spawn(async move { assert_hangs_up(&zookeeper).await })
     };
     let opens = json!({ "ttl_ms": 60_000 });
-    // What comes while an election may be under way waits for it.
-    eventually("the node knows that it is cut off", async || {
+    // A request during a possible election waits for it.
+    eventually("the node knows that it is isolated", async || {
         let opened = cluster.send(left, "POST", "/v1/sessions", &opens);
         timeout(AT_ONCE + allowance() / 10, opened)
             .await
             .is_ok_and(|answer| answer.status == 503)
     })
     .await;
-    let handshake = timeout(PATIENCE, handshake).await;
+    let handshake = timeout(TIMEOUT, handshake).await;
     handshake
         .expect("a client of ZooKeeper that came early waits for its session")
         .unwrap();
@@ -61,7 +61,7 @@ async fn node_without_a_leader_refuses_what_is_new_at_once() {
         ("GET", "/v1/znodes/any?linearizable=true", &Value::Null),
     ] {
         let asked = Instant::now();
-        let answer = timeout(PATIENCE, cluster.send(left, method, path, body)).await;
+        let answer = timeout(TIMEOUT, cluster.send(left, method, path, body)).await;
         let answer = answer.unwrap_or_else(|_| panic!("{method} {path} waits for a leader"));
         assert_refused(&answer, 503, "unavailable");
         let took = asked.elapsed();
@@ -71,7 +71,7 @@ async fn node_without_a_leader_refuses_what_is_new_at_once() {
         );
     }
     let asked = Instant::now();
-    timeout(PATIENCE, assert_hangs_up(&zookeeper))
+    timeout(TIMEOUT, assert_hangs_up(&zookeeper))
         .await
         .expect("a client of ZooKeeper waits for its session");
     let took = asked.elapsed();
@@ -85,7 +85,7 @@ async fn node_without_a_leader_refuses_what_is_new_at_once() {
     assert_eq!(again.status, 200, "{}", again.json());
 }
 
-/// Asks for a session as a client of ZooKeeper does, and sees the connection end.
+/// Requests a session like a ZooKeeper client, and asserts that the connection ends.
 async fn assert_hangs_up(address: &str) {
     let mut request = Vec::new();
     request.extend(45u32.to_be_bytes());
@@ -98,7 +98,7 @@ async fn assert_hangs_up(address: &str) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(&request).await.unwrap();
     let mut answer = Vec::new();
-    // It ends with or without a reset.
+    // The connection ends with or without a reset.
     stream.read_to_end(&mut answer).await.ok();
     assert!(answer.is_empty(), "{answer:?}");
 }

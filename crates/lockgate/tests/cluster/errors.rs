@@ -1,14 +1,14 @@
-//! The documented error for what cannot be done, at whatever node it is asked for, and nothing changed by it.
+//! Documented errors of invalid requests, at every node, without any change of the state.
 
 use std::time::Duration;
 
 use cli_support::api_client::RenewedSession;
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, TestCluster, assert_refused, eventually, held};
+use crate::harness::{TIMEOUT, TestCluster, assert_refused, eventually, held};
 
 #[tokio::test]
-async fn refusals_are_the_same_at_every_node_and_change_nothing() {
+async fn errors_are_equal_at_every_node_and_change_nothing() {
     let cluster = TestCluster::start().await;
     let (mut client, session) = cluster.session(1, "holder").await;
     let (_, other) = cluster.session(2, "other").await;
@@ -26,7 +26,7 @@ async fn refusals_are_the_same_at_every_node_and_change_nothing() {
     let long_name = format!("/v1/locks/{}/acquire", "n".repeat(513));
     let deep = "/v1/znodes".to_owned() + &"/d".repeat(4_097);
     let cases: Vec<(&str, &str, Value, u16, &str)> = vec![
-        // Somebody who is not the holder; a holder that is not any more; a session that has ended, or never was.
+        // Another session than the holder's, a former holder, an expired and an unknown session.
         (
             "POST",
             release,
@@ -69,7 +69,7 @@ async fn refusals_are_the_same_at_every_node_and_change_nothing() {
             404,
             "no_session",
         ),
-        // Busy, in vain, in another mode, with itself.
+        // A busy lock, a timeout, another mode.
         ("POST", acquire, json!({ "session": theirs }), 409, "lock_busy"),
         (
             "POST",
@@ -85,7 +85,7 @@ async fn refusals_are_the_same_at_every_node_and_change_nothing() {
             409,
             "mode_conflict",
         ),
-        // What cannot be understood.
+        // Invalid requests.
         (
             "POST",
             acquire,
@@ -100,7 +100,7 @@ async fn refusals_are_the_same_at_every_node_and_change_nothing() {
             400,
             "bad_request",
         ),
-        // Only of a semaphore that is in use the limit is known.
+        // The limit is known only of a semaphore in use.
         (
             "POST",
             "/v1/locks/unused/acquire",
@@ -125,12 +125,12 @@ async fn refusals_are_the_same_at_every_node_and_change_nothing() {
         ),
         ("POST", "/v1/znodes/a//b", json!({}), 400, "bad_path"),
         ("POST", &deep, json!({ "parents": true }), 400, "bad_path"),
-        // What is not there.
+        // Missing locks and znodes.
         ("GET", "/v1/locks/none", Value::Null, 404, "no_lock"),
         ("GET", "/v1/znodes/none", Value::Null, 404, "no_node"),
         ("POST", "/v1/znodes/none/child", json!({}), 404, "no_node"),
         ("DELETE", "/v1/znodes/locks/safe", Value::Null, 409, "not_empty"),
-        // Too much.
+        // A body that is too large.
         (
             "POST",
             acquire,
@@ -148,7 +148,7 @@ async fn refusals_are_the_same_at_every_node_and_change_nothing() {
     }
     assert_eq!(cluster.get(3, "/v1/locks/safe").await, before);
 
-    // Twice released is released once, and somebody else's new lock is not touched by the old holder.
+    // A second release has no effect, and the old holder cannot release another session's new lock.
     client.release(mine, &holding).await.unwrap();
     let next = cluster
         .send(2, "POST", acquire, &json!({ "session": theirs }))
@@ -199,7 +199,7 @@ async fn reentry_counts_and_cannot_wait_for_itself() {
 }
 
 #[tokio::test]
-async fn a_node_without_quorum_says_so_and_the_same_request_is_done_once_later() {
+async fn node_without_quorum_is_unavailable_and_a_retry_is_applied_once() {
     let mut cluster = TestCluster::start_with("propose_timeout_ms = 1000").await;
     let (mut client, session) = cluster.session(1, "patient").await;
     let held = client.acquire(session.id(), "before").await.unwrap();
@@ -217,12 +217,12 @@ async fn a_node_without_quorum_says_so_and_the_same_request_is_done_once_later()
         "{}",
         alone.json()
     );
-    eventually("the lonely node is not ready", async || {
+    eventually("the isolated node is not ready", async || {
         let response = cluster.send(leader, "GET", "/readyz", &Value::Null).await;
         response.status == 503 && response.code() == "unavailable"
     })
     .await;
-    // It lives all the same, and does not confirm a heartbeat that it cannot vouch for.
+    // The node is alive all the same, and does not confirm a heartbeat without a quorum.
     assert_eq!(
         cluster.send(leader, "GET", "/healthz", &Value::Null).await.status,
         200
@@ -236,7 +236,7 @@ async fn a_node_without_quorum_says_so_and_the_same_request_is_done_once_later()
         503
     );
 
-    cluster.up(PATIENCE).await.unwrap();
+    cluster.up(TIMEOUT).await.unwrap();
     client
         .acquire_with(session.id(), "after", json!({ "request_id": "alone" }))
         .await
@@ -247,7 +247,7 @@ async fn a_node_without_quorum_says_so_and_the_same_request_is_done_once_later()
 }
 
 #[tokio::test]
-async fn a_closed_session_gives_everything_back_at_once() {
+async fn closed_session_releases_everything_at_once() {
     let cluster = TestCluster::start().await;
     let mut client = cluster.client(1);
     let session = RenewedSession::open(&mut client, Duration::from_secs(60), "short")

@@ -1,4 +1,4 @@
-//! Clients that follow sessions while nodes die, and sessions that live by being followed.
+//! Clients that follow the events of sessions while nodes die, and sessions that open streams keep alive.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -18,12 +18,12 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::client::proxy::Proxy;
-use crate::harness::{PATIENCE, TestCluster, allowance, eventually, rounds};
+use crate::harness::{TIMEOUT, TestCluster, allowance, eventually, rounds};
 
-/// The shortest the server allows.
+/// Minimum timeout that the server allows.
 const TTL: Duration = Duration::from_secs(2);
 
-/// An event as it came.
+/// Received event.
 #[derive(Debug, Clone)]
 struct Event {
     id: Option<String>,
@@ -31,11 +31,11 @@ struct Event {
     data: Value,
 }
 
-/// A stream that is open, by the old version of HTTP: it ends with its connection and comes as it is.
+/// Open stream over HTTP/1.0: it ends with its connection and has no chunks.
 struct Stream(Lines<BufReader<TcpStream>>);
 
 impl Stream {
-    /// `None`: the server cannot be reached, or has no stream now.
+    /// Opens a stream; `None` if the server is unreachable or has no stream now.
     async fn open(server: &str, session: &str, query: &str) -> Option<Self> {
         let mut socket = TcpStream::connect(server).await.ok()?;
         let head = format!("GET /v1/sessions/{session}/events{query} HTTP/1.0\r\n\r\n");
@@ -46,7 +46,7 @@ impl Stream {
         status.contains(" 200 ").then_some(Self(lines))
     }
 
-    /// The next event, or only an id; `None`: the stream is over, in whatever way.
+    /// Returns the next event, or only an id; `None` at any end of the stream.
     async fn next(&mut self) -> Option<Event> {
         let mut event = Event {
             id: None,
@@ -66,10 +66,10 @@ impl Stream {
     }
 }
 
-/// Numbers that look random and are the same for the same seed.
-struct Dice(u64);
+/// Pseudorandom numbers, equal for the same seed.
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -79,10 +79,10 @@ impl Dice {
     }
 }
 
-/// Follows a session from its first position on, at one node after the other, until it has got the lock `last_lock`. Now and then it
-/// leaves by itself.
-async fn follow(servers: Vec<String>, session: String, last_lock: String, mut dice: Dice) -> Vec<Event> {
-    let (mut all, mut last, mut server) = (Vec::new(), "0".to_owned(), dice.below(3) as usize);
+/// Follows a session from its first position, at one node after the other, until it has acquired the lock
+/// `last_lock`. Sometimes it closes the stream by itself.
+async fn follow(servers: Vec<String>, session: String, last_lock: String, mut rng: Rng) -> Vec<Event> {
+    let (mut all, mut last, mut server) = (Vec::new(), "0".to_owned(), rng.below(3) as usize);
     loop {
         server = (server + 1) % servers.len();
         let query = format!("?heartbeat=false&after={last}");
@@ -90,7 +90,7 @@ async fn follow(servers: Vec<String>, session: String, last_lock: String, mut di
             tokio::time::sleep(Duration::from_millis(20)).await;
             continue;
         };
-        let leaves_after = 1 + dice.below(40);
+        let leaves_after = 1 + rng.below(40);
         for _ in 0..leaves_after {
             let Some(event) = stream.next().await else { break };
             if let Some(id) = &event.id {
@@ -110,26 +110,26 @@ async fn follow(servers: Vec<String>, session: String, last_lock: String, mut di
     }
 }
 
-/// Uses some locks for as long as it is wanted: waits, tries, enters again, upgrades, breaks what others hold.
+/// Uses some locks until `stop` is set: waits, tries, reenters, upgrades, and breaks holds of other sessions.
 async fn use_locks(
     session: LockSession,
     client: lock_client::LockClient,
     stop: Arc<AtomicBool>,
-    mut dice: Dice,
+    mut rng: Rng,
 ) {
     while !stop.load(Ordering::Relaxed) {
-        let lock = format!("l{}", dice.below(4));
-        let options = match dice.below(4) {
+        let lock = format!("l{}", rng.below(4));
+        let options = match rng.below(4) {
             0 => AcquireOptions::shared(),
             1 => AcquireOptions::upgradeable(),
             _ => AcquireOptions::exclusive(),
         };
-        // Whatever comes of a call while nodes die: the history is what counts.
-        let wait = Duration::from_millis(1 + dice.below(300));
+        // Results are ignored while nodes die; the history counts.
+        let wait = Duration::from_millis(1 + rng.below(300));
         let Ok(mut guard) = session.acquire(&lock, options.wait_at_most(wait)).await else {
             continue;
         };
-        match dice.below(4) {
+        match rng.below(4) {
             0 => drop(client.break_lock(&lock, guard.holder(), "chance").await),
             1 if guard.mode() == lock_client::Mode::Upgradeable => {
                 drop(guard.upgrade(lock_client::Wait::AtMost(wait)).await);
@@ -140,7 +140,7 @@ async fn use_locks(
     }
 }
 
-/// All that a node remembers of a session's time with the locks: lock, token, holder, how it ended.
+/// Returns a session's holds in a node's history: lock, token, holder, end.
 async fn history(
     cluster: &TestCluster,
     node: u64,
@@ -176,8 +176,8 @@ async fn history(
     Some(all)
 }
 
-/// The same, as it was told.
-fn as_told(events: &[Event]) -> Vec<(String, u64, String, Option<String>)> {
+/// Returns the same holds from the events.
+fn from_events(events: &[Event]) -> Vec<(String, u64, String, Option<String>)> {
     let key = |event: &Event| {
         let text = |field: &str| event.data[field].as_str().unwrap().to_owned();
         (
@@ -195,7 +195,7 @@ fn as_told(events: &[Event]) -> Vec<(String, u64, String, Option<String>)> {
             .next()
             .map(|lost| lost.data["ended"].as_str().unwrap().to_owned());
         assert!(ends.next().is_none(), "{lock} {token} was lost twice");
-        // An upgrade is told as the next grant of the same holder.
+        // An upgrade is reported as the next grant of the same holder.
         let upgraded = of("granted").any(|next| {
             let (other, newer, same) = key(next);
             other == lock && same == holder && newer > token
@@ -217,24 +217,24 @@ fn position(id: &str) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn no_event_is_lost_or_told_twice_while_leaders_die() {
+async fn no_event_is_lost_or_duplicated_while_leaders_die() {
     let seed: u64 = std::env::var("LOCKGATE_TEST_SEED").map_or(20_260_000, |text| text.parse().unwrap());
-    eprintln!("LOCKGATE_TEST_SEED={seed} repeats the dice");
+    eprintln!("LOCKGATE_TEST_SEED={seed} repeats the random numbers");
     let mut cluster = TestCluster::start().await;
     let client = cluster.lock_client();
     let stop = Arc::new(AtomicBool::new(false));
     let (mut sessions, mut users, mut followers) = (Vec::new(), Vec::new(), Vec::new());
     for number in 0..3 {
         let session = cluster.lock_session("user").await;
-        let mut dice = Dice(seed + number);
+        let mut rng = Rng(seed + number);
         let follower = follow(
             cluster.http_addresses(),
             session.id().to_owned(),
             format!("end-{number}"),
-            Dice(dice.below(u64::MAX)),
+            Rng(rng.below(u64::MAX)),
         );
         followers.push(AbortOnDropHandle::new(tokio::spawn(follower)));
-        let user = use_locks(session.clone(), client.clone(), stop.clone(), dice);
+        let user = use_locks(session.clone(), client.clone(), stop.clone(), rng);
         users.push(AbortOnDropHandle::new(tokio::spawn(user)));
         sessions.push(session);
     }
@@ -242,27 +242,27 @@ async fn no_event_is_lost_or_told_twice_while_leaders_die() {
         let leader = cluster.leader_now().await;
         cluster.kill(leader).await.unwrap();
         cluster.leader_now().await;
-        cluster.up(PATIENCE).await.unwrap();
+        cluster.up(TIMEOUT).await.unwrap();
     }
     stop.store(true, Ordering::Relaxed);
     for user in users {
-        tokio::time::timeout(PATIENCE, user)
+        tokio::time::timeout(TIMEOUT, user)
             .await
-            .expect("it stops")
+            .expect("the client stops")
             .unwrap();
     }
     for (number, (session, follower)) in sessions.iter().zip(followers).enumerate() {
         let last = session
             .acquire(&format!("end-{number}"), AcquireOptions::exclusive())
             .await;
-        let events = tokio::time::timeout(PATIENCE, follower)
+        let events = tokio::time::timeout(TIMEOUT, follower)
             .await
-            .expect("it is told all")
+            .expect("all events in time")
             .unwrap();
         drop(last.unwrap());
         assert!(
             events.iter().all(|event| event.word != "reset"),
-            "so much is kept"
+            "no event was dropped"
         );
         let ids: Vec<_> = events
             .iter()
@@ -271,31 +271,35 @@ async fn no_event_is_lost_or_told_twice_while_leaders_die() {
             .collect();
         assert!(
             ids.windows(2).all(|two| two[0] < two[1]),
-            "in order, and none twice"
+            "in order, and none duplicated"
         );
-        let told = as_told(&events);
+        let events = from_events(&events);
         let mut known = None;
-        // A node that was away for a while may have missed something.
+        // A node that was down may have gaps.
         for node in cluster.ids() {
             known = known.or(history(&cluster, node, session.id()).await);
         }
-        assert_eq!(told, known.expect("some node has seen all"), "session {number}");
-        let ended: BTreeSet<_> = told.iter().filter_map(|(.., ended)| ended.as_deref()).collect();
+        assert_eq!(
+            events,
+            known.expect("one node has the whole history"),
+            "session {number}"
+        );
+        let ended: BTreeSet<_> = events.iter().filter_map(|(.., ended)| ended.as_deref()).collect();
         assert!(
             ended.contains("released") && ended.contains("broken"),
-            "something happened: {ended:?}"
+            "holds ended in several ways: {ended:?}"
         );
     }
 }
 
-/// Whether a session lives.
+/// Returns whether a session is open.
 async fn lives(cluster: &TestCluster, node: u64, session: &str) -> bool {
     let path = format!("/v1/sessions/{session}?linearizable=true");
     cluster.send(node, "GET", &path, &Value::Null).await.status == 200
 }
 
-/// Follows a session for ever, and comes back whenever it is told to.
-async fn come_back(server: &str, session: &str) {
+/// Follows a session forever, and opens a new stream whenever one ends.
+async fn keep_following(server: &str, session: &str) {
     let mut after = String::new();
     loop {
         if let Some(mut stream) = Stream::open(server, session, &after).await {
@@ -313,35 +317,35 @@ async fn come_back(server: &str, session: &str) {
     }
 }
 
-/// Tells the process that it is the client that follows, at which server, and which session.
+/// Variables that make the process the client: its server and its session.
 const SERVER: &str = "LOCKGATE_TEST_FOLLOW_SERVER";
 const SESSION: &str = "LOCKGATE_TEST_FOLLOW_SESSION";
 
-/// What the other process does. In a run of the tests there is nothing to do for it.
+/// Program of the client process. In a run of the tests it does nothing.
 #[tokio::test]
-async fn the_client_that_follows() {
+async fn following_client_process() {
     if let (Ok(server), Ok(session)) = (std::env::var(SERVER), std::env::var(SESSION)) {
-        come_back(&server, &session).await;
+        keep_following(&server, &session).await;
     }
 }
 
-/// Waits until the session has ended, which it must within three of its times.
+/// Waits until the session has expired, which must happen within three timeouts.
 async fn expires(cluster: &TestCluster, session: &str, what: &str) {
     let begun = Instant::now();
     eventually("the session ends", async || !lives(cluster, 1, session).await).await;
     let lived = begun.elapsed();
     assert!(
         lived <= TTL * 3 + allowance(),
-        "{what}, and its session lived on for {lived:?}"
+        "{what}, and its session stayed open for {lived:?}"
     );
 }
 
 #[tokio::test]
-async fn a_session_lives_while_its_client_follows_it_and_ends_in_time_when_that_is_stopped() {
+async fn followed_session_lives_until_its_client_is_stopped() {
     let cluster = TestCluster::start().await;
     let session = cluster.client(1).open_session(TTL, "followed").await.unwrap();
     let mut client = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "events::the_client_that_follows", "--nocapture"])
+        .args(["--exact", "events::following_client_process", "--nocapture"])
         .env(SERVER, cluster.http(2))
         .env(SESSION, &session)
         .stdin(Stdio::null())
@@ -350,20 +354,20 @@ async fn a_session_lives_while_its_client_follows_it_and_ends_in_time_when_that_
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(client.stdout.take().unwrap()).lines();
-    // Each of its streams has lasted two of the session's times.
+    // Each of its streams lasts two session timeouts.
     for _ in 0..2 {
         let renewed = async {
             while !lines
                 .next_line()
                 .await
                 .unwrap()
-                .expect("it goes on")
+                .expect("the client runs")
                 .contains("renew")
             {}
         };
-        tokio::time::timeout(PATIENCE, renewed)
+        tokio::time::timeout(TIMEOUT, renewed)
             .await
-            .expect("it is sent away");
+            .expect("the stream ends for renewal");
     }
     assert!(lives(&cluster, 1, &session).await);
     let pid = Pid::from_raw(i32::try_from(client.id().unwrap()).unwrap());
@@ -372,20 +376,25 @@ async fn a_session_lives_while_its_client_follows_it_and_ends_in_time_when_that_
 }
 
 #[tokio::test]
-async fn a_session_ends_in_time_when_the_network_of_its_client_is_cut() {
+async fn session_expires_in_time_when_its_clients_network_is_cut() {
     let cluster = TestCluster::start().await;
     let session = cluster.client(1).open_session(TTL, "followed").await.unwrap();
-    let proxy = Proxy::before(cluster.http(2)).await;
+    let proxy = Proxy::start(cluster.http(2)).await;
     let (server, followed) = (proxy.address(), session.clone());
-    let _client = AbortOnDropHandle::new(tokio::spawn(async move { come_back(&server, &followed).await }));
-    eventually("it has come back", async || proxy.connections() >= 2).await;
+    let _client = AbortOnDropHandle::new(tokio::spawn(
+        async move { keep_following(&server, &followed).await },
+    ));
+    eventually("the client has connected again", async || {
+        proxy.connections() >= 2
+    })
+    .await;
     assert!(lives(&cluster, 1, &session).await);
-    proxy.fall_silent();
+    proxy.block();
     expires(&cluster, &session, "the network was cut").await;
 }
 
 #[tokio::test]
-async fn a_client_is_told_that_its_session_is_about_to_expire_and_that_it_is_not() {
+async fn client_is_notified_before_expiry_and_after_renewal() {
     let mut cluster = TestCluster::start().await;
     let survivor = cluster.followers().await[0];
     let others: Vec<_> = cluster.ids().into_iter().filter(|id| *id != survivor).collect();
@@ -400,21 +409,23 @@ async fn a_client_is_told_that_its_session_is_about_to_expire_and_that_it_is_not
     let next = async |stream: &mut Stream, word: &str| {
         let found = async {
             loop {
-                let event = stream.next().await.expect("the stream goes on");
+                let event = stream.next().await.expect("the stream is open");
                 if event.word == word {
                     return event.data;
                 }
                 assert_eq!(event.word, "", "{word} comes first");
             }
         };
-        tokio::time::timeout(PATIENCE, found).await.expect("it is told")
+        tokio::time::timeout(TIMEOUT, found)
+            .await
+            .expect("the event in time")
     };
     for id in others {
         cluster.kill(id).await.unwrap();
     }
     let left_ms = next(&mut stream, "expiring").await["left_ms"].as_u64().unwrap();
     assert!(left_ms <= 4_000, "{left_ms} ms are left at least");
-    cluster.up(PATIENCE).await.unwrap();
+    cluster.up(TIMEOUT).await.unwrap();
     assert_eq!(next(&mut stream, "renewed").await["ttl_ms"], 12_000);
     assert!(lives(&cluster, survivor, &session).await);
 }

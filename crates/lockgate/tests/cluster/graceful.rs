@@ -1,14 +1,14 @@
-//! A node that is asked to stop hands leadership over first, so that nobody has to wait for an election.
+//! Graceful stop: the leader transfers leadership first, so that no client waits for an election.
 
 use std::time::Duration;
 
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::harness::{PATIENCE, TestCluster};
+use crate::harness::{TIMEOUT, TestCluster};
 
-/// With these, nobody stands for election earlier than 12 seconds after the leader's last word: its lease is the longest
-/// election timeout, and a whole timeout has to pass after it.
+/// Settings with which no node starts an election earlier than 12 seconds after the leader's last message:
+/// its lease is the longest election timeout, and a whole timeout has to pass after it.
 const SLOW_ELECTIONS: &str = "[raft]
 election_min_ms = 4000
 election_max_ms = 8000
@@ -17,16 +17,16 @@ election_max_ms = 8000
 min_ms = 16000
 default_ms = 20000";
 
-/// A leader is followed by another one within this only if it hands over: an election takes 12 seconds.
+/// Time within which there is a new leader only after a transfer: an election takes 12 seconds.
 const WITHOUT_AN_ELECTION: Duration = Duration::from_secs(10);
 
 #[tokio::test]
-async fn the_leader_hands_over_before_it_goes() {
+async fn leader_transfers_leadership_before_it_stops() {
     let mut cluster = TestCluster::start_with(SLOW_ELECTIONS).await;
     let leader = cluster.leader_now().await;
     let (mut client, session) = cluster.session(cluster.followers().await[0], "stays").await;
     let held = client.acquire(session.id(), "stays").await.unwrap();
-    // One who waits at the leader is told to try elsewhere, and keeps its place under its request id.
+    // A waiter at the leader is sent to another node, and keeps its queue position under its request id.
     let (mut waiter, waiting) = cluster.session(leader, "waits").await;
     let wait = {
         let id = waiting.id().to_owned();
@@ -40,8 +40,8 @@ async fn the_leader_hands_over_before_it_goes() {
 
     let stopped = Instant::now();
     assert!(
-        cluster.stop(leader, PATIENCE).await.unwrap(),
-        "it had to be killed"
+        cluster.stop(leader, TIMEOUT).await.unwrap(),
+        "the node had to be killed"
     );
     client.acquire(session.id(), "fresh").await.unwrap();
     let took = stopped.elapsed();
@@ -56,6 +56,6 @@ async fn the_leader_hands_over_before_it_goes() {
     let granted = wait.await.unwrap().unwrap();
     assert!(granted.fencing_token > held.fencing_token);
 
-    cluster.up(PATIENCE).await.unwrap();
+    cluster.up(TIMEOUT).await.unwrap();
     assert!(client.check(&granted).await.unwrap());
 }

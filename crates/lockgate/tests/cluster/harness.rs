@@ -1,4 +1,4 @@
-//! A cluster for one test, and a few words to talk to it. It knows what no single test is about.
+//! Cluster for one test, and helpers for requests to it.
 
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
@@ -16,54 +16,55 @@ use tokio::time::Instant;
 /// The program under test, which each suite names.
 pub use crate::LOCKGATE;
 
-/// No condition may take longer to come true, on however busy a machine.
-pub const PATIENCE: Duration = Duration::from_secs(40);
+/// Time limit of a condition, on any busy machine.
+pub const TIMEOUT: Duration = Duration::from_secs(40);
 
-/// How often a condition is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Poll interval of a condition.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A session that lives longer than any test.
+/// Timeout of a session that outlives any test.
 pub const LONG_TTL: Duration = Duration::from_secs(120);
 
-/// Nobody but the operator is served before the cluster is secured.
+/// Setting with which a node serves only the operator before the cluster is secured.
 pub const ACCESS_REQUIRED: &str = "[access]\nrequired = true\n";
 
-/// Returns the time that a test adds to a promised bound: 2 s for an unoptimised build if LOCKGATE_ALONE says that the test has the machine
-/// to itself, as in `.ci/full`. Beside other tests it is [`PATIENCE`], so that only a missing event fails the test.
+/// Returns the time that a test adds to a promised bound: 2 s for an unoptimised build if LOCKGATE_ALONE
+/// declares that the test has the machine to itself, as in `.ci/full`. Beside other tests it is [`TIMEOUT`],
+/// so that only a missing event fails the test.
 pub fn allowance() -> Duration {
     match std::env::var_os("LOCKGATE_ALONE") {
         Some(_) => Duration::from_secs(2),
-        None => PATIENCE,
+        None => TIMEOUT,
     }
 }
 
-/// How often a fault test repeats its round.
+/// Returns the number of rounds of a fault test.
 pub fn rounds(usually: usize) -> usize {
     let factor = std::env::var("LOCKGATE_TEST_ROUNDS")
         .map_or(1, |text| text.parse().expect("LOCKGATE_TEST_ROUNDS is a number"));
     usually * factor
 }
 
-/// A cluster of three processes that ends with the test, however that ends.
+/// Cluster of three processes that are killed with the test.
 pub struct TestCluster {
     cluster: LocalCluster,
     dir: TempDir,
 }
 
 impl TestCluster {
-    /// Three nodes that serve.
+    /// Starts three nodes.
     pub async fn start() -> Self {
         Self::start_with("").await
     }
 
-    /// Three nodes with these lines in their configuration.
+    /// Starts three nodes with these lines in their configuration.
     pub async fn start_with(settings: &str) -> Self {
         let mut cluster = Self::configure(settings);
         cluster.up(START_TIMEOUT).await.expect("the cluster starts");
         cluster
     }
 
-    /// Three nodes that do not run yet.
+    /// Configures three nodes without starting them.
     pub fn configure(settings: &str) -> Self {
         let dir = TempDir::new().expect("a directory for the cluster");
         let cluster = LocalCluster::create(dir.path(), Path::new(LOCKGATE), 3, Ports::Free, settings)
@@ -71,19 +72,19 @@ impl TestCluster {
         Self { cluster, dir }
     }
 
-    /// Three nodes that serve over TLS.
+    /// Starts three nodes with TLS.
     pub async fn start_secured() -> Self {
         let mut cluster = Self::configure_secured();
         cluster.up(START_TIMEOUT).await.expect("the cluster starts");
         cluster
     }
 
-    /// The same, not started yet.
+    /// Configures three nodes with TLS without starting them.
     pub fn configure_secured() -> Self {
         Self::configure_secured_with("")
     }
 
-    /// The same with these lines in their configuration.
+    /// Configures three nodes with TLS, and with these lines in their configuration.
     pub fn configure_secured_with(settings: &str) -> Self {
         let dir = TempDir::new().expect("a directory for the cluster");
         let cluster = LocalCluster::create_secured(dir.path(), Path::new(LOCKGATE), 3, Ports::Free, settings)
@@ -91,7 +92,7 @@ impl TestCluster {
         Self { cluster, dir }
     }
 
-    /// Three nodes that serve over TLS, and want to know whom.
+    /// Starts three nodes with TLS and secures their cluster.
     pub async fn start_with_access() -> Self {
         let mut cluster = Self::configure_secured_with(ACCESS_REQUIRED);
         cluster.up(START_TIMEOUT).await.expect("the cluster starts");
@@ -99,12 +100,12 @@ impl TestCluster {
         cluster
     }
 
-    /// Where its files are.
+    /// Returns the directory of the cluster.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
-    /// Where a node serves HTTP.
+    /// Returns the HTTP address of a node.
     pub fn http(&self, id: NodeId) -> String {
         self.node(id)
             .expect("the node is one of the cluster's")
@@ -112,22 +113,22 @@ impl TestCluster {
             .clone()
     }
 
-    /// A client of all nodes that begins with this one.
+    /// Returns a client of all nodes that tries this one first.
     pub fn client(&self, first: NodeId) -> ApiClient {
-        ApiClient::new(&self.http_addresses(), first as usize - 1, PATIENCE).secured(self.tls().cloned())
+        ApiClient::new(&self.http_addresses(), first as usize - 1, TIMEOUT).secured(self.tls().cloned())
     }
 
-    /// A client of this node alone.
+    /// Returns a client of this node alone.
     pub fn client_of(&self, id: NodeId) -> ApiClient {
-        ApiClient::new(&[self.http(id)], 0, PATIENCE).secured(self.tls().cloned())
+        ApiClient::new(&[self.http(id)], 0, TIMEOUT).secured(self.tls().cloned())
     }
 
-    /// The leader, now or soon.
+    /// Waits for a leader and returns it.
     pub async fn leader_now(&self) -> NodeId {
-        self.leader(PATIENCE).await.expect("there is a leader")
+        self.leader(TIMEOUT).await.expect("there is a leader")
     }
 
-    /// The nodes that do not lead.
+    /// Returns the nodes except the leader.
     pub async fn followers(&self) -> Vec<NodeId> {
         let leader = self.leader_now().await;
         self.ids().into_iter().filter(|id| *id != leader).collect()
@@ -145,7 +146,7 @@ impl TestCluster {
             .expect("the node answers")
     }
 
-    /// The document at `path`, with all that was committed before.
+    /// Returns the document at `path`, by a linearizable read.
     pub async fn get(&self, id: NodeId, path: &str) -> Value {
         let response = self
             .send(id, "GET", &format!("{path}?linearizable=true"), &Value::Null)
@@ -159,7 +160,7 @@ impl TestCluster {
         response.json()
     }
 
-    /// A long session and a client for it that begins with this node.
+    /// Opens a long session, with a client that tries this node first.
     pub async fn session(&self, first: NodeId, name: &str) -> (ApiClient, RenewedSession) {
         let mut client = self.client(first);
         let session = RenewedSession::open(&mut client, LONG_TTL, name)
@@ -168,7 +169,7 @@ impl TestCluster {
         (client, session)
     }
 
-    /// Waits until so many wait for a lock.
+    /// Waits until a lock has this number of waiters.
     pub async fn wait_queued(&self, id: NodeId, lock: &str, waiters: usize) {
         let path = format!("/v1/locks/{lock}");
         eventually(&format!("{waiters} wait for {lock}"), async || {
@@ -200,7 +201,7 @@ impl Drop for TestCluster {
         if std::thread::panicking() {
             for id in self.ids() {
                 eprintln!(
-                    "--- the end of node {id}'s log:\n{}",
+                    "--- end of the log of node {id}:\n{}",
                     self.log_tail(id).unwrap_or_default()
                 );
             }
@@ -211,14 +212,14 @@ impl Drop for TestCluster {
 
 /// Waits until `condition` holds.
 pub async fn eventually(what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !condition().await {
-        assert!(Instant::now() < deadline, "it never came true that {what}");
-        tokio::time::sleep(LOOK_EVERY).await;
+        assert!(Instant::now() < deadline, "not within {TIMEOUT:?}: {what}");
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 
-/// Asserts a refusal with its status and code.
+/// Asserts the status and code of an error.
 #[track_caller]
 pub fn assert_refused(response: &Response, status: u16, code: &str) {
     let document = response.json();
@@ -233,7 +234,7 @@ pub fn assert_refused(response: &Response, status: u16, code: &str) {
     }
 }
 
-/// What a grant's document says.
+/// Returns the grant of a response.
 pub fn held(lock: &str, response: &Response) -> HeldLock {
     let document = response.json();
     assert_eq!(response.status, 200, "{document}");

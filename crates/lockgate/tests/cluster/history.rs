@@ -1,4 +1,4 @@
-//! Who held a lock: what nodes remember of it, when they agree, and what becomes of it when their indexes are lost.
+//! History of locks: its contents, the agreement of the nodes, and the loss of an index.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,14 +23,14 @@ impl TestCluster {
     }
 }
 
-/// The values of one field, the latest hold first.
+/// Returns the values of one field, the latest hold first.
 fn column(history: &Value, field: &str) -> Vec<Value> {
     let entries = history["history"].as_array().expect("a list of holds");
     entries.iter().map(|entry| entry[field].clone()).collect()
 }
 
 #[tokio::test]
-async fn every_way_to_end_is_told_and_all_nodes_tell_the_same() {
+async fn every_end_of_a_hold_is_recorded_equally_on_all_nodes() {
     let cluster = TestCluster::start().await;
     let (mut client, session) = cluster.session(1, "worker").await;
     let (mut other, closing) = cluster.session(2, "closing").await;
@@ -104,7 +104,7 @@ async fn every_way_to_end_is_told_and_all_nodes_tell_the_same() {
         assert_eq!(cluster.history(id, "a%20b/job").await, seen, "node {id}");
     }
 
-    // In pages.
+    // Page by page.
     let page = |query: String| {
         let cluster = &cluster;
         async move {
@@ -131,7 +131,7 @@ async fn every_way_to_end_is_told_and_all_nodes_tell_the_same() {
         .await;
     assert_refused(&response, 405, "method_not_allowed");
 
-    // For people and for programs.
+    // As a table and as JSON.
     let (nodes, ask) = (cluster.http(3), |more: &[&str]| {
         let mut command = Command::new(LOCKGATE);
         command
@@ -152,8 +152,8 @@ async fn every_way_to_end_is_told_and_all_nodes_tell_the_same() {
 }
 
 #[tokio::test]
-async fn histories_outlive_kills_of_a_follower_and_of_the_leader() {
-    // So many snapshots that a node comes back by its own and by the others'.
+async fn histories_survive_kills_of_followers_and_leaders() {
+    // Frequent snapshots, so that a node restarts from its own and from those of others.
     let settings = "[snapshots]\nevery_entries = 40\nkeep_entries = 5\n";
     let mut cluster = TestCluster::start_with(settings).await;
     let (mut client, session) = cluster.session(1, "worker").await;
@@ -174,7 +174,7 @@ async fn histories_outlive_kills_of_a_follower_and_of_the_leader() {
             client.release(session.id(), &taken).await.unwrap();
             tokens.push(json!(taken.fencing_token));
         }
-        // It ends while one node is away.
+        // The hold ends while one node is down.
         client.release(session.id(), &across).await.unwrap();
         lost.push(json!(across.fencing_token));
         cluster.up(START_TIMEOUT).await.unwrap();
@@ -188,7 +188,7 @@ async fn histories_outlive_kills_of_a_follower_and_of_the_leader() {
         let held = cluster.history(id, "kept").await;
         assert_eq!(column(&held, "fencing_token"), [json!(kept.fencing_token)]);
         assert_eq!(column(&held, "ended"), [Value::Null]);
-        // What a node has seen is what everybody has seen; what it has not, it says.
+        // All nodes agree on the holds that they have; a node reports its gaps.
         let seen = column(&job, "fencing_token");
         assert!(
             seen.iter().all(|token| tokens.contains(token)),
@@ -197,7 +197,7 @@ async fn histories_outlive_kills_of_a_follower_and_of_the_leader() {
         let is_whole = job["gaps"] == json!([]) && job["since_at"].is_null();
         assert!(
             !is_whole || seen == tokens,
-            "node {id} does not say what it misses: {job}"
+            "node {id} does not report its gaps: {job}"
         );
         let is_whole = across["gaps"] == json!([]) && across["since_at"].is_null();
         assert!(
@@ -222,8 +222,8 @@ async fn histories_outlive_kills_of_a_follower_and_of_the_leader() {
     }
 }
 
-/// Flips bits all over an index's files.
-fn spoil(dir: &Path) {
+/// Flips bits in all parts of an index's file.
+fn corrupt(dir: &Path) {
     let file = dir.join("db");
     let mut bytes = std::fs::read(&file).expect("the index's file");
     for byte in bytes.iter_mut().step_by(7) {
@@ -233,7 +233,7 @@ fn spoil(dir: &Path) {
 }
 
 #[tokio::test]
-async fn a_lost_or_damaged_index_costs_history_and_nothing_else() {
+async fn lost_or_damaged_index_loses_history_and_nothing_else() {
     let settings = "[snapshots]\nevery_entries = 20\nkeep_entries = 5\n";
     let mut cluster = TestCluster::start_with(settings).await;
     let (mut client, session) = cluster.session(1, "worker").await;
@@ -245,12 +245,12 @@ async fn a_lost_or_damaged_index_costs_history_and_nothing_else() {
     let known = cluster.history(2, "job").await;
     assert_eq!(column(&known, "ended").len(), 60);
 
-    // One node's is deleted, another's is damaged, a third one's is a file.
+    // One index is deleted, one is corrupted, and one is replaced by a file.
     for id in cluster.ids() {
         assert!(cluster.stop(id, local_cluster::STOP_TIMEOUT).await.unwrap());
     }
     std::fs::remove_dir_all(cluster.history_dir(1)).unwrap();
-    spoil(&cluster.history_dir(2));
+    corrupt(&cluster.history_dir(2));
     std::fs::remove_dir_all(cluster.history_dir(3)).unwrap();
     std::fs::write(cluster.history_dir(3), "not a directory").unwrap();
     cluster.up(START_TIMEOUT).await.unwrap();
@@ -273,15 +273,18 @@ async fn a_lost_or_damaged_index_costs_history_and_nothing_else() {
         assert_eq!(column(&seen, "fencing_token")[0], json!(later.fencing_token));
         assert!(
             column(&seen, "ended").len() < 61,
-            "what the log does not hold is gone"
+            "holds that are no longer in the log are lost"
         );
-        assert!(seen["since_at"].is_string(), "and that is told: {seen}");
+        assert!(
+            seen["since_at"].is_string(),
+            "the history reports the loss: {seen}"
+        );
         let held = cluster.history(id, "kept").await;
         assert_eq!(column(&held, "fencing_token"), [json!(kept.fencing_token)]);
     }
     let warned = std::fs::read_to_string(cluster.node(2).unwrap().log_file()).unwrap();
     assert!(warned.contains("begins anew"), "{warned}");
-    // What is in the way of an index is not deleted, and stops nobody.
+    // The file in place of the index is not deleted, and the node serves.
     assert!(cluster.history_dir(3).is_file());
     let path = "/v1/locks/job/history";
     assert_refused(
@@ -292,7 +295,7 @@ async fn a_lost_or_damaged_index_costs_history_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_node_can_do_without() {
+async fn history_can_be_disabled() {
     let cluster = TestCluster::start_with("[history]\nenabled = false\n").await;
     let (mut client, session) = cluster.session(1, "worker").await;
     client.acquire(session.id(), "job").await.unwrap();

@@ -1,4 +1,4 @@
-//! A node whose disk is not its own does not take part: what its peers rely on would not be there.
+//! Node with a foreign disk: it must not take part, because its peers rely on data that is not there.
 
 use std::fs;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::path::Path;
 use local_cluster::START_TIMEOUT;
 use lockgate::raft_node::NodeId;
 
-use crate::harness::{PATIENCE, TestCluster};
+use crate::harness::{TIMEOUT, TestCluster};
 
-/// Starts a node that must not start, and returns why.
-async fn refused(cluster: &mut TestCluster, id: NodeId) -> String {
+/// Starts a node that must not start. Returns its error.
+async fn reason_of_rejected_start(cluster: &mut TestCluster, id: NodeId) -> String {
     cluster.start(id).unwrap();
     let error = cluster
         .wait_ready(&[id], START_TIMEOUT)
@@ -21,7 +21,7 @@ async fn refused(cluster: &mut TestCluster, id: NodeId) -> String {
     println!("{last}");
     assert!(
         last.starts_with("lockgate: "),
-        "the last line is no clear message: {text}"
+        "the last line is not the error: {text}"
     );
     last
 }
@@ -41,46 +41,46 @@ pub fn copy(from: &Path, to: &Path) {
 }
 
 #[tokio::test]
-async fn a_wiped_disk_is_refused() {
+async fn node_with_a_wiped_disk_is_rejected() {
     let mut cluster = TestCluster::start().await;
     let id = cluster.followers().await[0];
-    assert!(cluster.stop(id, PATIENCE).await.unwrap());
+    assert!(cluster.stop(id, TIMEOUT).await.unwrap());
     let data = cluster.node(id).unwrap().data_dir();
     let kept = data.with_extension("kept");
     fs::rename(&data, &kept).unwrap();
-    let reason = refused(&mut cluster, id).await;
+    let reason = reason_of_rejected_start(&mut cluster, id).await;
     assert!(reason.contains("data"), "{reason}");
 
-    // With its own disk back it takes part again.
+    // The node starts again with its own disk.
     fs::remove_dir_all(&data).ok();
     fs::rename(&kept, &data).unwrap();
     cluster.up(START_TIMEOUT).await.unwrap();
 }
 
 #[tokio::test]
-async fn another_nodes_disk_is_refused() {
+async fn data_directory_of_another_node_is_rejected() {
     let mut cluster = TestCluster::start().await;
     let followers = cluster.followers().await;
     for id in &followers {
-        assert!(cluster.stop(*id, PATIENCE).await.unwrap());
+        assert!(cluster.stop(*id, TIMEOUT).await.unwrap());
     }
     let data = cluster.node(followers[0]).unwrap().data_dir();
     fs::remove_dir_all(&data).unwrap();
     copy(&cluster.node(followers[1]).unwrap().data_dir(), &data);
-    let reason = refused(&mut cluster, followers[0]).await;
+    let reason = reason_of_rejected_start(&mut cluster, followers[0]).await;
     assert!(reason.contains(&format!("node {}", followers[1])), "{reason}");
 }
 
 #[tokio::test]
-async fn another_clusters_disk_is_refused() {
+async fn data_directory_of_another_cluster_is_rejected() {
     let mut cluster = TestCluster::start().await;
     let mut other = TestCluster::start().await;
     let id = cluster.followers().await[0];
-    assert!(cluster.stop(id, PATIENCE).await.unwrap());
+    assert!(cluster.stop(id, TIMEOUT).await.unwrap());
     other.kill_all().await.unwrap();
     let data = cluster.node(id).unwrap().data_dir();
     fs::remove_dir_all(&data).unwrap();
     copy(&other.node(id).unwrap().data_dir(), &data);
-    let reason = refused(&mut cluster, id).await;
+    let reason = reason_of_rejected_start(&mut cluster, id).await;
     assert!(reason.contains("cluster"), "{reason}");
 }

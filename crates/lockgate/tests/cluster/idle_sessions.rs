@@ -1,4 +1,5 @@
-//! What `lockgate bench idle` opens is there, at whom and from where it was told, for as long as it was told, and not after it.
+//! Sessions of `lockgate bench idle`: they are open at the requested servers, from the requested addresses
+//! and for the requested time, and closed afterwards.
 
 use std::collections::BTreeSet;
 use std::process::Stdio;
@@ -13,16 +14,16 @@ use tokio::process::{Child, ChildStderr, Command};
 use crate::command_line::fails;
 use crate::harness::{LOCKGATE, TestCluster};
 
-/// Sessions that are kept by a process until it is interrupted.
+/// Process that keeps sessions open until it is interrupted.
 struct Idle {
     process: Child,
     said: Lines<BufReader<ChildStderr>>,
 }
 
 impl Idle {
-    /// Returns when all are open.
+    /// Starts the process and waits until all sessions are open.
     async fn open(cluster: &TestCluster, arguments: &[&str]) -> Self {
-        // Whoever runs the tests in the background ignores SIGINT, and the program would go on to ignore it.
+        // A shell starts background processes with SIGINT ignored, and the program would inherit that.
         let mut process = Command::new("env")
             .args(["--default-signal=INT", LOCKGATE])
             .args(["bench", "idle", "--json", "--seconds", "3600", "--dir"])
@@ -39,19 +40,19 @@ impl Idle {
                 return Self { process, said };
             }
         }
-        panic!("it ended before all were open");
+        panic!("the program ended before all sessions were open");
     }
 
-    /// Ends it, and returns its report and whether it is content.
+    /// Interrupts the process. Returns its report and whether it succeeded.
     async fn interrupt(self) -> (Value, bool) {
         let process = Pid::from_raw(self.process.id().unwrap().cast_signed());
         send_signal(process, Signal::SIGINT).unwrap();
         self.ended().await
     }
 
-    /// The same when it ends by itself.
+    /// Waits until the process ends by itself. Returns its report and whether it succeeded.
     async fn ended(mut self) -> (Value, bool) {
-        // Whoever writes more than a pipe holds waits for its reader.
+        // A process that writes more than a pipe holds waits for its reader.
         while self.said.next_line().await.unwrap().is_some() {}
         let output = self.process.wait_with_output().await.unwrap();
         let report = serde_json::from_slice(&output.stdout).unwrap();
@@ -64,7 +65,7 @@ async fn sessions(cluster: &TestCluster) -> Vec<Value> {
     listed["sessions"].as_array().unwrap().clone()
 }
 
-/// How many connections each node has with clients of ZooKeeper.
+/// Returns the number of connections of ZooKeeper clients at each node.
 async fn connections(cluster: &TestCluster) -> Vec<u64> {
     const LINE: &str = "lockgate_connections{door=\"zookeeper\"} ";
     let mut counts = Vec::new();
@@ -89,7 +90,7 @@ fn is_sound(report: &Value, over: &str, sessions: u64, servers: u64) {
 }
 
 #[tokio::test]
-async fn sessions_with_connections_are_where_they_were_told_to_be() {
+async fn zookeeper_sessions_have_the_requested_servers_and_addresses() {
     let cluster = TestCluster::start().await;
     let places = ["--sessions", "20", "--at", "2", "--from", "127.0.0.2,127.0.0.3"];
     let idle = Idle::open(&cluster, &places).await;
@@ -114,7 +115,7 @@ async fn sessions_with_connections_are_where_they_were_told_to_be() {
 }
 
 #[tokio::test]
-async fn sessions_without_connections_need_none() {
+async fn http_sessions_keep_no_connections() {
     let cluster = TestCluster::start().await;
     let idle = Idle::open(&cluster, &["--sessions", "100", "--over", "http"]).await;
     assert_eq!(sessions(&cluster).await.len(), 100);
@@ -127,7 +128,7 @@ async fn sessions_without_connections_need_none() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_lost_ends_the_run_and_is_told() {
+async fn lost_session_ends_the_run_and_is_reported() {
     let cluster = TestCluster::start().await;
     let idle = Idle::open(&cluster, &["--sessions", "3"]).await;
     let id = sessions(&cluster).await[0]["session"]
@@ -137,7 +138,7 @@ async fn a_session_that_is_lost_ends_the_run_and_is_told() {
     let path = format!("/v1/sessions/{id}");
     assert_eq!(cluster.send(1, "DELETE", &path, &Value::Null).await.status, 204);
 
-    // An hour is over as soon as one has ended.
+    // The run of an hour ends as soon as a session is lost.
     let (report, content) = idle.ended().await;
     assert!(!content, "{report}");
     is_sound(&report, "zookeeper", 3, 3);
@@ -147,15 +148,15 @@ async fn a_session_that_is_lost_ends_the_run_and_is_told() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_opened_is_refused_before_anything_is() {
+async fn invalid_arguments_open_no_session() {
     let cluster = TestCluster::start().await;
     let dir = cluster.dir().to_str().unwrap();
     for (arguments, why) in [
         (["--at", "4"], "there is no server 4 among 3"),
         (["--sessions", "0"], "at least one session is needed"),
     ] {
-        let told = fails(&[&["bench", "idle", "--dir", dir], &arguments[..]].concat()).await;
-        assert!(told.contains(why), "{told}");
+        let stderr = fails(&[&["bench", "idle", "--dir", dir], &arguments[..]].concat()).await;
+        assert!(stderr.contains(why), "{stderr}");
     }
     assert_eq!(sessions(&cluster).await, Vec::<Value>::new());
 }

@@ -1,4 +1,4 @@
-//! The leader dies while many hold and wait.
+//! Death and stall of the leader while clients hold locks and wait.
 
 use std::time::{Duration, Instant};
 
@@ -7,13 +7,13 @@ use nix::sys::signal::Signal;
 
 use crate::harness::{TestCluster, allowance, rounds};
 
-/// The longest time after a leader's death without a grant, as the README promises it.
+/// Maximum time between a leader's death and the next grant, as the README promises it.
 const FIRST_GRANT_WITHIN: Duration = Duration::from_secs(1);
 
-/// Whoever waits for elections waits for long, so that it is seen who does.
-const PATIENT: &str = "propose_timeout_ms = 60000\n[raft]\nelection_min_ms = 20000\nelection_max_ms = 30000\n\
+/// Long election timeouts, so that a test notices a wait for them.
+const LONG_TIMEOUTS: &str = "propose_timeout_ms = 60000\n[raft]\nelection_min_ms = 20000\nelection_max_ms = 30000\n\
     [sessions]\nmin_ms = 60000\ndefault_ms = 60000\n";
-/// The leader's, by these settings.
+/// Lease of the leader with these settings.
 const LEASE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
@@ -40,8 +40,8 @@ async fn no_lock_is_lost_and_none_granted_twice() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_the_lease_of_a_leader_that_is_known_to_be_dead() {
-    let cluster = TestCluster::start_with(PATIENT).await;
+async fn lease_of_a_dead_leader_delays_no_election() {
+    let cluster = TestCluster::start_with(LONG_TIMEOUTS).await;
     let leader = cluster.leader_now().await;
     let survivors = cluster.followers().await;
     let (_holder, session) = cluster.session(survivors[0], "holder").await;
@@ -52,20 +52,20 @@ async fn nobody_waits_for_the_lease_of_a_leader_that_is_known_to_be_dead() {
     let took = killed.elapsed();
     assert!(
         took < LEASE,
-        "its address refuses connections, and yet it took {took:?}"
+        "the address of the leader refuses connections, but the grant took {took:?}"
     );
     assert!(elsewhere.check(&held).await.unwrap());
 }
 
 #[tokio::test]
-async fn a_leader_that_stalls_is_replaced_and_takes_nothing_back_when_it_wakes_up() {
+async fn stalled_leader_is_replaced_and_reverts_nothing_when_it_resumes() {
     let cluster = TestCluster::start().await;
     let leader = cluster.leader_now().await;
     let survivors = cluster.followers().await;
     let (mut holder, session) = cluster.session(survivors[0], "holder").await;
     let kept = holder.acquire(session.id(), "kept").await.unwrap();
-    let passed_on = holder.acquire(session.id(), "passed on").await.unwrap();
-    // One waits at the leader itself, and hears nothing while that is stalled.
+    let handed_over = holder.acquire(session.id(), "passed on").await.unwrap();
+    // A client waits at the leader itself, and gets no answer while the leader is stalled.
     let mut waiter = cluster.client_of(leader);
     let waiting = waiter
         .open_session(crate::harness::LONG_TTL, "waiter")
@@ -77,14 +77,14 @@ async fn a_leader_that_stalls_is_replaced_and_takes_nothing_back_when_it_wakes_u
     cluster.signal(leader, Signal::SIGSTOP).unwrap();
     let mut elsewhere = cluster.client_of(survivors[1]);
     let fresh = elsewhere.acquire(session.id(), "fresh").await.unwrap();
-    assert!(fresh.fencing_token > passed_on.fencing_token);
+    assert!(fresh.fencing_token > handed_over.fencing_token);
     let mut giver = cluster.client_of(survivors[0]);
-    giver.release(session.id(), &passed_on).await.unwrap();
+    giver.release(session.id(), &handed_over).await.unwrap();
     assert!(!wait.is_finished());
 
     cluster.signal(leader, Signal::SIGCONT).unwrap();
     let granted = wait.await.unwrap().unwrap();
-    assert!(granted.fencing_token > passed_on.fencing_token);
+    assert!(granted.fencing_token > handed_over.fencing_token);
     for node in cluster.ids() {
         let mut client = cluster.client_of(node);
         for held in [&kept, &fresh, &granted] {
@@ -93,6 +93,6 @@ async fn a_leader_that_stalls_is_replaced_and_takes_nothing_back_when_it_wakes_u
                 "node {node} does not know {held:?}"
             );
         }
-        assert!(!client.check(&passed_on).await.unwrap());
+        assert!(!client.check(&handed_over).await.unwrap());
     }
 }

@@ -1,24 +1,27 @@
-//! A resource that is not made for two at a time, as Curator's tests have one.
+//! Resource for one user at a time, as in Curator's tests.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long one use takes: long enough that another one would fall into it.
+/// Duration of one use: long enough that a concurrent use would overlap.
 const USE: Duration = Duration::from_millis(3);
 
-/// Panics when two use it at a time.
+/// Resource that panics on concurrent use.
 #[derive(Default)]
 pub struct LimitedResource(AtomicBool);
 
 impl LimitedResource {
-    /// Uses it for a moment.
+    /// Uses the resource for a moment.
     pub async fn use_it(&self) {
-        assert!(!self.0.swap(true, Ordering::SeqCst), "two use it at a time");
+        assert!(
+            !self.0.swap(true, Ordering::SeqCst),
+            "concurrent use of the resource"
+        );
         tokio::time::sleep(USE).await;
         self.0.store(false, Ordering::SeqCst);
     }
 
-    /// Whether somebody uses it.
+    /// Returns whether the resource is in use.
     pub fn is_used(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }

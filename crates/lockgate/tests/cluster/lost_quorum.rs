@@ -1,5 +1,5 @@
-//! The last resort, as docs/operate/backup-restore.md describes it: a majority is lost, and one node is left. Its state becomes a new
-//! cluster.
+//! Last resort of docs/operate/backup-restore.md: a majority is lost, and the state of the one remaining node
+//! becomes a new cluster.
 
 use local_cluster::START_TIMEOUT;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::command_line::succeeds;
 use crate::harness::{TestCluster, assert_refused};
 
 #[tokio::test]
-async fn one_node_that_is_left_becomes_a_new_cluster() {
+async fn last_node_becomes_a_new_cluster() {
     let mut old = TestCluster::start().await;
     let created = old
         .send(1, "POST", "/v1/znodes/kept", &json!({ "data": "by all three" }))
@@ -21,14 +21,14 @@ async fn one_node_that_is_left_becomes_a_new_cluster() {
         .await
         .unwrap()
         .fencing_token;
-    // So that the one that stays has it: a read there of what was acknowledged anywhere.
+    // A linearizable read at the remaining node, so that it has the acknowledged write.
     let left = old.followers().await[0];
     let read = old
         .send(left, "GET", "/v1/znodes/kept?linearizable=true", &Value::Null)
         .await;
     assert_eq!(read.json()["data"], "by all three");
 
-    // The leader and one more are gone, with their disks.
+    // The leader and one more node are lost, with their disks.
     for id in old.ids() {
         if id != left {
             old.kill(id).await.unwrap();
@@ -50,7 +50,7 @@ async fn one_node_that_is_left_becomes_a_new_cluster() {
         let read = new.get(id, "/v1/znodes/kept").await;
         assert_eq!(read["data"], "by all three", "node {id}");
         let lock = new.get(id, "/v1/locks/orders/1").await;
-        assert_eq!(lock["holders"], json!([]), "its session has ended");
+        assert_eq!(lock["holders"], json!([]), "the restore ended its session");
     }
     let beat = format!("/v1/sessions/{}/heartbeat", session.id());
     let refused = new.send(2, "POST", &beat, &Value::Null).await;

@@ -1,7 +1,7 @@
 //! Whole clusters from outside: real processes of the built program, real signals, real HTTP.
 //!
-//! Every test starts nodes of its own on free ports in a directory of its own, and nothing survives it. The
-//! number of rounds of the fault tests is small enough for every build; LOCKGATE_TEST_ROUNDS multiplies it.
+//! Every test starts its own nodes, on free ports and in a directory of its own, and leaves nothing. The
+//! number of rounds of the fault tests suits every build; LOCKGATE_TEST_ROUNDS multiplies it.
 
 // clippy's exception for tests does not reach their helpers.
 #![allow(clippy::unwrap_used)]

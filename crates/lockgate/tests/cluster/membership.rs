@@ -1,4 +1,4 @@
-//! Whoever asks for a change of the members while the leader dies asks again, and it is done once.
+//! Changes of the membership while the leader dies: a retried change is made once.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,11 +6,12 @@ use std::time::Duration;
 use local_cluster::START_TIMEOUT;
 use local_cluster::members::Members;
 
-use crate::harness::{PATIENCE, TestCluster, eventually, rounds};
+use crate::harness::{TIMEOUT, TestCluster, eventually, rounds};
 
-/// The leader dies at any moment of a change. Whoever asked asks again, and it is done once, or it never was.
+/// Kills the leader at any moment of a change. The caller retries, and the change is made once, or it never
+/// was.
 #[tokio::test]
-async fn a_change_is_done_or_not_when_its_leader_dies() {
+async fn membership_change_is_made_once_or_not_when_the_leader_dies() {
     let mut cluster = TestCluster::start().await;
     for round in 0..rounds(3) as u64 {
         let leader = cluster.leader_now().await;
@@ -20,20 +21,20 @@ async fn a_change_is_done_or_not_when_its_leader_dies() {
             .filter(|node| node.id != leader)
             .map(|node| node.http.clone())
             .collect();
-        // Of three voters two are left when the leader dies: the third cannot lose its vote then. So a vote is
-        // taken and given before, and what hangs in the air is one of the two.
+        // Of three voters two are left when the leader dies, so the third cannot be demoted then. Therefore a
+        // voter is demoted and promoted before, and one of the two changes is pending.
         let mut members = Members::at(&survivors);
         let change = tokio::spawn(async move {
             let demoted = members.demote(subject, false).await;
-            let given = members.promote(subject, PATIENCE).await;
-            (demoted, given)
+            let promoted = members.promote(subject, TIMEOUT).await;
+            (demoted, promoted)
         });
-        // Later and later in the change, by the microsecond: a commit takes a few milliseconds.
+        // Later in the change in each round, by microseconds: a commit takes a few milliseconds.
         tokio::time::sleep(Duration::from_micros(500 * (1 + round * 7 % 23))).await;
         cluster.kill(leader).await.unwrap();
-        // With two voters and the leader dead there is no majority until it is back.
+        // With two voters and a dead leader there is no majority until the leader restarts.
         cluster.up(START_TIMEOUT).await.unwrap();
-        let (demoted, given) = change.await.unwrap();
+        let (demoted, promoted) = change.await.unwrap();
         if let Err(error) = demoted {
             let text = error.to_string();
             assert!(
@@ -41,7 +42,7 @@ async fn a_change_is_done_or_not_when_its_leader_dies() {
                 "{text}"
             );
         }
-        given.unwrap();
+        promoted.unwrap();
         let mut views = BTreeSet::new();
         let ids = cluster.ids();
         eventually("all nodes see three voters", async || {
@@ -61,6 +62,6 @@ async fn a_change_is_done_or_not_when_its_leader_dies() {
         .await;
     }
     let mut client = cluster.client(1);
-    let session = client.open_session(PATIENCE, "after").await.unwrap();
+    let session = client.open_session(TIMEOUT, "after").await.unwrap();
     client.acquire(&session, "after").await.unwrap();
 }

@@ -1,22 +1,22 @@
-//! What waits in other ways than in one queue survives a change of leaders, too: an upgrade, and a call for several locks.
+//! Waits other than in one queue survive a leader change too: an upgrade, and an acquire of several locks.
 
 use std::time::Duration;
 
 use cli_support::api_client::{ApiClient, request_id};
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, TestCluster, eventually};
+use crate::harness::{TIMEOUT, TestCluster, eventually};
 
 async fn post(client: &mut ApiClient, path: &str, mut body: Value) -> Value {
     body["request_id"] = request_id().into();
-    let response = client.call("POST", path, &body, PATIENCE).await;
+    let response = client.call("POST", path, &body, TIMEOUT).await;
     response
         .unwrap_or_else(|error| panic!("{path} {body}: {error}"))
         .json()
 }
 
 #[tokio::test]
-async fn an_upgrade_and_a_call_for_several_locks_wait_on_when_the_leader_dies() {
+async fn waiting_upgrade_and_multilock_survive_the_leader() {
     let mut cluster = TestCluster::start().await;
     let leader = cluster.leader_now().await;
     let survivors = cluster.followers().await;
@@ -33,7 +33,7 @@ async fn an_upgrade_and_a_call_for_several_locks_wait_on_when_the_leader_dies() 
     let held = post(&mut two, "/v1/locks/a/acquire", wish(second.id(), "exclusive")).await;
 
     let body = json!({ "session": first.id(), "holder": book["holder"], "wait_ms": null });
-    // One waits at the leader itself, the other elsewhere.
+    // The upgrade waits at the leader itself, the acquire at another node.
     let mut waiter = cluster.client(leader);
     let upgrade = tokio::spawn(async move { post(&mut waiter, "/v1/locks/book/upgrade", body).await });
     let locks = json!([{ "name": "b" }, { "name": "a", "mode": "shared" }]);
@@ -53,7 +53,7 @@ async fn an_upgrade_and_a_call_for_several_locks_wait_on_when_the_leader_dies() 
     let released = post(&mut two, "/v1/multilock/release", body).await;
     assert_eq!(released["released"].as_array().unwrap().len(), 2, "{released}");
 
-    let in_time = |waits| tokio::time::timeout(PATIENCE + Duration::from_secs(5), waits);
+    let in_time = |waits| tokio::time::timeout(TIMEOUT + Duration::from_secs(5), waits);
     let alone = in_time(upgrade).await.unwrap().unwrap();
     assert_eq!(alone["mode"], "exclusive");
     let token = |grant: &Value| grant["fencing_token"].as_u64().unwrap();
@@ -61,7 +61,7 @@ async fn an_upgrade_and_a_call_for_several_locks_wait_on_when_the_leader_dies() 
     let both = in_time(both).await.unwrap().unwrap();
     let (b, a) = (&both["holders"][0], &both["holders"][1]);
     assert!(token(b) == token(a) && token(a) > token(&held), "{both}");
-    // Both survivors know the same, and of nobody who waits.
+    // Both survivors have the same state, without waiters.
     for node in survivors {
         let graph = cluster.get(node, "/v1/locks/graph").await;
         assert_eq!(graph["waits"], json!([]));

@@ -1,4 +1,4 @@
-//! What an ordinary build must not have in it.
+//! Contents that an ordinary build must not have.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ fn contains(program: &[u8], text: &str) -> bool {
     memchr::memmem::find(program, text.as_bytes()).is_some()
 }
 
-/// Also says that the search finds what is there: the same program with the feature has all of it.
+/// Checks the search too: the same program with the feature has all of it.
 #[test]
 fn fail_points_are_in_a_build_with_their_feature_and_in_no_other() {
     let program = fs::read(LOCKGATE).unwrap();

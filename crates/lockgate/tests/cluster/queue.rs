@@ -1,15 +1,15 @@
-//! Many wait for one lock: who came first is served first, and a release wakes one.
+//! Many waiters of one lock: grants are in arrival order, and a release wakes one waiter.
 
 use std::time::Duration;
 
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::harness::{PATIENCE, TestCluster};
+use crate::harness::{TIMEOUT, TestCluster};
 
 const WAITERS: usize = 100;
 
-/// Nothing must come in this time; a wake-up in vain would come with the one that was due.
+/// Time without a grant: an additional wake-up would come together with the expected one.
 const QUIET: Duration = Duration::from_millis(20);
 
 #[tokio::test]
@@ -21,7 +21,7 @@ async fn arrival_order_is_grant_order_and_a_release_wakes_exactly_one() {
     let (granted, mut grants) = mpsc::unbounded_channel();
     let mut sessions = Vec::new();
     for number in 0..WAITERS {
-        // Spread over the nodes; the next one comes when this one stands in the queue.
+        // Spread over the nodes; each joins after the one before is in the queue.
         let (mut client, session) = cluster
             .session(1 + number as u64 % 3, &format!("waiter {number}"))
             .await;
@@ -38,12 +38,12 @@ async fn arrival_order_is_grant_order_and_a_release_wakes_exactly_one() {
     let mut id = session.id().to_owned();
     for (expected, waiter) in sessions.iter().enumerate() {
         client.release(&id, &holding).await.unwrap();
-        let (number, held, next) = tokio::time::timeout(PATIENCE, grants.recv())
+        let (number, held, next) = tokio::time::timeout(TIMEOUT, grants.recv())
             .await
-            .expect("somebody is woken")
+            .expect("a waiter is woken")
             .unwrap();
         let held = held.unwrap();
-        assert_eq!(number, expected, "served out of turn");
+        assert_eq!(number, expected, "granted out of order");
         assert!(held.fencing_token > holding.fencing_token);
         let lock = cluster.get(2, "/v1/locks/queue").await;
         assert_eq!(lock["holders"].as_array().unwrap().len(), 1, "{lock}");
@@ -79,7 +79,7 @@ async fn readers_share_permits_add_up_and_writers_are_not_overtaken() {
         tokio::spawn(async move { third.acquire(&id, "book").await.map(|held| (held, third)) })
     };
     cluster.wait_queued(1, "book", 1).await;
-    // A reader would get along with the readers, but a writer came before it.
+    // A reader is compatible with the readers, but the writer is before it in the queue.
     let (mut late, late_session) = cluster.session(1, "late").await;
     let refused = late
         .acquire_with(late_session.id(), "book", shared)
@@ -121,7 +121,7 @@ async fn readers_share_permits_add_up_and_writers_are_not_overtaken() {
 }
 
 #[tokio::test]
-async fn a_caller_that_hangs_up_leaves_the_queue() {
+async fn disconnected_waiter_leaves_the_queue() {
     let cluster = TestCluster::start().await;
     let (mut holder, session) = cluster.session(1, "holder").await;
     let held = holder.acquire(session.id(), "door").await.unwrap();
@@ -131,7 +131,7 @@ async fn a_caller_that_hangs_up_leaves_the_queue() {
     cluster.wait_queued(3, "door", 1).await;
     wait.abort();
     cluster.wait_queued(3, "door", 0).await;
-    // The one that left is not waited for.
+    // The release does not wait for the waiter that left.
     holder.release(session.id(), &held).await.unwrap();
     let (mut next, next_session) = cluster.session(3, "next").await;
     next.acquire_with(next_session.id(), "door", json!({ "wait_ms": 0 }))

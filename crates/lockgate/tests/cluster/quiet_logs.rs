@@ -1,4 +1,4 @@
-//! What a node logs by default: what an operator has to know, once.
+//! Default log of a node: events that an operator needs, once each.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use local_cluster::START_TIMEOUT;
 
 use crate::harness::{TestCluster, eventually};
 
-/// Many heartbeats, and several rounds of everything that a node does by itself.
+/// Time for many heartbeats, and several rounds of every periodic task of a node.
 const A_WHILE: Duration = Duration::from_secs(4);
 
-/// Lines about the machine, which other tests keep busy.
+/// Parts of lines about the machine, which other tests keep busy.
 const OF_THE_MACHINE: [&str; 3] = ["stood still", "alarm", "lockgate::slow"];
 
-/// The lines that a node has logged from `from` on, without what is of the machine.
+/// Returns the lines that a node has logged from `from` on, without those about the machine.
 fn lines(cluster: &TestCluster, id: u64, from: usize) -> Vec<String> {
     let log = std::fs::read_to_string(cluster.node(id).unwrap().log_file()).unwrap();
-    let told = log.lines().skip(from);
-    told.filter(|line| !OF_THE_MACHINE.iter().any(|words| line.contains(words)))
+    let new = log.lines().skip(from);
+    new.filter(|line| !OF_THE_MACHINE.iter().any(|words| line.contains(words)))
         .map(str::to_owned)
         .collect()
 }
@@ -31,7 +31,7 @@ async fn undisturbed_node_logs_nothing_and_a_dead_peer_is_two_lines() {
     let mut cluster = TestCluster::start().await;
     let leader = cluster.leader_now().await;
     let dies = cluster.followers().await[0];
-    // All connections are made, and the first lock is opened.
+    // After all connections are made, and the first lock is acquired.
     let (mut client, session) = cluster.session(leader, "works").await;
     client.acquire(session.id(), "first").await.unwrap();
 

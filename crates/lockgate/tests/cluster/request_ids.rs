@@ -1,4 +1,4 @@
-//! A request that is sent again under its `request_id` is carried out once: at any node, after any failure.
+//! Idempotent retries: a request with a `request_id` is applied once, at any node, after any failure.
 
 use lockgate::raft_node::NodeId;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ async fn create(cluster: &TestCluster, node: NodeId, session: &str) -> Value {
 }
 
 #[tokio::test]
-async fn the_first_answer_comes_again_from_every_node() {
+async fn retry_gets_the_first_answer_from_every_node() {
     let mut cluster = TestCluster::start().await;
     let (mut client, session) = cluster.session(1, "repeats").await;
     let acquire = json!({ "session": session.id(), "request_id": "acquire-1" });
@@ -36,7 +36,7 @@ async fn the_first_answer_comes_again_from_every_node() {
     let leader = cluster.leader_now().await;
     cluster.kill(leader).await.unwrap();
     let survivors: Vec<NodeId> = cluster.ids().into_iter().filter(|id| *id != leader).collect();
-    // Until another one leads, the answer is that it cannot be told now.
+    // Until there is a leader, the outcome is unavailable.
     eventually("another node leads", async || {
         let again = cluster
             .send(survivors[0], "POST", "/v1/locks/once/acquire", &acquire)
@@ -73,7 +73,7 @@ async fn the_first_answer_comes_again_from_every_node() {
 }
 
 #[tokio::test]
-async fn a_waiter_that_asks_again_elsewhere_is_granted_once() {
+async fn waiter_that_retries_at_another_node_is_granted_once() {
     let cluster = TestCluster::start().await;
     let (mut holder, session) = cluster.session(1, "holder").await;
     let holding = holder.acquire(session.id(), "place").await.unwrap();
@@ -92,11 +92,11 @@ async fn a_waiter_that_asks_again_elsewhere_is_granted_once() {
         let mut elsewhere = cluster.client(3);
         tokio::spawn(async move { elsewhere.acquire_with(&id, "place", wishes).await })
     };
-    eventually("the second call stands in the first one's place", async || {
+    eventually("the second call has replaced the first one", async || {
         cluster.get(3, &contender).await["data"] != first_call
     })
     .await;
-    // The first caller hangs up: that must not cost the second one the place.
+    // The first caller disconnects: the second one keeps the queue position.
     first.abort();
     let queue = cluster.get(3, "/v1/locks/place").await["queue"].clone();
     assert_eq!(

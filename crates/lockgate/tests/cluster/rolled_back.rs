@@ -1,4 +1,4 @@
-//! A node comes back with an older copy of its own data directory: a restored image of its machine, or of its files.
+//! Rollback of a node's data directory to an older copy: a restored image of its machine, or of its files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Copies a node's data directory while the node does not run, and gives where the copy is.
+/// Copies the data directory of a node while it is stopped. Returns the path of the copy.
 async fn image(cluster: &mut TestCluster, id: NodeId) -> PathBuf {
     cluster.stop(id, STOP_TIMEOUT).await.unwrap();
     let image = cluster.dir().join("image");
@@ -40,16 +40,18 @@ fn log_of(cluster: &TestCluster, id: NodeId) -> String {
     fs::read_to_string(cluster.node(id).unwrap().log_file()).unwrap()
 }
 
-/// Starts a node whose data directory is older than what its peers remember, and waits until it has ended for that.
-async fn start_refused(cluster: &mut TestCluster, id: NodeId) {
+/// Starts a node whose data directory is older than its peers' record of it, and waits until it has ended for
+/// that reason.
+async fn assert_start_rejected(cluster: &mut TestCluster, id: NodeId) {
     let refusals = |cluster: &TestCluster| log_of(cluster, id).matches("older than what node").count();
     let before = refusals(cluster);
     cluster.start(id).unwrap();
-    eventually("the node says why it ends", async || refusals(cluster) > before).await;
+    eventually("the node logs why it ends", async || refusals(cluster) > before).await;
     eventually("the node ends", async || cluster.pid(id).unwrap().is_none()).await;
 }
 
-/// Of the two nodes that had the grant one is dead when the other comes back without it, to the one that had it not.
+/// One of the two nodes with the grant is dead when the other returns without it, to the third node, which
+/// does not have it.
 #[tokio::test]
 async fn grant_that_a_rolled_back_node_had_acknowledged_is_not_granted_again() {
     let mut cluster = TestCluster::start_with("[log]\nlevel = \"debug\"\n").await;
@@ -57,7 +59,7 @@ async fn grant_that_a_rolled_back_node_had_acknowledged_is_not_granted_again() {
     let (returning, absent) = (followers[0], followers[1]);
     let image = image(&mut cluster, returning).await;
     let met = format!("node={returning} start=2");
-    eventually("the other follower knows of the start", async || {
+    eventually("the other follower has recorded the start", async || {
         log_of(&cluster, absent).contains(&met)
     })
     .await;
@@ -74,7 +76,7 @@ async fn grant_that_a_rolled_back_node_had_acknowledged_is_not_granted_again() {
     cluster.kill(leader).await.unwrap();
 
     cluster.start(absent).unwrap();
-    start_refused(&mut cluster, returning).await;
+    assert_start_rejected(&mut cluster, returning).await;
     let log = log_of(&cluster, returning);
     assert!(
         log.contains(&format!("lockgate cluster replace {returning}")),
@@ -83,8 +85,8 @@ async fn grant_that_a_rolled_back_node_had_acknowledged_is_not_granted_again() {
     let ready = cluster.send(absent, "GET", "/readyz", &Value::Null).await;
     assert_eq!(ready.status, 503, "one of three is no quorum");
 
-    // It does not start any more, and the cluster goes on without it.
-    start_refused(&mut cluster, returning).await;
+    // The node does not start again, and the cluster serves without it.
+    assert_start_rejected(&mut cluster, returning).await;
     cluster.start(leader).unwrap();
     cluster
         .wait_ready(&[leader, absent], START_TIMEOUT)

@@ -1,9 +1,9 @@
-//! A new local cluster with learners, and a small version of what `lockgate bench watch` measures.
+//! New local cluster with learners, and a small run of `lockgate bench watch`.
 
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::command_line::{Place, fails, succeeds};
+use crate::command_line::{LaunchedCluster, fails, succeeds};
 use crate::harness::TestCluster;
 
 fn number(report: &Value, name: &str) -> f64 {
@@ -12,20 +12,20 @@ fn number(report: &Value, name: &str) -> f64 {
 }
 
 #[tokio::test]
-async fn a_new_cluster_may_have_observers() {
-    let place = Place(TempDir::new().unwrap());
+async fn new_cluster_can_have_observers() {
+    let place = LaunchedCluster(TempDir::new().unwrap());
     let dir = place.path().to_str().unwrap();
     let up = ["cluster", "up", "--dir", dir, "--ephemeral-ports"];
     let shown = succeeds(&[&up[..], &["--nodes", "1", "--learners", "2"]].concat()).await;
     assert!(shown.contains("Started 3 of 3 nodes"), "{shown}");
     assert_eq!(shown.matches("learner").count(), 2, "{shown}");
-    // Their number is for new ones; others have `cluster add`.
-    let told = fails(&["cluster", "up", "--dir", dir, "--learners", "1"]).await;
-    assert!(told.contains("cluster add"), "{told}");
+    // The option is for new clusters; existing ones have `cluster add`.
+    let stderr = fails(&["cluster", "up", "--dir", dir, "--learners", "1"]).await;
+    assert!(stderr.contains("cluster add"), "{stderr}");
 }
 
 #[tokio::test]
-async fn every_watcher_is_told_of_every_change() {
+async fn every_watcher_is_notified_of_every_change() {
     let cluster = TestCluster::start().await;
     let dir = cluster.dir().to_str().unwrap();
     for at_once in [&[][..], &["--at-once"]] {
@@ -42,8 +42,8 @@ async fn every_watcher_is_told_of_every_change() {
             "--warmup",
             "0",
         ];
-        let told = succeeds(&[&arguments, at_once].concat()).await;
-        let reports: Vec<Value> = serde_json::from_str(&told).unwrap();
+        let stderr = succeeds(&[&arguments, at_once].concat()).await;
+        let reports: Vec<Value> = serde_json::from_str(&stderr).unwrap();
         for (report, sessions) in reports.iter().zip([1.0, 25.0]) {
             let changes = number(report, "/changes");
             assert!(changes >= 1.0, "{report}");
@@ -55,7 +55,7 @@ async fn every_watcher_is_told_of_every_change() {
         }
         assert_eq!(reports.len(), 2);
     }
-    // It leaves nothing.
+    // The benchmark leaves no znodes.
     let left = cluster
         .send(1, "GET", "/v1/znodes/?children=true", &Value::Null)
         .await;

@@ -1,4 +1,4 @@
-//! Sessions whose client falls silent lose their locks: not before their time, and not long after it.
+//! Expiry of sessions: a silent client loses its locks, not before its timeout, and not long after it.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use tokio::time::Instant;
 
 use crate::harness::{TestCluster, allowance, eventually, held};
 
-/// The shortest the server allows.
+/// Minimum timeout that the server allows.
 const TTL: Duration = Duration::from_secs(2);
 
 #[tokio::test]
-async fn a_silent_client_loses_its_lock_in_time_and_the_next_gets_it() {
+async fn silent_client_loses_its_lock_in_time_to_the_next_waiter() {
     let cluster = TestCluster::start().await;
     let mut silent = cluster.client(1);
     let (mut next, next_session) = cluster.session(2, "next").await;
-    // The session's time runs from no earlier than this.
+    // The session's timeout begins no earlier than this.
     let opened = Instant::now();
     let session = silent.open_session(TTL, "silent").await.unwrap();
     let lost = silent.acquire(&session, "inheritance").await.unwrap();
@@ -41,7 +41,7 @@ async fn a_silent_client_loses_its_lock_in_time_and_the_next_gets_it() {
 }
 
 #[tokio::test]
-async fn a_lock_stays_closed_for_its_delay_and_a_change_of_leaders_does_not_begin_it_anew() {
+async fn lock_delay_is_not_restarted_by_a_leader_change() {
     const DELAY: Duration = Duration::from_secs(8);
     const COUNTED: Duration = Duration::from_secs(6);
     let mut cluster = TestCluster::start().await;
@@ -70,7 +70,7 @@ async fn a_lock_stays_closed_for_its_delay_and_a_change_of_leaders_does_not_begi
         since_opened >= TTL + DELAY,
         "the lock was closed for too short: {since_opened:?}"
     );
-    // Had the new leader begun anew, it would have taken another eight seconds after the six.
+    // If the new leader restarted the delay, it would take another eight seconds after the six.
     assert!(
         since_begun < DELAY + COUNTED,
         "the lock was closed for too long: {since_begun:?}"
@@ -86,7 +86,7 @@ async fn heartbeats_at_any_node_keep_the_lock() {
     let held = keeper.acquire(&session, "kept").await.unwrap();
     let begin = Instant::now();
     let mut beats = tokio::time::interval(TTL / 4);
-    // Two and a half times its time, at one node after the other.
+    // Two and a half timeouts, at one node after the other.
     for node in [1, 2, 3, 1, 2, 3, 1, 2, 3, 1] {
         beats.tick().await;
         cluster.client_of(node).heartbeat(&session).await.unwrap();
@@ -96,7 +96,7 @@ async fn heartbeats_at_any_node_keep_the_lock() {
 }
 
 #[tokio::test]
-async fn a_new_leader_gives_every_session_its_full_time() {
+async fn new_leader_grants_every_session_its_full_ttl() {
     let mut cluster = TestCluster::start().await;
     let leader = cluster.leader_now().await;
     let survivors = cluster.followers().await;
@@ -112,7 +112,7 @@ async fn a_new_leader_gives_every_session_its_full_time() {
         waited >= TTL,
         "the new leader took the lock away after {waited:?}"
     );
-    // The election comes before the session's new time.
+    // The election precedes the session's new timeout.
     assert!(
         waited <= TTL * 2 + allowance(),
         "the lock was still held after {waited:?}"

@@ -1,4 +1,5 @@
-//! A node stops soon after SIGTERM whatever its clients and peers do: its supervisor and its operator wait for it.
+//! Stop of a node: it ends soon after SIGTERM whatever its clients and peers do, because its supervisor and
+//! its operator wait for it.
 
 use std::time::Duration;
 
@@ -11,20 +12,21 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 
-use crate::harness::{LONG_TTL, PATIENCE, TestCluster, allowance, eventually};
+use crate::harness::{LONG_TTL, TIMEOUT, TestCluster, allowance, eventually};
 
-/// How long a node takes to stop.
-const STOPS_WITHIN: Duration = Duration::from_secs(3);
+/// Time within which a node stops.
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A proposal without a leader waits for longer than any test.
-const PATIENT: &str = "propose_timeout_ms = 300000\n";
+/// Commit timeout longer than any test.
+const LONG_TIMEOUTS: &str = "propose_timeout_ms = 300000\n";
 
-/// Clients that do the same thing all the time.
+/// Number of clients under load.
 const CLIENTS: usize = 32;
 
-/// Waits until nodes have stopped by themselves, after one signal at `asked`. (`LocalCluster::stop` would send another one.)
+/// Waits until nodes have stopped by themselves, after one signal at `asked`. (`LocalCluster::stop` would
+/// send a second one.)
 async fn assert_stop(cluster: &TestCluster, ids: &[NodeId], asked: Instant) {
-    let bound = STOPS_WITHIN + allowance();
+    let bound = STOP_TIMEOUT + allowance();
     for id in ids {
         let left = bound.saturating_sub(asked.elapsed());
         let pid_file = cluster.node(*id).unwrap().pid_file();
@@ -35,21 +37,21 @@ async fn assert_stop(cluster: &TestCluster, ids: &[NodeId], asked: Instant) {
         let log = cluster.log_tail(*id).unwrap();
         let is_orderly = log.contains(" stopped node=");
         let is_busy = std::env::var_os("LOCKGATE_ALONE").is_none();
-        // On a busy machine the node's own limit may end it first.
+        // On a busy machine the node's own limit may end it before.
         assert!(
-            is_orderly || is_busy && log.contains("ends as it is"),
-            "node {id} did not end in order: {log}"
+            is_orderly || is_busy && log.contains("and exits"),
+            "node {id} did not stop in order: {log}"
         );
     }
 }
 
 #[tokio::test]
-async fn node_without_a_majority_stops_while_it_takes_calls_back() {
-    let mut cluster = TestCluster::start_with(PATIENT).await;
+async fn node_without_a_majority_stops_while_it_withdraws_acquires() {
+    let mut cluster = TestCluster::start_with(LONG_TIMEOUTS).await;
     let last = cluster.followers().await[0];
     let (mut client, session) = cluster.session(last, "holder").await;
     client.acquire(session.id(), "taken").await.unwrap();
-    // One whose caller goes while nobody can take its place out of the queue, and one that is still there.
+    // One waiter disconnects while its contender cannot be withdrawn, and one stays.
     let waits = |name: &'static str| {
         let mut client = cluster.client_of(last);
         tokio::spawn(async move {
@@ -67,7 +69,7 @@ async fn node_without_a_majority_stops_while_it_takes_calls_back() {
         }
     }
     goes.abort();
-    // The node has seen it when it holds fewer connections; it tries to take the call back from then on.
+    // The node notices it when it has fewer connections, and tries to withdraw the acquire from then on.
     assert!(goes.await.unwrap_err().is_cancelled());
 
     let asked = Instant::now();
@@ -78,7 +80,7 @@ async fn node_without_a_majority_stops_while_it_takes_calls_back() {
 
 #[tokio::test]
 async fn all_nodes_stop_at_once_under_load() {
-    let cluster = TestCluster::start_with(PATIENT).await;
+    let cluster = TestCluster::start_with(LONG_TIMEOUTS).await;
     let mut clients = Vec::new();
     for number in 0..CLIENTS {
         let at = number as u64 % 3 + 1;
@@ -102,7 +104,7 @@ async fn all_nodes_stop_at_once_under_load() {
     clients.iter().for_each(tokio::task::JoinHandle::abort);
 }
 
-/// Takes a lock that many want and gives it back, as long as its node lets it.
+/// Acquires and releases a contended lock until its node stops.
 async fn load(mut client: ApiClient, number: usize) {
     let Ok(session) = client.open_session(LONG_TTL, "load").await else {
         return;
@@ -121,14 +123,14 @@ async fn load(mut client: ApiClient, number: usize) {
 
 #[tokio::test]
 async fn node_stops_while_it_tries_to_be_elected() {
-    let cluster = TestCluster::start_with(PATIENT).await;
+    let cluster = TestCluster::start_with(LONG_TIMEOUTS).await;
     let last = cluster.followers().await[0];
     let others: Vec<_> = cluster.ids().into_iter().filter(|id| *id != last).collect();
     for id in &others {
         cluster.signal(*id, Signal::SIGSTOP).unwrap();
     }
-    // They are silent: it asks them, and stands for election again and again.
-    eventually("the node knows of no leader", async || {
+    // The other nodes are silent: the node asks them, and starts elections again and again.
+    eventually("the node has no leader", async || {
         let opened = json!({ "ttl_ms": 60_000 });
         let opened = cluster.send(last, "POST", "/v1/sessions", &opened);
         timeout(allowance() / 10, opened)
@@ -145,7 +147,7 @@ async fn node_stops_while_it_tries_to_be_elected() {
     }
 }
 
-/// Whoever is slow to send a request may be so for longer than any test.
+/// Drain and body timeouts longer than any test.
 const LONG_DRAIN: &str = "[http]\ndrain_timeout_ms = 300000\nbody_timeout_ms = 300000\n";
 
 #[tokio::test]
@@ -172,13 +174,15 @@ async fn second_signal_ends_a_node_that_waits_for_its_clients() {
 
         cluster.signal(id, second).unwrap();
         let log = async || cluster.log_tail(id).unwrap();
-        eventually("the node says why it ends", async || {
-            log().await.contains("a second signal: the node ends as it is")
+        eventually("the node logs why it exits", async || {
+            log()
+                .await
+                .contains("the node received a second signal and exits before it has stopped")
         })
         .await;
         assert!(log().await.contains("waits_for"), "{}", log().await);
         let pid_file = cluster.node(id).unwrap().pid_file();
-        assert!(wait_unclaimed(&pid_file, PATIENCE).await.unwrap());
+        assert!(wait_unclaimed(&pid_file, TIMEOUT).await.unwrap());
         drop(slow);
     }
 }

@@ -1,4 +1,4 @@
-//! What a node tells whoever has started it, as systemd's services do: that it listens, lives, reloads and stops.
+//! Notifications of a node to its supervisor, as for systemd: it is ready, alive, reloading and stopping.
 
 use std::fs;
 use std::path::Path;
@@ -12,16 +12,16 @@ use tokio::net::UnixDatagram;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::harness::{LOCKGATE, PATIENCE};
+use crate::harness::{LOCKGATE, TIMEOUT};
 
-/// The next messages, up to one with this in it.
-async fn told(socket: &UnixDatagram, wanted: &str) -> Vec<String> {
+/// Returns the next messages, up to one with this text.
+async fn received(socket: &UnixDatagram, wanted: &str) -> Vec<String> {
     let mut messages = Vec::new();
     let mut buffer = [0; 4096];
     loop {
-        let received = timeout(PATIENCE, socket.recv(&mut buffer)).await;
+        let received = timeout(TIMEOUT, socket.recv(&mut buffer)).await;
         let length = received
-            .unwrap_or_else(|_| panic!("not told: {wanted}; but {messages:?}"))
+            .unwrap_or_else(|_| panic!("no message with {wanted}; got {messages:?}"))
             .unwrap();
         messages.push(String::from_utf8(buffer[..length].to_vec()).unwrap());
         if messages.last().is_some_and(|message| message.contains(wanted)) {
@@ -31,7 +31,7 @@ async fn told(socket: &UnixDatagram, wanted: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_supervisor_is_told_how_the_process_is() {
+async fn supervisor_is_notified_of_the_process_state() {
     let dir = TempDir::new().unwrap();
     let place = dir.path().join("notify");
     let socket = UnixDatagram::bind(&place).unwrap();
@@ -46,29 +46,28 @@ async fn a_supervisor_is_told_how_the_process_is() {
         .spawn()
         .unwrap();
 
-    let first = told(&socket, "READY=1").await;
-    assert_eq!(
-        first.len(),
-        1,
-        "nothing is said before the node listens: {first:?}"
-    );
+    let first = received(&socket, "READY=1").await;
+    assert_eq!(first.len(), 1, "no message before the node listens: {first:?}");
     assert!(first[0].contains("STATUS=node 1 is serving"), "{first:?}");
-    told(&socket, "WATCHDOG=1").await;
-    told(&socket, "WATCHDOG=1").await;
+    received(&socket, "WATCHDOG=1").await;
+    received(&socket, "WATCHDOG=1").await;
 
     let process = Pid::from_raw(node.id().unwrap() as i32);
     write(&file, "[http]\nmax_body_bytes = 1000\n");
     send_signal(process, Signal::SIGHUP).unwrap();
-    let reloading = told(&socket, "RELOADING=1").await;
+    let reloading = received(&socket, "RELOADING=1").await;
     assert!(
         reloading.last().unwrap().contains("MONOTONIC_USEC="),
         "{reloading:?}"
     );
-    told(&socket, "READY=1").await;
+    received(&socket, "READY=1").await;
 
     send_signal(process, Signal::SIGTERM).unwrap();
-    told(&socket, "STOPPING=1").await;
-    let ended = timeout(PATIENCE, node.wait()).await.expect("it ends").unwrap();
+    received(&socket, "STOPPING=1").await;
+    let ended = timeout(TIMEOUT, node.wait())
+        .await
+        .expect("the node ends")
+        .unwrap();
     assert!(ended.success(), "{ended}");
 }
 

@@ -1,4 +1,5 @@
-//! The demo as a test: the concert is sold out, and no ticket twice, although the leader dies halfway.
+//! The example `tickets` as a test: the concert is sold out and no ticket is sold twice, although the leader
+//! dies halfway.
 
 #[path = "../../examples/tickets/sale.rs"]
 mod sale;

@@ -1,4 +1,4 @@
-//! A cluster whose nodes speak TLS, with each other and with everybody else.
+//! Cluster whose nodes use TLS, with each other and with clients.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn text(path: &Path) -> &str {
 }
 
 #[tokio::test]
-async fn a_lock_survives_its_leader_over_tls() {
+async fn lock_survives_a_failover_over_tls() {
     let mut cluster = TestCluster::start_secured().await;
     let mut client = cluster.client(1);
     let session = RenewedSession::open(&mut client, LONG_TTL, "orders")
@@ -32,16 +32,16 @@ async fn a_lock_survives_its_leader_over_tls() {
     let held = client.acquire(session.id(), "orders/1").await.unwrap();
     let leader = cluster.leader_now().await;
     cluster.kill(leader).await.unwrap();
-    // The next node answers, and a new leader is found over connections of peers that prove who they are.
+    // Another node answers, and a new leader is elected over connections of authenticated peers.
     assert!(client.check(&held).await.unwrap());
     client.release(session.id(), &held).await.unwrap();
     cluster.up(START_TIMEOUT).await.unwrap();
-    let mut anew = cluster.client_of(leader);
-    assert!(!anew.check(&held).await.unwrap());
+    let mut restarted = cluster.client_of(leader);
+    assert!(!restarted.check(&held).await.unwrap());
 }
 
 #[tokio::test]
-async fn nobody_is_served_without_tls_or_by_another_authority() {
+async fn clients_without_tls_or_of_another_authority_are_rejected() {
     let cluster = TestCluster::start_secured().await;
     let address = cluster.http(1);
     assert!(request(&address, "GET", "/healthz", "").await.is_err());
@@ -50,27 +50,27 @@ async fn nobody_is_served_without_tls_or_by_another_authority() {
     let refused = request_with(&address, Some(stranger), "GET", "/healthz", "")
         .await
         .unwrap_err();
-    let told = "its certificate is not signed by the authority that is trusted here";
-    assert_eq!(refused.to_string(), told);
+    let reason = "its certificate is not signed by the authority that is trusted here";
+    assert_eq!(refused.to_string(), reason);
 
-    // A client's certificate is good for clients' ports only, whichever authority it is of.
+    // A client's certificate is valid for clients' ports only, whichever authority signed it.
     let peer = cluster.node(1).unwrap().peer.clone();
     for tls in [cluster.tls().unwrap(), stranger] {
         let socket = TcpStream::connect(&peer).await.unwrap();
-        // The node is the one to refuse: by the name of its host a client believes it.
+        // The node rejects the connection: the client accepts the node's certificate by its host name.
         let _ = tls.connect("127.0.0.1", socket).await;
     }
     let log = cluster.node(1).unwrap().log_file();
-    eventually("the node says whom it has refused", async || {
+    eventually("the node logs the rejected connection", async || {
         let said = fs::read_to_string(&log).unwrap();
         said.contains("its certificate names no node") && said.contains("peers: rejected a peer")
     })
     .await;
-    // And nothing else.
+    // The node serves all others.
     assert_eq!(cluster.send(1, "GET", "/readyz", &json!(null)).await.status, 200);
 }
 
-/// Ends what the command line has started: such a node is nobody's child.
+/// Cluster that the command line has started. Its nodes are not child processes of the test.
 struct Down<'a>(&'a Path);
 
 impl Drop for Down<'_> {
@@ -79,12 +79,12 @@ impl Drop for Down<'_> {
             .args(["cluster", "down", "--dir", text(self.0)])
             .output();
         let ended = down.is_ok_and(|output| output.status.success());
-        assert!(ended || std::thread::panicking(), "a node is left");
+        assert!(ended || std::thread::panicking(), "a node is still running");
     }
 }
 
 #[tokio::test]
-async fn programs_of_others_are_served() {
+async fn curl_and_the_command_line_are_served_over_tls() {
     let cluster = TestCluster::start_secured().await;
     let url = format!("https://{}", cluster.http(1));
     let file = |name: &str| cluster.dir().join(name);
@@ -110,7 +110,7 @@ async fn programs_of_others_are_served() {
     let (done, _, why) = curl(&["--cacert", text(&ca), "--tls-max", "1.2", &health]).await;
     assert!(!done && why.contains("alert protocol version"), "{why}");
 
-    // Whoever has the certificate may read what is for its subject.
+    // A client with the certificate can read a znode for its subject.
     let znode = format!("{url}/v1/znodes/secret");
     let body = json!({ "data": "s", "acl": [{ "scheme": "x509", "id": "CN=try-out", "perms": "ra" }] });
     let with = ["--cacert", text(&ca), "--cert", text(&cert), "--key", text(&key)];
@@ -145,13 +145,13 @@ async fn programs_of_others_are_served() {
     );
     let backup = file("backup");
     let saved = succeeds(&[&["snapshot", "save", text(&backup), "--node", &url], &own[..]].concat()).await;
-    assert!(saved.contains("is a whole backup"), "{saved}");
+    assert!(saved.contains("is a complete backup"), "{saved}");
     let _started_by_the_command_line = Down(cluster.dir());
     let grown = succeeds(&["cluster", "add", "--dir", text(cluster.dir()), "--voter"]).await;
     assert!(grown.contains("node 4 has a vote"), "{grown}");
 }
 
-/// What a server of ZooKeeper's protocol says to `srvr`, without TLS; nothing if it does not understand.
+/// Returns the answer of a ZooKeeper port to `srvr` without TLS; empty without an answer.
 async fn srvr(address: &str) -> String {
     let asked = async {
         let mut stream = TcpStream::connect(address).await?;
@@ -160,13 +160,15 @@ async fn srvr(address: &str) -> String {
         stream.read_to_end(&mut said).await?;
         std::io::Result::Ok(said)
     };
-    let said = tokio::time::timeout(START_TIMEOUT, asked).await.expect("it ends");
+    let said = tokio::time::timeout(START_TIMEOUT, asked)
+        .await
+        .expect("an answer in time");
     String::from_utf8_lossy(&said.unwrap_or_default()).into_owned()
 }
 
-/// Clients move from the one port to the other while both are there.
+/// Clients can move from one port to the other while both exist.
 #[tokio::test]
-async fn zookeeper_is_served_without_tls_and_over_1_2_where_the_configuration_says_so() {
+async fn zookeeper_is_served_without_tls_and_over_1_2_if_configured() {
     let mut cluster = TestCluster::configure_secured();
     let plain = format!("127.0.0.1:{}", free_ports(1).unwrap()[0]);
     let both = [
@@ -221,7 +223,7 @@ async fn zookeeper_is_served_without_tls_and_over_1_2_where_the_configuration_sa
         );
     }
     let log = cluster.node(2).unwrap().log_file();
-    eventually("the node says whom it has refused", async || {
+    eventually("the node logs the rejected connection", async || {
         let said = fs::read_to_string(&log).unwrap();
         said.contains("it offers no version of TLS that is accepted here")
     })
@@ -229,7 +231,7 @@ async fn zookeeper_is_served_without_tls_and_over_1_2_where_the_configuration_sa
 }
 
 #[tokio::test]
-async fn renewed_certificates_are_for_new_connections() {
+async fn renewed_certificates_apply_to_new_connections() {
     let cluster = TestCluster::start_secured().await;
     let before = cluster.tls().unwrap();
     let mut established = Connection::connect_with(&cluster.http(1), Some(before))
@@ -245,7 +247,7 @@ async fn renewed_certificates_are_for_new_connections() {
         fs::copy(other.node(1).unwrap().dir.join(name), &new).unwrap();
         fs::rename(&new, node.dir.join(name)).unwrap();
     }
-    let pid = cluster.pid(1).unwrap().expect("it runs");
+    let pid = cluster.pid(1).unwrap().expect("the node runs");
     local_cluster::process::send_signal(pid, Signal::SIGHUP).unwrap();
     let ca = other.dir().join("ca.pem");
     let after = ClientTls::new(&ca, None).unwrap();
@@ -264,7 +266,7 @@ async fn renewed_certificates_are_for_new_connections() {
 }
 
 #[tokio::test]
-async fn a_node_that_others_can_reach_does_not_start_unprotected() {
+async fn reachable_node_does_not_start_without_tls() {
     let dir = tempfile::tempdir().unwrap();
     let server = || {
         Lockgate::builder()
@@ -272,7 +274,7 @@ async fn a_node_that_others_can_reach_does_not_start_unprotected() {
             .data_dir(dir.path().join("data"))
             .http_config(HttpConfig::default())
     };
-    // Addresses of no machine: what gets past the check cannot listen there.
+    // Addresses of no machine: a server that passes the check fails to listen there.
     for (what, server) in [
         ("HTTP", server().http_listen("192.0.2.1:7400")),
         ("HTTP", server().http_listen("0.0.0.0:0")),
@@ -293,26 +295,26 @@ async fn a_node_that_others_can_reach_does_not_start_unprotected() {
     ] {
         let refused = server.start().await.expect_err(what);
         assert!(
-            matches!(&refused, StartError::Exposed { what: told, .. } if *told == what),
+            matches!(&refused, StartError::Exposed { what: exposed, .. } if *exposed == what),
             "{refused}"
         );
-        let told = refused.to_string();
+        let text = refused.to_string();
         for word in ["Builder::tls", "127.0.0.1", "Builder::insecure"] {
-            assert!(told.contains(word), "{told}");
+            assert!(text.contains(word), "{text}");
         }
         for foreign in ["[tls]", "--insecure"] {
-            assert!(!told.contains(foreign), "{told}");
+            assert!(!text.contains(foreign), "{text}");
         }
     }
-    let got_past = server()
+    let permitted = server()
         .http_listen("192.0.2.1:7400")
         .insecure(true)
         .start()
         .await
         .unwrap_err();
-    assert!(matches!(got_past, StartError::Http { .. }), "{got_past}");
+    assert!(matches!(permitted, StartError::Http { .. }), "{permitted}");
 
-    // With certificates it is let past, too, if they are any good.
+    // With certificates the server passes the check too, if the files are valid.
     let files = TlsFiles {
         certificate: dir.path().join("none.pem"),
         key: dir.path().join("none.key"),
@@ -331,7 +333,7 @@ async fn a_node_that_others_can_reach_does_not_start_unprotected() {
 }
 
 #[tokio::test]
-async fn the_command_says_so_and_can_be_told_otherwise() {
+async fn serve_names_its_settings_and_insecure_permits_the_start() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("node.toml");
     let config = "node_id = 1\n[members.1]\npeer = \"127.0.0.1:0\"\nhttp = \"192.0.2.1:7400\"\n";
@@ -358,15 +360,15 @@ async fn the_command_says_so_and_can_be_told_otherwise() {
     ] {
         assert!(refused.contains(word), "{refused}");
     }
-    let got_past = last_line(&["--insecure"]).await;
+    let permitted = last_line(&["--insecure"]).await;
     assert!(
-        got_past.contains("cannot listen for HTTP at 192.0.2.1:7400"),
-        "{got_past}"
+        permitted.contains("cannot listen for HTTP at 192.0.2.1:7400"),
+        "{permitted}"
     );
     fs::write(&file, format!("insecure = true\n{config}")).unwrap();
-    let got_past = last_line(&[]).await;
+    let permitted = last_line(&[]).await;
     assert!(
-        got_past.contains("cannot listen for HTTP at 192.0.2.1:7400"),
-        "{got_past}"
+        permitted.contains("cannot listen for HTTP at 192.0.2.1:7400"),
+        "{permitted}"
     );
 }

@@ -1,4 +1,5 @@
-//! Wrong arguments end every command with exit code 2 and a line that names them, before it has called anybody.
+//! Usage errors: wrong arguments end every command with exit code 2 and a line that names them, before it
+//! connects to a server.
 
 use std::process::Output;
 
@@ -6,7 +7,7 @@ use tokio::process::Command;
 
 use crate::harness::LOCKGATE;
 
-/// Nobody listens there: a command that calls somebody ends with another code.
+/// Address without a server: a command that connects to it ends with another code.
 const NOBODY: &str = "127.0.0.1:1";
 
 async fn lockgate(arguments: &[&str], servers: &str) -> Output {
@@ -18,7 +19,7 @@ async fn lockgate(arguments: &[&str], servers: &str) -> Output {
         .unwrap()
 }
 
-/// The commands that call a running cluster, each with arguments that are right.
+/// Commands that call a running cluster, each with valid arguments.
 const CLIENTS: &[&[&str]] = &[
     &["lock", "job", "--", "true"],
     &["locks"],
@@ -61,7 +62,7 @@ async fn clients_refuse_wrong_servers() {
     }
 }
 
-/// Wrong arguments, and what the error names.
+/// Wrong arguments, and the text that the error contains.
 const WRONG: &[(&[&str], &str)] = &[
     (&[], "Usage"),
     (&["nonsense"], "nonsense"),
@@ -163,15 +164,19 @@ async fn commands_refuse_wrong_arguments() {
 }
 
 #[tokio::test]
-async fn an_empty_variable_is_none() {
+async fn empty_variable_is_ignored() {
     let output = lockgate(&["locks", "--server", NOBODY, "--patience", "10ms"], "").await;
     assert_eq!(output.status.code(), Some(69), "{output:?}");
 }
 
 async fn assert_usage(arguments: &[&str], servers: &str, named: &str) {
     let output = lockgate(arguments, servers).await;
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{arguments:?}, {servers}: {told}");
-    assert!(told.contains(named), "{arguments:?}, {servers}: {told}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(
+        output.status.code(),
+        Some(2),
+        "{arguments:?}, {servers}: {stderr}"
+    );
+    assert!(stderr.contains(named), "{arguments:?}, {servers}: {stderr}");
     assert!(output.stdout.is_empty(), "{arguments:?}: {output:?}");
 }

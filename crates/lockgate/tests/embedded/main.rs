@@ -1,9 +1,6 @@
-//! The library: a node inside this very program, and locks of the program without a socket.
+//! Embedding library: a node inside this program, and locks of the program without a socket.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test that cannot go on may say so shortly, also in its helpers"
-)]
+#![allow(clippy::unwrap_used, reason = "a failed test may panic, also in its helpers")]
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,17 +14,17 @@ use lockgate::znode_store::LockName;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
-/// The shortest that a node allows.
+/// Minimum timeout that a node allows.
 const TTL: Duration = Duration::from_secs(2);
 
-/// How long anything may take that is waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit of a condition.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 async fn eventually(what: &str, is_so: impl AsyncFn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !is_so().await {
-        assert!(Instant::now() < deadline, "not in {PATIENCE:?}: {what}");
+        assert!(Instant::now() < deadline, "not in {TIMEOUT:?}: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -47,7 +44,7 @@ impl Embedded {
             .start()
             .await
             .unwrap();
-        server.ready(PATIENCE).await.unwrap();
+        server.ready(TIMEOUT).await.unwrap();
         Self { server, _dir: dir }
     }
 
@@ -55,8 +52,8 @@ impl Embedded {
         open(self.server.client(), name).await
     }
 
-    /// How many hold the lock, and how many wait for it.
-    fn crowd(&self, lock: &str) -> (usize, usize) {
+    /// Returns the numbers of holders and of waiters of a lock.
+    fn holders_and_waiters(&self, lock: &str) -> (usize, usize) {
         let lock = LockName::parse(lock).unwrap();
         let view = self.server.node().read(|store| store.lock(&lock));
         view.map_or((0, 0), |view| (view.holders.len(), view.queue.len()))
@@ -67,13 +64,13 @@ async fn open(client: &LockClient, name: &str) -> LockSession {
     client.session().name(name).ttl(TTL).open().await.unwrap()
 }
 
-/// A runtime as a thread of a program may have one.
+/// Creates a runtime on the current thread.
 fn small_runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Does something on a runtime that is gone when this returns.
-async fn on_a_runtime_that_ends<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> T {
+/// Runs a future on a runtime that has ended when this returns.
+async fn on_a_short_lived_runtime<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> T {
     let done = tokio::task::spawn_blocking(move || small_runtime().block_on(future));
     done.await.unwrap()
 }
@@ -103,11 +100,11 @@ async fn guards_exclude_each_other_even_within_a_session_unless_they_are_reentra
     assert_busy(bert.acquire("door", exclusive().try_only()).await);
     outer.release().await.unwrap();
     let next = bert
-        .acquire("door", exclusive().try_only().note("bert's turn"))
+        .acquire("door", exclusive().try_only().note("bert is next"))
         .await
         .unwrap();
 
-    // A guard that is dropped releases its lock, only later.
+    // A dropped guard releases its lock, only later.
     drop(next);
     let waited = anna
         .acquire("door", exclusive().wait_at_most(TTL * 10))
@@ -115,16 +112,16 @@ async fn guards_exclude_each_other_even_within_a_session_unless_they_are_reentra
         .unwrap();
     assert!(!waited.is_lost());
 
-    // Closing a session ends its guards' locks, and their release says so.
+    // Closing a session ends the holds of its guards, and their release returns the loss.
     anna.close().await.unwrap();
-    assert_eq!(embedded.crowd("door"), (0, 0));
+    assert_eq!(embedded.holders_and_waiters("door"), (0, 0));
     let reason = waited.check().unwrap_err();
     assert_eq!(waited.release().await, Err(reason));
     embedded.server.stop().await;
 }
 
 #[tokio::test]
-async fn embedded_sessions_do_all_that_sessions_over_the_network_do() {
+async fn embedded_sessions_support_all_operations() {
     let embedded = Embedded::start().await;
     let anna = embedded.session("anna").await;
     // A clone is the same session.
@@ -147,7 +144,7 @@ async fn embedded_sessions_do_all_that_sessions_over_the_network_do() {
     assert_eq!(several.guards().len(), 2);
     several.release().await.unwrap();
 
-    // Somebody asks for the lock, and then takes it away.
+    // Another client requests the release of the lock, and then breaks it.
     let client = embedded.server.client();
     let asked = guard.release_requested();
     assert_eq!(
@@ -171,7 +168,7 @@ async fn embedded_sessions_do_all_that_sessions_over_the_network_do() {
 }
 
 #[tokio::test]
-async fn a_guarded_write_is_made_while_the_lock_is_held_or_not_at_all() {
+async fn guarded_write_needs_the_lock() {
     let embedded = Embedded::start().await;
     let (anna, bert) = (embedded.session("anna").await, embedded.session("bert").await);
     let client = embedded.server.client();
@@ -185,12 +182,12 @@ async fn a_guarded_write_is_made_while_the_lock_is_held_or_not_at_all() {
     let create = Transaction::new().create("/report", "0", CreateMode::Persistent);
     let done = guard.write(create.set("/report", "1", Some(0))).await.unwrap();
     assert_eq!(done.len(), 2, "{done:?}");
-    // By two locks, by whatever way to the tree.
+    // Guarded by two locks, over either API of the tree.
     let both = set("2", 1).held(&guard).held(&window);
     client.znodes().commit(both).await.unwrap();
     assert_eq!(stored().await, ("2".to_owned(), 2));
 
-    // What is wrong is counted as the caller counts.
+    // The index of the failed operation is counted without the guards.
     let refused = guard
         .write(set("3", 2).set("/report", "4", Some(2)))
         .await
@@ -202,7 +199,7 @@ async fn a_guarded_write_is_made_while_the_lock_is_held_or_not_at_all() {
         (&refusal.code, &refusal.facts["index"]),
         (&Code::BadVersion, &1.into())
     );
-    // The guard is no use to another session, nor together with one of another.
+    // A guard is invalid in another session, and together with a guard of another session.
     let foreign = bert.acquire("gate", AcquireOptions::exclusive()).await.unwrap();
     let of_another = bert.znodes().commit(set("3", 2).held(&guard)).await;
     let of_two = client
@@ -229,7 +226,7 @@ async fn a_guarded_write_is_made_while_the_lock_is_held_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_dropped_acquire_leaves_the_queue_and_a_timed_one_says_so() {
+async fn dropped_acquire_leaves_the_queue_and_a_timed_one_fails() {
     let embedded = Embedded::start().await;
     let (anna, bert) = (embedded.session("anna").await, embedded.session("bert").await);
     let guard = anna.acquire("door", AcquireOptions::exclusive()).await.unwrap();
@@ -238,23 +235,26 @@ async fn a_dropped_acquire_leaves_the_queue_and_a_timed_one_says_so() {
         tokio::pin!(wait);
         tokio::select! {
             granted = &mut wait => panic!("{granted:?}"),
-            () = eventually("bert waits", async || embedded.crowd("door") == (1, 1)) => {}
+            () = eventually("bert waits", async || embedded.holders_and_waiters("door") == (1, 1)) => {}
         }
     }
-    eventually("bert has left", async || embedded.crowd("door") == (1, 0)).await;
+    eventually("bert has left", async || {
+        embedded.holders_and_waiters("door") == (1, 0)
+    })
+    .await;
     let patience = AcquireOptions::exclusive().wait_at_most(Duration::from_millis(30));
     let late = bert.acquire("door", patience).await;
     assert!(
         matches!(&late, Err(error) if error.is(Code::LockTimeout)),
         "{late:?}"
     );
-    assert_eq!(embedded.crowd("door"), (1, 0));
+    assert_eq!(embedded.holders_and_waiters("door"), (1, 0));
     guard.release().await.unwrap();
     embedded.server.stop().await;
 }
 
 #[tokio::test]
-async fn a_guard_keeps_its_session_alive_and_the_last_one_closes_it() {
+async fn guard_keeps_its_session_open_and_the_last_one_closes_it() {
     let embedded = Embedded::start().await;
     let (anna, bert) = (embedded.session("anna").await, embedded.session("bert").await);
     let id = anna.id().to_owned();
@@ -273,12 +273,12 @@ async fn a_guard_keeps_its_session_alive_and_the_last_one_closes_it() {
     embedded.server.stop().await;
 }
 
-/// The node's runtime has several threads, as the test waits on one of them.
+/// The node's runtime has several threads because the test blocks one of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_outlives_the_runtime_that_opened_it() {
+async fn session_outlives_the_runtime_that_opened_it() {
     let embedded = Embedded::start().await;
     let client = embedded.server.client().clone();
-    let guard = on_a_runtime_that_ends(async move {
+    let guard = on_a_short_lived_runtime(async move {
         let session = open(&client, "short-lived").await;
         session
             .acquire("door", AcquireOptions::exclusive())
@@ -295,21 +295,21 @@ async fn a_session_outlives_the_runtime_that_opened_it() {
     );
     guard.check().unwrap();
 
-    // It also hears of its end.
+    // The guard is also notified of its end.
     let client = embedded.server.client();
     client.break_lock("door", guard.holder(), "stuck").await.unwrap();
-    let loss = tokio::time::timeout(PATIENCE, guard.lost()).await.unwrap();
+    let loss = tokio::time::timeout(TIMEOUT, guard.lost()).await.unwrap();
     assert!(matches!(loss, Loss::Broken { .. }), "{loss:?}");
     embedded.server.stop().await;
 }
 
 #[tokio::test]
-async fn a_guard_knows_of_its_loss_before_its_blocked_runtime_runs_again() {
+async fn guard_reports_its_loss_before_its_blocked_runtime_resumes() {
     let embedded = Embedded::start().await;
     let anna = embedded.session("anna").await;
     let guard = anna.acquire("door", AcquireOptions::exclusive()).await.unwrap();
     guard.check().unwrap();
-    // The only thread of the node's runtime: nobody confirms a heartbeat.
+    // This blocks the only thread of the node's runtime, so no heartbeat is confirmed.
     thread::sleep(TTL);
     assert_eq!(guard.check(), Err(Error::Lost(Loss::NoHeartbeat)));
     assert!(guard.is_lost() && anna.is_lost());
@@ -318,7 +318,7 @@ async fn a_guard_knows_of_its_loss_before_its_blocked_runtime_runs_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_guard_dropped_on_a_plain_thread_or_in_a_dying_runtime_releases_its_lock() {
+async fn guard_dropped_on_a_plain_thread_or_with_its_runtime_releases_its_lock() {
     let embedded = Embedded::start().await;
     let anna = embedded.session("anna").await;
     for dies_with_its_runtime in [false, true] {
@@ -335,7 +335,10 @@ async fn a_guard_dropped_on_a_plain_thread_or_in_a_dying_runtime_releases_its_lo
         });
         dropped.join().unwrap();
         let soon = Instant::now();
-        eventually("the lock is free", async || embedded.crowd("door") == (0, 0)).await;
+        eventually("the lock is free", async || {
+            embedded.holders_and_waiters("door") == (0, 0)
+        })
+        .await;
         assert!(
             !anna.is_lost(),
             "free after {:?} with its session",
@@ -346,7 +349,7 @@ async fn a_guard_dropped_on_a_plain_thread_or_in_a_dying_runtime_releases_its_lo
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_acquire_whose_runtime_ends_leaves_the_queue() {
+async fn acquire_whose_runtime_ends_leaves_the_queue() {
     let embedded = Embedded::start().await;
     let (anna, bert) = (embedded.session("anna").await, embedded.session("bert").await);
     let guard = anna.acquire("door", AcquireOptions::exclusive()).await.unwrap();
@@ -357,17 +360,26 @@ async fn an_acquire_whose_runtime_ends_leaves_the_queue() {
         runtime.spawn(async move { waits.acquire("door", AcquireOptions::exclusive()).await.map(drop) });
         runtime.block_on(stopped).unwrap();
     });
-    eventually("bert waits", async || embedded.crowd("door") == (1, 1)).await;
+    eventually("bert waits", async || {
+        embedded.holders_and_waiters("door") == (1, 1)
+    })
+    .await;
     stop.send(()).unwrap();
     thread.join().unwrap();
-    eventually("bert has left", async || embedded.crowd("door") == (1, 0)).await;
+    eventually("bert has left", async || {
+        embedded.holders_and_waiters("door") == (1, 0)
+    })
+    .await;
     guard.release().await.unwrap();
-    eventually("nobody has it", async || embedded.crowd("door") == (0, 0)).await;
+    eventually("the lock is free", async || {
+        embedded.holders_and_waiters("door") == (0, 0)
+    })
+    .await;
     embedded.server.stop().await;
 }
 
 #[tokio::test]
-async fn an_owner_that_would_wait_for_itself_is_refused() {
+async fn owner_that_would_wait_for_itself_is_rejected() {
     let embedded = Embedded::start().await;
     let anna = embedded.session("anna").await;
     let owned = || AcquireOptions::exclusive().owner("task");
@@ -377,7 +389,7 @@ async fn an_owner_that_would_wait_for_itself_is_refused() {
         refused.is(Code::WouldDeadlock) && !refused.is_retryable(),
         "{refused:?}"
     );
-    // A wait with an end, another owner, and calls that do not say whose they are.
+    // Waits with a limit, another owner, and calls without an owner are no deadlock.
     let soon = Duration::from_millis(30);
     for waits in [
         owned().wait_at_most(soon),
@@ -401,22 +413,25 @@ async fn an_owner_that_would_wait_for_itself_is_refused() {
 }
 
 #[tokio::test]
-async fn a_stop_closes_the_sessions_of_the_program_and_says_so() {
+async fn stop_closes_the_sessions_of_the_program() {
     let embedded = Embedded::start().await;
     let (anna, bert) = (embedded.session("anna").await, embedded.session("bert").await);
     let guard = anna.acquire("left", AcquireOptions::exclusive()).await.unwrap();
     let waits =
         tokio::spawn(async move { bert.acquire("left", AcquireOptions::exclusive()).await.map(drop) });
-    eventually("bert waits", async || embedded.crowd("left") == (1, 1)).await;
+    eventually("bert waits", async || {
+        embedded.holders_and_waiters("left") == (1, 1)
+    })
+    .await;
     embedded.server.stop().await;
     assert_eq!(guard.lost().await, Loss::Stopped);
     assert_eq!(guard.check(), Err(Error::Lost(Loss::Stopped)));
     assert_eq!(waits.await.unwrap(), Err(Error::Lost(Loss::Stopped)));
-    // Both were closed, and did not wait for their time to be over.
-    assert_eq!(embedded.crowd("left"), (0, 0));
+    // Both sessions were closed, and did not expire.
+    assert_eq!(embedded.holders_and_waiters("left"), (0, 0));
     assert_eq!(guard.release().await, Err(Error::Lost(Loss::Stopped)));
 
-    // No loop goes on asking.
+    // The client makes no further attempts.
     let stopped = embedded.server.open_session("late").await.unwrap_err();
     assert!(
         stopped == Error::Stopped && !stopped.is_retryable(),
@@ -424,19 +439,19 @@ async fn a_stop_closes_the_sessions_of_the_program_and_says_so() {
     );
     let client = embedded.server.client();
     assert_eq!(client.znodes().get("/").await, Err(Error::Stopped));
-    let late = embedded.server.ready(PATIENCE).await.unwrap_err();
+    let late = embedded.server.ready(TIMEOUT).await.unwrap_err();
     assert!(late.to_string().contains("stopping"), "{late}");
 }
 
 /// A blocking program has a thread and no runtime.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thread_takes_locks_of_the_node_by_calls_that_block() {
+async fn blocking_client_acquires_locks_from_a_thread() {
     let embedded = Embedded::start().await;
     let client = blocking::LockClient::from(embedded.server.client().clone());
     let worked = thread::spawn(move || {
         let session = client.session().name("thread").ttl(TTL).open()?;
         let guard = session.acquire("door", AcquireOptions::exclusive())?;
-        // Longer than the session lives without heartbeats.
+        // Longer than the session's timeout without heartbeats.
         thread::sleep(TTL * 3 / 2);
         guard.check()?;
         let changes = Transaction::new().create("/by-thread", "done", CreateMode::Persistent);
@@ -453,7 +468,7 @@ async fn a_thread_takes_locks_of_the_node_by_calls_that_block() {
 
 #[cfg(feature = "testing")]
 #[tokio::test]
-async fn a_test_server_loses_sessions_on_demand_and_leaves_no_directory() {
+async fn test_server_ends_sessions_on_demand_and_leaves_no_directory() {
     let server = lockgate::testing::TestServer::start().await.unwrap();
     let directory = server.server().node().config().data_dir.clone();
     let session = server.client().session().open().await.unwrap();
@@ -464,7 +479,7 @@ async fn a_test_server_loses_sessions_on_demand_and_leaves_no_directory() {
     server.client().end_session(session.id()).await.unwrap();
     assert_eq!(guard.lost().await, Loss::Expired);
     assert_eq!(guard.release().await, Err(Error::Lost(Loss::Expired)));
-    // Twice is once.
+    // A second call has no effect.
     server.client().end_session(session.id()).await.unwrap();
     assert!(directory.exists());
     server.stop().await;

@@ -1,16 +1,17 @@
-//! Text that wants to be more than text.
+//! Hostile text: characters that could forge log lines or control a terminal.
 
-/// By which hostile text is found in a log, escaped or not.
-pub const MARK: &str = "forged-by-a-stranger";
+/// Mark of hostile text in a log, escaped or not.
+pub const MARK: &str = "forged-by-an-attacker";
 
-/// What no log may hold: a bearer token, the password of a digest, that of a session.
+/// Secrets that no log may contain: a bearer token, the password of a digest, and that of a session.
 pub const SECRETS: [&str; 3] = [TOKEN, DIGEST_PASSWORD, SESSION_PASSWORD];
 pub const TOKEN: &str = "lg_00112233445566778899aabbccddeeff_5ec7e75ec7e75ec7e75ec7e75ec7e7aa";
 pub const DIGEST_PASSWORD: &str = "pass-phrase-of-alice";
-/// Sixteen bytes, as ZooKeeper's are.
+/// Sixteen bytes, like ZooKeeper's passwords.
 pub const SESSION_PASSWORD: &str = "sixteen-bytes-pw";
 
-/// Lines that would be a new event, or an object of JSON; escapes that clear a screen or set a title; text that turns around.
+/// Returns lines that look like a new event or a JSON object, escape sequences that clear a screen or set a
+/// title, and text with direction marks.
 pub fn texts() -> Vec<String> {
     [
         "\n2026-11-22T00:00:00Z  INFO raft_node: MARK",

@@ -1,4 +1,4 @@
-//! Hostile text in all places of HTTP requests, at every route.
+//! Hostile text in all parts of HTTP requests, at every route.
 
 use std::net::SocketAddr;
 
@@ -10,18 +10,20 @@ use tokio::net::TcpStream;
 use crate::hostile::{TOKEN, texts};
 use crate::in_time;
 
-/// All methods at all addresses, with hostile text in each, then a lock that is taken and broken in the middle of such text.
-pub async fn say_everything(server: SocketAddr) {
+/// Sends all methods to all addresses with hostile text in each, and then acquires and breaks a lock among
+/// them.
+pub async fn send_all(server: SocketAddr) {
     for text in texts() {
         for address in addresses() {
-            // Streams and downloads would be read to their ends; what they log, the other requests to their addresses do.
+            // Streams and downloads would be read to their ends; other requests to their addresses log the
+            // same.
             let path = put(address, &text);
             for method in ["GET", "POST", "PUT", "DELETE"] {
                 ask(server, method, &path, Some(body(&text))).await;
             }
             let named = format!("{}?session={1}&prefix={1}", put(address, &text), encode(&text));
             ask(server, "GET", &named, None).await;
-            // Whoever shows a bad token is refused, and it is a secret all the same: perhaps another cluster's.
+            // An unknown token is rejected, and is a secret all the same: it may be another cluster's.
             ask_with(server, "POST", &path, Some(body(&text)), Some(TOKEN)).await;
         }
         a_lock(server, &text).await;
@@ -35,7 +37,7 @@ pub async fn say_everything(server: SocketAddr) {
     }
 }
 
-/// An address as axum writes it, with the text in all its places.
+/// Returns an address of axum's form with the text in all its parameters.
 fn put(address: &str, text: &str) -> String {
     let parts = address.split('/').map(|part| match part.starts_with('{') {
         true => encode(text),
@@ -43,7 +45,7 @@ fn put(address: &str, text: &str) -> String {
     });
     let path = parts.collect::<Vec<_>>().join("/");
     match address {
-        // Which would go on for ever.
+        // Without `after` the stream would never end.
         "/v1/events" => format!("{path}?after={}", encode(text)),
         _ if address.starts_with("/v1/watch") => format!("{path}?timeout_ms=1"),
         _ => path,
@@ -54,8 +56,8 @@ fn encode(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// Every field that a request of any kind has and that is text; each request knows some of them only, so each is also sent
-/// alone.
+/// Returns a body with every text field of any request. Each request knows only some of them, so each is also
+/// sent alone.
 fn body(text: &str) -> Value {
     json!({
         "name": text, "note": text, "owner": text, "reason": text, "holder": text, "session": text, "data": text,
@@ -64,7 +66,7 @@ fn body(text: &str) -> Value {
 }
 
 async fn a_lock(server: SocketAddr, text: &str) {
-    // Where such text is refused, it is in the refusal, and the lock is taken without.
+    // If the text is rejected, it is in the error, and the lock is acquired without it.
     let mut session = ask(
         server,
         "POST",
@@ -108,7 +110,7 @@ async fn a_lock(server: SocketAddr, text: &str) {
     ask(server, "DELETE", &format!("/v1/sessions/{session}"), None).await;
 }
 
-/// A soft quota that is passed is a warning that names its znode: wherever such a name may be one.
+/// Exceeds a soft quota, which logs a warning with the name of its znode.
 async fn a_quota(server: SocketAddr, text: &str) {
     let name = encode(text);
     let quota = format!("/v1/znodes/zookeeper/quota/{name}");
@@ -128,7 +130,7 @@ async fn a_quota(server: SocketAddr, text: &str) {
     }
 }
 
-/// Asks, as somebody who shows a token, and gives the document that is answered, if it is one.
+/// Sends a request without a token. Returns the JSON of the answer, if it is one.
 async fn ask(server: SocketAddr, method: &str, path: &str, body: Option<Value>) -> Value {
     ask_with(server, method, path, body, None).await
 }
@@ -152,24 +154,24 @@ async fn ask_with(
     let mut stream = TcpStream::connect(server).await.unwrap();
     stream.write_all(head.as_bytes()).await.unwrap();
     let answer = read(&mut stream).await;
-    assert!(!answer.is_empty(), "{method} {path} is not answered");
+    assert!(!answer.is_empty(), "no answer to {method} {path}");
     let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
     serde_json::from_str(body).unwrap_or_default()
 }
 
-/// Sends bytes and hangs up.
+/// Sends bytes and closes the connection.
 async fn raw(server: SocketAddr, bytes: &[u8]) {
     let mut stream = TcpStream::connect(server).await.unwrap();
-    // A server that has heard enough hangs up before everything is said.
+    // A server may close the connection before it has read everything.
     if stream.write_all(bytes).await.is_ok() && stream.shutdown().await.is_ok() {
         read(&mut stream).await;
     }
 }
 
-/// All that comes until the server hangs up.
+/// Reads until the server closes the connection.
 async fn read(stream: &mut TcpStream) -> String {
     let mut answer = Vec::new();
-    // How it hangs up does not matter.
+    // A reset is as good as a regular end.
     let _: Result<usize, _> = in_time("an answer", stream.read_to_end(&mut answer)).await;
     String::from_utf8_lossy(&answer).into_owned()
 }

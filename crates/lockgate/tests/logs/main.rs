@@ -1,12 +1,9 @@
-//! What a node logs of what strangers say, at the most talkative level: everything stays on one line and does nothing to a
-//! terminal, and no secret is in it.
+//! Log of a node at the most verbose level while it receives hostile text: every event stays on one line,
+//! does not control a terminal, and contains no secret.
 //!
-//! One test in a process of its own, for a process has one log.
+//! There is one test, in a process of its own, because a process has one log.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "a test that cannot go on may say so shortly, also in its helpers"
-)]
+#![allow(clippy::unwrap_used, reason = "a failed test may panic, also in its helpers")]
 
 mod http;
 mod hostile;
@@ -17,16 +14,16 @@ mod zookeeper;
 use std::time::Duration;
 
 use lockgate::Lockgate;
-use lockgate::log_lines::Escapes;
+use lockgate::log_writer::EscapeStyle;
 
 use crate::log::Log;
 
-/// No step takes longer, unless something is broken.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// Time limit of a step.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 #[tokio::test]
-async fn nothing_that_is_said_to_a_node_forges_its_log() {
-    let (text, json) = (Log::new(Escapes::Text), Log::new(Escapes::Json));
+async fn hostile_text_does_not_forge_the_log() {
+    let (text, json) = (Log::new(EscapeStyle::Text), Log::new(EscapeStyle::Json));
     log::start(&text, &json);
     let dir = tempfile::tempdir().unwrap();
     let server = Lockgate::builder()
@@ -45,14 +42,14 @@ async fn nothing_that_is_said_to_a_node_forges_its_log() {
     })
     .await;
 
-    http::say_everything(server.http_address().unwrap()).await;
-    let passwords = zookeeper::say_everything(server.zookeeper_address().unwrap()).await;
-    peer::say_everything().await;
+    http::send_all(server.http_address().unwrap()).await;
+    let passwords = zookeeper::send_all(server.zookeeper_address().unwrap()).await;
+    peer::send_all().await;
     in_time("the server stops", server.stop()).await;
 
     for log in [&text, &json] {
         let written = log.written();
-        // What is said is in the log: else nothing would have been tried.
+        // The hostile text is in the log; otherwise the test would check nothing.
         assert!(written.contains(hostile::MARK), "nothing hostile was logged");
         log.check_lines();
         for secret in hostile::SECRETS {
@@ -70,7 +67,7 @@ async fn nothing_that_is_said_to_a_node_forges_its_log() {
 }
 
 async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, future).await {
+    match tokio::time::timeout(TIMEOUT, future).await {
         Ok(value) => value,
         Err(_) => panic!("not in time: {what}"),
     }

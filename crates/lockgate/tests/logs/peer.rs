@@ -1,4 +1,4 @@
-//! Hostile text at the port for peers: in place of a hello, and in one.
+//! Hostile text at the port for peers: in place of a hello, and in a hello.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::OnceLock;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::hostile::texts;
 use crate::in_time;
 
-/// Where the node listens for peers: a port that was free a moment ago.
+/// Returns the address of the node for peers: a port that was free a moment ago.
 pub fn address() -> SocketAddr {
     static ADDRESS: OnceLock<SocketAddr> = OnceLock::new();
     *ADDRESS.get_or_init(|| {
@@ -21,10 +21,10 @@ pub fn address() -> SocketAddr {
     })
 }
 
-/// Bytes that are no hello, and hellos of clusters and programs with such names.
-pub async fn say_everything() {
+/// Sends bytes that are no hello, and hellos of clusters and programs with such names.
+pub async fn send_all() {
     for text in texts() {
-        say(text.as_bytes()).await;
+        send(text.as_bytes()).await;
         let stranger = Gate::new(
             2,
             text.clone(),
@@ -35,22 +35,22 @@ pub async fn say_everything() {
         );
         let mut hello = stranger.hello(1, Purpose::Control);
         hello.program = text.clone();
-        say_hello(&hello).await;
+        send_hello(&hello).await;
         hello.cluster = "lockgate".into();
-        say_hello(&hello).await;
+        send_hello(&hello).await;
     }
 }
 
-async fn say_hello(hello: &lockgate::raft_node::fuzz::Hello) {
+async fn send_hello(hello: &lockgate::raft_node::fuzz::Hello) {
     let mut out = BytesMut::new();
     put_frame(&mut out, hello);
-    let answered = say(&out).await;
+    let answered = send(&out).await;
     let mut reader = FrameReader::new(&answered[..]);
     let reply = reader.next().await.unwrap();
     assert!(reply.is_some(), "a hello is answered");
 }
 
-async fn say(bytes: &[u8]) -> Vec<u8> {
+async fn send(bytes: &[u8]) -> Vec<u8> {
     in_time("the node hangs up", async {
         let mut stream = TcpStream::connect(address()).await.unwrap();
         let mut answered = Vec::new();

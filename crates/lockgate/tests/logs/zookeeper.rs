@@ -1,4 +1,4 @@
-//! Hostile text in all places of ZooKeeper's protocol, by every operation.
+//! Hostile text in all parts of ZooKeeper's protocol, in every operation.
 
 use std::net::SocketAddr;
 
@@ -10,11 +10,11 @@ use zk_wire::{AclEntry, ConnectRequest, ConnectResponse, CreateCall, Reader, Req
 use crate::hostile::{DIGEST_PASSWORD, SESSION_PASSWORD, texts};
 use crate::in_time;
 
-/// All operations with hostile text in each; gives the passwords of the sessions that were had for it.
-pub async fn say_everything(server: SocketAddr) -> Vec<Bytes> {
+/// Sends all operations with hostile text in each. Returns the passwords of the sessions that it opened.
+pub async fn send_all(server: SocketAddr) -> Vec<Bytes> {
     let mut passwords = Vec::new();
     for text in texts() {
-        // No client of ZooKeeper, a word that is none, and somebody else's session.
+        // Bytes that are no request, an unknown four-letter word, and another session's id.
         talk(server, text.as_bytes()).await;
         talk(server, b"conf").await;
         talk(
@@ -170,12 +170,12 @@ fn requests(text: &str) -> Vec<Request> {
     ]
 }
 
-/// Sends bytes and nothing more, and reads what comes.
+/// Sends bytes, and reads until the server closes the connection.
 async fn talk(server: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     in_time("the server hangs up", async {
         let mut stream = TcpStream::connect(server).await.unwrap();
         let mut answered = Vec::new();
-        // A server that has heard enough hangs up before everything is said, or read.
+        // A server may close the connection before it has read everything, or before its answer is read.
         if stream.write_all(bytes).await.is_ok() && stream.shutdown().await.is_ok() {
             let _: Result<usize, _> = stream.read_to_end(&mut answered).await;
         }

@@ -1,17 +1,17 @@
-//! The number of series does not depend on what callers do.
+//! Cardinality of metrics: the number of series does not depend on callers.
 
 use serde_json::json;
 
 use crate::harness::{LONG_TTL, TestCluster};
 use crate::scrape::Scrape;
 
-/// How many series each of the families has, of which a caller might believe that it could make more.
+/// Returns the number of series of a node.
 async fn series(cluster: &TestCluster) -> usize {
     Scrape::of(cluster, 1).await.series.len()
 }
 
 #[tokio::test]
-async fn callers_cannot_make_series() {
+async fn callers_cannot_add_series() {
     let cluster = TestCluster::start_with("[metrics]\nlock_prefixes = \"orders/, bills/\"\n").await;
     let mut client = cluster.client_of(1);
     let session = cli_support::api_client::RenewedSession::open(&mut client, LONG_TTL, "many")
@@ -25,7 +25,7 @@ async fn callers_cannot_make_series() {
                 .send(1, "POST", &lock, &json!({"session": session.id()}))
                 .await;
             assert_eq!(grant.status, 200, "{}", grant.json());
-            // Others find it held, and addresses, methods, sessions and verbs that there are not.
+            // Failed requests: a held lock, and unknown addresses, methods, sessions and actions.
             for (method, path, body, status) in [
                 (
                     "POST",
@@ -45,7 +45,7 @@ async fn callers_cannot_make_series() {
         }
         series(&cluster).await
     };
-    // The first look counts itself, too.
+    // The first scrape adds series for itself.
     series(&cluster).await;
     let first = round(0).await;
     for more in 1..4 {

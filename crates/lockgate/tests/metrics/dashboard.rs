@@ -1,5 +1,5 @@
-//! The dashboard for Grafana: that it can be read, has what an operator looks for, and asks for nothing that no node tells. The
-//! same for what the rules of alerts ask for.
+//! Dashboard for Grafana, and alert rules: the dashboard is valid JSON with the required rows, and both use
+//! only metrics that nodes export.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::rules::expressions;
 
 const DASHBOARD: &str = "deploy/grafana/lockgate.json";
 
-/// The rows that it has to have.
+/// Required rows.
 const ROWS: [&str; 7] = [
     "Cluster",
     "Raft",
@@ -22,16 +22,16 @@ const ROWS: [&str; 7] = [
     "Process",
 ];
 
-/// The names of ours in an expression of PromQL, with `up`, which every target has.
+/// Returns the metrics of nodes in an expression of PromQL.
 fn names(expression: &str) -> BTreeSet<String> {
     let words = expression.split(|letter: char| !(letter.is_ascii_alphanumeric() || letter == '_'));
     let ours = words.filter(|word| word.starts_with("lockgate_") || word.starts_with("process_"));
     ours.map(str::to_owned).collect()
 }
 
-/// Every name under which Prometheus finds something of a node.
-fn told() -> BTreeSet<String> {
-    let told = documented()
+/// Returns every name under which Prometheus stores a metric of a node.
+fn exported_names() -> BTreeSet<String> {
+    let exported = documented()
         .into_iter()
         .flat_map(|(name, (kind, _))| match kind.as_str() {
             "histogram" => ["_bucket", "_sum", "_count"]
@@ -39,7 +39,7 @@ fn told() -> BTreeSet<String> {
                 .to_vec(),
             _ => vec![name],
         });
-    told.collect()
+    exported.collect()
 }
 
 fn panels(dashboard: &Value) -> Vec<&Value> {
@@ -51,7 +51,7 @@ fn panels(dashboard: &Value) -> Vec<&Value> {
 }
 
 #[test]
-fn the_dashboard_shows_what_nodes_tell() {
+fn dashboard_shows_exported_metrics() {
     let dashboard: Value = serde_json::from_str(&file(DASHBOARD)).expect("it is JSON");
     let panels = panels(&dashboard);
     let rows: Vec<&str> = panels
@@ -60,7 +60,7 @@ fn the_dashboard_shows_what_nodes_tell() {
         .filter_map(|panel| panel["title"].as_str())
         .collect();
     assert_eq!(rows, ROWS);
-    let told = told();
+    let exported = exported_names();
     let mut ids = BTreeSet::new();
     let mut shown = BTreeSet::new();
     let mut places = BTreeSet::new();
@@ -71,7 +71,7 @@ fn the_dashboard_shows_what_nodes_tell() {
             "{title}"
         );
         let place = ["x", "y"].map(|at| panel["gridPos"][at].as_u64().expect("every panel has a place"));
-        assert!(places.insert(place), "{title} stands on another one");
+        assert!(places.insert(place), "{title} overlaps another panel");
         if panel["type"] == "row" {
             continue;
         }
@@ -83,9 +83,7 @@ fn the_dashboard_shows_what_nodes_tell() {
             panel["fieldConfig"]["defaults"]["unit"].is_string(),
             "{title} has a unit"
         );
-        let targets = panel["targets"]
-            .as_array()
-            .expect("every panel asks for something");
+        let targets = panel["targets"].as_array().expect("every panel has targets");
         assert!(!targets.is_empty(), "{title}");
         for target in targets {
             let expression = target["expr"].as_str().expect("an expression");
@@ -95,7 +93,7 @@ fn the_dashboard_shows_what_nodes_tell() {
             );
             let names = names(expression);
             for name in &names {
-                assert!(told.contains(name), "{title}: no node tells {name}");
+                assert!(exported.contains(name), "{title}: no node exports {name}");
             }
             shown.extend(names);
         }
@@ -104,21 +102,21 @@ fn the_dashboard_shows_what_nodes_tell() {
         "lockgate_lock_wait_duration_seconds_bucket",
         "lockgate_raft_follower_lag_entries",
     ] {
-        assert!(shown.contains(important), "{important} is nowhere to be seen");
+        assert!(shown.contains(important), "no panel shows {important}");
     }
 }
 
 #[test]
-fn alerts_ask_for_what_nodes_tell() {
-    let told = told();
+fn alerts_use_exported_metrics() {
+    let exported = exported_names();
     for (alert, expression) in expressions() {
         let names = names(&expression);
         assert!(
             !names.is_empty() || expression.contains("up{"),
-            "{alert} asks for nothing"
+            "{alert} uses no metric"
         );
         for name in names {
-            assert!(told.contains(&name), "{alert}: no node tells {name}");
+            assert!(exported.contains(&name), "{alert}: no node exports {name}");
         }
     }
 }

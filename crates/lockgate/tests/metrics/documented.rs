@@ -1,4 +1,4 @@
-//! docs/reference/metrics.md against what nodes tell: every name with its type and its labels, and no other.
+//! Comparison of docs/reference/metrics.md with the metrics of nodes: names, types and labels are equal.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,9 +9,9 @@ use crate::project::file;
 use crate::scrape::Scrape;
 use crate::zookeeper::ask_once;
 
-/// A cluster that has something to tell of everything: certificates, an alarm, locks below a prefix, clients of both kinds.
-pub async fn everything() -> Scrape {
-    // No disk has so much space, so every node raises its alarm; and a cluster with that is read-only.
+/// Starts clusters with every metric: certificates, an alarm, locks below a prefix, clients of both kinds.
+pub async fn all_metrics() -> Scrape {
+    // No disk has that much free space, so every node raises its alarm, and the cluster is read-only.
     let mut cluster = TestCluster::configure_secured_with(
         "[disk]\nlow_water_bytes = 1000000000000000\n[metrics]\nlock_prefixes = \"orders/\"\n",
     );
@@ -21,12 +21,12 @@ pub async fn everything() -> Scrape {
         .expect("the cluster starts");
     let leader = cluster.leader_now().await;
     let mut seen = Scrape::default();
-    eventually("the alarms are told", async || {
+    eventually("the alarms are exported", async || {
         seen = Scrape::of(&cluster, leader).await;
         seen.types.contains_key("lockgate_alarm_active")
     })
     .await;
-    // What this node says of its own disk it says at once; all disks are looked at a little later.
+    // A node reports its own disk at once; the leader checks all disks a little later.
     eventually("the cluster is read-only", async || {
         let asked = cluster.send(leader, "POST", "/v1/sessions", &json!({})).await;
         (asked.status, asked.code().as_str()) == (503, "read_only")
@@ -36,20 +36,20 @@ pub async fn everything() -> Scrape {
         .send(leader, "POST", "/v1/cluster/snapshot", &Value::Null)
         .await;
     assert_eq!(made.status, 200, "{}", made.json());
-    let drawn = cluster.send(leader, "GET", "/v1/snapshot", &Value::Null).await;
-    assert_eq!(drawn.status, 200);
-    eventually("the backup is known to have been drawn", async || {
+    let saved = cluster.send(leader, "GET", "/v1/snapshot", &Value::Null).await;
+    assert_eq!(saved.status, 200);
+    eventually("the backup is exported", async || {
         let now = Scrape::of(&cluster, leader).await;
         now.types.contains_key("lockgate_backup_last_timestamp_seconds")
     })
     .await;
     let seen = seen.and(Scrape::of(&cluster, leader).await);
 
-    // And one of clients of ZooKeeper, which is not kept from writing.
-    // Where nobody takes the spans they are counted all the same.
+    // A cluster with ZooKeeper clients, which is not read-only. Spans without a collector are counted all the
+    // same.
     let plain = TestCluster::start_with("[traces]\nendpoint = \"http://127.0.0.1:1\"\n").await;
     let server = plain.node(1).expect("there is a node 1").zookeeper.clone();
-    ask_once(&server.expect("it serves clients of ZooKeeper")).await;
+    ask_once(&server.expect("the node has a ZooKeeper port")).await;
     eventually("the client was counted", async || {
         let now = Scrape::of(&plain, 1).await;
         now.types.contains_key("lockgate_zookeeper_requests")
@@ -58,7 +58,7 @@ pub async fn everything() -> Scrape {
     seen.and(Scrape::of(&plain, 1).await)
 }
 
-/// The rows of the tables: the type and the labels of each name.
+/// Returns the rows of the tables: the type and the labels of each name.
 pub fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
     let text = file("docs/reference/metrics.md");
     let rows = text.lines().filter(|line| line.starts_with("| `"));
@@ -73,19 +73,15 @@ pub fn documented() -> BTreeMap<String, (String, BTreeSet<String>)> {
     });
     let mut documented = BTreeMap::new();
     for (name, row) in rows {
-        assert_eq!(
-            documented.insert(name.clone(), row),
-            None,
-            "{name} is there twice"
-        );
+        assert_eq!(documented.insert(name.clone(), row), None, "{name} occurs twice");
     }
     documented
 }
 
 #[tokio::test]
-async fn every_metric_is_documented_and_every_documented_one_is_there() {
-    let seen = everything().await;
-    let told: BTreeMap<String, (String, BTreeSet<String>)> = seen
+async fn documentation_and_exported_metrics_agree() {
+    let seen = all_metrics().await;
+    let exported: BTreeMap<String, (String, BTreeSet<String>)> = seen
         .types
         .iter()
         .map(|(family, kind)| {
@@ -97,16 +93,15 @@ async fn every_metric_is_documented_and_every_documented_one_is_there() {
         })
         .collect();
     let documented = documented();
-    let missing: Vec<_> = told
+    let missing: Vec<_> = exported
         .iter()
         .filter(|(name, _)| !documented.contains_key(*name))
         .collect();
-    assert!(
-        missing.is_empty(),
-        "docs/reference/metrics.md does not tell of {missing:#?}"
-    );
+    assert!(missing.is_empty(), "docs/reference/metrics.md lacks {missing:#?}");
     for (name, row) in &documented {
-        let actual = told.get(name).unwrap_or_else(|| panic!("no node tells {name}"));
+        let actual = exported
+            .get(name)
+            .unwrap_or_else(|| panic!("no node exports {name}"));
         assert_eq!(row, actual, "docs/reference/metrics.md: {name}");
     }
 }

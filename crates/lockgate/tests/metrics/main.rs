@@ -1,5 +1,5 @@
-//! Metrics of nodes: they are those of the documentation, callers cannot add series, and dashboards and alerts use no others. Whether
-//! each alert fires is tested in `tools/system-tests`.
+//! Metrics of nodes: they match the documentation, callers cannot add series, and dashboards and alerts use
+//! no others. `tools/system-tests` makes each alert fire.
 
 // clippy's exception for tests does not reach their helpers.
 #![allow(clippy::unwrap_used)]

@@ -1,39 +1,40 @@
-//! The rules as they are delivered, and as tests need them: with seconds in the place of minutes. What is compared with what
-//! stays as it is, but for the few thresholds that a test cannot reach, which are named here one by one.
+//! Alert rules, as delivered and as tests need them: with seconds in place of minutes. Expressions stay the
+//! same, except for the few thresholds that a test cannot reach, which are listed here.
 
 use std::collections::BTreeMap;
 
 use crate::project::file;
 
-/// Where the rules are.
+/// Path of the rules.
 pub const PATH: &str = "deploy/prometheus/alerts.yml";
 
-/// The windows in a test: long enough for a condition that is brought about step by step, and a dozen scrapes.
+/// Windows in a test: long enough for a condition that develops in steps, and a dozen scrapes.
 const WINDOWS: [(&str, &str); 3] = [("[5m]", "[8s]"), ("[10m]", "[8s]"), ("[15m]", "[20s]")];
 
-/// Thresholds that would take a test hours, or a machine to itself: the rule, what it says, and what it says in a test.
-const WITHIN_REACH: [(&str, &str, &str); 5] = [
+/// Thresholds that would take a test hours, or a machine to itself: the rule, the delivered text, and the
+/// text in a test.
+const TEST_THRESHOLDS: [(&str, &str, &str); 5] = [
     // Seconds after a backup in the place of days.
     ("LockgateBackupTooOld", "> 172800", "> 2"),
     ("LockgateFollowerLags", "> 10000", "> 20"),
-    // Nobody fills the memory of the machine that runs the tests.
+    // A test does not fill the memory of the machine.
     ("LockgateMemory", "> 0.8", "> 0.00001"),
     ("LockgateLockWaitsLong", "> 60", "> 0.2"),
     ("LockgateLockWaitsLong", "> 100", "> 3"),
 ];
 
-/// One rule.
+/// Alert rule.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// Its name.
+    /// Name.
     pub alert: String,
-    /// When it fires.
+    /// Expression.
     pub expr: String,
-    /// What else is told of it, by name.
+    /// Other fields, by name.
     pub fields: BTreeMap<String, String>,
 }
 
-/// All of them, as they are delivered. One field is on one line.
+/// Returns all rules, as delivered. Each field is on one line.
 pub fn rules() -> Vec<Rule> {
     let mut rules: Vec<Rule> = Vec::new();
     for line in file(PATH).lines().map(str::trim) {
@@ -58,7 +59,7 @@ pub fn rules() -> Vec<Rule> {
     rules
 }
 
-/// The file for a test.
+/// Returns the file for a test.
 pub fn hastened() -> String {
     let mut alert = String::new();
     let mut adjusted = 0;
@@ -73,9 +74,13 @@ pub fn hastened() -> String {
             let mut line = WINDOWS.iter().fold(line.to_owned(), |line, (window, in_test)| {
                 line.replace(window, in_test)
             });
-            for (_, said, says) in WITHIN_REACH.iter().filter(|(name, ..)| *name == alert) {
-                assert_eq!(line.matches(said).count(), 1, "{alert}: {said:?} in {line}");
-                line = line.replace(said, says);
+            for (_, delivered, in_test) in TEST_THRESHOLDS.iter().filter(|(name, ..)| *name == alert) {
+                assert_eq!(
+                    line.matches(delivered).count(),
+                    1,
+                    "{alert}: {delivered:?} in {line}"
+                );
+                line = line.replace(delivered, in_test);
                 adjusted += 1;
             }
             return line;
@@ -83,11 +88,11 @@ pub fn hastened() -> String {
         line.to_owned()
     });
     let lines: Vec<String> = lines.collect();
-    assert_eq!(adjusted, WITHIN_REACH.len(), "every adjustment has its rule");
+    assert_eq!(adjusted, TEST_THRESHOLDS.len(), "every adjustment has its rule");
     lines.join("\n") + "\n"
 }
 
-/// Each rule's name, and when it fires.
+/// Returns the name and the expression of each rule.
 pub fn expressions() -> Vec<(String, String)> {
     let rules = rules().into_iter();
     rules.map(|rule| (rule.alert, rule.expr)).collect()

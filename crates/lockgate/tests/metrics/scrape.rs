@@ -1,4 +1,4 @@
-//! One scrape, taken apart as Prometheus does: families with their types, series with their labels.
+//! Parser of a scrape, like Prometheus: families with their types, series with their labels.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,19 +6,19 @@ use serde_json::Value;
 
 use crate::harness::TestCluster;
 
-/// What one node has told, or several together.
+/// Metrics of one node, or of several together.
 #[derive(Debug, Default, Clone)]
 pub struct Scrape {
-    /// The type of each family, by its name without what is added to it.
+    /// Type of each family, by its name without suffix.
     pub types: BTreeMap<String, String>,
-    /// The names of the labels of each family; those of a histogram's classes are not told.
+    /// Names of the labels of each family, without that of a histogram's buckets.
     pub labels: BTreeMap<String, BTreeSet<String>>,
-    /// Every series with its value.
+    /// Value of each series.
     pub series: BTreeMap<String, f64>,
 }
 
 impl Scrape {
-    /// What a node tells now.
+    /// Scrapes a node.
     pub async fn of(cluster: &TestCluster, node: u64) -> Self {
         let response = cluster.send(node, "GET", "/metrics", &Value::Null).await;
         let text = String::from_utf8(response.body).expect("a scrape is text");
@@ -26,7 +26,7 @@ impl Scrape {
         Self::parse(&text)
     }
 
-    /// Takes a scrape apart.
+    /// Parses a scrape.
     pub fn parse(text: &str) -> Self {
         let mut scrape = Self::default();
         let mut family = String::new();
@@ -39,7 +39,7 @@ impl Scrape {
                 };
                 family = name.to_owned();
                 let before = scrape.types.insert(family.clone(), kind.to_owned());
-                assert_eq!(before, None, "{name} is told twice");
+                assert_eq!(before, None, "{name} is exported twice");
                 scrape.labels.entry(family.clone()).or_default();
             } else if !line.starts_with('#') {
                 scrape.take(&family, line);
@@ -55,7 +55,7 @@ impl Scrape {
         assert!(name.starts_with(family), "{line} does not belong to {family}");
         let labels = series.strip_suffix('}').and_then(|series| series.split_once('{'));
         let labels = labels.map_or("", |(_, labels)| labels);
-        // No label of ours has a comma or a quote in its value.
+        // No label has a comma or a quote in its value.
         for label in labels.split(',').filter(|label| !label.is_empty()) {
             let (label, _) = label.split_once('=').expect("a label and its value");
             if label != "le" {
@@ -65,10 +65,10 @@ impl Scrape {
         }
         let value = value.parse().unwrap_or_else(|_| panic!("{line} has no number"));
         let before = self.series.insert(series.to_owned(), value);
-        assert_eq!(before, None, "{series} is told twice");
+        assert_eq!(before, None, "{series} is exported twice");
     }
 
-    /// With what another one has.
+    /// Merges the metrics of another scrape.
     pub fn and(mut self, other: Self) -> Self {
         self.types.extend(other.types);
         for (family, labels) in other.labels {
@@ -78,7 +78,7 @@ impl Scrape {
         self
     }
 
-    /// The value of a series; 0 if there is none.
+    /// Returns the value of a series; 0 if it does not exist.
     pub fn value(&self, series: &str) -> f64 {
         self.series.get(series).copied().unwrap_or_default()
     }

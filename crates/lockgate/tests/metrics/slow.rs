@@ -1,4 +1,4 @@
-//! Slow changes are in the log, with where the time went.
+//! Slow changes in the log, with the time of each step.
 
 use std::fs;
 
@@ -9,27 +9,28 @@ use crate::harness::{TestCluster, eventually};
 use crate::scrape::Scrape;
 
 #[tokio::test]
-async fn a_change_that_waits_for_its_commit_says_so() {
+async fn slow_commit_is_logged() {
     let cluster = TestCluster::start_with("[log]\nslow_ms = 300\nformat = \"json\"\n").await;
     let leader = cluster.leader_now().await;
     let followers = cluster.followers().await;
     let (client, session) = cluster.session(leader, "slow").await;
     drop(client);
     let before = Scrape::of(&cluster, leader).await;
-    // Nobody answers the leader for a while, and it has not noticed when the change is asked for.
+    // The followers do not answer for a while, and the leader has not noticed it when the change is
+    // requested.
     for follower in &followers {
         cluster.signal(*follower, Signal::SIGSTOP).expect("the node runs");
     }
     let body = json!({"session": session.id()});
     let asked = cluster.send(leader, "POST", "/v1/locks/orders/7/acquire", &body);
     let wakes = async {
-        // The change is on its way when it is counted.
-        eventually("it is on its way", async || {
+        // The change is proposed when it is counted.
+        eventually("the change is proposed", async || {
             let now = Scrape::of(&cluster, leader).await;
             now.value("lockgate_proposals{work=\"new\"}") > 0.0
         })
         .await;
-        // What makes it slow, and nothing that is waited for.
+        // The delay itself: no condition is awaited here.
         tokio::time::sleep(std::time::Duration::from_millis(400)).await;
         for follower in &followers {
             cluster.signal(*follower, Signal::SIGCONT).expect("the node runs");
@@ -49,8 +50,8 @@ async fn a_change_that_waits_for_its_commit_says_so() {
         let mut slow = lines.filter(|line| line["target"] == "lockgate::slow");
         slow.find(|line| line["fields"]["what"] == "acquire /locks/orders/7")
     };
-    eventually("the log tells of it", async || line().is_some()).await;
-    let line = line().expect("it was there");
+    eventually("the log has the line", async || line().is_some()).await;
+    let line = line().expect("the log had the line");
     let ms = |name: &str| {
         line["fields"][name]
             .as_u64()
@@ -58,7 +59,7 @@ async fn a_change_that_waits_for_its_commit_says_so() {
     };
     assert!(ms("took_ms") >= 300, "{line}");
     let parts = ms("queue_ms") + ms("commit_ms") + ms("apply_ms") + ms("reply_ms");
-    // Each is rounded down.
+    // Each part is rounded down.
     assert!((parts..parts + 4).contains(&ms("took_ms")), "{line}");
     assert!(ms("queue_ms") + ms("commit_ms") >= 300, "{line}");
     assert_eq!(line["fields"]["outcome"], "done");

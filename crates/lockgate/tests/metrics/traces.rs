@@ -1,4 +1,4 @@
-//! Requests as traces: a collector in this test takes what nodes send, as one of OpenTelemetry would.
+//! Traces of requests: a collector in this test receives the spans of nodes, like an OpenTelemetry collector.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::scrape::Scrape;
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CALLER: &str = "00f067aa0ba902b7";
 
-/// Takes spans.
+/// Collector of spans.
 struct Collector {
     address: String,
-    taken: Arc<Mutex<Vec<Value>>>,
+    received: Arc<Mutex<Vec<Value>>>,
     task: JoinHandle<()>,
 }
 
@@ -32,20 +32,23 @@ impl Collector {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let taken = Arc::<Mutex<Vec<Value>>>::default();
-        let takes = taken.clone();
+        let received = Arc::<Mutex<Vec<Value>>>::default();
+        let sink = received.clone();
         let task = tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
-                let (head, body) = take(stream).await;
+                let (head, body) = receive(stream).await;
                 assert!(head.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{head}");
                 assert!(head.contains("content-type: application/json\r\n"), "{head}");
-                takes
-                    .lock()
+                sink.lock()
                     .push(serde_json::from_str(&body).expect("an export is JSON"));
             }
         });
-        Self { address, taken, task }
+        Self {
+            address,
+            received,
+            task,
+        }
     }
 
     fn settings(&self, ratio: f64) -> String {
@@ -55,10 +58,10 @@ impl Collector {
         )
     }
 
-    /// All spans so far, with the id of the node that has sent each.
+    /// Returns all spans so far, with the id of the node that sent each.
     fn spans(&self) -> Vec<(String, Value)> {
         let mut spans = Vec::new();
-        for export in &*self.taken.lock() {
+        for export in &*self.received.lock() {
             for of_node in export["resourceSpans"].as_array().expect("a list") {
                 let attributes = attributes(&of_node["resource"]);
                 assert_eq!(attributes["service.name"], "lockgate");
@@ -72,13 +75,13 @@ impl Collector {
         spans
     }
 
-    /// Those of one trace, by their names, when there are so many.
+    /// Waits until a trace has this number of spans. Returns them by name.
     async fn of_trace(&self, trace: &str, count: usize) -> BTreeMap<String, (String, Value)> {
         let of_trace = || -> Vec<(String, Value)> {
             let spans = self.spans().into_iter();
             spans.filter(|(_, span)| span["traceId"] == trace).collect()
         };
-        eventually(&format!("{count} spans have come"), async || {
+        eventually(&format!("{count} spans are exported"), async || {
             of_trace().len() >= count
         })
         .await;
@@ -91,8 +94,8 @@ impl Collector {
     }
 }
 
-/// Reads one request, and says that it was taken.
-async fn take(mut stream: TcpStream) -> (String, String) {
+/// Reads one request and acknowledges it.
+async fn receive(mut stream: TcpStream) -> (String, String) {
     let mut received = Vec::new();
     let (head, body) = loop {
         stream.read_buf(&mut received).await.unwrap();
@@ -127,7 +130,7 @@ fn time(span: &Value, which: &str) -> u64 {
     text.parse().unwrap()
 }
 
-/// Sends a request by somebody who is traced; answers with the head.
+/// Sends a request with a `traceparent`. Returns the answer with its head.
 async fn traced(http: &str, path: &str, body: &Value, parent: &str) -> String {
     let body = body.to_string();
     let request = format!(
@@ -142,7 +145,7 @@ async fn traced(http: &str, path: &str, body: &Value, parent: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_callers_trace_goes_on_through_the_log() {
+async fn trace_of_a_caller_continues_through_the_log() {
     let collector = Collector::start().await;
     let cluster = TestCluster::start_with(&collector.settings(0.0)).await;
     let follower = cluster.followers().await[0];
@@ -150,7 +153,7 @@ async fn a_callers_trace_goes_on_through_the_log() {
     let acquire = json!({"session": session.id()});
     let parent = |flags: &str| format!("00-{TRACE}-{CALLER}-{flags}");
     let path = "/v1/locks/orders/42/acquire";
-    // One that its caller does not trace is not traced here either.
+    // A request whose caller does not sample it is not traced here either.
     let answer = traced(&cluster.http(follower), path, &acquire, &parent("00")).await;
     assert!(
         answer.starts_with("HTTP/1.1 200 ") && !answer.contains("traceresponse"),
@@ -167,9 +170,9 @@ async fn a_callers_trace_goes_on_through_the_log() {
         (&server["parentSpanId"], &server["kind"]),
         (&json!(CALLER), &json!(2))
     );
-    let told = attributes(server);
-    assert_eq!(told["http.response.status_code"], "200");
-    assert_eq!(told["url.path"], path);
+    let attributes_of_span = attributes(server);
+    assert_eq!(attributes_of_span["http.response.status_code"], "200");
+    assert_eq!(attributes_of_span["url.path"], path);
     let own = server["spanId"].as_str().unwrap();
     let named = format!("traceresponse: 00-{TRACE}-{own}-01\r\n");
     assert!(answer.contains(&named), "{answer}");
@@ -179,12 +182,15 @@ async fn a_callers_trace_goes_on_through_the_log() {
         (&proposal["parentSpanId"], &proposal["kind"]),
         (&json!(own), &json!(1))
     );
-    let told = attributes(proposal);
+    let attributes_of_span = attributes(proposal);
     assert_eq!(
-        (&told["lockgate.command"], &told["lockgate.outcome"]),
+        (
+            &attributes_of_span["lockgate.command"],
+            &attributes_of_span["lockgate.outcome"]
+        ),
         (&json!("acquire"), &json!("done"))
     );
-    assert_eq!(told["lockgate.path"], "/locks/orders/42");
+    assert_eq!(attributes_of_span["lockgate.path"], "/locks/orders/42");
     // One part after the other, each within the whole.
     let mut at = time(proposal, "startTimeUnixNano");
     for part in ["queue", "commit", "apply", "reply"] {
@@ -194,17 +200,18 @@ async fn a_callers_trace_goes_on_through_the_log() {
         at = time(part, "endTimeUnixNano");
     }
     assert_eq!(time(proposal, "endTimeUnixNano"), at);
-    // These are of another clock of the same machine; a thread may lose the processor between two looks at both.
+    // These times are of another clock of the same machine; a thread may be preempted between the reads of
+    // both.
     const SLACK: u64 = 1_000_000_000;
     assert!(time(server, "startTimeUnixNano") <= time(proposal, "startTimeUnixNano") + SLACK);
     assert!(time(proposal, "endTimeUnixNano") <= time(server, "endTimeUnixNano") + SLACK);
 
-    // Of all else, the making of the session among it, nothing was to be traced.
+    // No other request is traced, not even the session's creation.
     assert!(collector.spans().iter().all(|(_, span)| span["traceId"] == TRACE));
 }
 
 #[tokio::test]
-async fn requests_of_clients_of_zookeeper_are_traced_as_those_over_http_are() {
+async fn zookeeper_requests_are_traced_like_http_requests() {
     let collector = Collector::start().await;
     let cluster = TestCluster::start_with(&collector.settings(1.0)).await;
     let follower = cluster.followers().await[0];
@@ -222,21 +229,28 @@ async fn requests_of_clients_of_zookeeper_are_traced_as_those_over_http_are() {
             found.is_some()
         })
         .await;
-        let span = found.expect("it was there");
+        let span = found.expect("the span exists");
         assert_eq!((&span["parentSpanId"], &span["kind"]), (&Value::Null, &json!(2)));
-        let told = attributes(&span);
+        let attributes_of_span = attributes(&span);
         assert_eq!(
-            (&told["rpc.system"], &told["rpc.method"]),
+            (
+                &attributes_of_span["rpc.system"],
+                &attributes_of_span["rpc.method"]
+            ),
             (&json!("zookeeper"), &json!(operation))
         );
-        assert_eq!(told["lockgate.session"].as_str().unwrap().len(), 16, "{told:?}");
-        assert_eq!(told.get("error.type"), None);
+        assert_eq!(
+            attributes_of_span["lockgate.session"].as_str().unwrap().len(),
+            16,
+            "{attributes_of_span:?}"
+        );
+        assert_eq!(attributes_of_span.get("error.type"), None);
         if operation == "getData" {
-            // A read of this node's own state: nothing of it goes through the log.
-            assert_eq!(told["lockgate.path"], "/");
+            // A read of this node's own state does not go through the log.
+            assert_eq!(attributes_of_span["lockgate.path"], "/");
             continue;
         }
-        // What goes through the log has the same parts as over HTTP.
+        // A request through the log has the same parts as over HTTP.
         let all = collector.of_trace(span["traceId"].as_str().unwrap(), 6).await;
         assert!(all.values().all(|(node, _)| *node == follower.to_string()));
         let proposal = &all["proposal"].1;
@@ -253,7 +267,7 @@ async fn requests_of_clients_of_zookeeper_are_traced_as_those_over_http_are() {
 }
 
 #[tokio::test]
-async fn a_node_traces_the_part_that_it_is_told() {
+async fn node_traces_the_configured_share() {
     let collector = Collector::start().await;
     let cluster = TestCluster::start_with(&collector.settings(1.0)).await;
     let missing = cluster
@@ -266,29 +280,37 @@ async fn a_node_traces_the_part_that_it_is_told() {
         .await;
     assert_eq!(missing.status, 404, "{}", missing.json());
     let mut found = None;
-    eventually("the refusal was traced", async || {
+    eventually("the rejection was traced", async || {
         let spans = collector.spans();
         let mut spans = spans.into_iter().map(|(_, span)| span);
         found = spans.find(|span| span["name"] == "POST /v1/locks/{name}/release");
         found.is_some()
     })
     .await;
-    let span = found.expect("it was there");
-    assert_eq!(span["parentSpanId"], Value::Null, "it is the first of its trace");
-    assert_eq!(span["status"], Value::Null, "a refusal is no fault of the server");
+    let span = found.expect("the span exists");
+    assert_eq!(
+        span["parentSpanId"],
+        Value::Null,
+        "the span is the root of its trace"
+    );
+    assert_eq!(
+        span["status"],
+        Value::Null,
+        "a rejection is no error of the server"
+    );
     assert_eq!(attributes(&span)["error.type"], missing.code());
     let sent = "lockgate_trace_spans_total{outcome=\"sent\"}";
     assert!(Scrape::of(&cluster, 1).await.value(sent) > 0.0);
 }
 
 #[tokio::test]
-async fn nothing_waits_for_a_collector_that_is_not_there() {
-    let nobody = TcpListener::bind("127.0.0.1:0").await.unwrap();
+async fn missing_collector_delays_no_request() {
+    let unused = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let settings = format!(
         "[traces]\nendpoint = \"http://{}\"\nratio = 1.0\n",
-        nobody.local_addr().unwrap()
+        unused.local_addr().unwrap()
     );
-    drop(nobody);
+    drop(unused);
     let cluster = TestCluster::start_with(&settings).await;
     eventually("spans are counted as lost", async || {
         let seen = Scrape::of(&cluster, 1).await;

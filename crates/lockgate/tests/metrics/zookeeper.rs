@@ -1,11 +1,11 @@
-//! A client of ZooKeeper that asks for little: a session, a look at the root, and the session's end.
+//! Minimal ZooKeeper client: it opens a session, reads the root, and closes the session.
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use zk_wire::{ConnectRequest, Request};
 
-/// Asks a server, and takes all that it says until it hangs up.
+/// Runs the requests at a server, and reads all answers until the server closes the connection.
 pub async fn ask_once(server: &str) {
     let connect = ConnectRequest {
         protocol_version: 0,
@@ -21,9 +21,12 @@ pub async fn ask_once(server: &str) {
     Request::GetData { path, watch: false }.write_frame(1, &mut out);
     Request::CloseSession.write_frame(2, &mut out);
     let mut stream = TcpStream::connect(server).await.expect("the server listens");
-    stream.write_all(&out).await.expect("the server takes it");
+    stream
+        .write_all(&out)
+        .await
+        .expect("the server reads the requests");
     let mut answers = Vec::new();
     let answered = stream.read_to_end(&mut answers).await;
-    answered.expect("the server hangs up when the session is closed");
+    answered.expect("the server closes the connection with the session");
     assert!(answers.len() > 100, "three answers: {answers:?}");
 }

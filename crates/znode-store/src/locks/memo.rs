@@ -1,8 +1,9 @@
-//! Records of contenders that were written lately, beside the data that they were written as. Nearly every lock is given back
-//! soon after it was taken, and each step in between needs its record: so most records are never parsed.
+//! Cache of recently written contender records, by the data that they were written as. Nearly every lock is
+//! released soon after its acquire, and each step in between needs its record, so most records are never
+//! parsed.
 //!
-//! It is no part of the state. What is found here is what parsing the data would give, which is asserted in every build with
-//! debug assertions; only how long it takes differs from replica to replica.
+//! The cache is not part of the state. A cached record equals the one that parsing the data would give, which
+//! every build with debug assertions asserts; only the time differs from replica to replica.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -18,10 +19,10 @@ const SLOTS: usize = 4096;
 #[derive(Default)]
 pub(crate) struct Memo {
     /// Empty until the first record is kept.
-    slots: Vec<Option<Kept>>,
+    slots: Vec<Option<CachedRecord>>,
 }
 
-struct Kept {
+struct CachedRecord {
     /// While this is here, no other data can have its address.
     data: Data,
     /// Of the contender.
@@ -37,7 +38,7 @@ impl Memo {
         if self.slots.is_empty() {
             self.slots.resize_with(SLOTS, || None);
         }
-        let kept = Kept {
+        let kept = CachedRecord {
             data: data.clone(),
             path: path.clone(),
             number,
@@ -67,7 +68,7 @@ impl Memo {
         (below.strip_prefix('/') == Some(name)).then_some(path)
     }
 
-    fn kept(&self, data: &Data) -> Option<&Kept> {
+    fn kept(&self, data: &Data) -> Option<&CachedRecord> {
         let kept = self.slots.get(slot_of(data))?.as_ref()?;
         kept.data.is_same_as(data).then_some(kept)
     }

@@ -229,7 +229,7 @@ impl Queue {
         gone && planted::is(Bug::OvertakingReader) && next.request.mode == LockMode::Shared
     }
 
-    /// [`Bug::LeakedPermits`]: these are never given back.
+    /// [`Bug::LeakedPermits`]: these permits are never released.
     #[cfg(feature = "planted")]
     pub(crate) fn leak(&mut self, permits: u64) {
         self.held.permits += permits;

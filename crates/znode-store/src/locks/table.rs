@@ -50,7 +50,7 @@ pub(crate) struct Locks {
     leaked: BTreeMap<LockName, u64>,
 }
 
-/// A list of touched locks with more places is given back to the allocator: the command that needed them was a rare one.
+/// Capacity above which a list of touched locks is freed: the command that needed it was a rare one.
 const MAX_KEPT_LIST: usize = 64;
 
 /// Owner of a deadlock: a session, or one of its threads or tasks.

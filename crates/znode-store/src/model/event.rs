@@ -180,7 +180,7 @@ pub enum ZnodeEventKind {
 /// Cause of the end of a contender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ContenderEnd {
-    /// Given back by its owner.
+    /// Released by its owner.
     Released,
     /// Its last waiting call was withdrawn.
     Withdrawn,

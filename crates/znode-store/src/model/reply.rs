@@ -64,7 +64,7 @@ pub enum Reply {
     Granted(Grant),
     /// The caller waits in the queue.
     Queued(Place),
-    /// A hold was given back.
+    /// A hold was released.
     Released {
         /// Number of holds that are left; 0: the contender is gone.
         holds: u32,
@@ -73,8 +73,8 @@ pub enum Reply {
     Withdrawn,
     /// The contender was removed by an operator.
     Broken,
-    /// One hold of each was given back: how many are left, in the order of the request; `None` where the session does
-    /// not hold what it names.
+    /// One hold of each contender was released. The value is the number of holds that are left, in the order
+    /// of the request; `None` for a contender that the session does not hold.
     ReleasedMany(Vec<Option<u32>>),
     /// The lock has other terms now.
     Configured,

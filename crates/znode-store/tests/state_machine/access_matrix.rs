@@ -126,7 +126,7 @@ enum Owner {
     Foreign,
 }
 
-/// Whom the table lets through: what people would say.
+/// Callers that the table admits, in words.
 #[derive(Debug, Clone, Copy)]
 enum Rule {
     /// Callers with this right there.

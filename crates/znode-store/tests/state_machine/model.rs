@@ -22,12 +22,12 @@ pub struct Model {
     /// Position of each session's latest command.
     heard_at: BTreeMap<SessionId, Zxid>,
     /// First outcomes, with what was asked.
-    requests: BTreeMap<(Option<SessionId>, RequestId), (Asked, Outcome)>,
+    requests: BTreeMap<(Option<SessionId>, RequestId), (RequestKind, Outcome)>,
 }
 
 /// Identity of a request: all that the client said, and nothing that its node drew.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Asked {
+enum RequestKind {
     Session(u32, Arc<str>),
     Other(Command),
 }
@@ -110,8 +110,8 @@ impl Model {
         let key = (request.session, id.clone());
         // All of what was said, not what is shown of it: data that is no text is shown by its length alone.
         let asked = match &request.command {
-            Command::OpenSession { timeout_ms, name, .. } => Asked::Session(*timeout_ms, name.clone()),
-            command => Asked::Other(command.clone()),
+            Command::OpenSession { timeout_ms, name, .. } => RequestKind::Session(*timeout_ms, name.clone()),
+            command => RequestKind::Other(command.clone()),
         };
         if let Some((before, outcome)) = self.requests.get(&key) {
             if *before != asked {

@@ -51,7 +51,7 @@ pub struct Script {
     pub replicas: Replicas,
     entry: EntryContext,
     /// The operations of a transaction that is not complete yet.
-    multi: Option<(Asker, Vec<Op>)>,
+    multi: Option<(RequestSender, Vec<Op>)>,
     steps: Steps,
     /// The parts of a snapshot that were drawn so far.
     parts: Vec<SnapshotPart>,
@@ -60,13 +60,13 @@ pub struct Script {
 }
 
 /// Caller of a request, and its request id.
-struct Asker {
+struct RequestSender {
     session: Option<SessionId>,
     request_id: Option<RequestId>,
     caller: Identities,
 }
 
-impl Asker {
+impl RequestSender {
     fn take(args: &mut ArgumentConsumer<'_>) -> Result<Self, Box<dyn Error>> {
         Ok(Self {
             session: args.take_key("session").map(session).transpose()?,
@@ -117,7 +117,7 @@ impl Script {
 
     /// Applies `command` with the `session` and `request` that are left in `args`, which must then be empty.
     pub fn apply(&mut self, mut args: ArgumentConsumer<'_>, command: Command) -> Output {
-        let asker = Asker::take(&mut args)?;
+        let asker = RequestSender::take(&mut args)?;
         args.reject_next()?;
         self.apply_request(asker.ask(command))
     }
@@ -306,7 +306,7 @@ impl Script {
                 return self.apply(args, Command::Sweep(paths));
             }
             "multi" => {
-                self.multi = Some((Asker::take(&mut args)?, Vec::new()));
+                self.multi = Some((RequestSender::take(&mut args)?, Vec::new()));
             }
             "end" => {
                 let (asker, ops) = self.multi.take().ok_or("end of what?")?;

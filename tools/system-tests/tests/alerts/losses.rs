@@ -5,7 +5,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use super::prometheus::Prometheus;
-use super::{job, nothing_fires_but};
+use super::{assert_only_these_fire, job};
 use crate::harness::{TestCluster, eventually};
 use crate::scrape::Scrape;
 
@@ -34,7 +34,7 @@ async fn losses_of_nodes_leaders_and_sessions_raise_alerts() {
     prometheus.wait_scraped("count(ALERTS)").await;
     // A healthy cluster raises only the two alerts that all test clusters have: it is not secured, and its
     // memory limit is tiny.
-    nothing_fires_but(&prometheus, &["LockgateNotSecured", "LockgateMemory"]).await;
+    assert_only_these_fire(&prometheus, &["LockgateNotSecured", "LockgateMemory"]).await;
 
     // Twelve clients disappear without closing their sessions.
     for _ in 0..12 {

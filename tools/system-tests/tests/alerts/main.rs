@@ -58,7 +58,7 @@ fn job<'a>(name: &'a str, cluster: &TestCluster) -> Job<'a> {
 }
 
 /// Asserts that only the expected alerts fire.
-async fn nothing_fires_but(prometheus: &Prometheus, expected: &[&str]) {
+async fn assert_only_these_fire(prometheus: &Prometheus, expected: &[&str]) {
     let firing = prometheus.firing().await;
     let firing: BTreeSet<&str> = firing.iter().map(|(_, alert)| alert.as_str()).collect();
     assert_eq!(firing, expected.iter().copied().collect());

@@ -1,4 +1,4 @@
-//! `lockgate cluster add`, `remove`, `promote`…: changes of the members as an operator types them, of a cluster on this
+//! `lockgate cluster add`, `remove`, `promote` and others: changes of the membership, of a cluster on this
 //! machine or anywhere.
 
 use std::path::{Path, PathBuf};
@@ -14,123 +14,124 @@ use raft_node::{MemberAddress, NodeId};
 
 use super::NodeName;
 
-/// Which cluster.
+/// Cluster to change.
 #[derive(Debug, Args)]
-pub struct Where {
-    /// Where the files of a cluster on this machine are
+pub struct ClusterLocation {
+    /// Directory of a cluster on this machine
     #[arg(long, default_value = "lockgate-data")]
     dir: PathBuf,
-    /// Where some node of a cluster elsewhere serves HTTP (HOST:PORT), instead of --dir
+    /// Address of a node's HTTP API of a cluster elsewhere (HOST:PORT), instead of --dir
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "dir")]
     node: Vec<String>,
-    /// For --node; a cluster on this machine has its own
+    /// For --node; a cluster on this machine has its own credentials
     #[command(flatten)]
     secured: ConnectionOptions,
 }
 
-/// Changes of the members.
+/// Changes of the membership.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show the members as the cluster knows them
+    /// Show the members of the cluster
     Members {
         #[command(flatten)]
-        at: Where,
+        at: ClusterLocation,
     },
-    /// Add a node, which then gets everything and has no vote. In a cluster on this machine the node is also
-    /// configured and started; elsewhere start it before, with `join = true`
+    /// Add a node as a learner, which replicates everything and has no vote. In a cluster on this machine the
+    /// node is also configured and started; elsewhere start it before, with `join = true`
     Add {
         #[command(flatten)]
-        at: Where,
+        at: ClusterLocation,
         /// The new node's id, never used before (in a cluster on this machine: the next one)
         id: Option<NodeId>,
-        /// Where the new node listens for its peers
+        /// Address of the new node for its peers
         #[arg(long, value_name = "HOST:PORT", requires = "node")]
         peer: Option<String>,
-        /// Where the new node serves HTTP
+        /// Address of the new node for HTTP
         #[arg(long, value_name = "HOST:PORT", requires = "node")]
         http: Option<String>,
         /// Promote it as soon as it has caught up
         #[arg(long)]
         voter: bool,
-        /// So long it may take to catch up, in seconds
+        /// Time to catch up, in seconds
         #[arg(long, default_value_t = 300)]
         wait_s: u64,
     },
-    /// Give a learner a vote, as soon as it has caught up
+    /// Promote a learner to a voter as soon as it has caught up
     Promote {
         #[command(flatten)]
-        at: Where,
+        at: ClusterLocation,
         /// The node's id
         id: NodeId,
-        /// So long it may take to catch up, in seconds
+        /// Time to catch up, in seconds
         #[arg(long, default_value_t = 300)]
         wait_s: u64,
     },
-    /// Take a node's vote; it stays as a learner
+    /// Demote a voter to a learner
     Demote {
         #[command(flatten)]
-        at: Where,
+        at: ClusterLocation,
         /// The node's id, or "leader"
         id: NodeName,
-        /// Also if the voters that remain cannot make a majority now
+        /// Also if the remaining voters have no majority now
         #[arg(long)]
         force: bool,
     },
-    /// Remove a node, dead or alive, for ever. In a cluster on this machine its process is stopped, and its files are
-    /// put aside
+    /// Remove a node, dead or alive, permanently. In a cluster on this machine its process is stopped and its
+    /// files are moved aside
     Remove {
         #[command(flatten)]
-        at: Where,
+        at: ClusterLocation,
         /// The node's id, or "leader"
         id: NodeName,
-        /// Also if the voters that remain cannot make a majority now
+        /// Also if the remaining voters have no majority now
         #[arg(long)]
         force: bool,
     },
-    /// Let a new node take the place of one that lost its data directory, came back with an old one, or has a wrong
-    /// state: the new node gets everything from the others and a vote, then the old one is removed. In a cluster on this
-    /// machine the new node is also configured and started; elsewhere start it before, with `join = true`
+    /// Replace a node that lost its data directory, was restored from an old one, or has a wrong state: the
+    /// new node replicates everything from the others and gets a vote, then the old one is removed. In a
+    /// cluster on this machine the new node is also configured and started; elsewhere start it before, with
+    /// `join = true`
     Replace {
         #[command(flatten)]
-        at: Where,
-        /// The id of the node that goes
+        at: ClusterLocation,
+        /// Id of the old node
         id: NodeId,
         /// The new node's id, never used before (in a cluster on this machine: the next one)
         #[arg(long, value_name = "ID")]
         with: Option<NodeId>,
-        /// Where the new node listens for its peers
+        /// Address of the new node for its peers
         #[arg(long, value_name = "HOST:PORT", requires = "node")]
         peer: Option<String>,
-        /// Where the new node serves HTTP
+        /// Address of the new node for HTTP
         #[arg(long, value_name = "HOST:PORT", requires = "node")]
         http: Option<String>,
-        /// So long it may take to catch up, in seconds
+        /// Time to catch up, in seconds
         #[arg(long, default_value_t = 300)]
         wait_s: u64,
     },
     /// Move leadership to another voter
     MoveLeader {
         #[command(flatten)]
-        at: Where,
-        /// To which one (the one with most of the log if not given)
+        at: ClusterLocation,
+        /// Id of the new leader (the voter with most of the log if not given)
         id: Option<NodeId>,
     },
-    /// Tell the cluster where a node is found. A node whose own configuration changes does so itself
+    /// Set the addresses of a node. A node whose own configuration changes announces them itself
     SetAddress {
         #[command(flatten)]
-        at: Where,
+        at: ClusterLocation,
         /// The node's id
         id: NodeId,
-        /// Where it listens for its peers
+        /// Address of the node for its peers
         #[arg(long, value_name = "HOST:PORT")]
         peer: String,
-        /// Where it serves HTTP
+        /// Address of the node for HTTP
         #[arg(long, value_name = "HOST:PORT")]
         http: String,
     },
 }
 
-/// Carries a command out; gives what there is to say of it.
+/// Runs a command. Returns its report.
 pub async fn run(command: Command, executable: &Path) -> anyhow::Result<String> {
     match command {
         Command::Members { at } => members(&at, executable)?.table().await,
@@ -196,7 +197,7 @@ pub async fn run(command: Command, executable: &Path) -> anyhow::Result<String> 
             let MemberAddress { peer, http } = address;
             Ok(said(
                 &set,
-                format!("node {id} is found at {peer} by its peers and at {http} by clients"),
+                format!("node {id} has the address {peer} for its peers and {http} for clients"),
             ))
         }
     }
@@ -204,13 +205,13 @@ pub async fn run(command: Command, executable: &Path) -> anyhow::Result<String> 
 
 /// Adds a node that waits on another machine.
 async fn add_elsewhere(
-    at: &Where,
+    at: &ClusterLocation,
     executable: &Path,
     (id, peer, http): (Option<NodeId>, Option<String>, Option<String>),
     wait: Option<Duration>,
 ) -> anyhow::Result<String> {
     let (Some(id), Some(peer), Some(http)) = (id, peer, http) else {
-        let message = "a node elsewhere is added by its id, --peer and --http";
+        let message = "to add a node elsewhere, give its id, --peer and --http";
         return Err(UsageError(message.to_owned()).into());
     };
     let address = member_address(peer, http)?;
@@ -220,10 +221,10 @@ async fn add_elsewhere(
     promoted(&mut members, id, wait, said).await
 }
 
-/// Removes a member. In a cluster on this machine its process is stopped, and its files are put aside.
-async fn remove(at: &Where, executable: &Path, id: NodeId, force: bool) -> anyhow::Result<String> {
+/// Removes a member. In a cluster on this machine its process is stopped and its files are moved aside.
+async fn remove(at: &ClusterLocation, executable: &Path, id: NodeId, force: bool) -> anyhow::Result<String> {
     let removed = members(at, executable)?.remove(id, force).await?;
-    let mut text = said(&removed, format!("node {id} is no member"));
+    let mut text = said(&removed, format!("node {id} is not a member"));
     if at.node.is_empty() {
         let mut cluster = LocalCluster::open(&at.dir, executable)?;
         if cluster.node(id).is_ok() {
@@ -248,7 +249,7 @@ async fn add_local(
     promoted(&mut cluster.members()?, id, wait, said).await
 }
 
-/// Promotes a node that was added, if that was asked for.
+/// Promotes an added node if `wait` is given.
 async fn promoted(
     members: &mut Members,
     id: NodeId,
@@ -267,7 +268,7 @@ async fn promoted(
     ))
 }
 
-fn members(at: &Where, executable: &Path) -> anyhow::Result<Members> {
+fn members(at: &ClusterLocation, executable: &Path) -> anyhow::Result<Members> {
     match at.node.is_empty() {
         true => LocalCluster::open(&at.dir, executable)?.members(),
         false => {
@@ -278,7 +279,7 @@ fn members(at: &Where, executable: &Path) -> anyhow::Result<Members> {
     }
 }
 
-/// Where a node is found. By either address others have to be able to connect to it.
+/// Checks the addresses of a node. The other nodes must be able to connect to both.
 fn member_address(peer: String, http: String) -> Result<MemberAddress, UsageError> {
     for (option, address) in [("--peer", &peer), ("--http", &http)] {
         addresses(option, std::slice::from_ref(address), &Credentials::default())?;
@@ -296,7 +297,7 @@ async fn named(members: &mut Members, node: NodeName) -> anyhow::Result<NodeId> 
 fn said(changed: &ChangeResult, now: String) -> String {
     let mut text = match changed.changed {
         true => now,
-        false => format!("{now}, as it was"),
+        false => format!("{now}, as before"),
     };
     for warning in &changed.warnings {
         text.push_str(&format!("\nNote: {warning}."));

@@ -1,4 +1,5 @@
-//! `lockgate cluster`: starts, stops and breaks a cluster of node processes on this machine, and changes the members of any cluster.
+//! `lockgate cluster`: starts, stops and kills the nodes of a cluster on this machine, and changes the
+//! membership of any cluster.
 
 mod membership;
 
@@ -16,23 +17,23 @@ use local_cluster::{
 };
 use raft_node::{Alarm, NodeId, Role, SnapshotMade};
 
-/// How many nodes a new local cluster has: the fewest that survive the loss of one.
+/// Default number of nodes of a new cluster: the fewest that survive the loss of one.
 const DEFAULT_NODES: u64 = 3;
 
-/// The directory of a local cluster.
+/// Directory of a local cluster.
 #[derive(Debug, Args)]
 pub struct Dir {
-    /// Where the cluster's files are
+    /// Directory of the cluster
     #[arg(long, default_value = "lockgate-data")]
     dir: PathBuf,
 }
 
-/// A node as a command names it.
+/// Node as a command names it.
 #[derive(Debug, Clone, Copy)]
 pub enum NodeName {
-    /// Whichever leads.
+    /// The current leader.
     Leader,
-    /// By its id.
+    /// A node by its id.
     Id(NodeId),
 }
 
@@ -53,14 +54,15 @@ impl FromStr for NodeName {
 /// Commands on a cluster.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Start all nodes that do not run, and wait until they serve
+    /// Start all nodes that are not running, and wait until they serve
     Up {
         #[command(flatten)]
         dir: Dir,
-        /// How many nodes a new cluster has (3 if not given)
+        /// Number of nodes of a new cluster (3 if not given)
         #[arg(long)]
         nodes: Option<u64>,
-        /// How many more nodes a new cluster has that get everything and have no vote: observers
+        /// Number of additional learners of a new cluster, which replicate everything and have no vote:
+        /// observers
         #[arg(long, value_name = "COUNT")]
         learners: Option<u64>,
         /// Node N of a new cluster serves HTTP on this port + N (7400 if not given)
@@ -72,13 +74,14 @@ pub enum Command {
         /// Node N of a new cluster serves clients of ZooKeeper on this port + N (2180 if not given)
         #[arg(long, value_name = "PORT", conflicts_with = "ephemeral_ports")]
         zookeeper_base_port: Option<u16>,
-        /// Let a new cluster take whichever ports are free
+        /// Use any free ports for a new cluster
         #[arg(long)]
         ephemeral_ports: bool,
-        /// Give a new cluster certificates, and let it speak TLS only
+        /// Create certificates for a new cluster, which then uses only TLS
         #[arg(long)]
         tls: bool,
-        /// Secure the cluster: roles say who may do what, and DIR/admin.token is its administrator's
+        /// Secure the cluster: roles decide what each caller may do, and DIR/admin.token is its
+        /// administrator's token
         #[arg(long)]
         secure: bool,
     },
@@ -87,7 +90,7 @@ pub enum Command {
         #[command(flatten)]
         dir: Dir,
     },
-    /// Show every node's process, part, address and data directory
+    /// Show the process, role, address and data directory of every node
     Status {
         #[command(flatten)]
         dir: Dir,
@@ -95,7 +98,7 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Have nodes write a snapshot of their state now, and shorten their logs
+    /// Make nodes write a snapshot of their state now, and truncate their logs
     Snapshot {
         #[command(flatten)]
         dir: Dir,
@@ -110,7 +113,7 @@ pub enum Command {
         /// The node's id, or "leader"
         node: NodeName,
     },
-    /// Stop a node properly, so that it hands leadership over first; `cluster up` starts it again
+    /// Stop a node gracefully, after it has transferred leadership; `cluster up` starts it again
     Stop {
         #[command(flatten)]
         dir: Dir,
@@ -121,7 +124,7 @@ pub enum Command {
     Membership(membership::Command),
 }
 
-/// Carries out a command.
+/// Runs a command.
 pub async fn run(command: Command) -> anyhow::Result<()> {
     let executable = std::env::current_exe().context("finding this program's own file")?;
     let open = |dir: &Dir| LocalCluster::open(&dir.dir, &executable);
@@ -146,7 +149,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
                     zookeeper: zookeeper.unwrap_or(ZOOKEEPER_BASE_PORT),
                 }),
             };
-            let wanted = Wanted {
+            let wanted = UpOptions {
                 nodes,
                 learners,
                 ports,
@@ -158,13 +161,13 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
         Command::Membership(command) => say(membership::run(command, &executable).await?),
         Command::Down { dir } => {
             let mut cluster = open(&dir)?;
-            // All at once would leave the last ones without a quorum to hand leadership to; nothing is lost
-            // by that, and nothing gained by doing it one by one but an orderly end for their callers.
+            // One by one, so that each node can transfer leadership. Stopping all at once would leave the
+            // last ones without a quorum; no data would be lost, but their callers would get errors.
             for id in cluster.ids() {
                 let ran = cluster.pid(id)?.is_some();
                 let orderly = cluster.stop(id, STOP_TIMEOUT).await?;
                 say(match (ran, orderly) {
-                    (false, _) => format!("node {id} did not run"),
+                    (false, _) => format!("node {id} was not running"),
                     (true, true) => format!("node {id} has stopped"),
                     (true, false) => format!("node {id} did not stop in time and was killed"),
                 })?;
@@ -200,8 +203,10 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
         Command::Kill { dir, node } => {
             let mut cluster = open(&dir)?;
             let id = named(&cluster, node).await?;
-            ensure!(cluster.kill(id).await?, "node {id} does not run");
-            say(format!("node {id} is dead; `lockgate cluster up` brings it back"))
+            ensure!(cluster.kill(id).await?, "node {id} is not running");
+            say(format!(
+                "node {id} is dead; `lockgate cluster up` starts it again"
+            ))
         }
         Command::Stop { dir, node } => {
             let mut cluster = open(&dir)?;
@@ -211,7 +216,7 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
                 "node {id} did not stop in time and was killed"
             );
             say(format!(
-                "node {id} has stopped; `lockgate cluster up` brings it back"
+                "node {id} has stopped; `lockgate cluster up` starts it again"
             ))
         }
     }
@@ -224,8 +229,8 @@ async fn named(cluster: &LocalCluster, node: NodeName) -> anyhow::Result<NodeId>
     }
 }
 
-/// What is asked of a local cluster.
-struct Wanted {
+/// Options of `lockgate cluster up`.
+struct UpOptions {
     nodes: Option<u64>,
     learners: Option<u64>,
     ports: Option<Ports>,
@@ -233,8 +238,8 @@ struct Wanted {
     secure: bool,
 }
 
-async fn up(dir: &Path, executable: &Path, wanted: Wanted) -> anyhow::Result<()> {
-    let Wanted {
+async fn up(dir: &Path, executable: &Path, wanted: UpOptions) -> anyhow::Result<()> {
+    let UpOptions {
         nodes,
         learners,
         ports,
@@ -250,8 +255,8 @@ async fn up(dir: &Path, executable: &Path, wanted: Wanted) -> anyhow::Result<()>
                 || (tls && !cluster.is_secured())
             {
                 bail!(
-                    "there is a cluster of {count} nodes in {} already, and its size, ports and certificates stay as they are: \
-                     leave these options out, or take another --dir; `lockgate cluster add` adds a node",
+                    "{} already has a cluster of {count} nodes, whose size, ports and certificates do not change: omit these \
+                     options, or use another --dir; `lockgate cluster add` adds a node",
                     dir.display()
                 );
             }
@@ -273,18 +278,18 @@ async fn up(dir: &Path, executable: &Path, wanted: Wanted) -> anyhow::Result<()>
         }
     };
     let mut started = cluster.up(START_TIMEOUT).await?;
-    // Also one that was not let finish it.
+    // Also a cluster whose securing was interrupted.
     if secure || cluster.requires_access() {
         cluster.secure().await?;
     }
-    // Its part is known to a node a moment after it can serve; the table should not miss it.
+    // A node knows its role a moment after it can serve; the table should show it.
     cluster.leader(START_TIMEOUT).await?;
     for _ in 0..learners.unwrap_or(0) {
         started.push(cluster.add_learner(None).await?.0);
     }
     let reports = cluster.status().await?;
     say(match started.len() {
-        0 => format!("All nodes in {} were running.", dir.display()),
+        0 => format!("All nodes in {} were already running.", dir.display()),
         count => format!("Started {count} of {} nodes in {}.", reports.len(), dir.display()),
     })?;
     say(table(&reports))?;
@@ -294,7 +299,7 @@ async fn up(dir: &Path, executable: &Path, wanted: Wanted) -> anyhow::Result<()>
             file.display()
         ))?;
     }
-    say(what_next(&reports, dir, &cluster))
+    say(next_steps(&reports, dir, &cluster))
 }
 
 fn table(reports: &[NodeReport]) -> String {
@@ -319,8 +324,8 @@ fn table(reports: &[NodeReport]) -> String {
         let (id, url) = (report.id, &report.url);
         text.push_str(&format!("\n{id:<4}  {pid:<7}  {role:<9}  {url:<22}  {data}"));
     }
-    if let Some(told) = mixed_directories(reports) {
-        text.push_str(&format!("\n\nNote: {told}."));
+    if let Some(warning) = mixed_directories(reports) {
+        text.push_str(&format!("\n\nNote: {warning}."));
     }
     for alarm in alarms(reports) {
         let of = alarm
@@ -333,7 +338,7 @@ fn table(reports: &[NodeReport]) -> String {
     text
 }
 
-/// All nodes tell of all alarms; each is shown once.
+/// Returns each alarm once: every node reports all of them.
 fn alarms(reports: &[NodeReport]) -> Vec<&Alarm> {
     let mut alarms = BTreeMap::new();
     for alarm in reports.iter().flat_map(|report| &report.alarms) {
@@ -342,10 +347,10 @@ fn alarms(reports: &[NodeReport]) -> Vec<&Alarm> {
     alarms.into_values().collect()
 }
 
-fn what_next(reports: &[NodeReport], dir: &Path, cluster: &LocalCluster) -> String {
+fn next_steps(reports: &[NodeReport], dir: &Path, cluster: &LocalCluster) -> String {
     let secured = cluster.is_secured();
     let admin = cluster.admin_token_file();
-    // With TLS curl has to be told whom to believe, and who one is.
+    // With TLS curl needs the authority and a client certificate.
     let curl = match secured {
         true => {
             let file = |name| dir.join(name).display().to_string();
@@ -354,7 +359,7 @@ fn what_next(reports: &[NodeReport], dir: &Path, cluster: &LocalCluster) -> Stri
         }
         false => "curl -s".to_owned(),
     };
-    // The header comes from standard input: other users see what a program is called with.
+    // The header comes from standard input, because other users can see the arguments of a program.
     let curl = match &admin {
         Some(file) => format!(
             "sed 's/^/Authorization: Bearer /' {} | {curl} -H @-",
@@ -364,14 +369,14 @@ fn what_next(reports: &[NodeReport], dir: &Path, cluster: &LocalCluster) -> Stri
     };
     let first = &reports[0].url;
     let last = &reports[reports.len() - 1].url;
-    // As this program was called: it need not be on the search path.
+    // The name by which this program was called: it need not be on the search path.
     let lockgate = std::env::args().next().unwrap_or_else(|| "lockgate".to_owned());
     let dir = match dir == Path::new("lockgate-data") {
         true => String::new(),
         false => format!(" --dir {}", dir.display()),
     };
     let bench = match secured || admin.is_some() || !cfg!(feature = "bench") {
-        // It measures locks, and neither speaks TLS nor shows a token.
+        // The load generator for locks has neither TLS nor tokens.
         true => String::new(),
         false => format!("\n  {lockgate} bench lock{dir} --clients 1,16,64"),
     };
@@ -379,7 +384,7 @@ fn what_next(reports: &[NodeReport], dir: &Path, cluster: &LocalCluster) -> Stri
         "\nWhat to try next:\n\
          \n  # A session holds your locks. It ends after ttl_ms without a heartbeat.\
          \n  {curl} {first}/v1/sessions -d '{{\"ttl_ms\": 60000}}'\
-         \n  # Take a lock at one node, and look at it at another.\
+         \n  # Acquire a lock at one node, and show it at another.\
          \n  {curl} {first}/v1/locks/orders/42/acquire -d '{{\"session\": \"SESSION\"}}'\
          \n  {curl} {last}/v1/locks/orders/42\
          \n  # Kill the leader. The lock is still held.\

@@ -12,14 +12,14 @@ use super::Findings;
 use crate::config::ServeConfig;
 use crate::transport::TlsConfig;
 
-/// Checks all of them.
-pub(super) fn look(config: &ServeConfig, findings: &mut Findings) {
+/// Checks all files and directories.
+pub(super) fn check_all(config: &ServeConfig, findings: &mut Findings) {
     directory("data_dir", &config.node.data_dir, findings);
     space(config, findings);
     if let Some(pid_file) = &config.pid_file {
         match pid_file.exists() {
             true if access(pid_file, AccessFlags::W_OK).is_err() => {
-                findings.error("pid_file", format!("{} cannot be written to", pid_file.display()));
+                findings.error("pid_file", format!("{} is not writable", pid_file.display()));
             }
             true => {}
             false => {
@@ -27,10 +27,13 @@ pub(super) fn look(config: &ServeConfig, findings: &mut Findings) {
                 let dir = dir.unwrap_or(Path::new("."));
                 // A node creates its data directory first.
                 if !dir.is_dir() {
-                    findings.error("pid_file", format!("there is no directory {}", dir.display()));
+                    findings.error(
+                        "pid_file",
+                        format!("the directory {} does not exist", dir.display()),
+                    );
                 } else if let Err(error) = access(dir, AccessFlags::W_OK | AccessFlags::X_OK) {
                     let fact = format!(
-                        "{} cannot be made in {}: {error}",
+                        "cannot create {} in {}: {error}",
                         pid_file.display(),
                         dir.display()
                     );
@@ -44,28 +47,25 @@ pub(super) fn look(config: &ServeConfig, findings: &mut Findings) {
     }
 }
 
-/// A directory that exists and is writable, or can be created.
+/// Checks that a directory exists and is writable, or can be created.
 fn directory(setting: &str, path: &Path, findings: &mut Findings) {
     let path = match path.as_os_str().is_empty() {
         true => Path::new("."),
         false => path,
     };
     if path.exists() && !path.is_dir() {
-        return findings.error(setting, format!("{} is no directory", path.display()));
+        return findings.error(setting, format!("{} is not a directory", path.display()));
     }
     let Some(nearest) = nearest(path) else {
-        return findings.error(
-            setting,
-            format!("nothing is there on the way to {}", path.display()),
-        );
+        return findings.error(setting, format!("no parent of {} exists", path.display()));
     };
     if let Err(error) = access(
         &nearest,
         AccessFlags::R_OK | AccessFlags::W_OK | AccessFlags::X_OK,
     ) {
         let what = match nearest == path {
-            true => "cannot be written to".to_owned(),
-            false => format!("is not there, and cannot be made in {}", nearest.display()),
+            true => "is not writable".to_owned(),
+            false => format!("does not exist and cannot be created in {}", nearest.display()),
         };
         findings.error(setting, format!("{} {what}: {}", path.display(), error.desc()));
     }
@@ -82,7 +82,7 @@ fn nearest(path: &Path) -> Option<PathBuf> {
         .map(Path::to_owned)
 }
 
-/// Returns whether the disk would count as nearly full from the start.
+/// Warns if the disk would count as nearly full from the start.
 fn space(config: &ServeConfig, findings: &mut Findings) {
     let Some(nearest) = nearest(&config.node.data_dir) else {
         return;
@@ -93,7 +93,7 @@ fn space(config: &ServeConfig, findings: &mut Findings) {
             let low = config.node.disk.low_water_bytes;
             if free < low {
                 let fact = format!(
-                    "{free} bytes are free where {} is, so the disk is nearly full",
+                    "the disk of {} has {free} free bytes and counts as nearly full",
                     nearest.display()
                 );
                 findings.warn("disk.low_water_bytes", fact);
@@ -103,7 +103,7 @@ fn space(config: &ServeConfig, findings: &mut Findings) {
     }
 }
 
-/// Reads them as a start does, each use separately, so that all errors are reported.
+/// Reads the certificates as a start does, each use separately, so that all errors are reported.
 fn certificates(config: &ServeConfig, tls: &TlsConfig, findings: &mut Findings) {
     let files = &tls.files;
     if !readable(tls, findings) {
@@ -122,19 +122,19 @@ fn certificates(config: &ServeConfig, tls: &TlsConfig, findings: &mut Findings) 
     let node = &config.node;
     let peers = PeerTls::new(peer_files, &node.cluster, node.node_id, tls.handshakes);
     let prefix = if tls.peers.is_some() { "peer_" } else { "" };
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut refuse = |error: TlsError, files: &TlsFiles, prefix: &str, findings: &mut Findings| {
         let text = error.to_string();
-        if !told.contains(&text) {
-            findings.error(&named(&text, files, prefix), text.clone());
-            told.push(text);
+        if !reported.contains(&text) {
+            findings.error(&setting_of(&text, files, prefix), text.clone());
+            reported.push(text);
         }
     };
     match clients {
         Err(error) => refuse(error, files, "", findings),
         Ok(clients) => {
             expiry("tls.certificate", clients.reloadable().not_after(), findings);
-            named_host(config, &clients.hosts(), findings);
+            check_certificate_host(config, &clients.hosts(), findings);
         }
     }
     match peers {
@@ -146,7 +146,7 @@ fn certificates(config: &ServeConfig, tls: &TlsConfig, findings: &mut Findings) 
     }
 }
 
-/// Returns whether all of them can be read, and reports the others.
+/// Returns whether all files can be read, and reports the others.
 fn readable(tls: &TlsConfig, findings: &mut Findings) -> bool {
     let of = |prefix: &str, files: &TlsFiles| {
         let files = [
@@ -174,7 +174,7 @@ fn readable(tls: &TlsConfig, findings: &mut Findings) -> bool {
 }
 
 /// Returns the setting that names the file of an error.
-fn named(error: &str, files: &TlsFiles, prefix: &str) -> String {
+fn setting_of(error: &str, files: &TlsFiles, prefix: &str) -> String {
     let is_about = |path: &Path| error.contains(&path.display().to_string());
     let key = match () {
         () if is_about(&files.certificate) => "certificate",
@@ -189,10 +189,7 @@ fn expiry(setting: &str, not_after: Option<SystemTime>, findings: &mut Findings)
     let Some(not_after) = not_after else { return };
     let end = humantime::format_rfc3339_seconds(not_after);
     match not_after.duration_since(SystemTime::now()) {
-        Err(_) => findings.error(
-            setting,
-            format!("the certificate has expired at {end}: nobody will accept it"),
-        ),
+        Err(_) => findings.error(setting, format!("the certificate expired at {end}")),
         Ok(left) if left < EXPIRY_WARNING => {
             findings.warn(setting, format!("the certificate expires soon, at {end}"));
         }
@@ -200,8 +197,8 @@ fn expiry(setting: &str, not_after: Option<SystemTime>, findings: &mut Findings)
     }
 }
 
-/// Clients call a node by its name in the member list.
-fn named_host(config: &ServeConfig, hosts: &[String], findings: &mut Findings) {
+/// Warns if the certificate lacks the host name by which clients call this node.
+fn check_certificate_host(config: &ServeConfig, hosts: &[String], findings: &mut Findings) {
     let Some(own) = config.node.members.get(&config.node.node_id) else {
         return;
     };
@@ -215,7 +212,7 @@ fn named_host(config: &ServeConfig, hosts: &[String], findings: &mut Findings) {
     };
     if is_name && !hosts.iter().any(fits) {
         let fact = format!(
-            "the certificate does not name {host:?}, by which clients find this node (members.{}.http)",
+            "the certificate lacks the name {host:?}, by which clients call this node (members.{}.http)",
             config.node.node_id
         );
         findings.warn("tls.certificate", fact);

@@ -1,5 +1,5 @@
-//! Checks of the things that a configuration names: files, directories and ports, as a start would use them. Changes nothing: a port is
-//! bound for a moment only.
+//! Checks of the files, directories and ports that a configuration names, as a start would use them. They
+//! change nothing: a port is bound for a moment only.
 
 mod files;
 mod ports;
@@ -13,12 +13,12 @@ use super::problem::{ConfigProblem, Source};
 use super::{ConfigErrors, Loaded, ServeConfig};
 use crate::serve::open_files;
 
-/// Findings.
+/// Findings of the checks.
 #[derive(Debug, Clone, Default)]
 pub struct Findings {
-    /// A node would not start, or would serve nobody.
+    /// Errors: a node would not start, or would serve no client.
     pub errors: Vec<ConfigProblem>,
-    /// Warning.
+    /// Warnings.
     pub warnings: Vec<ConfigProblem>,
 }
 
@@ -37,7 +37,7 @@ impl Findings {
     }
 }
 
-/// Reads a configuration, and checks the things that it names.
+/// Reads a configuration, and checks the files, directories and ports that it names.
 pub async fn check(file: Option<&Path>) -> Findings {
     let Loaded { config, warnings, .. } = match ServeConfig::load(file) {
         Ok(loaded) => loaded,
@@ -48,7 +48,7 @@ pub async fn check(file: Option<&Path>) -> Findings {
             };
         }
     };
-    let mut findings = look(&config).await;
+    let mut findings = check_all(&config).await;
     // Findings outside of the text have no line, but they belong to the file.
     for problem in findings.errors.iter_mut().chain(&mut findings.warnings) {
         if problem.source == Source::Nowhere {
@@ -59,24 +59,24 @@ pub async fn check(file: Option<&Path>) -> Findings {
     findings
 }
 
-/// Checks the things that a configuration names.
-pub async fn look(config: &ServeConfig) -> Findings {
+/// Checks the files, directories and ports that a configuration names.
+pub async fn check_all(config: &ServeConfig) -> Findings {
     let mut findings = Findings::default();
-    let runs = runs_already(config, &mut findings);
-    files::look(config, &mut findings);
-    whose_directory(config, &mut findings);
-    ports::look(config, runs, &mut findings).await;
-    if let Err(error) = open_files::suffices(config) {
+    let runs = is_running(config, &mut findings);
+    files::check_all(config, &mut findings);
+    check_owner(config, &mut findings);
+    ports::check_all(config, runs, &mut findings).await;
+    if let Err(error) = open_files::check_limit(config) {
         findings.warn(
             "http.max_connections",
-            format!("{error:#}: raise the limit (`ulimit -n`, LimitNOFILE=), or have fewer connections"),
+            format!("{error:#}: raise the limit (`ulimit -n`, LimitNOFILE=), or allow fewer connections"),
         );
     }
     findings
 }
 
 /// Returns whether this node is running, so that it has bound its ports itself.
-fn runs_already(config: &ServeConfig, findings: &mut Findings) -> bool {
+fn is_running(config: &ServeConfig, findings: &mut Findings) -> bool {
     let Some(path) = &config.pid_file else {
         return false;
     };
@@ -89,8 +89,8 @@ fn runs_already(config: &ServeConfig, findings: &mut Findings) -> bool {
     }
 }
 
-/// A directory belongs to one node only.
-fn whose_directory(config: &ServeConfig, findings: &mut Findings) {
+/// Checks that the data directory belongs to this node: it belongs to one node only.
+fn check_owner(config: &ServeConfig, findings: &mut Findings) {
     let node = &config.node;
     if !node.data_dir.is_dir() {
         return;

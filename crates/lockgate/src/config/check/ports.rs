@@ -8,8 +8,8 @@ use super::Findings;
 use crate::config::ServeConfig;
 use crate::transport::{reaches_beyond, refuse_exposed};
 
-/// Checks them. `runs`: this node is running and has bound them.
-pub(super) async fn look(config: &ServeConfig, runs: bool, findings: &mut Findings) {
+/// Checks the addresses. With `runs` this node is running and has bound them.
+pub(super) async fn check_all(config: &ServeConfig, runs: bool, findings: &mut Findings) {
     let node = &config.node;
     if config.tls.is_none() && !config.insecure {
         let http = Some(config.http_listen.as_str());
@@ -25,8 +25,8 @@ pub(super) async fn look(config: &ServeConfig, runs: bool, findings: &mut Findin
         && reaches_beyond(plain).await.unwrap_or(false)
     {
         let fact = format!(
-            "others than this machine can call {plain}, and what clients say there can be read on the way; tokens and the superuser's \
-             password are refused there"
+            "other machines can reach {plain}, and everybody on the network path can read its connections; the node rejects tokens \
+             and the superuser's password there"
         );
         findings.warn("zookeeper_plain_listen", fact);
     }
@@ -60,16 +60,14 @@ async fn listen(setting: &str, address: &str, runs: bool, findings: &mut Finding
         ErrorKind::AddrInUse if runs => {}
         ErrorKind::AddrInUse => findings.warn(
             setting,
-            format!("{address} is in use: by this node if it runs; else it could not start"),
+            format!("{address} is in use, by this node if it is running; otherwise a node could not start"),
         ),
         ErrorKind::AddrNotAvailable => {
-            findings.error(setting, format!("{address} is no address of this machine"));
+            findings.error(setting, format!("{address} is not an address of this machine"));
         }
         ErrorKind::PermissionDenied => findings.error(
             setting,
-            format!(
-                "{address} may not be listened at: ports below 1024 are for who has CAP_NET_BIND_SERVICE"
-            ),
+            format!("cannot listen at {address}: ports below 1024 need CAP_NET_BIND_SERVICE"),
         ),
         _ => findings.error(setting, format!("{address}: {error}")),
     }

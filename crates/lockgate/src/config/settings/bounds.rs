@@ -2,7 +2,7 @@
 
 use znode_store::MAX_DATA_BYTES;
 
-use super::{ANY, Kind, Reload, Section, Setting, Shown, TEN_YEARS_MS, Usual, YEAR_MS};
+use super::{DefaultValue, Kind, MAX_AGE_MS, MAX_TIME_MS, Reload, SampleForm, Section, Setting, UNBOUNDED};
 
 pub(super) const LIMITS: Section = Section {
     name: "limits",
@@ -16,8 +16,8 @@ pub(super) const LIMITS: Section = Section {
                 least: 1,
                 most: MAX_DATA_BYTES as u64,
             },
-            usual: Usual::Is("1048575"),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("1048575"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Data of one znode in bytes, at most 1048575 as in ZooKeeper. Each write sends and \
                 stores all of it: large znodes delay everybody.",
@@ -28,8 +28,8 @@ pub(super) const LIMITS: Section = Section {
                 least: 1,
                 most: u32::MAX as u64,
             },
-            usual: Usual::Is("1000000"),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("1000000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Children of one znode, contenders of a lock included. Each takes some 250 bytes of \
                 memory.",
@@ -40,8 +40,8 @@ pub(super) const LIMITS: Section = Section {
                 least: 1,
                 most: u32::MAX as u64,
             },
-            usual: Usual::Is("100000"),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("100000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Ephemeral znodes of one session; each contender is one. The end of a session removes \
                 500 of them in each log entry.",
@@ -52,8 +52,8 @@ pub(super) const LIMITS: Section = Section {
                 least: 1,
                 most: u32::MAX as u64,
             },
-            usual: Usual::Is("100000"),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("100000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Sessions. A session with many requests takes up to 40 KB of memory, because its last \
                 outcomes are remembered.",
@@ -71,8 +71,8 @@ pub(super) const WATCHES: Section = Section {
                 least: 1,
                 most: u32::MAX as u64,
             },
-            usual: Usual::Is("100000"),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("100000"),
+            sample: SampleForm::Default,
             reload: Reload::Restart,
             meaning: "Watches of one connected client. (A long poll over HTTP is a client with one watch.) \
                 A watch on a path of more than 1 KiB counts once for each KiB begun, here and in the next \
@@ -84,17 +84,20 @@ pub(super) const WATCHES: Section = Section {
                 least: 1,
                 most: u32::MAX as u64,
             },
-            usual: Usual::Is("1000000"),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("1000000"),
+            sample: SampleForm::Default,
             reload: Reload::Restart,
             meaning: "Watches of all clients together. One million takes some 40 MB, and as much again if \
                 all are at different paths.",
         },
         Setting {
             name: "watches.backlog",
-            kind: Kind::Number { least: 1, most: ANY },
-            usual: Usual::Is("100000"),
-            sample: Shown::Usual,
+            kind: Kind::Number {
+                least: 1,
+                most: UNBOUNDED,
+            },
+            default: DefaultValue::Literal("100000"),
+            sample: SampleForm::Default,
             reload: Reload::Restart,
             meaning: "Queued notifications of a client that does not read them, some 3 MB. With one more \
                 it loses its watches.",
@@ -108,34 +111,46 @@ pub(super) const EVENTS: Section = Section {
     settings: &[
         Setting {
             name: "events.backlog",
-            kind: Kind::Number { least: 1, most: ANY },
-            usual: Usual::Is("32768"),
-            sample: Shown::Usual,
+            kind: Kind::Number {
+                least: 1,
+                most: UNBOUNDED,
+            },
+            default: DefaultValue::Literal("32768"),
+            sample: SampleForm::Default,
             reload: Reload::Restart,
             meaning: "Events of all sessions kept for reconnecting clients, of this node or another one. A \
                 client that reconnects later gets the current state instead.",
         },
         Setting {
             name: "events.backlog_bytes",
-            kind: Kind::Number { least: 1, most: ANY },
-            usual: Usual::Is("16777216"),
-            sample: Shown::Usual,
+            kind: Kind::Number {
+                least: 1,
+                most: UNBOUNDED,
+            },
+            default: DefaultValue::Literal("16777216"),
+            sample: SampleForm::Default,
             reload: Reload::Restart,
             meaning: "Memory of these events: 16 MiB.",
         },
         Setting {
             name: "events.streams_per_session",
-            kind: Kind::Number { least: 1, most: ANY },
-            usual: Usual::Is("8"),
-            sample: Shown::Usual,
+            kind: Kind::Number {
+                least: 1,
+                most: UNBOUNDED,
+            },
+            default: DefaultValue::Literal("8"),
+            sample: SampleForm::Default,
             reload: Reload::Restart,
             meaning: "Streams of one session at this node.",
         },
         Setting {
             name: "events.streams_per_node",
-            kind: Kind::Number { least: 1, most: ANY },
-            usual: Usual::Is("10000"),
-            sample: Shown::Usual,
+            kind: Kind::Number {
+                least: 1,
+                most: UNBOUNDED,
+            },
+            default: DefaultValue::Literal("10000"),
+            sample: SampleForm::Default,
             reload: Reload::Restart,
             meaning: "Streams of all sessions at this node.",
         },
@@ -150,9 +165,9 @@ pub(super) const LOAD: Section = Section {
     settings: &[
         Setting {
             name: "load.target_ms",
-            kind: Kind::Milliseconds { most: YEAR_MS },
-            usual: Usual::Is("250"),
-            sample: Shown::Usual,
+            kind: Kind::Milliseconds { most: MAX_TIME_MS },
+            default: DefaultValue::Literal("250"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Target time of a request. While all requests take longer, fewer are admitted. A \
                 longer time lets requests wait longer before any is rejected; keep it a small part of the \
@@ -160,17 +175,23 @@ pub(super) const LOAD: Section = Section {
         },
         Setting {
             name: "load.max_outstanding",
-            kind: Kind::Number { least: 1, most: ANY },
-            usual: Usual::Is("10000"),
-            sample: Shown::Usual,
+            kind: Kind::Number {
+                least: 1,
+                most: UNBOUNDED,
+            },
+            default: DefaultValue::Literal("10000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "New requests in progress; four times as many of the others.",
         },
         Setting {
             name: "load.max_outstanding_bytes",
-            kind: Kind::Number { least: 1, most: ANY },
-            usual: Usual::Is("67108864"),
-            sample: Shown::Usual,
+            kind: Kind::Number {
+                least: 1,
+                most: UNBOUNDED,
+            },
+            default: DefaultValue::Literal("67108864"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Bytes of the requests in progress, of each kind.",
         },
@@ -180,8 +201,8 @@ pub(super) const LOAD: Section = Section {
                 least: 1,
                 most: u32::MAX as u64,
             },
-            usual: Usual::Is("1000"),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("1000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Sessions opened per second at this node, sustained; more get 503. Each is a commit.",
         },
@@ -191,8 +212,8 @@ pub(super) const LOAD: Section = Section {
                 least: 1,
                 most: u32::MAX as u64,
             },
-            usual: Usual::Is("20000"),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("20000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Sessions opened at once after a pause.",
         },
@@ -202,8 +223,8 @@ pub(super) const LOAD: Section = Section {
                 least: 1,
                 most: u32::MAX as u64,
             },
-            usual: Usual::Is("2"),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("2"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "One address may use one part in this many of both; more gets 429.",
         },
@@ -219,33 +240,39 @@ pub(super) const HISTORY: Section = Section {
         Setting {
             name: "history.enabled",
             kind: Kind::Flag,
-            usual: Usual::Is("true"),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("true"),
+            sample: SampleForm::Default,
             reload: Reload::Restart,
             meaning: "Keeps a lock history at this node.",
         },
         Setting {
             name: "history.records",
-            kind: Kind::Number { least: 1, most: ANY },
-            usual: Usual::Is("50000"),
-            sample: Shown::Usual,
+            kind: Kind::Number {
+                least: 1,
+                most: UNBOUNDED,
+            },
+            default: DefaultValue::Literal("50000"),
+            sample: SampleForm::Default,
             reload: Reload::Restart,
             meaning: "Ended holds kept, of all locks together, the newest ones. 50000 take some 12 MB of \
                 memory and 20 to 60 MB of disk; more if few end at a time.",
         },
         Setting {
             name: "history.max_age_ms",
-            kind: Kind::Milliseconds { most: TEN_YEARS_MS },
-            usual: Usual::Is("604800000"),
-            sample: Shown::Usual,
+            kind: Kind::Milliseconds { most: MAX_AGE_MS },
+            default: DefaultValue::Literal("604800000"),
+            sample: SampleForm::Default,
             reload: Reload::Restart,
             meaning: "Age after which a record is removed: 7 days.",
         },
         Setting {
             name: "history.cache_bytes",
-            kind: Kind::Number { least: 1, most: ANY },
-            usual: Usual::Is("4194304"),
-            sample: Shown::Usual,
+            kind: Kind::Number {
+                least: 1,
+                most: UNBOUNDED,
+            },
+            default: DefaultValue::Literal("4194304"),
+            sample: SampleForm::Default,
             reload: Reload::Restart,
             meaning: "Memory cache of the records on disk. A larger cache makes long pages of old records \
                 faster.",

@@ -3,7 +3,8 @@
 use raft_node::MIN_SEND_BYTES_PER_SECOND;
 
 use super::{
-    ANY, Kind, MAX_SEGMENT_BYTES, MIN_SEGMENT_BYTES, Reload, Section, Setting, Shown, Usual, YEAR_MS,
+    DefaultValue, Kind, MAX_SEGMENT_BYTES, MAX_TIME_MS, MIN_SEGMENT_BYTES, Reload, SampleForm, Section,
+    Setting, UNBOUNDED,
 };
 
 pub(super) const RAFT: Section = Section {
@@ -12,9 +13,9 @@ pub(super) const RAFT: Section = Section {
     settings: &[
         Setting {
             name: "raft.heartbeat_ms",
-            kind: Kind::Milliseconds { most: YEAR_MS },
-            usual: Usual::Is("60"),
-            sample: Shown::Usual,
+            kind: Kind::Milliseconds { most: MAX_TIME_MS },
+            default: DefaultValue::Literal("60"),
+            sample: SampleForm::Default,
             reload: Reload::Restart,
             meaning: "Interval of the leader's heartbeats. An answer must return within the same time, so \
                 use about twice the round trip between the farthest nodes, and never less than one; \
@@ -23,9 +24,9 @@ pub(super) const RAFT: Section = Section {
         },
         Setting {
             name: "raft.election_min_ms",
-            kind: Kind::Milliseconds { most: YEAR_MS },
-            usual: Usual::Is("300"),
-            sample: Shown::Usual,
+            kind: Kind::Milliseconds { most: MAX_TIME_MS },
+            default: DefaultValue::Literal("300"),
+            sample: SampleForm::Default,
             reload: Reload::Restart,
             meaning: "A node that has heard from the leader within this time believes in it, unless the \
                 leader's address refuses connections. A shorter time makes pauses of the machine or \
@@ -34,9 +35,9 @@ pub(super) const RAFT: Section = Section {
         },
         Setting {
             name: "raft.election_max_ms",
-            kind: Kind::Milliseconds { most: YEAR_MS },
-            usual: Usual::Is("600"),
-            sample: Shown::Usual,
+            kind: Kind::Milliseconds { most: MAX_TIME_MS },
+            default: DefaultValue::Literal("600"),
+            sample: SampleForm::Default,
             reload: Reload::Restart,
             meaning: "Time without a message of the leader after which a node asks the others; if a \
                 majority has lost it, there is a new leader at once. On a busy machine the node waits \
@@ -54,18 +55,24 @@ pub(super) const SNAPSHOTS: Section = Section {
     settings: &[
         Setting {
             name: "snapshots.every_entries",
-            kind: Kind::Number { least: 1, most: ANY },
-            usual: Usual::Is("50000"),
-            sample: Shown::Usual,
+            kind: Kind::Number {
+                least: 1,
+                most: UNBOUNDED,
+            },
+            default: DefaultValue::Literal("50000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Log entries after which the state is written to a snapshot and the log is shortened. \
                 Fewer make restarts faster and write the whole state more often.",
         },
         Setting {
             name: "snapshots.every_bytes",
-            kind: Kind::Number { least: 1, most: ANY },
-            usual: Usual::Is("67108864"),
-            sample: Shown::Usual,
+            kind: Kind::Number {
+                least: 1,
+                most: UNBOUNDED,
+            },
+            default: DefaultValue::Literal("67108864"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "The same by bytes of log entries, or the size of the last snapshot if that is more, \
                 so that a large state is not written more often than it changes. A restart reads the \
@@ -73,9 +80,12 @@ pub(super) const SNAPSHOTS: Section = Section {
         },
         Setting {
             name: "snapshots.keep_entries",
-            kind: Kind::Number { least: 0, most: ANY },
-            usual: Usual::Is("5000"),
-            sample: Shown::Usual,
+            kind: Kind::Number {
+                least: 0,
+                most: UNBOUNDED,
+            },
+            default: DefaultValue::Literal("5000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Entries kept after a snapshot, for nodes that return soon; beyond that they get the \
                 whole snapshot. More take more disk. (For a node that answers but lags, the log is kept up \
@@ -83,9 +93,12 @@ pub(super) const SNAPSHOTS: Section = Section {
         },
         Setting {
             name: "snapshots.keep_bytes",
-            kind: Kind::Number { least: 0, most: ANY },
-            usual: Usual::Is("16777216"),
-            sample: Shown::Usual,
+            kind: Kind::Number {
+                least: 0,
+                most: UNBOUNDED,
+            },
+            default: DefaultValue::Literal("16777216"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "The same limit in bytes of entries.",
         },
@@ -93,10 +106,10 @@ pub(super) const SNAPSHOTS: Section = Section {
             name: "snapshots.send_bytes_per_second",
             kind: Kind::Number {
                 least: MIN_SEND_BYTES_PER_SECOND,
-                most: ANY,
+                most: UNBOUNDED,
             },
-            usual: Usual::Is("67108864"),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("67108864"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Rate of sending snapshots, to all nodes together. A higher rate readies a new node \
                 sooner, and takes network and disk from the others.",
@@ -110,9 +123,12 @@ pub(super) const DISK: Section = Section {
     settings: &[
         Setting {
             name: "disk.low_water_bytes",
-            kind: Kind::Number { least: 1, most: ANY },
-            usual: Usual::Is("134217728"),
-            sample: Shown::Usual,
+            kind: Kind::Number {
+                least: 1,
+                most: UNBOUNDED,
+            },
+            default: DefaultValue::Literal("134217728"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Free space below which the disk counts as nearly full, in addition to one more \
                 snapshot. It must suffice for the log until the next snapshot, and for other writers to \
@@ -120,26 +136,29 @@ pub(super) const DISK: Section = Section {
         },
         Setting {
             name: "disk.resume_bytes",
-            kind: Kind::Number { least: 1, most: ANY },
-            usual: Usual::Said("a quarter more than disk.low_water_bytes"),
-            sample: Shown::Example("167772160"),
+            kind: Kind::Number {
+                least: 1,
+                most: UNBOUNDED,
+            },
+            default: DefaultValue::Described("a quarter more than disk.low_water_bytes"),
+            sample: SampleForm::Example("167772160"),
             reload: Reload::Live,
             meaning: "Free space from which the disk counts as healthy again, in addition to the same \
                 snapshot.",
         },
         Setting {
             name: "disk.check_interval_ms",
-            kind: Kind::Milliseconds { most: YEAR_MS },
-            usual: Usual::Is("500"),
-            sample: Shown::Usual,
+            kind: Kind::Milliseconds { most: MAX_TIME_MS },
+            default: DefaultValue::Literal("500"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Interval of the disk check, and of the leader's questions about the others' disks.",
         },
         Setting {
             name: "disk.stall_ms",
-            kind: Kind::Milliseconds { most: YEAR_MS },
-            usual: Usual::Is("1000"),
-            sample: Shown::Usual,
+            kind: Kind::Milliseconds { most: MAX_TIME_MS },
+            default: DefaultValue::Literal("1000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "A longer write to the log is a stall: a leader hands over to a node with a healthy \
                 disk. At least about two election timeouts, or leadership moves when waiting would be \
@@ -147,9 +166,9 @@ pub(super) const DISK: Section = Section {
         },
         Setting {
             name: "disk.hand_over_pause_ms",
-            kind: Kind::Milliseconds { most: YEAR_MS },
-            usual: Usual::Is("10000"),
-            sample: Shown::Usual,
+            kind: Kind::Milliseconds { most: MAX_TIME_MS },
+            default: DefaultValue::Literal("10000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Time after the start of a leader's term, or after an attempt to hand over, in which \
                 it does not hand over because of disks.",
@@ -160,8 +179,8 @@ pub(super) const DISK: Section = Section {
                 least: MIN_SEGMENT_BYTES,
                 most: MAX_SEGMENT_BYTES,
             },
-            usual: Usual::Is("16777216"),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("16777216"),
+            sample: SampleForm::Default,
             reload: Reload::Restart,
             meaning: "Size of a log file, 4194304 to 268435456. A node has at least three, two of them \
                 made ahead. Smaller ones suit a small disk, larger ones change less often.",
@@ -175,9 +194,9 @@ pub(super) const SESSIONS: Section = Section {
     settings: &[
         Setting {
             name: "sessions.min_ms",
-            kind: Kind::Milliseconds { most: YEAR_MS },
-            usual: Usual::Is("2000"),
-            sample: Shown::Usual,
+            kind: Kind::Milliseconds { most: MAX_TIME_MS },
+            default: DefaultValue::Literal("2000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Shortest session timeout (ttl_ms); a request outside the bounds is moved to the \
                 nearer one. At least twice raft.election_max_ms: a failover could take all of a shorter \
@@ -185,18 +204,18 @@ pub(super) const SESSIONS: Section = Section {
         },
         Setting {
             name: "sessions.max_ms",
-            kind: Kind::Milliseconds { most: YEAR_MS },
-            usual: Usual::Is("300000"),
-            sample: Shown::Usual,
+            kind: Kind::Milliseconds { most: MAX_TIME_MS },
+            default: DefaultValue::Literal("300000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Longest session timeout. With a long timeout, a dead client's locks stay held that \
                 long.",
         },
         Setting {
             name: "sessions.default_ms",
-            kind: Kind::Milliseconds { most: YEAR_MS },
-            usual: Usual::Is("10000"),
-            sample: Shown::Usual,
+            kind: Kind::Milliseconds { most: MAX_TIME_MS },
+            default: DefaultValue::Literal("10000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Session timeout of clients that request none.",
         },
@@ -209,9 +228,9 @@ pub(super) const SWEEPS: Section = Section {
     settings: &[
         Setting {
             name: "sweeps.empty_for_ms",
-            kind: Kind::Milliseconds { most: YEAR_MS },
-            usual: Usual::Is("60000"),
-            sample: Shown::Usual,
+            kind: Kind::Milliseconds { most: MAX_TIME_MS },
+            default: DefaultValue::Literal("60000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Time after which empty containers that have had children, and unused locks, are \
                 removed. A short time creates the same locks again and again, a long one keeps more of \
@@ -219,9 +238,9 @@ pub(super) const SWEEPS: Section = Section {
         },
         Setting {
             name: "sweeps.every_ms",
-            kind: Kind::Milliseconds { most: YEAR_MS },
-            usual: Usual::Is("10000"),
-            sample: Shown::Usual,
+            kind: Kind::Milliseconds { most: MAX_TIME_MS },
+            default: DefaultValue::Literal("10000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Interval at which the leader looks for them, and for znodes whose ttl_ms is over: \
                 they live up to this much longer.",

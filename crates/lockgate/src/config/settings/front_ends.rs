@@ -3,7 +3,9 @@
 use lock_api::http::MAX_HTTP_PATH_BYTES;
 use znode_store::{MAX_PATH_BYTES, MAX_PATH_DEPTH};
 
-use super::{ANY, Kind, MOST_CONNECTIONS, Reload, Section, Setting, Shown, Usual, YEAR_MS};
+use super::{
+    DefaultValue, Kind, MAX_CONNECTIONS, MAX_TIME_MS, Reload, SampleForm, Section, Setting, UNBOUNDED,
+};
 
 pub(super) const HTTP: Section = Section {
     name: "http",
@@ -11,18 +13,24 @@ pub(super) const HTTP: Section = Section {
     settings: &[
         Setting {
             name: "http.max_body_bytes",
-            kind: Kind::Number { least: 1, most: ANY },
-            usual: Usual::Is("65536"),
-            sample: Shown::Usual,
+            kind: Kind::Number {
+                least: 1,
+                most: UNBOUNDED,
+            },
+            default: DefaultValue::Literal("65536"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Largest request body without znode data; names and notes fit many times over. A \
                 larger one lets a caller occupy more memory of the node.",
         },
         Setting {
             name: "http.max_data_body_bytes",
-            kind: Kind::Number { least: 1, most: ANY },
-            usual: Usual::Is("2097152"),
-            sample: Shown::Usual,
+            kind: Kind::Number {
+                least: 1,
+                most: UNBOUNDED,
+            },
+            default: DefaultValue::Literal("2097152"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Largest request body with znode data: the largest data (1 MiB) in base64, and some \
                 space. A smaller one bounds what a careless client can put into the log.",
@@ -33,8 +41,8 @@ pub(super) const HTTP: Section = Section {
                 least: 1,
                 most: MAX_HTTP_PATH_BYTES as u64,
             },
-            usual: Usual::Is("8192"),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("8192"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Maximum length of the path of a znode that is created over HTTP, or by lockgate \
                 migrate. Longer paths that exist can be read, written and deleted.",
@@ -45,8 +53,8 @@ pub(super) const HTTP: Section = Section {
                 least: 1,
                 most: MAX_HTTP_PATH_BYTES as u64 / 2,
             },
-            usual: Usual::Is("4096"),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("4096"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Maximum number of components of such a path.",
         },
@@ -54,10 +62,10 @@ pub(super) const HTTP: Section = Section {
             name: "http.max_connections",
             kind: Kind::Number {
                 least: 1,
-                most: MOST_CONNECTIONS,
+                most: MAX_CONNECTIONS,
             },
-            usual: Usual::Is("10000"),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("10000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Connections served at once; more get 503 and can go to another node. Each costs a \
                 file descriptor and about 16 KiB; at its start the node raises its limit of open files for \
@@ -67,53 +75,59 @@ pub(super) const HTTP: Section = Section {
             name: "http.max_connections_per_address",
             kind: Kind::Number {
                 least: 1,
-                most: MOST_CONNECTIONS,
+                most: MAX_CONNECTIONS,
             },
-            usual: Usual::Is("5000"),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("5000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Connections of one address (of IPv6: one network of 64 bits); more get 429. Behind a \
                 proxy all clients have one address.",
         },
         Setting {
             name: "http.max_large_bodies_bytes",
-            kind: Kind::Number { least: 1, most: ANY },
-            usual: Usual::Is("67108864"),
-            sample: Shown::Usual,
+            kind: Kind::Number {
+                least: 1,
+                most: UNBOUNDED,
+            },
+            default: DefaultValue::Literal("67108864"),
+            sample: SampleForm::Default,
             reload: Reload::Restart,
             meaning: "Bytes of all request bodies longer than 16 KiB together; more get 503. Requests for \
                 locks and sessions are shorter and do not count.",
         },
         Setting {
             name: "http.max_large_answers_bytes",
-            kind: Kind::Number { least: 1, most: ANY },
-            usual: Usual::Is("134217728"),
-            sample: Shown::Usual,
+            kind: Kind::Number {
+                least: 1,
+                most: UNBOUNDED,
+            },
+            default: DefaultValue::Literal("134217728"),
+            sample: SampleForm::Default,
             reload: Reload::Restart,
             meaning: "The same for unsent responses of more than 16 KiB.",
         },
         Setting {
             name: "http.header_timeout_ms",
-            kind: Kind::Milliseconds { most: YEAR_MS },
-            usual: Usual::Is("60000"),
-            sample: Shown::Usual,
+            kind: Kind::Milliseconds { most: MAX_TIME_MS },
+            default: DefaultValue::Literal("60000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Time for a request's head, and for which an idle connection is kept. A longer time \
                 lets silent callers occupy connections.",
         },
         Setting {
             name: "http.body_timeout_ms",
-            kind: Kind::Milliseconds { most: YEAR_MS },
-            usual: Usual::Is("30000"),
-            sample: Shown::Usual,
+            kind: Kind::Milliseconds { most: MAX_TIME_MS },
+            default: DefaultValue::Literal("30000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Time for a request's body to arrive.",
         },
         Setting {
             name: "http.send_timeout_ms",
-            kind: Kind::Milliseconds { most: YEAR_MS },
-            usual: Usual::Is("300000"),
-            sample: Shown::Usual,
+            kind: Kind::Milliseconds { most: MAX_TIME_MS },
+            default: DefaultValue::Literal("300000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Time for a client to read what was sent, before its connection is closed: 5 minutes.",
         },
@@ -123,17 +137,17 @@ pub(super) const HTTP: Section = Section {
                 least: 0,
                 most: 60_000,
             },
-            usual: Usual::Is("5000"),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("5000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Time for which a waiting caller with a request_id keeps its place after its \
                 connection was cut, for the same request sent again. 0: none.",
         },
         Setting {
             name: "http.drain_timeout_ms",
-            kind: Kind::Milliseconds { most: YEAR_MS },
-            usual: Usual::Is("2000"),
-            sample: Shown::Usual,
+            kind: Kind::Milliseconds { most: MAX_TIME_MS },
+            default: DefaultValue::Literal("2000"),
+            sample: SampleForm::Default,
             reload: Reload::Restart,
             meaning: "After SIGTERM, the node hands leadership over, answers waiting callers, and closes \
                 busy connections after this time. With the default a node has stopped within 3 s.",
@@ -141,8 +155,8 @@ pub(super) const HTTP: Section = Section {
         Setting {
             name: "http.allowed_hosts",
             kind: Kind::List,
-            usual: Usual::Is("\"\""),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("\"\""),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Names of this node in `Host`, separated by commas, beside addresses, localhost, the \
                 hosts of the members and the names in the certificate: \"locks.example, *.nodes.example\", \
@@ -152,8 +166,8 @@ pub(super) const HTTP: Section = Section {
         Setting {
             name: "http.allowed_origins",
             kind: Kind::List,
-            usual: Usual::Is("\"\""),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("\"\""),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Origins of pages on other sites that may call, separated by commas: \
                 \"https://console.example\". For a proxy that shows this node under another name. Programs \
@@ -169,10 +183,10 @@ pub(super) const ADMIN: Section = Section {
         name: "admin.max_connections",
         kind: Kind::Number {
             least: 1,
-            most: MOST_CONNECTIONS,
+            most: MAX_CONNECTIONS,
         },
-        usual: Usual::Is("64"),
-        sample: Shown::Usual,
+        default: DefaultValue::Literal("64"),
+        sample: SampleForm::Default,
         reload: Reload::Live,
         meaning: "Connections served at once at admin_listen, of one address or of many.",
     }],
@@ -188,8 +202,8 @@ pub(super) const ZOOKEEPER: Section = Section {
                 least: 1,
                 most: i32::MAX as u64,
             },
-            usual: Usual::Is("1048575"),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("1048575"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Longest request of a ZooKeeper client, as jute.maxbuffer. A longer one ends its \
                 connection.",
@@ -200,8 +214,8 @@ pub(super) const ZOOKEEPER: Section = Section {
                 least: 1,
                 most: MAX_PATH_BYTES as u64,
             },
-            usual: Usual::Is("1048576"),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("1048576"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Maximum length of the path of a znode that a ZooKeeper client creates, with the \
                 digits of a sequential name. The default leaves it to max_request_bytes, as in ZooKeeper. \
@@ -213,8 +227,8 @@ pub(super) const ZOOKEEPER: Section = Section {
                 least: 1,
                 most: MAX_PATH_DEPTH as u64,
             },
-            usual: Usual::Is("524288"),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("524288"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Maximum number of components of such a path. The default is as many as the longest \
                 path can have.",
@@ -223,10 +237,10 @@ pub(super) const ZOOKEEPER: Section = Section {
             name: "zookeeper.max_connections",
             kind: Kind::Number {
                 least: 1,
-                most: MOST_CONNECTIONS,
+                most: MAX_CONNECTIONS,
             },
-            usual: Usual::Is("10000"),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("10000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Connections served at once; more are closed, and their clients try another server. \
                 Each costs a file descriptor and a few KiB.",
@@ -235,67 +249,76 @@ pub(super) const ZOOKEEPER: Section = Section {
             name: "zookeeper.max_connections_per_address",
             kind: Kind::Number {
                 least: 1,
-                most: MOST_CONNECTIONS,
+                most: MAX_CONNECTIONS,
             },
-            usual: Usual::Is("5000"),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("5000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Connections of one address, as ZooKeeper's maxClientCnxns (which is 60).",
         },
         Setting {
             name: "zookeeper.max_outstanding",
-            kind: Kind::Number { least: 1, most: ANY },
-            usual: Usual::Is("1000"),
-            sample: Shown::Usual,
+            kind: Kind::Number {
+                least: 1,
+                most: UNBOUNDED,
+            },
+            default: DefaultValue::Literal("1000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Unanswered requests of one connection; above that the node stops reading from it.",
         },
         Setting {
             name: "zookeeper.max_outstanding_bytes",
-            kind: Kind::Number { least: 1, most: ANY },
-            usual: Usual::Is("4194304"),
-            sample: Shown::Usual,
+            kind: Kind::Number {
+                least: 1,
+                most: UNBOUNDED,
+            },
+            default: DefaultValue::Literal("4194304"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Bytes of those requests that are not begun. Likewise.",
         },
         Setting {
             name: "zookeeper.max_large_requests_bytes",
-            kind: Kind::Number { least: 1, most: ANY },
-            usual: Usual::Is("104857600"),
-            sample: Shown::Usual,
+            kind: Kind::Number {
+                least: 1,
+                most: UNBOUNDED,
+            },
+            default: DefaultValue::Literal("104857600"),
+            sample: SampleForm::Default,
             reload: Reload::Restart,
             meaning: "Bytes of all requests of more than 16 KiB that are being received, as ZooKeeper's \
                 largeRequestMaxBytes. A client that begins one more is disconnected.",
         },
         Setting {
             name: "zookeeper.handshake_timeout_ms",
-            kind: Kind::Milliseconds { most: YEAR_MS },
-            usual: Usual::Is("10000"),
-            sample: Shown::Usual,
+            kind: Kind::Milliseconds { most: MAX_TIME_MS },
+            default: DefaultValue::Literal("10000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Time for a client to request a session or a four-letter word.",
         },
         Setting {
             name: "zookeeper.send_timeout_ms",
-            kind: Kind::Milliseconds { most: YEAR_MS },
-            usual: Usual::Is("60000"),
-            sample: Shown::Usual,
+            kind: Kind::Milliseconds { most: MAX_TIME_MS },
+            default: DefaultValue::Literal("60000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Time for a client to read what was sent, before its connection is closed.",
         },
         Setting {
             name: "zookeeper.drain_timeout_ms",
-            kind: Kind::Milliseconds { most: YEAR_MS },
-            usual: Usual::Is("2000"),
-            sample: Shown::Usual,
+            kind: Kind::Milliseconds { most: MAX_TIME_MS },
+            default: DefaultValue::Literal("2000"),
+            sample: SampleForm::Default,
             reload: Reload::Restart,
             meaning: "Time after SIGTERM in which received requests are answered.",
         },
         Setting {
             name: "zookeeper.four_letter_words",
             kind: Kind::List,
-            usual: Usual::Is("\"srvr\""),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("\"srvr\""),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "Permitted four-letter words (`echo srvr | nc HOST 2181`), separated by commas; \"*\" \
                 for all, \"\" for none: conf, cons, crst, dirs, dump, envi, isro, mntr, ruok, srst, srvr, \
@@ -306,8 +329,8 @@ pub(super) const ZOOKEEPER: Section = Section {
         Setting {
             name: "zookeeper.super_digest",
             kind: Kind::Secret,
-            usual: Usual::Is("\"\""),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("\"\""),
+            sample: SampleForm::Default,
             reload: Reload::Live,
             meaning: "A client with this password has all rights, whatever access control lists permit: \
                 user:base64(sha1(user:password)).",

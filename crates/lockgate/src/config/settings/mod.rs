@@ -16,16 +16,16 @@ use super::{MAX_SEGMENT_BYTES, MAX_WORKERS, MIN_SEGMENT_BYTES};
 pub const ENVIRONMENT_PREFIX: &str = "LOCKGATE_";
 
 /// No bound but that of the type: integers of TOML are signed.
-const ANY: u64 = i64::MAX as u64;
+const UNBOUNDED: u64 = i64::MAX as u64;
 
 /// Maximum time. Longer ones are mistakes in the unit, and would overflow clocks.
-const YEAR_MS: u64 = 365 * 24 * 3_600_000;
+const MAX_TIME_MS: u64 = 365 * 24 * 3_600_000;
 
-/// Maximum age of remembered things, which may be long.
-const TEN_YEARS_MS: u64 = 10 * YEAR_MS;
+/// Maximum age of kept records, which may be long.
+const MAX_AGE_MS: u64 = 10 * MAX_TIME_MS;
 
 /// Maximum number of connections: each costs a file descriptor, and the kernel's bound (`fs.nr_open`) is this.
-const MOST_CONNECTIONS: u64 = 1_048_576;
+const MAX_CONNECTIONS: u64 = 1_048_576;
 
 /// Section of the file: `[raft]`. The settings of the node itself have none.
 #[derive(Debug)]
@@ -46,10 +46,10 @@ pub struct Setting {
     /// Type.
     pub kind: Kind,
     /// Default.
-    pub usual: Usual,
+    pub default: DefaultValue,
     /// Form in the sample files.
-    pub sample: Shown,
-    /// Whether a reload applies a change.
+    pub sample: SampleForm,
+    /// Time at which a change is applied.
     pub reload: Reload,
     /// Meaning, and the cost of a change.
     pub meaning: &'static str,
@@ -96,20 +96,20 @@ pub enum Kind {
 
 /// Default of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Usual {
+pub enum DefaultValue {
     /// Value, as it is written in the file.
-    Is(&'static str),
+    Literal(&'static str),
     /// Depends on other things; in words.
-    Said(&'static str),
+    Described(&'static str),
     /// None.
     Required,
 }
 
 /// Form of a setting in the sample files. `{N}` is the node's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
+pub enum SampleForm {
     /// The default, commented out.
-    Usual,
+    Default,
     /// An example, commented out.
     Example(&'static str),
     /// Set to this.
@@ -182,7 +182,7 @@ impl Kind {
         match self {
             Self::Number { least, most } => Some((least, most)),
             Self::Milliseconds { most } => Some((1, most)),
-            Self::NodeId => Some((1, ANY)),
+            Self::NodeId => Some((1, UNBOUNDED)),
             _ => None,
         }
     }
@@ -190,16 +190,16 @@ impl Kind {
     /// Returns the allowed values for people, to follow "must be".
     pub fn allowed(self) -> String {
         let range = |least: u64, most: u64| match (least, most) {
-            (0, ANY) => String::new(),
-            (least, ANY) => format!(", at least {least}"),
+            (0, UNBOUNDED) => String::new(),
+            (least, UNBOUNDED) => format!(", at least {least}"),
             (least, most) => format!(", {least} to {most}"),
         };
         match self {
             Self::Text | Self::Secret => "a text in quotes".to_owned(),
-            Self::List => "a text in quotes, with commas between its parts".to_owned(),
+            Self::List => "a text in quotes, its parts separated by commas".to_owned(),
             Self::OneOf(texts) => {
                 let quoted: Vec<String> = texts.iter().map(|text| format!("{text:?}")).collect();
-                let (last, others) = quoted.split_last().expect("there are some to choose from");
+                let (last, others) = quoted.split_last().expect("a choice has values");
                 format!("{} or {last}", others.join(", "))
             }
             Self::Path => "a path in quotes".to_owned(),

@@ -1,6 +1,6 @@
 //! Metrics and traces. Part of the table of settings.
 
-use super::{Kind, Reload, Section, Setting, Shown, Usual};
+use super::{DefaultValue, Kind, Reload, SampleForm, Section, Setting};
 
 pub(super) const TRACES: Section = Section {
     name: "traces",
@@ -10,8 +10,8 @@ pub(super) const TRACES: Section = Section {
         Setting {
             name: "traces.endpoint",
             kind: Kind::Text,
-            usual: Usual::Is("\"\""),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("\"\""),
+            sample: SampleForm::Default,
             reload: Reload::Restart,
             meaning: "Local collector for OTLP over HTTP, as JSON: \"http://127.0.0.1:4318\". Empty: no \
                 traces, at no cost.",
@@ -19,8 +19,8 @@ pub(super) const TRACES: Section = Section {
         Setting {
             name: "traces.ratio",
             kind: Kind::Ratio,
-            usual: Usual::Is("0.01"),
-            sample: Shown::Usual,
+            default: DefaultValue::Literal("0.01"),
+            sample: SampleForm::Default,
             reload: Reload::Restart,
             meaning: "Share of requests without `traceparent` that is traced: 0 to 1. A request with \
                 `traceparent` decides for itself.",
@@ -34,8 +34,8 @@ pub(super) const METRICS: Section = Section {
     settings: &[Setting {
         name: "metrics.lock_prefixes",
         kind: Kind::List,
-        usual: Usual::Is("\"\""),
-        sample: Shown::Usual,
+        default: DefaultValue::Literal("\"\""),
+        sample: SampleForm::Default,
         reload: Reload::Restart,
         meaning: "Prefixes of lock names with metrics of their own, separated by commas: \"orders/, \
             billing/\". At most 16: each is some fifty series at every node.",

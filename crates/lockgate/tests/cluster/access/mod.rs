@@ -1,5 +1,5 @@
-//! Who may do what in a cluster of real nodes, from the operator's first word to a worker whose token is revoked. Here is what the
-//! tests of it have in common.
+//! Access control in a cluster of real nodes, from the operator's first command to a worker whose token is
+//! revoked. This file has the helpers of its tests.
 
 mod operator;
 mod revoked;
@@ -16,37 +16,37 @@ use tokio::process::Command;
 
 use crate::harness::{LOCKGATE, TestCluster};
 
-/// What the command line says to whom has not the right to something.
+/// Exit code of a command without the right for its request.
 const NOT_ALLOWED: i32 = 77;
 
-/// How a command has ended.
+/// Result of a command.
 #[derive(Debug)]
-struct Ran {
+struct CommandOutput {
     code: i32,
     out: String,
     err: String,
 }
 
-async fn run_in(environment: &[(&str, &str)], arguments: &[&str]) -> Ran {
+async fn run_in(environment: &[(&str, &str)], arguments: &[&str]) -> CommandOutput {
     let output = Command::new(LOCKGATE)
         .args(arguments)
         .envs(environment.iter().copied())
         .output()
         .await
         .expect("the program can be run");
-    Ran {
-        code: output.status.code().expect("no signal has ended it"),
+    CommandOutput {
+        code: output.status.code().expect("no signal ended it"),
         out: String::from_utf8_lossy(&output.stdout).into_owned(),
         err: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
 }
 
-async fn run(arguments: &[&str]) -> Ran {
+async fn run(arguments: &[&str]) -> CommandOutput {
     run_in(&[], arguments).await
 }
 
-/// Runs what must succeed, and gives what it has printed.
-async fn done(arguments: &[&str]) -> String {
+/// Runs a command that must succeed. Returns its standard output.
+async fn succeeds(arguments: &[&str]) -> String {
     let ran = run(arguments).await;
     assert_eq!(ran.code, 0, "{arguments:?}: {ran:?}");
     ran.out
@@ -60,7 +60,7 @@ fn operator_token(cluster: &LocalCluster, id: NodeId) -> PathBuf {
     cluster.node(id).unwrap().data_dir().join("operator.token")
 }
 
-/// What is secret of a token: all behind its id.
+/// Returns the secret part of a token: everything after its id.
 fn secret_of(file: &Path) -> String {
     let text = fs::read_to_string(file).unwrap();
     let (_, secret) = text.trim().rsplit_once('_').expect("a token has parts");
@@ -73,7 +73,7 @@ fn id_of(file: &Path) -> String {
     text.split('_').nth(1).expect("a token has parts").to_owned()
 }
 
-/// No node has written a secret into its log.
+/// Asserts that no node has written a secret into its log.
 fn assert_not_logged<'a>(
     logs: impl Iterator<Item = PathBuf>,
     secrets: impl Iterator<Item = &'a String> + Clone,
@@ -87,10 +87,10 @@ fn assert_not_logged<'a>(
     }
 }
 
-/// Ends what the command line has started.
-struct Place(tempfile::TempDir);
+/// Directory of a cluster that the command line has started; its nodes are killed with the test.
+struct LaunchedCluster(tempfile::TempDir);
 
-impl Drop for Place {
+impl Drop for LaunchedCluster {
     fn drop(&mut self) {
         if let Ok(mut cluster) = LocalCluster::open(self.0.path(), Path::new(LOCKGATE)) {
             cluster.kill_now();

@@ -1,4 +1,4 @@
-//! The operator of a node, who has its files: the way back in when every administrator is lost.
+//! Operator of a node, who has its files: access when every administrator's token is lost.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use super::{NOT_ALLOWED, client, id_of, operator_token, run, secret_of, text};
 use crate::harness::TestCluster;
 
 #[tokio::test]
-async fn an_operator_gets_back_in_at_its_own_node() {
+async fn operator_regains_access_at_its_own_node() {
     let mut cluster = TestCluster::start_with_access().await;
     let ca = cluster.dir().join("ca.pem");
     let admin = cluster.admin_token_file().expect("it is secured");
@@ -31,31 +31,31 @@ async fn an_operator_gets_back_in_at_its_own_node() {
         run(&[words, &more].concat()).await
     };
 
-    // Another node's operator is nobody here, and one does not try it by accident.
+    // Another node rejects the operator's token, and the command line does not send it to several nodes.
     let elsewhere = run_at(&["token", "list"], &cluster.http(2)).await;
     assert_eq!(elsewhere.code, NOT_ALLOWED, "{elsewhere:?}");
     let many = run_at(&["token", "list"], &cluster.http_addresses().join(",")).await;
-    assert!(many.err.contains("counts at its own node alone"), "{many:?}");
+    assert!(many.err.contains("is valid only at its own node"), "{many:?}");
 
-    // Every administrator's token is lost.
+    // The administrator's token is lost.
     let lost = id_of(&admin);
     let new = cluster.dir().join("new.token");
     let words = ["token", "create", "--role", "admin", "--out", text(&new)];
     let made = run_at(&words, &cluster.http(1)).await;
     assert_eq!(made.code, 0, "{made:?}");
-    let anew = client(&cluster, Token::read(&new).unwrap());
-    anew.access().revoke_token(&lost).await.unwrap();
+    let administrator = client(&cluster, Token::read(&new).unwrap());
+    administrator.access().revoke_token(&lost).await.unwrap();
     let old = client(&cluster, Token::read(&admin).unwrap());
     let refused = old.access().tokens().await.unwrap_err();
     assert!(refused.is(Code::Unauthenticated), "{refused:?}");
-    let left = anew.access().tokens().await.unwrap();
+    let left = administrator.access().tokens().await.unwrap();
     let ids: Vec<&str> = left.iter().map(|token| token.id.as_str()).collect();
     assert_eq!(ids, [id_of(&new)]);
-    // The last one stays, whoever asks.
+    // The last administrator's token cannot be revoked.
     let last = run_at(&["token", "revoke", &id_of(&new)], &cluster.http(1)).await;
     assert!(last.code == 1, "{last:?}");
 
-    // The next start draws another token, also after a crash.
+    // The next start generates another token, also after a crash.
     let before = cluster.dir().join("before");
     fs::copy(&operator, &before).unwrap();
     cluster.kill(1).await.unwrap();

@@ -1,4 +1,4 @@
-//! What becomes of who holds a lock when its token is revoked.
+//! Holder of a lock whose token is revoked.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use lock_client::{AcquireOptions, Code, Error, Loss};
 use super::{assert_not_logged, client};
 use crate::harness::{TestCluster, eventually};
 
-/// A session that ends soon after its last heartbeat.
+/// Timeout of a session that expires soon after its last heartbeat.
 const SHORT_TTL: Duration = Duration::from_secs(3);
 
 #[tokio::test]
-async fn a_revoked_token_counts_for_nothing_and_its_locks_end_with_its_session() {
+async fn revoked_token_is_rejected_and_its_locks_end_with_its_session() {
     let cluster = TestCluster::start_with_access().await;
     let admin = client(
         &cluster,
@@ -32,7 +32,7 @@ async fn a_revoked_token_counts_for_nothing_and_its_locks_end_with_its_session()
         .unwrap();
 
     access.revoke_token(&made.id).await.unwrap();
-    // The very next call, whichever server is asked, and with whatever right.
+    // The next request fails, at any server and for any right.
     let unknown = |error: &Error| error.is(Code::Unauthenticated);
     let refused = session
         .acquire("orders/2", AcquireOptions::exclusive())
@@ -44,15 +44,15 @@ async fn a_revoked_token_counts_for_nothing_and_its_locks_end_with_its_session()
     for id in cluster.ids() {
         let mut credentials = cluster.credentials().clone();
         credentials.token = Some(made.token.clone());
-        eventually("every node has heard of it", async || {
+        eventually("every node has applied the revocation", async || {
             let answer = request_as(&cluster.http(id), &credentials, "GET", "/v1/locks", "").await;
             answer.unwrap().status == 401
         })
         .await;
     }
 
-    // Nobody takes its lock away, but nobody can keep its session alive either: it ends like that of a program that has died,
-    // and both sides know.
+    // Its lock is not broken, but no heartbeat of its session is accepted: the session expires like that of a
+    // dead client, and both sides learn of it.
     assert_eq!(guard.lost().await, Loss::NoHeartbeat);
     let next = admin.session().open().await.unwrap();
     let granted = next
@@ -62,7 +62,7 @@ async fn a_revoked_token_counts_for_nothing_and_its_locks_end_with_its_session()
     assert!(granted.fencing_token() > guard.fencing_token());
     let history = cluster.http(cluster.leader_now().await);
     let path = "/v1/locks/orders/1/history?count=10";
-    eventually("its end is remembered", async || {
+    eventually("its end is in the history", async || {
         let answer = request_as(&history, cluster.credentials(), "GET", path, "")
             .await
             .unwrap();

@@ -1,4 +1,4 @@
-//! Nodes that serve nobody before their cluster is secured, and the step from which on they do.
+//! Nodes that reject clients before their cluster is secured, and the command that secures it.
 
 use std::fs;
 
@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
-use super::{done, run, text};
+use super::{run, succeeds, text};
 use crate::harness::{ACCESS_REQUIRED, TestCluster, eventually};
 
-/// What a node says to who shows nothing, as soon as it can say anything: on a busy machine it may be behind for a moment.
+/// Returns a node's answer to a caller without credentials, as soon as the node can answer: on a busy machine
+/// it may lag behind for a moment.
 async fn answer_of(cluster: &TestCluster, id: NodeId, method: &str, path: &str, body: &Value) -> Response {
     let mut last = None;
     eventually("the node serves", async || {
@@ -22,11 +23,11 @@ async fn answer_of(cluster: &TestCluster, id: NodeId, method: &str, path: &str, 
         serves
     })
     .await;
-    last.expect("it has answered")
+    last.expect("the node answered")
 }
 
 #[tokio::test]
-async fn nobody_is_served_before_the_cluster_is_secured() {
+async fn clients_are_rejected_before_the_cluster_is_secured() {
     let mut cluster = TestCluster::configure(ACCESS_REQUIRED);
     cluster.up(START_TIMEOUT).await.unwrap();
     let node = cluster.node(1).unwrap().clone();
@@ -40,8 +41,8 @@ async fn nobody_is_served_before_the_cluster_is_secured() {
         assert_eq!(answer.status, status, "{path}: {}", answer.json());
         if status == 401 {
             assert_eq!(answer.code(), "unauthenticated");
-            let told = answer.json()["detail"].to_string();
-            assert!(told.contains("lockgate access secure"), "{told}");
+            let detail = answer.json()["detail"].to_string();
+            assert!(detail.contains("lockgate access secure"), "{detail}");
         }
     }
     let opened = answer_of(&cluster, 1, "POST", "/v1/sessions", &json!({ "ttl_ms": 5000 })).await;
@@ -49,15 +50,19 @@ async fn nobody_is_served_before_the_cluster_is_secured() {
     let mut zookeeper = TcpStream::connect(node.zookeeper.as_ref().unwrap())
         .await
         .unwrap();
-    assert_eq!(zookeeper.read(&mut [0; 1]).await.unwrap(), 0, "it hangs up");
+    assert_eq!(
+        zookeeper.read(&mut [0; 1]).await.unwrap(),
+        0,
+        "the node closes the connection"
+    );
 
-    // The log says what to do; that works as it stands.
+    // The log has the command that secures the cluster; it works unchanged.
     let mut command = String::new();
-    eventually("the log says what to do", async || {
+    eventually("the log has the command", async || {
         let log = fs::read_to_string(node.log_file()).unwrap();
         let said = log
             .lines()
-            .find_map(|line| line.split_once("secures it: `lockgate "));
+            .find_map(|line| line.split_once("node's files: `lockgate "));
         let quoted = said.and_then(|(_, rest)| rest.split_once('`'));
         command = quoted.map(|(command, _)| command.to_owned()).unwrap_or_default();
         !command.is_empty()
@@ -67,9 +72,9 @@ async fn nobody_is_served_before_the_cluster_is_secured() {
     let admin = cluster.dir().join("first.token");
     let (out, words) = (text(&admin), &words[..words.len() - 2]);
     let secure = [words, &["--out", out, "--anonymous", "read:orders"]].concat();
-    let said = done(&secure).await;
+    let said = succeeds(&secure).await;
     assert!(
-        said.contains("of role admin: it counts until it is revoked"),
+        said.contains("of role admin: valid until it is revoked"),
         "{said}"
     );
     let again = run(&[words, &["--json"]].concat()).await;
@@ -77,16 +82,16 @@ async fn nobody_is_served_before_the_cluster_is_secured() {
         again.code == 1 && again.err.contains("secured already"),
         "{again:?}"
     );
-    eventually("the log says that it is done", async || {
+    eventually("the log reports the secured cluster", async || {
         fs::read_to_string(node.log_file())
             .unwrap()
             .contains("the cluster is secured")
     })
     .await;
 
-    // Everybody may do what `anonymous` may, at every node; the administrator everything.
+    // Every caller has the rights of `anonymous`, at every node; the administrator has all rights.
     for id in cluster.ids() {
-        eventually("the node has heard of it", async || {
+        eventually("the node has applied it", async || {
             let looked = request(&cluster.http(id), "GET", "/v1/locks?prefix=orders", "").await;
             looked.unwrap().status == 200
         })
@@ -95,6 +100,6 @@ async fn nobody_is_served_before_the_cluster_is_secured() {
     let opened = answer_of(&cluster, 2, "POST", "/v1/tokens", &json!({ "role": "admin" })).await;
     assert_eq!(opened.status, 401, "{}", opened.json());
     let servers = cluster.http_addresses().join(",");
-    let listed = done(&["token", "list", "--server", &servers, "--token-file", out]).await;
+    let listed = succeeds(&["token", "list", "--server", &servers, "--token-file", out]).await;
     assert_eq!(listed.lines().count(), 2, "{listed}");
 }

@@ -1,4 +1,4 @@
-//! A cluster that the launcher has secured, and a worker whose role is small, from the command line.
+//! Secured cluster of the launcher, and a worker with a small role, from the command line.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,13 +8,14 @@ use local_cluster::LocalCluster;
 use serde_json::Value;
 
 use super::{
-    NOT_ALLOWED, Place, assert_not_logged, done, id_of, operator_token, run, run_in, secret_of, text,
+    LaunchedCluster, NOT_ALLOWED, assert_not_logged, id_of, operator_token, run, run_in, secret_of, succeeds,
+    text,
 };
 use crate::harness::LOCKGATE;
 
 #[tokio::test]
-async fn a_worker_may_lock_what_it_may_lock_and_nothing_else() {
-    let place = Place(tempfile::tempdir().unwrap());
+async fn worker_can_lock_only_within_its_grants() {
+    let place = LaunchedCluster(tempfile::tempdir().unwrap());
     let dir = place.0.path();
     let up = [
         "cluster",
@@ -25,7 +26,7 @@ async fn a_worker_may_lock_what_it_may_lock_and_nothing_else() {
         "--tls",
         "--secure",
     ];
-    let said = done(&up).await;
+    let said = succeeds(&up).await;
     assert!(said.contains("is its administrator's token"), "{said}");
     assert_eq!(said.matches("follower").count(), 2, "{said}");
     let cluster = LocalCluster::open(dir, Path::new(LOCKGATE)).unwrap();
@@ -53,10 +54,10 @@ async fn a_worker_may_lock_what_it_may_lock_and_nothing_else() {
     };
     let call = async |words: &[&'static str], more: &[&str]| {
         let all = with(words, more);
-        done(&all.iter().map(String::as_str).collect::<Vec<_>>()).await
+        succeeds(&all.iter().map(String::as_str).collect::<Vec<_>>()).await
     };
 
-    // Who shows nothing is nobody.
+    // A caller without a token has no rights.
     let nobody = run(&[&["locks"][..], &at].concat()).await;
     assert_eq!(
         (nobody.code, nobody.out.as_str()),
@@ -81,11 +82,12 @@ async fn a_worker_may_lock_what_it_may_lock_and_nothing_else() {
         "night shift",
     ];
     let said = call(&words, &create).await;
-    assert!(said.contains("of role worker: it counts until 2"), "{said}");
+    assert!(said.contains("of role worker: valid until 2"), "{said}");
     assert_eq!(mode(&worker), 0o600);
     secrets.extend([secret_of(&admin), secret_of(&worker)]);
 
-    // It may lock below /locks/orders, at whichever node it asks, and with its token from a file or the environment.
+    // The worker can lock below /locks/orders, at every node, and with its token from a file or the
+    // environment.
     let as_worker = [&at[..], &["--token-file", text(&worker)]].concat();
     let locked = async |arguments: &[&str], lock: &str| {
         run(&[&["lock"][..], arguments, &[lock, "--", "echo", "held"]].concat()).await
@@ -104,7 +106,7 @@ async fn a_worker_may_lock_what_it_may_lock_and_nothing_else() {
     }
     let token = fs::read_to_string(&worker).unwrap();
     let environment = [("LOCKGATE_TOKEN", token.trim())];
-    // The command has it only if it is to.
+    // The command gets the token only with --pass-token.
     let command = [
         "orders/1",
         "--",
@@ -116,7 +118,7 @@ async fn a_worker_may_lock_what_it_may_lock_and_nothing_else() {
         let ran = run_in(&environment, &[&["lock"][..], &at, option, &command].concat()).await;
         assert_eq!((ran.code, ran.out), (0, format!("held {has}\n")), "{}", ran.err);
     }
-    // And nothing else.
+    // Everything else is rejected.
     let elsewhere = locked(&as_worker, "invoices/1").await;
     assert_eq!(
         (elsewhere.code, elsewhere.out.as_str()),
@@ -138,7 +140,7 @@ async fn a_worker_may_lock_what_it_may_lock_and_nothing_else() {
         );
     }
 
-    // What administrators see of it.
+    // The administrator's view of the token.
     let listed = call(&["token", "list", "--json"], &as_admin).await;
     let tokens: Value = serde_json::from_str(&listed).unwrap();
     let shown = tokens
@@ -158,7 +160,7 @@ async fn a_worker_may_lock_what_it_may_lock_and_nothing_else() {
         "lock:/locks/orders\n"
     );
 
-    // A file that others can read is not used, and a token is not sent where others can listen.
+    // A token file that other users can read is rejected, and a token is not sent without TLS.
     fs::set_permissions(&worker, fs::Permissions::from_mode(0o644)).unwrap();
     let refused = locked(&as_worker, "orders/1").await;
     assert!(
@@ -177,12 +179,12 @@ async fn a_worker_may_lock_what_it_may_lock_and_nothing_else() {
     assert!(plain.code == 2 && plain.err.contains("without TLS"), "{plain:?}");
     assert!(plain.err.contains("--insecure"), "{plain:?}");
 
-    // The launcher knows its administrator.
-    let grown = done(&["cluster", "add", "--dir", text(dir), "--voter"]).await;
+    // The launcher uses its administrator's token.
+    let grown = succeeds(&["cluster", "add", "--dir", text(dir), "--voter"]).await;
     assert!(grown.contains("node 4 has a vote"), "{grown}");
     let cluster = LocalCluster::open(dir, Path::new(LOCKGATE)).unwrap();
     secrets.push(secret_of(&operator_token(&cluster, 4)));
-    done(&["cluster", "down", "--dir", text(dir)]).await;
+    succeeds(&["cluster", "down", "--dir", text(dir)]).await;
     let left: Vec<_> = cluster
         .ids()
         .into_iter()

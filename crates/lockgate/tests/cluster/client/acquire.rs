@@ -1,13 +1,13 @@
-//! Locks in every mode, and how a call for one ends.
+//! Locks in every mode, and every end of an acquire.
 
 use std::time::Duration;
 
 use lock_client::{AcquireOptions, Code, CreateMode, Error, Loss, Mode, Transaction};
 
-use crate::harness::{PATIENCE, TestCluster, eventually};
+use crate::harness::{TIMEOUT, TestCluster, eventually};
 
 #[tokio::test]
-async fn every_mode_is_granted_shared_out_and_given_back() {
+async fn every_mode_is_granted_and_released() {
     let cluster = TestCluster::start().await;
     let (first, second) = (
         cluster.lock_session("first").await,
@@ -15,7 +15,7 @@ async fn every_mode_is_granted_shared_out_and_given_back() {
     );
     let client = cluster.lock_client();
 
-    // Names that need encoding, or end like a verb.
+    // Names that need encoding, or end like an action.
     for name in ["orders/42", "a b?c#d%/ü", "orders/acquire", "check", "graph"] {
         let guard = first
             .acquire(name, AcquireOptions::exclusive().note("mine"))
@@ -101,7 +101,7 @@ async fn every_mode_is_granted_shared_out_and_given_back() {
 }
 
 #[tokio::test]
-async fn an_owner_enters_again_and_others_of_its_session_do_not() {
+async fn owner_reenters_and_other_owners_of_its_session_do_not() {
     let cluster = TestCluster::start().await;
     let session = cluster.lock_session("one").await;
     let again = || AcquireOptions::exclusive().reentrant("task 1").try_only();
@@ -116,7 +116,7 @@ async fn an_owner_enters_again_and_others_of_its_session_do_not() {
         .acquire("job", AcquireOptions::exclusive().try_only())
         .await;
     assert!(stranger.unwrap_err().is(Code::LockBusy));
-    // Whoever writes may read meanwhile, whoever reads may not write.
+    // A writer may also read, a reader may not also write.
     let read = session
         .acquire("job", AcquireOptions::shared().reentrant("task 1"))
         .await
@@ -137,7 +137,7 @@ async fn an_owner_enters_again_and_others_of_its_session_do_not() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_leaves_the_queue_and_a_guard_that_is_dropped_gives_back() {
+async fn dropped_acquire_leaves_the_queue_and_dropped_guard_releases() {
     let cluster = TestCluster::start().await;
     let (holder, waiter) = (
         cluster.lock_session("holder").await,
@@ -151,19 +151,19 @@ async fn a_call_that_is_dropped_leaves_the_queue_and_a_guard_that_is_dropped_giv
     cluster.wait_queued(1, "door", 1).await;
     wait.abort();
     cluster.wait_queued(1, "door", 0).await;
-    // Whoever comes next is not held up by the one that left.
+    // The next waiter is not delayed by the one that left.
     let next = {
         let waiter = waiter.clone();
         tokio::spawn(async move { waiter.acquire("door", AcquireOptions::exclusive()).await })
     };
     cluster.wait_queued(1, "door", 1).await;
     drop(guard);
-    let next = tokio::time::timeout(PATIENCE, next)
+    let next = tokio::time::timeout(TIMEOUT, next)
         .await
         .unwrap()
         .unwrap()
         .unwrap();
-    // A release that is dropped half way is made all the same, and once.
+    // A release that is dropped halfway is made all the same, and once.
     let outer = waiter
         .acquire("twice", AcquireOptions::exclusive().reentrant("a"))
         .await
@@ -175,7 +175,7 @@ async fn a_call_that_is_dropped_leaves_the_queue_and_a_guard_that_is_dropped_giv
     let mut release = Box::pin(inner.release());
     assert!(futures_util::poll!(&mut release).is_pending());
     drop(release);
-    eventually("one hold is given back", async || {
+    eventually("one hold is released", async || {
         cluster
             .lock_client()
             .lock("twice")
@@ -193,7 +193,7 @@ async fn a_call_that_is_dropped_leaves_the_queue_and_a_guard_that_is_dropped_giv
 }
 
 #[tokio::test]
-async fn what_was_broken_is_lost_and_what_is_guarded_is_written_only_while_it_is_held() {
+async fn broken_lock_is_lost_and_guarded_writes_need_the_lock() {
     let cluster = TestCluster::start().await;
     let client = cluster.lock_client();
     let session = client.session().ttl(super::BRISK_TTL).open().await.unwrap();
@@ -222,7 +222,7 @@ async fn what_was_broken_is_lost_and_what_is_guarded_is_written_only_while_it_is
         by: Some("ip:127.0.0.1".into()),
         reason: "maintenance".into(),
     };
-    assert_eq!(tokio::time::timeout(PATIENCE, lost).await.unwrap(), broken);
+    assert_eq!(tokio::time::timeout(TIMEOUT, lost).await.unwrap(), broken);
     assert_eq!(guard.check(), Err(Error::Lost(broken.clone())));
     assert_eq!(znodes.get("/ledger").await.unwrap().text(), Some("1"));
     assert_eq!(guard.release().await, Err(Error::Lost(broken)));

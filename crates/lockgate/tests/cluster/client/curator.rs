@@ -1,4 +1,4 @@
-//! The scenarios that Curator tests its recipes with, told with this client.
+//! Scenarios of Curator's own tests of its recipes, with the Rust client.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use lock_client::{AcquireOptions, Code, LockSession, LockSet};
 use tokio::task::JoinSet;
 
-use crate::harness::{PATIENCE, TestCluster};
+use crate::harness::{TIMEOUT, TestCluster};
 use crate::limited_resource::LimitedResource;
 
-/// Shorter than anybody's patience, longer than a grant takes.
+/// Wait of an acquire that must time out: longer than a grant takes.
 const SHORT: Duration = Duration::from_millis(200);
 
-/// So many sessions, each with a client of its own.
+/// Opens sessions, each with a client of its own.
 async fn sessions(cluster: &TestCluster, count: usize) -> Vec<LockSession> {
     let mut sessions = Vec::new();
     for number in 0..count {
@@ -22,9 +22,9 @@ async fn sessions(cluster: &TestCluster, count: usize) -> Vec<LockSession> {
     sessions
 }
 
-/// `InterProcessMutex`: five clients of ten rounds each; inside, each enters once more.
+/// `InterProcessMutex`: five clients with ten rounds each; in each round the client reenters once.
 #[tokio::test]
-async fn five_clients_use_a_resource_one_after_the_other_and_enter_again() {
+async fn five_clients_use_a_resource_in_turn_and_reenter() {
     let cluster = TestCluster::start().await;
     let resource = Arc::new(LimitedResource::default());
     let mut clients = JoinSet::new();
@@ -38,20 +38,20 @@ async fn five_clients_use_a_resource_one_after_the_other_and_enter_again() {
                 assert_eq!((outer.hold_count(), inner.hold_count()), (1, 2));
                 resource.use_it().await;
                 assert_eq!(inner.release().await, Ok(1));
-                // Still alone.
+                // The outer hold still excludes others.
                 resource.use_it().await;
                 assert_eq!(outer.release().await, Ok(0));
             }
         });
     }
-    while let Some(done) = tokio::time::timeout(PATIENCE, clients.join_next()).await.unwrap() {
+    while let Some(done) = tokio::time::timeout(TIMEOUT, clients.join_next()).await.unwrap() {
         done.unwrap();
     }
 }
 
-/// `InterProcessSemaphoreMutex`: whoever holds it and asks again waits like anybody else.
+/// `InterProcessSemaphoreMutex`: a second acquire by the holder waits like any other.
 #[tokio::test]
-async fn what_is_not_reentrant_is_not_entered_again() {
+async fn non_reentrant_lock_is_not_reentered() {
     let cluster = TestCluster::start().await;
     let session = cluster.lock_session("one").await;
     let acquire = || session.acquire("door", AcquireOptions::exclusive().wait_at_most(SHORT));
@@ -63,9 +63,9 @@ async fn what_is_not_reentrant_is_not_entered_again() {
     acquire().await.unwrap().release().await.unwrap();
 }
 
-/// `InterProcessReadWriteLock`: from writing to reading within one client, not the other way.
+/// `InterProcessReadWriteLock`: a writer may acquire the read lock, a reader may not acquire the write lock.
 #[tokio::test]
-async fn who_writes_may_read_and_who_reads_may_not_write() {
+async fn writer_may_read_and_reader_may_not_write() {
     let cluster = TestCluster::start().await;
     let (one, other) = (
         cluster.lock_session("one").await,
@@ -84,7 +84,7 @@ async fn who_writes_may_read_and_who_reads_may_not_write() {
             .is(Code::LockTimeout)
     );
     reading.release().await.unwrap();
-    // From one to the other without letting go.
+    // The writer becomes a reader without a release.
     let mut writing = writing;
     let token = writing.fencing_token();
     writing.downgrade().await.unwrap();
@@ -100,11 +100,11 @@ async fn who_writes_may_read_and_who_reads_may_not_write() {
             .unwrap_err()
             .is(Code::WouldDeadlock)
     );
-    assert!(reading.verify().await.unwrap(), "the refusal costs nothing");
+    assert!(reading.verify().await.unwrap(), "the rejection changes nothing");
     reading.release().await.unwrap();
 }
 
-/// Many readers with some writers, five clients: writers are alone.
+/// Five clients with many reads and some writes: a writer is alone.
 #[tokio::test]
 async fn readers_read_together_and_writers_write_alone() {
     let cluster = TestCluster::start().await;
@@ -120,13 +120,13 @@ async fn readers_read_together_and_writers_write_alone() {
                         .acquire("book", AcquireOptions::exclusive())
                         .await
                         .unwrap();
-                    assert_eq!(readers.load(Ordering::SeqCst), 0, "somebody reads");
+                    assert_eq!(readers.load(Ordering::SeqCst), 0, "a reader holds the lock");
                     resource.use_it().await;
                     guard.release().await.unwrap();
                 } else {
                     let guard = session.acquire("book", AcquireOptions::shared()).await.unwrap();
                     readers.fetch_add(1, Ordering::SeqCst);
-                    assert!(!resource.is_used(), "somebody writes");
+                    assert!(!resource.is_used(), "a writer holds the lock");
                     tokio::task::yield_now().await;
                     readers.fetch_sub(1, Ordering::SeqCst);
                     guard.release().await.unwrap();
@@ -134,14 +134,15 @@ async fn readers_read_together_and_writers_write_alone() {
             }
         });
     }
-    while let Some(done) = tokio::time::timeout(PATIENCE, clients.join_next()).await.unwrap() {
+    while let Some(done) = tokio::time::timeout(TIMEOUT, clients.join_next()).await.unwrap() {
         done.unwrap();
     }
 }
 
-/// `InterProcessSemaphoreV2`: ten permits; five, one, five in vain, one back, five.
+/// `InterProcessSemaphoreV2`: ten permits. Five and one are acquired, five more time out; after the one is
+/// released, five are acquired.
 #[tokio::test]
-async fn permits_are_taken_together_and_given_back() {
+async fn permits_are_acquired_together_and_released() {
     let cluster = TestCluster::start().await;
     let session = cluster.lock_session("one").await;
     let take = |permits| {
@@ -153,7 +154,7 @@ async fn permits_are_taken_together_and_given_back() {
     let begin = Instant::now();
     assert!(take(5).await.unwrap_err().is(Code::LockTimeout));
     assert!(begin.elapsed() >= SHORT);
-    // In vain it has taken none of the four that were free.
+    // The acquire that timed out holds none of the four free permits.
     let four = take(4).await.unwrap();
     four.release().await.unwrap();
     one.release().await.unwrap();
@@ -161,14 +162,14 @@ async fn permits_are_taken_together_and_given_back() {
     assert_eq!((five.permits(), more.permits()), (5, 5));
     assert!(take(1).await.unwrap_err().is(Code::LockTimeout));
     drop((five, more));
-    // Each of ten clients has one, and they come back with the sessions.
+    // Each of ten clients has one permit, which is released when its session ends.
     let clients = sessions(&cluster, 10).await;
     for client in &clients {
         let guard = client
             .acquire("pool", AcquireOptions::semaphore(10))
             .await
             .unwrap();
-        // Its session ends with it, not by a release.
+        // The session releases the permit, not the guard.
         std::mem::forget(guard);
     }
     assert!(take(1).await.unwrap_err().is(Code::LockTimeout));
@@ -180,7 +181,7 @@ async fn permits_are_taken_together_and_given_back() {
 
 /// `InterProcessMultiLock` over an `InterProcessMutex` and an `InterProcessSemaphoreMutex`.
 #[tokio::test]
-async fn a_reentrant_and_another_lock_are_had_together_or_not_at_all() {
+async fn reentrant_and_plain_lock_are_acquired_all_or_nothing() {
     let cluster = TestCluster::start().await;
     let (one, other) = (
         cluster.lock_session("one").await,
@@ -196,18 +197,18 @@ async fn a_reentrant_and_another_lock_are_had_together_or_not_at_all() {
     let guards = one.acquire_all(both()).await.unwrap();
     assert!(guards.check().is_ok());
     assert_eq!(guards.guards().len(), 2);
-    // Once more: the one would let it in again, the other does not, so neither does.
+    // A second acquire of both: the reentrant lock would be granted again, the other is not, so neither is.
     assert!(one.acquire_all(both()).await.unwrap_err().is_not_free());
     let view = cluster.lock_client().lock("reentrant").await.unwrap().unwrap();
     assert_eq!((view.holders.len(), view.holders[0].holds), (1, 1));
-    // Somebody else has neither of them, and keeps none waiting.
+    // The other client gets neither of them, and leaves no waiter.
     assert!(other.acquire_all(both()).await.unwrap_err().is(Code::LockTimeout));
     guards.release().await.unwrap();
     for name in ["reentrant", "once"] {
         let view = cluster.lock_client().lock(name).await.unwrap().unwrap();
         assert_eq!((view.holders, view.queue), (vec![], vec![]), "{name}");
     }
-    // One of the two is taken: nothing is left of the attempt.
+    // One of the two is held by another client: the failed acquire leaves no contender.
     let taken = one.acquire("once", AcquireOptions::exclusive()).await.unwrap();
     assert!(other.acquire_all(both()).await.unwrap_err().is(Code::LockTimeout));
     let free = AcquireOptions::exclusive().try_only();
@@ -219,7 +220,7 @@ async fn a_reentrant_and_another_lock_are_had_together_or_not_at_all() {
         .unwrap();
     taken.release().await.unwrap();
 
-    // Ten clients want two locks, each in its own order, ten times.
+    // Ten clients acquire two locks ten times, half of them in the opposite order.
     let resource = Arc::new(LimitedResource::default());
     let mut clients = JoinSet::new();
     for (number, session) in sessions(&cluster, 10).await.into_iter().enumerate() {
@@ -236,7 +237,7 @@ async fn a_reentrant_and_another_lock_are_had_together_or_not_at_all() {
             }
         });
     }
-    while let Some(done) = tokio::time::timeout(PATIENCE, clients.join_next()).await.unwrap() {
+    while let Some(done) = tokio::time::timeout(TIMEOUT, clients.join_next()).await.unwrap() {
         done.unwrap();
     }
 }

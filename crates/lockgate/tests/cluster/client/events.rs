@@ -1,4 +1,4 @@
-//! What the client hears at once, long before its next heartbeat.
+//! Events that the client receives at once, long before its next heartbeat.
 
 use std::time::Duration;
 
@@ -6,22 +6,23 @@ use lock_client::{AcquireOptions, LockClient, LockGuard, Loss};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::harness::{PATIENCE, TestCluster};
+use crate::harness::{TIMEOUT, TestCluster};
 
-/// The longest that a server allows: no heartbeat is due before the test is over.
+/// Maximum timeout: no heartbeat is due before the test is over.
 const LONGEST_TTL: Duration = Duration::from_secs(300);
 
-/// Heartbeats are sent every third of the session's time; what is told by then was not told by them.
-fn before_the_next_heartbeat(begun: Instant) {
+/// Asserts that no heartbeat can have reported the event. Heartbeats are sent every third of the session's
+/// timeout.
+fn assert_before_next_heartbeat(begun: Instant) {
     let took = begun.elapsed();
-    assert!(took < LONGEST_TTL / 4, "it took {took:?}: no stream told it");
+    assert!(took < LONGEST_TTL / 4, "it took {took:?}: no stream reported it");
 }
 
 async fn lost(guard: &LockGuard, begun: Instant) -> Loss {
-    let loss = tokio::time::timeout(PATIENCE, guard.lost())
+    let loss = tokio::time::timeout(TIMEOUT, guard.lost())
         .await
-        .expect("it is told");
-    before_the_next_heartbeat(begun);
+        .expect("the client is notified");
+    assert_before_next_heartbeat(begun);
     loss
 }
 
@@ -30,7 +31,7 @@ fn by() -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_guard_hears_at_once_how_its_lock_was_lost_also_when_servers_die() {
+async fn guard_is_notified_of_its_loss_at_once_also_when_servers_die() {
     let mut cluster = TestCluster::start().await;
     let client = cluster.lock_client();
     let session = client.session().ttl(LONGEST_TTL).open().await.unwrap();
@@ -58,14 +59,14 @@ async fn a_guard_hears_at_once_how_its_lock_was_lost_also_when_servers_die() {
 
     let guard = acquire("asked").await;
     client.request_release("asked", None, "noon").await.unwrap();
-    let asked = tokio::time::timeout(PATIENCE, guard.release_requested())
+    let asked = tokio::time::timeout(TIMEOUT, guard.release_requested())
         .await
-        .expect("it is told");
-    before_the_next_heartbeat(begun);
+        .expect("the client is notified");
+    assert_before_next_heartbeat(begun);
     assert_eq!(asked.reason, "noon");
     assert_eq!(guard.check().unwrap(), guard.fencing_token());
 
-    // Whichever server it follows the session at dies; what happens meanwhile is told by another one.
+    // The server that streams the session's events dies; another one streams the later events.
     for id in cluster.ids() {
         let begun = Instant::now();
         let guard = acquire("moving").await;
@@ -76,14 +77,14 @@ async fn a_guard_hears_at_once_how_its_lock_was_lost_also_when_servers_die() {
             .unwrap();
         let reason = "it moves".to_owned();
         assert_eq!(lost(&guard, begun).await, Loss::Broken { by: by(), reason });
-        cluster.up(PATIENCE).await.unwrap();
+        cluster.up(TIMEOUT).await.unwrap();
     }
     session.close().await.unwrap();
 }
 
 #[tokio::test]
-async fn without_a_stream_the_heartbeats_tell() {
-    // All streams that there may be are taken by somebody else.
+async fn heartbeats_report_losses_without_a_stream() {
+    // Another client occupies all streams that the nodes allow.
     let cluster = TestCluster::start_with("[events]\nstreams_per_node = 1\n").await;
     let hog = cluster.lock_session("hog").await;
     let mut kept = Vec::new();
@@ -103,9 +104,9 @@ async fn without_a_stream_the_heartbeats_tell() {
         .break_lock("job", guard.holder(), "it hangs")
         .await
         .unwrap();
-    let loss = tokio::time::timeout(PATIENCE, guard.lost())
+    let loss = tokio::time::timeout(TIMEOUT, guard.lost())
         .await
-        .expect("it is told");
+        .expect("the client is notified");
     assert_eq!(loss, Loss::TakenAway);
     drop(kept);
 }

@@ -1,4 +1,4 @@
-//! The client while servers die, fall silent, or cut connections.
+//! The client while servers die, stall, or lose connections.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use tokio::time::Instant;
 
 use super::proxy::Proxy;
 use super::{BRISK_TTL, SHORT_TTL};
-use crate::harness::{PATIENCE, TestCluster, eventually};
+use crate::harness::{TIMEOUT, TestCluster, eventually};
 
-/// Proxies before all nodes, and a client that knows only them.
+/// Starts a proxy for each node, and a client that has only their addresses.
 async fn through_proxies(cluster: &TestCluster) -> (Vec<Proxy>, LockClient) {
     let mut proxies = Vec::new();
     for address in cluster.http_addresses() {
-        proxies.push(Proxy::before(address).await);
+        proxies.push(Proxy::start(address).await);
     }
     let client = LockClient::new(proxies.iter().map(Proxy::address)).unwrap();
     (proxies, client)
 }
 
 #[tokio::test]
-async fn a_waiter_keeps_its_place_when_leaders_die_and_stall() {
+async fn waiter_keeps_its_position_when_leaders_die_and_stall() {
     let mut cluster = TestCluster::start().await;
     let holder = cluster.lock_session("holder").await;
     let held = holder
@@ -29,7 +29,7 @@ async fn a_waiter_keeps_its_place_when_leaders_die_and_stall() {
         .await
         .unwrap();
     let mut waits = Vec::new();
-    // More of them than nodes: some wait at the leader, whichever that is.
+    // More waiters than nodes, so that some wait at the leader.
     for number in 0..6 {
         let session = cluster.lock_client().session().open().await.unwrap();
         let wait = {
@@ -50,15 +50,15 @@ async fn a_waiter_keeps_its_place_when_leaders_die_and_stall() {
     let before = order().await;
     let leader = cluster.leader_now().await;
     cluster.kill(leader).await.unwrap();
-    assert_eq!(order().await, before, "a dead leader costs nobody the place");
-    // The next one only stands still, and its waiters hear nothing.
-    cluster.up(crate::harness::PATIENCE).await.unwrap();
+    assert_eq!(order().await, before, "the death of the leader moves no waiter");
+    // The next leader is only stopped, and its waiters get no answer.
+    cluster.up(crate::harness::TIMEOUT).await.unwrap();
     let leader = cluster.leader_now().await;
     cluster.signal(leader, Signal::SIGSTOP).unwrap();
-    assert_eq!(order().await, before, "a silent leader costs nobody the place");
+    assert_eq!(order().await, before, "the stall of the leader moves no waiter");
     held.release().await.unwrap();
     for (expected, (session, wait)) in before.into_iter().zip(waits) {
-        let guard = tokio::time::timeout(PATIENCE, wait)
+        let guard = tokio::time::timeout(TIMEOUT, wait)
             .await
             .unwrap()
             .unwrap()
@@ -66,7 +66,7 @@ async fn a_waiter_keeps_its_place_when_leaders_die_and_stall() {
         assert_eq!(guard.holder(), expected);
         assert!(
             guard.verify().await.unwrap(),
-            "somebody took {expected}'s grant back"
+            "the grant of {expected} was revoked"
         );
         cluster.signal(leader, Signal::SIGCONT).unwrap();
         guard.release().await.unwrap();
@@ -77,7 +77,7 @@ async fn a_waiter_keeps_its_place_when_leaders_die_and_stall() {
 }
 
 #[tokio::test]
-async fn when_no_server_can_be_reached_the_loss_is_told_before_another_gets_the_lock() {
+async fn unreachable_client_learns_of_its_loss_before_the_next_grant() {
     let cluster = TestCluster::start().await;
     let (proxies, client) = through_proxies(&cluster).await;
     let session = client.session().ttl(SHORT_TTL).open().await.unwrap();
@@ -94,7 +94,7 @@ async fn when_no_server_can_be_reached_the_loss_is_told_before_another_gets_the_
     let mut changes = session.state_changes();
     let silent_from = Instant::now();
     for proxy in &proxies {
-        proxy.fall_silent();
+        proxy.block();
     }
     changes
         .wait_for(|standing| *standing == SessionState::Uncertain)
@@ -102,24 +102,28 @@ async fn when_no_server_can_be_reached_the_loss_is_told_before_another_gets_the_
         .unwrap();
     assert!(guard.check().is_ok(), "uncertain is not lost");
     assert_eq!(guard.lost().await, Loss::NoHeartbeat);
-    let told = Instant::now();
+    let notified = Instant::now();
     assert_eq!(guard.check(), Err(Error::Lost(Loss::NoHeartbeat)));
     assert_eq!(*changes.borrow(), SessionState::Lost(Loss::NoHeartbeat));
-    let (granted, other) = tokio::time::timeout(PATIENCE, inherited).await.unwrap().unwrap();
+    let (granted, other) = tokio::time::timeout(TIMEOUT, inherited).await.unwrap().unwrap();
     assert!(
-        told < granted,
-        "another had the lock {:?} before its holder knew",
-        told - granted
+        notified < granted,
+        "another session had the lock {:?} before its holder was notified",
+        notified - granted
     );
-    assert!(told - silent_from <= SHORT_TTL, "{:?}", told - silent_from);
+    assert!(
+        notified - silent_from <= SHORT_TTL,
+        "{:?}",
+        notified - silent_from
+    );
     println!(
-        "told {:?} after the silence began, another had it {:?} later",
-        told - silent_from,
-        granted - told
+        "notified {:?} after the network was cut, another session had the lock {:?} later",
+        notified - silent_from,
+        granted - notified
     );
-    // When the network is back, the loss stays one, and the late release does no harm.
+    // When the network is back, the lock stays lost, and the late release has no effect.
     for proxy in &proxies {
-        proxy.clear_up();
+        proxy.unblock();
     }
     assert_eq!(guard.release().await, Err(Error::Lost(Loss::NoHeartbeat)));
     assert!(other.verify().await.unwrap());
@@ -131,7 +135,7 @@ async fn when_no_server_can_be_reached_the_loss_is_told_before_another_gets_the_
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_in_the_middle_of_an_acquire_leaves_one_contender() {
+async fn broken_connections_during_an_acquire_leave_one_contender() {
     let cluster = TestCluster::start().await;
     let (proxies, client) = through_proxies(&cluster).await;
     let holder = cluster.lock_session("holder").await;
@@ -147,7 +151,7 @@ async fn a_connection_that_breaks_in_the_middle_of_an_acquire_leaves_one_contend
         for proxy in &proxies {
             proxy.cut();
         }
-        eventually("it comes back", async || {
+        eventually("the client connects again", async || {
             proxies.iter().map(Proxy::connections).sum::<u64>() > before
         })
         .await;
@@ -156,13 +160,13 @@ async fn a_connection_that_breaks_in_the_middle_of_an_acquire_leaves_one_contend
     }
     cluster.wait_queued(1, "once", 1).await;
     held.release().await.unwrap();
-    let guard = tokio::time::timeout(PATIENCE, wait)
+    let guard = tokio::time::timeout(TIMEOUT, wait)
         .await
         .unwrap()
         .unwrap()
         .unwrap();
     assert_eq!(guard.hold_count(), 1);
-    // It stays its own, although servers find out by and by that earlier callers have hung up.
+    // The guard keeps the lock, although servers notice later that earlier connections have ended.
     let view = cluster.lock_client().lock("once").await.unwrap().unwrap();
     assert_eq!(
         (view.holders.len(), view.queue.len(), view.holders[0].holds),
@@ -170,7 +174,7 @@ async fn a_connection_that_breaks_in_the_middle_of_an_acquire_leaves_one_contend
     );
     guard.release().await.unwrap();
 
-    // And a call that is given up after its connections broke leaves nothing behind.
+    // A cancelled acquire whose connections broke leaves no contender.
     let held = holder.acquire("once", AcquireOptions::exclusive()).await.unwrap();
     let wait = {
         let session = session.clone();
@@ -178,19 +182,19 @@ async fn a_connection_that_breaks_in_the_middle_of_an_acquire_leaves_one_contend
     };
     cluster.wait_queued(1, "once", 1).await;
     for proxy in &proxies {
-        proxy.fall_silent();
+        proxy.block();
     }
     wait.abort();
     assert!(wait.await.unwrap_err().is_cancelled());
     for proxy in &proxies {
         proxy.cut();
-        proxy.clear_up();
+        proxy.unblock();
     }
     cluster.wait_queued(1, "once", 0).await;
     held.release().await.unwrap();
-    // Taking it back, the client may come after the server that saw it hang up: it stands in the queue for one more
-    // millisecond, and gives back what it was granted in that time.
-    eventually("nobody holds it or waits for it", async || {
+    // The client's withdrawal may arrive after the server has noticed the broken connection: the contender
+    // then waits for one more millisecond, and a grant in that time is released.
+    eventually("the lock has no holder and no waiter", async || {
         let view = cluster.lock_client().lock("once").await.unwrap().unwrap();
         view.holders.is_empty() && view.queue.is_empty()
     })
@@ -198,7 +202,7 @@ async fn a_connection_that_breaks_in_the_middle_of_an_acquire_leaves_one_contend
 }
 
 #[tokio::test]
-async fn a_session_that_the_cluster_has_ended_is_lost_at_once() {
+async fn ended_session_is_lost_at_once() {
     let cluster = TestCluster::start().await;
     let client = cluster.lock_client();
     let session = client.session().ttl(BRISK_TTL).open().await.unwrap();
@@ -216,7 +220,7 @@ async fn a_session_that_the_cluster_has_ended_is_lost_at_once() {
         cluster.wait_queued(1, "blocked", 1).await;
         (other, blocker, wait)
     };
-    // An operator, or a program that got hold of the id.
+    // As an operator would, or a program with the session's id.
     let path = format!("/v1/sessions/{}", session.id());
     let closed = cluster.send(1, "DELETE", &path, &serde_json::Value::Null).await;
     assert_eq!(closed.status, 204);
@@ -229,7 +233,7 @@ async fn a_session_that_the_cluster_has_ended_is_lost_at_once() {
 }
 
 #[tokio::test]
-async fn refused_unavailable_and_unknown_are_told_apart() {
+async fn refused_unavailable_and_unknown_are_distinct_errors() {
     let mut cluster = TestCluster::start().await;
     let client = || {
         LockClient::builder(cluster.http_addresses())
@@ -239,14 +243,14 @@ async fn refused_unavailable_and_unknown_are_told_apart() {
     };
     let refused = client().znodes().get("/nowhere").await.unwrap_err();
     assert!(matches!(refused, Error::Refused(_)), "{refused:?}");
-    // Another client: what is sent over a connection that breaks just then may have arrived.
+    // Another client: a request over a connection that just breaks may have arrived.
     let client = client();
     cluster.kill_all().await.unwrap();
     let nobody = client.session().open().await.unwrap_err();
     assert!(matches!(nobody, Error::Unavailable(_)), "{nobody:?}");
-    // Servers that take a request and never answer.
-    let proxy = Proxy::before(cluster.http(1)).await;
-    proxy.fall_silent();
+    // A server that accepts a request and never answers.
+    let proxy = Proxy::start(cluster.http(1)).await;
+    proxy.block();
     let client = LockClient::builder([proxy.address()])
         .patience(Duration::from_millis(300))
         .answer_timeout(Duration::from_millis(100))
@@ -257,7 +261,7 @@ async fn refused_unavailable_and_unknown_are_told_apart() {
         .create("/a", "", lock_client::CreateMode::Persistent, false)
         .await;
     assert!(matches!(unknown, Err(Error::Unknown(_))), "{unknown:?}");
-    // To ask changes nothing, so nothing is in doubt.
+    // A read changes nothing, so its outcome is not unknown.
     let silent = client.znodes().get("/a").await;
     assert!(matches!(silent, Err(Error::Unavailable(_))), "{silent:?}");
 }

@@ -1,16 +1,16 @@
-//! The client that asks the leader, while leaders come and go.
+//! Client that sends its requests to the leader, while leaders change.
 
 use lock_client::{AcquireOptions, LockClient, LockSession};
 use lockgate::raft_node::NodeId;
 use serde_json::{Value, json};
 
 use super::BRISK_TTL;
-use crate::harness::{PATIENCE, TestCluster, eventually};
+use crate::harness::{TIMEOUT, TestCluster, eventually};
 
-/// How many releases a node has been asked for.
+/// Returns the number of release requests that a node has received.
 async fn releases(cluster: &TestCluster, node: NodeId) -> u64 {
-    let told = cluster.send(node, "GET", "/metrics", &Value::Null).await;
-    let text = String::from_utf8(told.body).unwrap();
+    let response = cluster.send(node, "GET", "/metrics", &Value::Null).await;
+    let text = String::from_utf8(response.body).unwrap();
     let counts = text.lines().filter(|line| {
         line.starts_with("lockgate_http_requests_total{")
             && line.contains("route=\"/v1/locks/{name}/release\"")
@@ -20,10 +20,14 @@ async fn releases(cluster: &TestCluster, node: NodeId) -> u64 {
         .sum()
 }
 
-/// Waits until a lock is given back at the leader, which is not the one of before.
-async fn is_followed(cluster: &TestCluster, session: &LockSession, before: Option<NodeId>) -> NodeId {
+/// Waits until the client releases a lock at the leader, which is not the one of `before`.
+async fn release_at_another_leader(
+    cluster: &TestCluster,
+    session: &LockSession,
+    before: Option<NodeId>,
+) -> NodeId {
     let mut leader = 0;
-    eventually("the leader is asked", async || {
+    eventually("the leader gets the release", async || {
         leader = cluster.leader_now().await;
         let asked = releases(cluster, leader).await;
         let guard = session.acquire("followed", AcquireOptions::exclusive()).await;
@@ -35,22 +39,22 @@ async fn is_followed(cluster: &TestCluster, session: &LockSession, before: Optio
 }
 
 #[tokio::test]
-async fn the_leader_is_asked_wherever_it_is() {
+async fn client_follows_the_leader() {
     let mut cluster = TestCluster::start().await;
     let client = LockClient::builder(cluster.http_addresses()).at_leader(true);
     let session = client.build().unwrap().session().ttl(BRISK_TTL);
     let session = session.open().await.unwrap();
-    let first = is_followed(&cluster, &session, None).await;
+    let first = release_at_another_leader(&cluster, &session, None).await;
 
     let next = cluster.followers().await[0];
     let moved = json!({ "node_id": next });
     let answer = cluster.send(next, "POST", "/v1/cluster/leader", &moved).await;
     assert_eq!(answer.status, 200, "{}", answer.json());
-    let second = is_followed(&cluster, &session, Some(first)).await;
+    let second = release_at_another_leader(&cluster, &session, Some(first)).await;
 
     cluster.kill(second).await.unwrap();
-    is_followed(&cluster, &session, Some(second)).await;
+    release_at_another_leader(&cluster, &session, Some(second)).await;
 
-    cluster.up(PATIENCE).await.unwrap();
+    cluster.up(TIMEOUT).await.unwrap();
     session.close().await.unwrap();
 }

@@ -10,23 +10,23 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::Instant;
 
-use super::Family;
+use super::ProcessTree;
 use super::commands::{fails, lockgate};
-use crate::harness::{LOCKGATE, PATIENCE, TestCluster, eventually};
+use crate::harness::{LOCKGATE, TIMEOUT, TestCluster, eventually};
 use local_cluster::process::send_signal;
 
-/// Starts one whose output is read as it comes.
-fn start(cluster: &TestCluster, arguments: &[&str]) -> (Family, Lines<BufReader<ChildStdout>>) {
-    // Whoever runs the tests in the background ignores SIGINT, and the program would go on to ignore it.
+/// Starts the program; its output can be read while it runs.
+fn start(cluster: &TestCluster, arguments: &[&str]) -> (ProcessTree, Lines<BufReader<ChildStdout>>) {
+    // A shell starts background processes with SIGINT ignored, and the program would inherit that.
     start_under(cluster, &["env", "--default-signal=INT"], arguments)
 }
 
-/// Starts one by means of another program, which executes it.
+/// Starts the program by another one, which executes it.
 fn start_under(
     cluster: &TestCluster,
     under: &[&str],
     arguments: &[&str],
-) -> (Family, Lines<BufReader<ChildStdout>>) {
+) -> (ProcessTree, Lines<BufReader<ChildStdout>>) {
     let mut child = Command::new(under[0])
         .args(&under[1..])
         .args([LOCKGATE, "lock"])
@@ -38,19 +38,19 @@ fn start_under(
         .spawn()
         .unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    (Family::of(child), lines)
+    (ProcessTree::of(child), lines)
 }
 
 async fn line(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
-    let line = tokio::time::timeout(PATIENCE, lines.next_line())
+    let line = tokio::time::timeout(TIMEOUT, lines.next_line())
         .await
         .expect("a line");
     line.unwrap().expect("a line")
 }
 
-/// How it ended, and what it said of it.
-async fn ended(child: Family) -> (Option<i32>, String) {
-    let output = tokio::time::timeout(PATIENCE, child.into_child().wait_with_output())
+/// Returns the exit code and standard error.
+async fn exit_of(child: ProcessTree) -> (Option<i32>, String) {
+    let output = tokio::time::timeout(TIMEOUT, child.into_child().wait_with_output())
         .await
         .expect("it ends")
         .unwrap();
@@ -61,14 +61,14 @@ fn pid(child: &Child) -> Pid {
     Pid::from_raw(i32::try_from(child.id().unwrap()).unwrap())
 }
 
-/// The process's state, as the kernel shows it; `None` if there is none.
+/// Returns the state of a process in the kernel; `None` if the process does not exist.
 pub fn state(pid: &str) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
 #[tokio::test]
-async fn the_command_runs_under_the_lock_and_its_exit_code_is_passed_on() {
+async fn command_runs_under_the_lock_and_its_exit_code_is_returned() {
     let cluster = TestCluster::start().await;
     let output = lockgate(
         &cluster,
@@ -93,8 +93,8 @@ async fn the_command_runs_under_the_lock_and_its_exit_code_is_passed_on() {
 
     let session = cluster.lock_session("holder").await;
     let held = session.acquire("job", AcquireOptions::exclusive()).await.unwrap();
-    let told = fails(&cluster, 75, &["lock", "job", "--try", "--", "true"]).await;
-    assert!(told.contains("job"), "{told}");
+    let stderr = fails(&cluster, 75, &["lock", "job", "--try", "--", "true"]).await;
+    assert!(stderr.contains("job"), "{stderr}");
     fails(&cluster, 75, &["lock", "job", "--wait", "50ms", "--", "true"]).await;
     fails(&cluster, 75, &["lock", "job", "--shared", "--try", "--", "true"]).await;
     held.release().await.unwrap();
@@ -129,39 +129,39 @@ async fn the_command_runs_under_the_lock_and_its_exit_code_is_passed_on() {
         "true",
     ];
     fails(&cluster, 69, &nobody).await;
-    // Nothing is left behind.
+    // The program leaves no session.
     session.close().await.unwrap();
     assert_eq!(cluster.lock_client().sessions().await.unwrap(), []);
 }
 
 #[tokio::test]
-async fn signals_are_the_commands_and_end_the_wait() {
+async fn signals_are_forwarded_to_the_command_and_end_a_wait() {
     let cluster = TestCluster::start().await;
     let trap = "trap 'echo got it; exit 5' TERM; echo ready; while :; do sleep 0.02; done";
     let (child, mut lines) = start(&cluster, &["job", "--", "sh", "-c", trap]);
     assert_eq!(line(&mut lines).await, "ready");
-    // One that waits leaves the queue.
+    // A waiter leaves the queue.
     let (waiting, _) = start(&cluster, &["job", "--", "true"]);
     cluster.wait_queued(1, "job", 1).await;
     send_signal(pid(&waiting), Signal::SIGINT).unwrap();
-    assert_eq!(ended(waiting).await, (Some(128 + 2), String::new()));
+    assert_eq!(exit_of(waiting).await, (Some(128 + 2), String::new()));
     cluster.wait_queued(1, "job", 0).await;
     send_signal(pid(&child), Signal::SIGTERM).unwrap();
     assert_eq!(line(&mut lines).await, "got it");
-    let (code, told) = ended(child).await;
-    // The shell may tell of its sleep, which got the signal, too; there is nothing else to tell.
+    let (code, stderr) = exit_of(child).await;
+    // The shell may report the end of its sleep, which got the signal too; there is no other message.
     assert_eq!(code, Some(5));
-    assert!(!told.contains("lockgate"), "{told}");
+    assert!(!stderr.contains("lockgate"), "{stderr}");
     let view = cluster.lock_client().lock("job").await.unwrap().unwrap();
     assert_eq!((view.holders.len(), view.queue.len()), (0, 0));
 }
 
 #[tokio::test]
-async fn a_command_whose_lock_is_lost_is_ended_and_killed_if_it_does_not_end() {
+async fn command_is_ended_or_killed_after_the_loss_of_its_lock() {
     let cluster = TestCluster::start().await;
     let client = cluster.lock_client();
     let obedient = "trap 'echo bye; exit 0' TERM; echo ready; while :; do sleep 0.02; done";
-    // It ends neither itself nor what it has started.
+    // It ends neither itself nor its child processes.
     let stubborn = "trap '' TERM; sleep 1000 & echo $!; while :; do sleep 0.02; done";
     for (script, grace) in [(obedient, "30s"), (stubborn, "200ms")] {
         let (child, mut lines) = start(
@@ -170,7 +170,7 @@ async fn a_command_whose_lock_is_lost_is_ended_and_killed_if_it_does_not_end() {
         );
         let first = line(&mut lines).await;
         let view = client.lock("job").await.unwrap().unwrap();
-        assert_eq!(view.holders[0].note, "sh", "the program, and not its arguments");
+        assert_eq!(view.holders[0].note, "sh", "the program without its arguments");
         client
             .break_lock("job", &view.holders[0].holder, "maintenance")
             .await
@@ -178,12 +178,12 @@ async fn a_command_whose_lock_is_lost_is_ended_and_killed_if_it_does_not_end() {
         if script == obedient {
             assert_eq!(line(&mut lines).await, "bye");
         }
-        let (code, told) = ended(child).await;
-        assert_eq!(code, Some(79), "{told}");
+        let (code, stderr) = exit_of(child).await;
+        assert_eq!(code, Some(79), "{stderr}");
         let how = "the lock job is lost: the lock was broken by ip:127.0.0.1: maintenance";
-        assert!(told.contains(how), "{told}");
+        assert!(stderr.contains(how), "{stderr}");
         if script == stubborn {
-            eventually("nothing of it is left", async || {
+            eventually("its child process has ended", async || {
                 matches!(state(&first), None | Some('Z'))
             })
             .await;
@@ -192,7 +192,7 @@ async fn a_command_whose_lock_is_lost_is_ended_and_killed_if_it_does_not_end() {
 }
 
 #[tokio::test]
-async fn a_command_is_ended_when_its_lock_is_asked_for_if_it_was_started_so() {
+async fn release_request_ends_a_command_with_on_revoke_end() {
     let cluster = TestCluster::start().await;
     let client = cluster.lock_client();
     let script = "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.02; done";
@@ -205,18 +205,18 @@ async fn a_command_is_ended_when_its_lock_is_asked_for_if_it_was_started_so() {
     assert_eq!(line(&mut last_lines).await, "ready");
     assert_eq!(client.request_release("job", None, "maintenance").await, Ok(2));
     assert_eq!(line(&mut last_lines).await, "bye");
-    let (code, told) = ended(ends).await;
-    assert_eq!(code, Some(3), "{told}");
+    let (code, stderr) = exit_of(ends).await;
+    assert_eq!(code, Some(3), "{stderr}");
     assert!(
-        told.contains("asks that the lock be given up: maintenance"),
-        "{told}"
+        stderr.contains("requests the release of the lock: maintenance"),
+        "{stderr}"
     );
-    // It was given back in order, so nothing delays the next one.
+    // A regular release has no lock delay.
     let view = client.lock("job").await.unwrap().unwrap();
     assert_eq!(view.holders.len(), 1);
     send_signal(pid(&goes_on), Signal::SIGTERM).unwrap();
-    let (code, told) = ended(goes_on).await;
-    assert_eq!(code, Some(3), "{told}");
+    let (code, stderr) = exit_of(goes_on).await;
+    assert_eq!(code, Some(3), "{stderr}");
     fails(&cluster, 1, &["lock", "job", "--semaphore", "any", "--", "true"]).await;
     assert!(lockgate(&cluster, &["limit", "job", "1"]).await.status.success());
     let one = ["lock", "job", "--semaphore", "any", "--", "true"];
@@ -231,7 +231,7 @@ async fn a_command_is_ended_when_its_lock_is_asked_for_if_it_was_started_so() {
 }
 
 #[tokio::test]
-async fn while_it_is_uncertain_the_command_can_be_paused() {
+async fn command_is_paused_while_the_session_is_uncertain() {
     let cluster = TestCluster::start().await;
     let script = "echo $$; while :; do sleep 0.02; done";
     let arguments = ["--ttl", "6s", "--on-uncertain"];
@@ -244,19 +244,25 @@ async fn while_it_is_uncertain_the_command_can_be_paused() {
         &[&["killed"], &arguments[..], &["kill", "--", "sh", "-c", script]].concat(),
     );
     let (pid_of_paused, pid_of_killed) = (line(&mut paused_lines).await, line(&mut killed_lines).await);
-    // All servers stand still: nothing is confirmed, and nothing refused.
+    // All servers are stopped: no heartbeat is confirmed or rejected.
     for node in cluster.ids() {
         cluster.signal(node, Signal::SIGSTOP).unwrap();
     }
-    eventually("it is paused", async || state(&pid_of_paused) == Some('T')).await;
+    eventually("the command is paused", async || {
+        state(&pid_of_paused) == Some('T')
+    })
+    .await;
     for node in cluster.ids() {
         cluster.signal(node, Signal::SIGCONT).unwrap();
     }
-    eventually("it goes on", async || state(&pid_of_paused) != Some('T')).await;
+    eventually("the command continues", async || {
+        state(&pid_of_paused) != Some('T')
+    })
+    .await;
     let view = cluster.lock_client().lock("paused").await.unwrap().unwrap();
-    assert_eq!(view.holders.len(), 1, "it was never lost");
+    assert_eq!(view.holders.len(), 1, "the lock was never lost");
 
-    // And when they do not come back the command ends: it is lost, though nobody could say so.
+    // When they stay stopped, the commands end: the lock counts as lost, though no server can report it.
     for node in cluster.ids() {
         cluster.signal(node, Signal::SIGSTOP).unwrap();
     }
@@ -267,27 +273,28 @@ async fn while_it_is_uncertain_the_command_can_be_paused() {
     for node in cluster.ids() {
         cluster.signal(node, Signal::SIGCONT).unwrap();
     }
-    // This one ended in the first interruption or in the second: its last heartbeat was confirmed at a moment of its own.
-    let (code, told) = ended(killed).await;
-    assert_eq!(code, Some(79), "{told}");
-    assert!(!told.contains("paused"), "{told}");
-    let (code, told) = ended(paused).await;
-    assert_eq!(code, Some(79), "{told}");
+    // This command ended in the first interruption or in the second: its last heartbeat was confirmed at
+    // another moment.
+    let (code, stderr) = exit_of(killed).await;
+    assert_eq!(code, Some(79), "{stderr}");
+    assert!(!stderr.contains("paused"), "{stderr}");
+    let (code, stderr) = exit_of(paused).await;
+    assert_eq!(code, Some(79), "{stderr}");
     for part in [
         "the command is paused",
-        "the command goes on",
+        "the command continues",
         "no heartbeat was confirmed in time",
     ] {
-        assert!(told.contains(part), "{part}: {told}");
+        assert!(stderr.contains(part), "{part}: {stderr}");
     }
 }
 
 #[tokio::test]
-async fn only_one_of_many_runs_at_a_time_while_leaders_die() {
+async fn one_command_runs_at_a_time_while_leaders_die() {
     let mut cluster = TestCluster::start().await;
     let place = tempfile::TempDir::new().unwrap();
     let (busy, log) = (place.path().join("busy"), place.path().join("log"));
-    // mkdir fails if another is inside.
+    // mkdir fails if another command is running.
     let script = format!(
         "mkdir {busy} || exit 1; echo $LOCKGATE_FENCING_TOKEN >> {log}; sleep 0.05; rmdir {busy}",
         busy = busy.display(),
@@ -296,12 +303,12 @@ async fn only_one_of_many_runs_at_a_time_while_leaders_die() {
     let runs: Vec<_> = (0..8)
         .map(|_| start(&cluster, &["cron", "--", "sh", "-c", &script]))
         .collect();
-    eventually("some have run", async || log.exists()).await;
+    eventually("some commands have run", async || log.exists()).await;
     let leader = cluster.leader_now().await;
     cluster.kill(leader).await.unwrap();
     for (run, _) in runs {
-        let (code, told) = ended(run).await;
-        assert_eq!(code, Some(0), "{told}");
+        let (code, stderr) = exit_of(run).await;
+        assert_eq!(code, Some(0), "{stderr}");
     }
     let tokens = std::fs::read_to_string(&log).unwrap();
     let tokens: Vec<u64> = tokens.lines().map(|line| line.parse().unwrap()).collect();
@@ -309,7 +316,7 @@ async fn only_one_of_many_runs_at_a_time_while_leaders_die() {
     assert!(tokens.is_sorted(), "{tokens:?}");
 }
 
-/// A program that is started so ignores SIGHUP, as one under `nohup`.
+/// Arguments that start a program with SIGHUP ignored, as under `nohup`.
 const NO_HANGUP: [&str; 3] = ["env", "--default-signal=TERM", "--ignore-signal=HUP"];
 
 #[tokio::test]
@@ -328,20 +335,20 @@ async fn hangup_that_is_ignored_at_the_start_ends_neither_the_holder_nor_its_com
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut input = child.stdin.take().unwrap();
-    let holder = Family::of(child);
+    let holder = ProcessTree::of(child);
     assert_eq!(line(&mut lines).await, "runs");
     let own = pid(&holder);
     let commands = children(own);
     assert_eq!(commands.len(), 1, "{commands:?}");
-    // A signal that ends a process has done so before the process reads another line.
+    // If a signal ended a process, it would do so before the process reads another line.
     for process in [own, commands[0]] {
         assert!(ignores_hangup(process), "process {process}");
         kill(process, Signal::SIGHUP).unwrap();
     }
     input.write_all(b"goes on\n").await.unwrap();
     assert_eq!(line(&mut lines).await, "goes on");
-    let (code, told) = ended(holder).await;
-    assert_eq!(code, Some(0), "{told}");
+    let (code, stderr) = exit_of(holder).await;
+    assert_eq!(code, Some(0), "{stderr}");
 }
 
 #[tokio::test]
@@ -355,11 +362,11 @@ async fn hangup_that_is_ignored_at_the_start_does_not_end_the_wait() {
     kill(pid(&waiter), Signal::SIGHUP).unwrap();
     held.release().await.unwrap();
     assert_eq!(line(&mut lines).await, "held");
-    let (code, told) = ended(waiter).await;
-    assert_eq!(code, Some(0), "{told}");
+    let (code, stderr) = exit_of(waiter).await;
+    assert_eq!(code, Some(0), "{stderr}");
 }
 
-/// Returns whether the kernel keeps SIGHUP from a process.
+/// Returns whether a process ignores SIGHUP.
 fn ignores_hangup(process: Pid) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let mask = status
@@ -378,8 +385,9 @@ fn children(of: Pid) -> Vec<Pid> {
 }
 
 #[tokio::test]
-async fn wait_is_over_in_time_when_all_servers_stand_still() {
-    /// What the command may take longer, on however busy a machine: less than the patience of a request, 15 s, and its retries.
+async fn wait_ends_in_time_when_all_servers_stall() {
+    /// Additional time for the command on a busy machine: less than the time limit of a request, 15 s, and
+    /// its retries.
     const MORE: Duration = Duration::from_secs(10);
     let cluster = TestCluster::start().await;
     let session = cluster.lock_session("holder").await;
@@ -394,8 +402,8 @@ async fn wait_is_over_in_time_when_all_servers_stand_still() {
     let (new, _) = start(&cluster, &["job", "--wait", "2s", "--", "true"]);
     let (tries, _) = start(&cluster, &["job", "--try", "--", "true"]);
     let in_time = async |name: &str, child, since: Instant, limit: Duration| {
-        let (code, told) = ended(child).await;
-        assert!(matches!(code, Some(75 | 69)), "{name}: {code:?} {told}");
+        let (code, stderr) = exit_of(child).await;
+        assert!(matches!(code, Some(75 | 69)), "{name}: {code:?} {stderr}");
         assert!(
             since.elapsed() < limit + MORE,
             "{name} took {:?}",
@@ -414,15 +422,15 @@ async fn wait_is_over_in_time_when_all_servers_stand_still() {
 }
 
 #[tokio::test]
-async fn ttl_beyond_the_bounds_of_the_cluster_is_told() {
+async fn ttl_outside_the_bounds_is_reported() {
     let cluster = TestCluster::start().await;
     for (wanted, in_force) in [("1h", "5m"), ("100ms", "2s")] {
         let output = lockgate(&cluster, &["lock", "job", "--ttl", wanted, "--", "true"]).await;
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(0), "{told}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{stderr}");
         assert!(
-            told.contains(&format!("the ttl is {in_force}:")),
-            "{wanted}: {told}"
+            stderr.contains(&format!("the ttl is {in_force};")),
+            "{wanted}: {stderr}"
         );
     }
 }
@@ -440,11 +448,11 @@ async fn orphans_are_collected_by_the_first_process_of_a_container() {
         return;
     }
     let cluster = TestCluster::start().await;
-    // The shell in the middle ends, and its child gets a new parent.
+    // The shell between them ends, and its child gets a new parent.
     let script = "sh -c 'sleep 1000 &'; echo started; exec cat /dev/zero > /dev/null";
-    let (family, mut lines) = start_under(&cluster, &namespace, &["job", "--", "sh", "-c", script]);
+    let (tree, mut lines) = start_under(&cluster, &namespace, &["job", "--", "sh", "-c", script]);
     assert_eq!(line(&mut lines).await, "started");
-    let [first] = children(pid(&family))[..] else {
+    let [first] = children(pid(&tree))[..] else {
         panic!("unshare has one child");
     };
     let name = |process: &Pid| std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();

@@ -23,19 +23,19 @@ use tokio::process::Child;
 
 use crate::harness::TestCluster;
 
-/// The shortest that a server allows: what has to end is over soon.
+/// Minimum timeout that a server allows, for sessions that expire soon.
 pub const SHORT_TTL: Duration = Duration::from_secs(2);
 
-/// Of sessions that have to live on a busy machine, too, and hear soon what heartbeats bring.
+/// Timeout of sessions that must survive on a busy machine, with frequent heartbeats.
 pub const BRISK_TTL: Duration = Duration::from_secs(9);
 
 impl TestCluster {
-    /// The client library, with all nodes.
+    /// Returns a client of the library with the addresses of all nodes.
     pub fn lock_client(&self) -> LockClient {
         LockClient::new(self.http_addresses()).unwrap()
     }
 
-    /// A session of the client library that lives as long as any test.
+    /// Opens a session of the client library that outlives any test.
     pub async fn lock_session(&self, name: &str) -> LockSession {
         self.lock_client()
             .session()
@@ -47,21 +47,21 @@ impl TestCluster {
     }
 }
 
-/// A process that ends with its test, however that ends, and all that it has started with it.
-pub struct Family(Option<Child>);
+/// Process that is killed with its test, together with all its descendants.
+pub struct ProcessTree(Option<Child>);
 
-impl Family {
+impl ProcessTree {
     pub fn of(child: Child) -> Self {
         Self(Some(child))
     }
 
-    /// For whoever waits for its end.
+    /// Returns the process, for the caller to wait for its end.
     pub fn into_child(mut self) -> Child {
         self.0.take().expect("it is taken once")
     }
 }
 
-impl Deref for Family {
+impl Deref for ProcessTree {
     type Target = Child;
 
     fn deref(&self) -> &Child {
@@ -69,13 +69,13 @@ impl Deref for Family {
     }
 }
 
-impl DerefMut for Family {
+impl DerefMut for ProcessTree {
     fn deref_mut(&mut self) -> &mut Child {
         self.0.as_mut().expect("it is taken at the end")
     }
 }
 
-impl Drop for Family {
+impl Drop for ProcessTree {
     fn drop(&mut self) {
         if let Some(pid) = self.0.as_ref().and_then(Child::id) {
             kill_all(Pid::from_raw(i32::try_from(pid).unwrap()));
@@ -85,7 +85,7 @@ impl Drop for Family {
 
 fn kill_all(process: Pid) {
     let children = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children"));
-    // Itself first: it has nothing to do about the end of its children any more. That it has ended already is fine.
+    // The process first, so that it cannot react to the end of its children. It may have ended already.
     let _ = kill(process, Signal::SIGKILL);
     for child in children.unwrap_or_default().split_whitespace() {
         kill_all(Pid::from_raw(child.parse().unwrap()));

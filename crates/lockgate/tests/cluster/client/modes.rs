@@ -1,4 +1,4 @@
-//! Modes that change while the lock is held, several locks at once, revocation, lock-delay, drained locks and limits.
+//! Changes of the mode of a held lock, lock sets, release requests, lock delay, drained locks and limits.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,10 @@ use lock_client::{AcquireOptions, Code, Error, LockSet, Loss, Mode, Wait};
 
 use super::proxy::Proxy;
 use super::{BRISK_TTL, SHORT_TTL};
-use crate::harness::{PATIENCE, TestCluster, eventually};
+use crate::harness::{TIMEOUT, TestCluster, eventually};
 
 #[tokio::test]
-async fn an_upgradeable_holder_becomes_the_only_one_and_goes_back() {
+async fn upgradeable_holder_upgrades_and_downgrades() {
     let cluster = TestCluster::start().await;
     let (one, other) = (
         cluster.lock_session("one").await,
@@ -24,13 +24,16 @@ async fn an_upgradeable_holder_becomes_the_only_one_and_goes_back() {
     let second = other
         .acquire("book", AcquireOptions::upgradeable().try_only())
         .await;
-    assert!(second.unwrap_err().is(Code::LockBusy), "there is one at a time");
+    assert!(
+        second.unwrap_err().is(Code::LockBusy),
+        "a lock has one upgradeable holder"
+    );
     assert!(guard.upgrade(Wait::Try).await.unwrap_err().is(Code::LockBusy));
-    let in_vain = guard.upgrade(Wait::AtMost(Duration::from_millis(50))).await;
-    assert!(in_vain.unwrap_err().is(Code::LockTimeout));
+    let timed_out = guard.upgrade(Wait::AtMost(Duration::from_millis(50))).await;
+    assert!(timed_out.unwrap_err().is(Code::LockTimeout));
     assert_eq!((guard.mode(), guard.fencing_token()), (Mode::Upgradeable, first));
 
-    // Dropped while it waits: it stays what it was, also if the others go at that moment.
+    // An upgrade that is dropped while it waits leaves the mode, also if the readers release at that moment.
     let upgrading = async || {
         let view = cluster.lock_client().lock("book").await.unwrap().unwrap();
         view.holders
@@ -47,7 +50,7 @@ async fn an_upgradeable_holder_becomes_the_only_one_and_goes_back() {
         released.await.unwrap();
     }
     let reader = other
-        .acquire("book", AcquireOptions::shared().wait_at_most(PATIENCE))
+        .acquire("book", AcquireOptions::shared().wait_at_most(TIMEOUT))
         .await
         .unwrap();
     assert_eq!(guard.mode(), Mode::Upgradeable);
@@ -56,16 +59,19 @@ async fn an_upgradeable_holder_becomes_the_only_one_and_goes_back() {
         guard.upgrade(Wait::Forever).await.unwrap();
         guard
     });
-    eventually("it wants to be alone", upgrading).await;
+    eventually("the upgrade waits", upgrading).await;
     let late = other.acquire("book", AcquireOptions::shared().try_only()).await;
-    assert!(late.unwrap_err().is(Code::LockBusy), "nobody is let in meanwhile");
+    assert!(
+        late.unwrap_err().is(Code::LockBusy),
+        "a waiting upgrade blocks new readers"
+    );
     let readers = reader.fencing_token();
     reader.release().await.unwrap();
-    let mut guard = tokio::time::timeout(PATIENCE, upgraded).await.unwrap().unwrap();
+    let mut guard = tokio::time::timeout(TIMEOUT, upgraded).await.unwrap().unwrap();
     assert_eq!(guard.mode(), Mode::Exclusive);
     assert!(guard.fencing_token() > first && guard.fencing_token() > readers);
     assert!(guard.verify().await.unwrap());
-    // What was entered twice is one holder.
+    // Both guards of the reentrant hold have the new mode.
     assert_eq!(
         (again.mode(), again.fencing_token()),
         (Mode::Exclusive, guard.fencing_token())
@@ -97,7 +103,7 @@ async fn an_upgradeable_holder_becomes_the_only_one_and_goes_back() {
 }
 
 #[tokio::test]
-async fn several_locks_survive_servers_and_are_left_together() {
+async fn lock_set_survives_a_failover_and_is_released_together() {
     let mut cluster = TestCluster::start().await;
     let (one, other) = (
         cluster.lock_session("one").await,
@@ -115,18 +121,18 @@ async fn several_locks_survive_servers_and_are_left_together() {
         tokio::spawn(async move { one.acquire_all(set()).await })
     };
     cluster.wait_queued(1, "b", 1).await;
-    // Dropped, it leaves all queues.
+    // A dropped acquire leaves all queues.
     wait.abort();
     let client = cluster.lock_client();
     let is_free = async |name: &str, but: usize| {
         let view = client.lock(name).await.unwrap();
         view.is_none_or(|view| view.holders.len() == but && view.queue.is_empty())
     };
-    eventually("all is left", async || {
+    eventually("all locks are left", async || {
         is_free("a", 0).await && is_free("b", 1).await && is_free("c", 0).await
     })
     .await;
-    // Asked again, it outlives the leader.
+    // The next acquire survives the death of the leader.
     let wait = {
         let one = one.clone();
         tokio::spawn(async move { one.acquire_all(set()).await })
@@ -135,7 +141,7 @@ async fn several_locks_survive_servers_and_are_left_together() {
     let leader = cluster.leader_now().await;
     cluster.kill(leader).await.unwrap();
     held.release().await.unwrap();
-    let guards = tokio::time::timeout(PATIENCE, wait)
+    let guards = tokio::time::timeout(TIMEOUT, wait)
         .await
         .unwrap()
         .unwrap()
@@ -146,11 +152,11 @@ async fn several_locks_survive_servers_and_are_left_together() {
     for guard in guards.guards() {
         assert!(guard.verify().await.unwrap(), "{}", guard.lock());
     }
-    // One of them is taken away: the others are given back all the same, and the caller hears of it.
+    // One of the locks is broken: the others are released all the same, and the caller gets the loss.
     let holder = guards.get("a").unwrap().holder().to_owned();
     client.break_lock("a", &holder, "maintenance").await.unwrap();
     let lost = guards.release().await;
-    // How it was lost says the stream of events, if there is one just then.
+    // The cause of the loss comes with the event stream, if there is one at that moment.
     assert!(
         matches!(lost, Err(Error::Lost(Loss::Broken { .. } | Loss::TakenAway))),
         "{lost:?}"
@@ -158,15 +164,15 @@ async fn several_locks_survive_servers_and_are_left_together() {
     for name in ["a", "b", "c"] {
         assert!(is_free(name, 0).await, "{name}");
     }
-    // Dropped, they are given back.
+    // Dropped guards are released.
     drop(one.acquire_all(set()).await.unwrap());
     for name in ["a", "b", "c"] {
-        eventually("it is given back", async || is_free(name, 0).await).await;
+        eventually("the lock is released", async || is_free(name, 0).await).await;
     }
 }
 
 #[tokio::test]
-async fn a_wait_that_would_never_end_is_refused_and_says_who_waits_for_whom() {
+async fn deadlock_is_rejected_with_its_cycle() {
     let cluster = TestCluster::start().await;
     let (one, other) = (
         cluster.lock_session("one").await,
@@ -183,7 +189,7 @@ async fn a_wait_that_would_never_end_is_refused_and_says_who_waits_for_whom() {
     let refused = other.acquire("a", mine()).await.unwrap_err();
     assert!(refused.is(Code::WouldDeadlock), "{refused:?}");
     let Error::Refused(refusal) = refused else {
-        unreachable!("it was just looked at")
+        unreachable!("checked above")
     };
     let cycle = refusal.facts["cycle"].as_array().unwrap();
     let parties: Vec<_> = cycle
@@ -196,7 +202,7 @@ async fn a_wait_that_would_never_end_is_refused_and_says_who_waits_for_whom() {
 }
 
 #[tokio::test]
-async fn a_holder_hears_that_it_is_asked_for_its_lock_and_answers() {
+async fn holder_receives_and_answers_a_release_request() {
     let cluster = TestCluster::start().await;
     let client = cluster.lock_client();
     let session = client.session().ttl(BRISK_TTL).open().await.unwrap();
@@ -210,7 +216,7 @@ async fn a_holder_hears_that_it_is_asked_for_its_lock_and_answers() {
         .unwrap();
     assert_eq!(guard.release_request(), None);
     assert_eq!(client.request_release("seat", None, "maintenance").await, Ok(1));
-    let asked = tokio::time::timeout(PATIENCE, guard.release_requested())
+    let asked = tokio::time::timeout(TIMEOUT, guard.release_requested())
         .await
         .unwrap();
     assert!(
@@ -222,10 +228,13 @@ async fn a_holder_hears_that_it_is_asked_for_its_lock_and_answers() {
         (Some(asked), None)
     );
     guard.answer("in a minute").await.unwrap();
-    eventually("it is answered", async || guard.release_request().is_none()).await;
+    eventually("the answer is recorded", async || {
+        guard.release_request().is_none()
+    })
+    .await;
     let view = client.lock("seat").await.unwrap().unwrap();
     assert_eq!(view.holders[0].more["revoke_requested"]["answer"], "in a minute");
-    assert!(guard.check().is_ok(), "to be asked is not to lose");
+    assert!(guard.check().is_ok(), "a release request does not end the hold");
     guard.release().await.unwrap();
     assert!(
         client
@@ -237,9 +246,9 @@ async fn a_holder_hears_that_it_is_asked_for_its_lock_and_answers() {
 }
 
 #[tokio::test]
-async fn a_lock_stays_closed_for_its_delay_after_its_holder_vanished() {
+async fn lock_delay_closes_the_lock_after_its_holder_vanished() {
     let cluster = TestCluster::start().await;
-    let proxy = Proxy::before(cluster.http(1)).await;
+    let proxy = Proxy::start(cluster.http(1)).await;
     let client = lock_client::LockClient::new([proxy.address()]).unwrap();
     let session = client.session().ttl(SHORT_TTL).open().await.unwrap();
     let delay = Duration::from_secs(1);
@@ -247,12 +256,12 @@ async fn a_lock_stays_closed_for_its_delay_after_its_holder_vanished() {
     let guard = session.acquire("tape", options).await.unwrap();
     let heir = cluster.lock_session("heir").await;
     let begin = Instant::now();
-    proxy.fall_silent();
+    proxy.block();
     let loss = guard.lost();
     assert_eq!(loss.await, Loss::NoHeartbeat);
     let inherited = heir.acquire("tape", AcquireOptions::exclusive()).await.unwrap();
     assert!(begin.elapsed() >= delay + SHORT_TTL / 2, "{:?}", begin.elapsed());
-    // Given back in order, it is free at once.
+    // After a regular release the lock is free at once.
     inherited.release().await.unwrap();
     let next = heir
         .acquire("tape", AcquireOptions::exclusive().try_only())
@@ -262,7 +271,7 @@ async fn a_lock_stays_closed_for_its_delay_after_its_holder_vanished() {
 }
 
 #[tokio::test]
-async fn a_drained_lock_takes_nobody_and_a_limit_is_changed_while_it_is_used() {
+async fn drained_lock_grants_nothing_and_limit_changes_while_in_use() {
     let cluster = TestCluster::start().await;
     let client = cluster.lock_client();
     let session = cluster.lock_session("one").await;

@@ -1,4 +1,4 @@
-//! A client that is paused beyond its session's time and then goes on: a process of its own, stopped by SIGSTOP.
+//! Client that is paused longer than its session's timeout: a process of its own, stopped by SIGSTOP.
 
 use std::process::Stdio;
 
@@ -10,14 +10,15 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{ChildStdout, Command};
 
 use super::SHORT_TTL;
-use crate::harness::{PATIENCE, TestCluster};
+use crate::harness::{TIMEOUT, TestCluster};
 use local_cluster::process::send_signal;
 
-/// Tells the process that it is the client, and of which servers; the storage's address follows.
+/// Variables that make the process the client: the servers, and the address of the storage.
 const SERVERS: &str = "LOCKGATE_TEST_PAUSED_SERVERS";
 const STORAGE: &str = "LOCKGATE_TEST_PAUSED_STORAGE";
 
-/// A storage that checks tokens: a line `TOKEN TEXT` is written unless a larger token was seen.
+/// Storage that checks fencing tokens: it writes the text of a line `TOKEN TEXT` unless it has seen a larger
+/// token.
 async fn serve_storage(listener: TcpListener) {
     let (mut largest, mut text) = (0, String::new());
     loop {
@@ -48,9 +49,9 @@ async fn write(storage: &str, token: u64, text: &str) -> String {
     answer.trim_end().to_owned()
 }
 
-/// What the other process does. In a run of the tests there is nothing to do for it.
+/// Program of the client process. In a run of the tests it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_client_that_is_paused() {
+async fn paused_client_process() {
     let (Ok(servers), Ok(storage)) = (std::env::var(SERVERS), std::env::var(STORAGE)) else {
         return;
     };
@@ -70,7 +71,7 @@ async fn the_client_that_is_paused() {
         "written"
     );
     println!("> holding {}", guard.fencing_token());
-    // Here it is stopped, wherever its tasks are just then.
+    // The test stops the process here, at any point of its tasks.
     let mut line = String::new();
     tokio::task::spawn_blocking(move || std::io::stdin().read_line(&mut line))
         .await
@@ -87,11 +88,11 @@ async fn the_client_that_is_paused() {
 
 async fn said(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
     loop {
-        let line = tokio::time::timeout(PATIENCE, lines.next_line())
+        let line = tokio::time::timeout(TIMEOUT, lines.next_line())
             .await
-            .expect("it says something");
-        let line = line.unwrap().expect("it goes on");
-        // The harness of tests talks, too, and does not end its lines.
+            .expect("a line in time");
+        let line = line.unwrap().expect("the process runs");
+        // The test harness also prints, without line ends.
         if let Some((_, said)) = line.split_once("> ") {
             return said.to_owned();
         }
@@ -99,17 +100,13 @@ async fn said(lines: &mut Lines<BufReader<ChildStdout>>) -> String {
 }
 
 #[tokio::test]
-async fn a_paused_client_hears_of_its_loss_before_it_acts_and_its_late_steps_are_refused() {
+async fn paused_client_learns_of_its_loss_and_its_late_writes_are_rejected() {
     let cluster = TestCluster::start().await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let storage = listener.local_addr().unwrap().to_string();
     let _storage = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(serve_storage(listener)));
     let mut paused = Command::new(std::env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "client::paused::the_client_that_is_paused",
-            "--nocapture",
-        ])
+        .args(["--exact", "client::paused::paused_client_process", "--nocapture"])
         .env(SERVERS, cluster.http_addresses().join(","))
         .env(STORAGE, &storage)
         .stdin(Stdio::piped())
@@ -123,7 +120,7 @@ async fn a_paused_client_hears_of_its_loss_before_it_acts_and_its_late_steps_are
     let pid = Pid::from_raw(i32::try_from(paused.id().unwrap()).unwrap());
     send_signal(pid, Signal::SIGSTOP).unwrap();
 
-    // Its session ends, and another has the lock and writes.
+    // Its session expires, and another session acquires the lock and writes.
     let heir = cluster.lock_session("heir").await;
     let guard = heir.acquire("paused", AcquireOptions::exclusive()).await.unwrap();
     assert!(guard.fencing_token().0 > token);
@@ -143,5 +140,5 @@ async fn a_paused_client_hears_of_its_loss_before_it_acts_and_its_late_steps_are
     assert_eq!(said(&mut lines).await, "write refused: the heir's");
     assert_eq!(said(&mut lines).await, "release Err(Lost(NoHeartbeat))");
     assert!(paused.wait().await.unwrap().success());
-    assert!(guard.verify().await.unwrap(), "the late release took nothing");
+    assert!(guard.verify().await.unwrap(), "the late release has no effect");
 }

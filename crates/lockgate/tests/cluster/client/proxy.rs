@@ -1,4 +1,5 @@
-//! A network between a client and one node that a test can cut: connections are passed on, held up, or reset.
+//! Network between a client and one node, which a test can interrupt: connections are forwarded, blocked or
+//! reset.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -9,43 +10,43 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-/// What happens to what is sent.
+/// State of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Weather {
-    Clear,
-    /// Nothing comes through, and nobody is told.
-    Silence,
+enum Network {
+    Open,
+    /// No data passes, and neither side gets an error.
+    Blocked,
 }
 
-/// Stands between clients and one node.
+/// Proxy between clients and one node.
 pub struct Proxy {
     address: SocketAddr,
-    weather: watch::Sender<Weather>,
-    /// Counts up at every cut.
+    network: watch::Sender<Network>,
+    /// Incremented at every cut.
     cuts: watch::Sender<u64>,
     connections: Arc<AtomicU64>,
     _accepting: AbortOnDropHandle<()>,
 }
 
 impl Proxy {
-    /// Between clients and the node at `target`.
-    pub async fn before(target: String) -> Self {
+    /// Starts a proxy for the node at `target`.
+    pub async fn start(target: String) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let (weather, cuts) = (watch::Sender::new(Weather::Clear), watch::Sender::new(0));
+        let (network, cuts) = (watch::Sender::new(Network::Open), watch::Sender::new(0));
         let connections = Arc::new(AtomicU64::new(0));
         let accepting = {
-            let (weather, cuts, connections) = (weather.clone(), cuts.clone(), connections.clone());
+            let (network, cuts, connections) = (network.clone(), cuts.clone(), connections.clone());
             tokio::spawn(async move {
                 loop {
                     let (client, _) = listener.accept().await.unwrap();
                     connections.fetch_add(1, Ordering::Relaxed);
-                    let pass = pass(client, target.clone(), weather.subscribe());
+                    let pass = pass(client, target.clone(), network.subscribe());
                     let mut cuts = cuts.subscribe();
                     tokio::spawn(async move {
                         tokio::select! {
                             () = pass => {}
-                            // Dropped with whatever is unread: both sides see their connection end.
+                            // Dropped with unread data: both sides see their connection end.
                             _ = cuts.changed() => {}
                         }
                     });
@@ -54,43 +55,43 @@ impl Proxy {
         };
         Self {
             address,
-            weather,
+            network,
             cuts,
             connections,
             _accepting: AbortOnDropHandle::new(accepting),
         }
     }
 
-    /// Where clients find it.
+    /// Returns the address for clients.
     pub fn address(&self) -> String {
         self.address.to_string()
     }
 
-    /// How many connections there were.
+    /// Returns the number of connections so far.
     pub fn connections(&self) -> u64 {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// From now on nothing comes through, on old and new connections alike, and nobody is told.
-    pub fn fall_silent(&self) {
-        self.weather.send_replace(Weather::Silence);
+    /// Blocks all data from now on, on old and new connections, without an error for either side.
+    pub fn block(&self) {
+        self.network.send_replace(Network::Blocked);
     }
 
-    /// All comes through again, what was held up first.
-    pub fn clear_up(&self) {
-        self.weather.send_replace(Weather::Clear);
+    /// Forwards data again, blocked data first.
+    pub fn unblock(&self) {
+        self.network.send_replace(Network::Open);
     }
 
-    /// Ends all connections that there are.
+    /// Ends all connections.
     pub fn cut(&self) {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
 }
 
-async fn pass(mut client: TcpStream, target: String, mut weather: watch::Receiver<Weather>) {
-    // An error means that the proxy is gone.
-    if weather
-        .wait_for(|weather| *weather == Weather::Clear)
+async fn pass(mut client: TcpStream, target: String, mut network: watch::Receiver<Network>) {
+    // An error means that the proxy was dropped.
+    if network
+        .wait_for(|network| *network == Network::Open)
         .await
         .is_err()
     {
@@ -103,16 +104,16 @@ async fn pass(mut client: TcpStream, target: String, mut weather: watch::Receive
     loop {
         tokio::select! {
             biased;
-            silenced = weather.wait_for(|weather| *weather == Weather::Silence) => {
-                if silenced.is_err() {
+            blocked = network.wait_for(|network| *network == Network::Blocked) => {
+                if blocked.is_err() {
                     return;
                 }
             }
             _ = &mut copy => return,
         }
-        // What was read and not written yet waits within the copy.
-        if weather
-            .wait_for(|weather| *weather == Weather::Clear)
+        // Data that was read and not written yet waits within the copy.
+        if network
+            .wait_for(|network| *network == Network::Open)
             .await
             .is_err()
         {

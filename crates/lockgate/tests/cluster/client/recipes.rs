@@ -1,13 +1,13 @@
-//! The recipes of the client, each with several sessions, and with a leader that dies meanwhile where that may matter.
+//! Recipes of the client, each with several sessions, and with a dying leader where that matters.
 
 use lock_client::Loss;
 use lock_client::recipes::{Barrier, CountError, CountdownLatch, Counter, DoubleBarrier, Election};
 use tokio::task::JoinSet;
 
-use crate::harness::{PATIENCE, TestCluster, eventually};
+use crate::harness::{TIMEOUT, TestCluster, eventually};
 
 #[tokio::test]
-async fn one_candidate_leads_at_a_time_and_its_terms_grow() {
+async fn one_candidate_leads_at_a_time_with_increasing_terms() {
     let cluster = TestCluster::start().await;
     let client = cluster.lock_client();
     let sessions = [cluster.lock_session("a").await, cluster.lock_session("b").await];
@@ -28,11 +28,11 @@ async fn one_candidate_leads_at_a_time_and_its_terms_grow() {
         (candidates[0].term, first.check()),
         (first.term(), Ok(first.term()))
     );
-    // The leader's session ends, and the next one leads.
+    // The session of the elected candidate ends, and the next candidate is elected.
     let lost = first.lost();
     sessions[0].clone().close().await.unwrap();
     assert_eq!(lost.await, Loss::Closed);
-    let second = tokio::time::timeout(PATIENCE, campaign)
+    let second = tokio::time::timeout(TIMEOUT, campaign)
         .await
         .unwrap()
         .unwrap()
@@ -43,7 +43,7 @@ async fn one_candidate_leads_at_a_time_and_its_terms_grow() {
 }
 
 #[tokio::test]
-async fn a_counter_loses_no_change_when_the_leader_dies() {
+async fn counter_loses_no_change_when_the_leader_dies() {
     let mut cluster = TestCluster::start().await;
     let counter = |cluster: &TestCluster| Counter::new(cluster.lock_client().znodes(), "/stock/apples");
     let shared = counter(&cluster);
@@ -57,7 +57,10 @@ async fn a_counter_loses_no_change_when_the_leader_dies() {
             }
         });
     }
-    eventually("they have begun", async || shared.get().await.unwrap() > 20).await;
+    eventually("some additions are made", async || {
+        shared.get().await.unwrap() > 20
+    })
+    .await;
     let leader = cluster.leader_now().await;
     cluster.kill(leader).await.unwrap();
     adders.join_all().await;
@@ -75,7 +78,7 @@ async fn a_counter_loses_no_change_when_the_leader_dies() {
 }
 
 #[tokio::test]
-async fn a_latch_opens_when_it_has_happened_so_many_times() {
+async fn latch_opens_when_its_count_is_zero() {
     let cluster = TestCluster::start().await;
     let latch = async || {
         let znodes = cluster.lock_client().znodes();
@@ -91,9 +94,9 @@ async fn a_latch_opens_when_it_has_happened_so_many_times() {
         assert_eq!(counting.count_down().await, Ok(left));
         assert_eq!(counting.count().await, Ok(left));
     }
-    assert!(waiting.try_join_next().is_none(), "one has not waited");
+    assert!(waiting.try_join_next().is_none(), "a waiter has passed early");
     assert_eq!(counting.count_down().await, Ok(0));
-    while let Some(waited) = tokio::time::timeout(PATIENCE, waiting.join_next()).await.unwrap() {
+    while let Some(waited) = tokio::time::timeout(TIMEOUT, waiting.join_next()).await.unwrap() {
         waited.unwrap().unwrap();
     }
     assert_eq!(counting.count_down().await, Ok(0), "it stays at zero");
@@ -102,7 +105,7 @@ async fn a_latch_opens_when_it_has_happened_so_many_times() {
 }
 
 #[tokio::test]
-async fn a_barrier_keeps_all_until_it_is_opened() {
+async fn barrier_blocks_all_until_it_is_opened() {
     let cluster = TestCluster::start().await;
     let barrier = || Barrier::new(cluster.lock_client().znodes(), "/barriers/migration");
     let operator = barrier();
@@ -114,22 +117,22 @@ async fn a_barrier_keeps_all_until_it_is_opened() {
         let barrier = barrier();
         waiting.spawn(async move { barrier.wait().await });
     }
-    // Whatever is written to it is no opening.
+    // A write to the barrier's znode does not open it.
     let znodes = cluster.lock_client().znodes();
     znodes.set("/barriers/migration", "soon", None).await.unwrap();
-    assert!(waiting.try_join_next().is_none(), "one has not waited");
+    assert!(waiting.try_join_next().is_none(), "a waiter has passed early");
     operator.open().await.unwrap();
-    while let Some(waited) = tokio::time::timeout(PATIENCE, waiting.join_next()).await.unwrap() {
+    while let Some(waited) = tokio::time::timeout(TIMEOUT, waiting.join_next()).await.unwrap() {
         waited.unwrap().unwrap();
     }
     operator.open().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_double_barrier_lets_all_begin_and_end_together() {
+async fn double_barrier_starts_and_ends_its_members_together() {
     let cluster = TestCluster::start().await;
     let count = Counter::new(cluster.lock_client().znodes(), "/rounds/within");
-    // One that came and lost its session does not count.
+    // A member whose session has ended does not count.
     let gone = cluster.lock_session("gone").await;
     let barrier = DoubleBarrier::new(gone.clone(), "/rounds/1", 3);
     let mut enter = Box::pin(barrier.enter());
@@ -139,7 +142,7 @@ async fn a_double_barrier_lets_all_begin_and_end_together() {
     }
     gone.close().await.unwrap();
     drop(enter);
-    eventually("it is gone", async || {
+    eventually("the member is gone", async || {
         znodes.children("/rounds/1").await.unwrap().is_empty()
     })
     .await;
@@ -149,7 +152,7 @@ async fn a_double_barrier_lets_all_begin_and_end_together() {
         let session = cluster.lock_session(&format!("member {member}")).await;
         let (barrier, count) = (DoubleBarrier::new(session, "/rounds/1", 3), count.clone());
         if member == 2 {
-            eventually("the others have come", async || {
+            eventually("the other members have entered", async || {
                 znodes
                     .find("/rounds/1")
                     .await
@@ -157,17 +160,21 @@ async fn a_double_barrier_lets_all_begin_and_end_together() {
                     .is_some_and(|znode| znode.stat.num_children == 2)
             })
             .await;
-            assert_eq!(count.get().await, Ok(0), "one has not waited for the last");
+            assert_eq!(
+                count.get().await,
+                Ok(0),
+                "a member has passed before the last one entered"
+            );
         }
         members.spawn(async move {
             let entered = barrier.enter().await.unwrap();
             count.add(1).await.unwrap();
             entered.leave().await.unwrap();
-            // All were within before anybody left.
+            // All had entered before any member left.
             assert_eq!(count.get().await, Ok(3));
         });
     }
-    while let Some(done) = tokio::time::timeout(PATIENCE, members.join_next()).await.unwrap() {
+    while let Some(done) = tokio::time::timeout(TIMEOUT, members.join_next()).await.unwrap() {
         done.unwrap();
     }
     assert_eq!(znodes.children("/rounds/1").await.unwrap(), []);

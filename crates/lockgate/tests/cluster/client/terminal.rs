@@ -1,4 +1,4 @@
-//! `lockgate lock` in a terminal, with a shell that has job control and without.
+//! `lockgate lock` in a terminal, under a shell with job control and without.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,32 +11,32 @@ use nix::unistd::mkfifo;
 use tokio::process::Command;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::Family;
+use super::ProcessTree;
 use super::lock_command::state;
-use crate::harness::{LOCKGATE, PATIENCE, TestCluster, eventually};
+use crate::harness::{LOCKGATE, TIMEOUT, TestCluster, eventually};
 
-/// A terminal, and the program that it was opened for.
+/// Terminal and the program in it.
 struct Terminal {
     keyboard: File,
     screen: UnboundedReceiver<String>,
-    /// What was shown and not looked for yet.
+    /// Output that no line was matched in yet.
     shown: String,
-    /// All that was shown, for whoever looks into a failure.
+    /// All output, for the message of a failure.
     seen: String,
-    _program: Family,
+    _program: ProcessTree,
 }
 
 impl Terminal {
     fn open(cluster: &TestCluster, program: &[&str]) -> Self {
         let pty = openpty(None, None).unwrap();
         let (keyboard, slave) = (File::from(pty.master), File::from(pty.slave));
-        let (tell, screen) = unbounded_channel();
+        let (sender, screen) = unbounded_channel();
         let mut master = keyboard.try_clone().unwrap();
-        // It ends when nobody has the terminal open any more.
+        // The thread ends when no process has the terminal open.
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(count @ 1..) = master.read(&mut bytes) {
-                if tell
+                if sender
                     .send(String::from_utf8_lossy(&bytes[..count]).into_owned())
                     .is_err()
                 {
@@ -61,11 +61,11 @@ impl Terminal {
             screen,
             shown: String::new(),
             seen: String::new(),
-            _program: Family::of(program),
+            _program: ProcessTree::of(program),
         }
     }
 
-    /// Of a shell. What is typed in before its prompt may get lost.
+    /// Starts a shell and waits for its prompt: input before it may get lost.
     async fn shell(cluster: &TestCluster) -> Self {
         let shell = ["bash", "--norc", "--noprofile", "--noediting", "-i"];
         let mut terminal = Self::open(cluster, &[&["env", "--default-signal=INT"][..], &shell].concat());
@@ -77,7 +77,7 @@ impl Terminal {
         self.keyboard.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Waits until a line begins so; the rest of it.
+    /// Waits for a line with this beginning. Returns the rest of it.
     async fn line(&mut self, begin: &str) -> String {
         loop {
             while let Some((line, rest)) = self.shown.split_once('\n') {
@@ -87,7 +87,7 @@ impl Terminal {
                     return rest;
                 }
             }
-            let more = tokio::time::timeout(PATIENCE, self.screen.recv()).await;
+            let more = tokio::time::timeout(TIMEOUT, self.screen.recv()).await;
             let more = more.unwrap_or_else(|_| panic!("no line begins with {begin:?}: {}", self.seen));
             let more = more.expect("the terminal is open");
             self.shown.push_str(&more);
@@ -95,8 +95,9 @@ impl Terminal {
         }
     }
 
-    /// Runs a command under the lock `job`; the process ids of the command and of `lockgate`. It should start no others: a
-    /// shell that is just doing so (by `vfork`) is not suspended before its child goes on, whatever it runs under.
+    /// Runs a command under the lock `job`. Returns the process ids of the command and of `lockgate`. The
+    /// command should start no processes: a shell in the middle of `vfork` is not suspended before its child
+    /// runs.
     async fn run(&mut self, ttl: &str, script: &str) -> (String, String) {
         self.type_in(&format!(
             "{LOCKGATE} lock job --ttl {ttl} -- sh -c 'echo pids $$ $PPID; {script}'\n"
@@ -115,22 +116,22 @@ async fn until_suspended(command: &str, lockgate: &str) {
 }
 
 #[tokio::test]
-async fn ctrl_z_gives_the_shell_its_terminal_back_and_fg_goes_on() {
+async fn ctrl_z_returns_the_terminal_to_the_shell_and_fg_resumes() {
     let cluster = TestCluster::start().await;
     let mut terminal = Terminal::shell(&cluster).await;
     let (command, lockgate) = terminal.run("60s", "exec sleep 1000").await;
     for _ in 0..3 {
         terminal.type_in("\u{1a}");
         until_suspended(&command, &lockgate).await;
-        terminal.type_in("echo the shell hears $((40 + 2))\n");
-        assert_eq!(terminal.line("the shell hears ").await, "42");
+        terminal.type_in("echo the shell reads $((40 + 2))\n");
+        assert_eq!(terminal.line("the shell reads ").await, "42");
         terminal.type_in("fg\n");
-        eventually("both go on", async || {
+        eventually("both have resumed", async || {
             state(&command) != Some('T') && state(&lockgate) != Some('T')
         })
         .await;
     }
-    // The terminal is the command's again.
+    // The command has the terminal again.
     terminal.type_in("\u{3}");
     eventually("both have ended", async || {
         (state(&command), state(&lockgate)) == (None, None)
@@ -141,12 +142,12 @@ async fn ctrl_z_gives_the_shell_its_terminal_back_and_fg_goes_on() {
 }
 
 #[tokio::test]
-async fn a_command_that_is_suspended_for_too_long_loses_its_lock_and_does_not_go_on() {
+async fn command_suspended_too_long_loses_its_lock_and_is_not_resumed() {
     let cluster = TestCluster::start().await;
     let place = tempfile::TempDir::new().unwrap();
     let (work, done) = (place.path().join("work"), place.path().join("done"));
     mkfifo(&work, Mode::S_IRWXU).unwrap();
-    // Opened for reading, too, it does not wait for a reader.
+    // Opened for reading too, so that it does not wait for a reader.
     let mut hand_out = File::options().read(true).write(true).open(&work).unwrap();
     let mut terminal = Terminal::shell(&cluster).await;
     let script = format!(
@@ -157,7 +158,7 @@ async fn a_command_that_is_suspended_for_too_long_loses_its_lock_and_does_not_go
     let (command, lockgate) = terminal.run("5s", &script).await;
     hand_out.write_all(b"one\n").unwrap();
     let has_done = || std::fs::read_to_string(&done).unwrap_or_default();
-    eventually("it works", async || has_done() == "one\n").await;
+    eventually("the command works", async || has_done() == "one\n").await;
     terminal.type_in("\u{1a}");
     until_suspended(&command, &lockgate).await;
     hand_out.write_all(b"two\n").unwrap();
@@ -175,7 +176,7 @@ async fn a_command_that_is_suspended_for_too_long_loses_its_lock_and_does_not_go
 }
 
 #[tokio::test]
-async fn who_waits_for_the_lock_can_be_suspended_too() {
+async fn waiter_can_be_suspended() {
     let cluster = TestCluster::start().await;
     let holder = cluster.lock_session("holder").await;
     let held = holder.acquire("job", AcquireOptions::exclusive()).await.unwrap();
@@ -183,8 +184,8 @@ async fn who_waits_for_the_lock_can_be_suspended_too() {
     terminal.type_in(&format!("{LOCKGATE} lock job --ttl 60s -- echo it runs\n"));
     cluster.wait_queued(1, "job", 1).await;
     terminal.type_in("\u{1a}");
-    terminal.type_in("echo the shell hears $((40 + 2))\n");
-    assert_eq!(terminal.line("the shell hears ").await, "42");
+    terminal.type_in("echo the shell reads $((40 + 2))\n");
+    assert_eq!(terminal.line("the shell reads ").await, "42");
     terminal.type_in("fg\n");
     held.release().await.unwrap();
     assert_eq!(terminal.line("it runs").await, "");
@@ -193,7 +194,7 @@ async fn who_waits_for_the_lock_can_be_suspended_too() {
 }
 
 #[tokio::test]
-async fn where_no_shell_could_wake_it_ctrl_z_does_nothing() {
+async fn ctrl_z_does_nothing_without_a_shell() {
     let cluster = TestCluster::start().await;
     let script = "echo ready; while read line; do echo got $line; done";
     let mut terminal = Terminal::open(&cluster, &[LOCKGATE, "lock", "job", "--", "sh", "-c", script]);

@@ -1,4 +1,4 @@
-//! Releases, waiters that vanish, permits, and watches.
+//! Releases, vanishing waiters, permits, and watches.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use cli_support::api_client::request_id;
 use cli_support::http_client::Connection;
 use serde_json::{Value, json};
 
-use crate::harness::{PATIENCE, TestCluster, assert_refused, eventually, held};
+use crate::harness::{TIMEOUT, TestCluster, assert_refused, eventually, held};
 
 #[tokio::test]
-async fn etcd_22082_a_release_that_comes_again_gives_back_nothing_later() {
+async fn etcd_22082_repeated_release_does_not_release_a_later_acquire() {
     let cluster = TestCluster::start().await;
     let (mut client, session) = cluster.session(1, "client").await;
     let first = client.acquire(session.id(), "lock").await.unwrap();
@@ -19,7 +19,7 @@ async fn etcd_22082_a_release_that_comes_again_gives_back_nothing_later() {
     assert_eq!(cluster.send(1, "POST", path, &with_id).await.status, 200);
     let second = client.acquire(session.id(), "lock").await.unwrap();
     for node in cluster.ids() {
-        // The same request is answered as it was, another one for the same hold is refused.
+        // A retry of the request gets the same answer, another request for the same hold is rejected.
         let again = cluster.send(node, "POST", path, &with_id).await;
         assert_eq!((again.status, again.json()), (200, json!({ "holds": 0 })));
         assert_refused(
@@ -32,7 +32,7 @@ async fn etcd_22082_a_release_that_comes_again_gives_back_nothing_later() {
 }
 
 #[tokio::test]
-async fn etcd_16221_a_waiter_that_vanishes_lets_nobody_in_beside_the_holder() {
+async fn etcd_16221_vanishing_waiter_causes_no_grant_beside_the_holder() {
     let cluster = TestCluster::start().await;
     let (mut holder, holding) = cluster.session(1, "holder").await;
     let first = holder.acquire(holding.id(), "lock").await.unwrap();
@@ -56,7 +56,7 @@ async fn etcd_16221_a_waiter_that_vanishes_lets_nobody_in_beside_the_holder() {
             cluster.wait_queued(1, "lock", place + 1).await;
             sessions.push(session);
         }
-        // Once by its own wish, and once by hanging up.
+        // In turn by closing the session, and by a closed connection.
         let next = waits.pop().unwrap();
         let vanishing = waits.pop().unwrap();
         match round % 2 {
@@ -72,7 +72,8 @@ async fn etcd_16221_a_waiter_that_vanishes_lets_nobody_in_beside_the_holder() {
         cluster.wait_queued(1, "lock", 0).await;
     }
     assert!(holder.check(&first).await.unwrap());
-    // The holder is a reader among readers: a writer that vanishes lets the reader behind it in, and nobody else.
+    // The holder is a reader: when the waiting writer vanishes, the reader behind it gets the lock, and no
+    // other waiter.
     holder.release(holding.id(), &first).await.unwrap();
     let shared = json!({ "mode": "shared", "wait_ms": null });
     holder
@@ -100,7 +101,7 @@ async fn etcd_16221_a_waiter_that_vanishes_lets_nobody_in_beside_the_holder() {
 }
 
 #[tokio::test]
-async fn curator_678_and_307_a_release_without_an_answer_can_be_sent_again_and_looked_up() {
+async fn curator_678_and_307_release_without_an_answer_can_be_retried() {
     let cluster = TestCluster::start().await;
     let (mut client, session) = cluster.session(1, "client").await;
     let path = "/v1/locks/lock/release";
@@ -109,7 +110,7 @@ async fn curator_678_and_307_a_release_without_an_answer_can_be_sent_again_and_l
         let body = json!({ "session": session.id(), "holder": granted.holder, "request_id": request_id() });
         let mut connection = Connection::connect(&cluster.http(1 + round % 3)).await.unwrap();
         let text = body.to_string();
-        // The connection breaks before the answer is read: before, while or after it is carried out.
+        // The connection breaks before the answer is read: before, while or after the release is applied.
         let sent = tokio::time::timeout(
             Duration::from_micros(100 * round),
             connection.send("POST", path, &text),
@@ -129,7 +130,7 @@ async fn curator_678_and_307_a_release_without_an_answer_can_be_sent_again_and_l
 }
 
 #[tokio::test]
-async fn curator_335_and_595_permits_come_back_with_the_end_of_their_sessions() {
+async fn curator_335_and_595_permits_are_released_when_their_sessions_end() {
     const LIMIT: u64 = 10;
     let mut cluster = TestCluster::start().await;
     let (mut client, session) = cluster.session(1, "client").await;
@@ -137,7 +138,7 @@ async fn curator_335_and_595_permits_come_back_with_the_end_of_their_sessions() 
     for round in 0..3 {
         let mut dying = Vec::new();
         for number in 0..12 {
-            // Some hold, some wait for more than there is.
+            // Some sessions hold permits, some wait for more than are free.
             let permits = 1 + (number + round) % 4;
             let node = 1 + number % 3;
             let mut client = cluster.client(node);
@@ -165,7 +166,7 @@ async fn curator_335_and_595_permits_come_back_with_the_end_of_their_sessions() 
             let leader = cluster.leader_now().await;
             cluster.kill(leader).await.unwrap();
         }
-        // All of them at once: nothing has leaked, neither of those who held nor of those who waited.
+        // All permits can be acquired at once: none has leaked from a holder or a waiter.
         let granted = client
             .acquire_with(session.id(), "pool", all.clone())
             .await
@@ -181,27 +182,27 @@ async fn curator_335_and_595_permits_come_back_with_the_end_of_their_sessions() 
 }
 
 #[tokio::test]
-async fn curator_527_a_change_between_the_look_and_the_watch_is_told() {
+async fn curator_527_change_between_read_and_watch_is_notified() {
     let cluster = TestCluster::start().await;
     let body = json!({ "data": "before" });
     let created = cluster.send(1, "POST", "/v1/znodes/seen", &body).await;
     assert_eq!(created.status, 201);
-    let looked = cluster.get(1, "/v1/znodes/seen").await;
-    let seen = looked["stat"]["mzxid"].as_u64().unwrap();
+    let read = cluster.get(1, "/v1/znodes/seen").await;
+    let seen = read["stat"]["mzxid"].as_u64().unwrap();
     let changed = cluster
         .send(2, "PUT", "/v1/znodes/seen", &json!({ "data": "after" }))
         .await;
     assert_eq!(changed.status, 200);
     for node in cluster.ids() {
         let path = format!("/v1/watch/seen?kind=data&linearizable=true&timeout_ms=60000&seen_zxid={seen}");
-        let told = cluster.send(node, "GET", &path, &Value::Null).await;
-        assert_eq!(told.status, 200, "node {node}: {}", told.json());
-        assert_eq!(told.json()["path"], "/seen");
+        let notified = cluster.send(node, "GET", &path, &Value::Null).await;
+        assert_eq!(notified.status, 200, "node {node}: {}", notified.json());
+        assert_eq!(notified.json()["path"], "/seen");
     }
 }
 
 #[tokio::test]
-async fn hiqlite_352_who_gives_up_at_the_moment_of_its_grant_blocks_nobody() {
+async fn hiqlite_352_acquire_cancelled_at_its_grant_blocks_no_waiter() {
     const PATH: &str = "/v1/locks/lock/acquire";
     let cluster = TestCluster::start().await;
     let (mut holder, holding) = cluster.session(1, "holder").await;
@@ -220,8 +221,8 @@ async fn hiqlite_352_who_gives_up_at_the_moment_of_its_grant_blocks_nobody() {
         };
         let (released, ()) = tokio::join!(holder.release(holding.id(), &first), hang_up);
         released.unwrap();
-        // Whether it was granted the lock before it hung up is told to whoever asks again; who does not wait leaves
-        // nothing behind.
+        // A retry returns the grant if the lock was granted before the connection closed; otherwise a retry
+        // without a wait leaves no contender.
         let mut again = wish.clone();
         (again["wait_ms"], again["retry"]) = (json!(0), json!(1));
         let answer = cluster.send(3, "POST", PATH, &again).await;
@@ -235,8 +236,8 @@ async fn hiqlite_352_who_gives_up_at_the_moment_of_its_grant_blocks_nobody() {
                 answer.json()
             );
         }
-        let granted = tokio::time::timeout(PATIENCE, next.acquire(following.id(), "lock"));
-        let granted = granted.await.expect("nobody is in the way").unwrap();
+        let granted = tokio::time::timeout(TIMEOUT, next.acquire(following.id(), "lock"));
+        let granted = granted.await.expect("no contender blocks the lock").unwrap();
         assert!(granted.fencing_token > first.fencing_token);
         next.release(following.id(), &granted).await.unwrap();
     }
@@ -244,7 +245,7 @@ async fn hiqlite_352_who_gives_up_at_the_moment_of_its_grant_blocks_nobody() {
         .send(1, "POST", PATH, &json!({ "session": holding.id() }))
         .await;
     let last = held("lock", &answer);
-    // Late releases by nobody in particular: refused, and nothing comes of them.
+    // Late releases of unknown holders are rejected and change nothing.
     for (session, holder) in [
         (session.id(), last.holder.as_str()),
         ("0", "x"),

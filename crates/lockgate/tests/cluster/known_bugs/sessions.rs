@@ -1,4 +1,4 @@
-//! Sessions that die, and those that must not.
+//! Sessions that expire, and those that must not.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,15 +10,15 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::harness::{PATIENCE, TestCluster, assert_refused, eventually};
+use crate::harness::{TIMEOUT, TestCluster, assert_refused, eventually};
 
-/// The shortest the server allows.
+/// Minimum timeout that the server allows.
 const TTL: Duration = Duration::from_secs(2);
 
-/// Whoever has to live gives so many life signs within its time.
+/// Heartbeats per timeout of a session that must not expire.
 const BEATS: u32 = 8;
 
-/// Renews a session for so long.
+/// Sends heartbeats of a session for this time.
 async fn keep(client: &mut ApiClient, session: &str, time: Duration) {
     let end = Instant::now() + time;
     let mut beats = tokio::time::interval(TTL / BEATS);
@@ -27,14 +27,14 @@ async fn keep(client: &mut ApiClient, session: &str, time: Duration) {
     }
 }
 
-/// One that sends no heartbeats.
+/// Opens a session that sends no heartbeats.
 async fn silent(cluster: &TestCluster, node: u64) -> (ApiClient, String) {
     let mut client = cluster.client_of(node);
     let session = client.open_session(TTL, "silent").await.unwrap();
     (client, session)
 }
 
-/// A session that has expired.
+/// Opens a session and waits until it has expired.
 async fn expired(cluster: &TestCluster, node: u64) -> (ApiClient, String) {
     let (client, session) = silent(cluster, node).await;
     let path = format!("/v1/sessions/{session}");
@@ -47,7 +47,7 @@ async fn expired(cluster: &TestCluster, node: u64) -> (ApiClient, String) {
 }
 
 #[tokio::test]
-async fn etcd_11456_no_grant_to_a_waiter_whose_session_has_died() {
+async fn etcd_11456_no_grant_to_a_waiter_whose_session_has_expired() {
     let cluster = TestCluster::start().await;
     let (mut holder, holding) = cluster.session(1, "holder").await;
     let held = holder.acquire(holding.id(), "lock").await.unwrap();
@@ -59,7 +59,7 @@ async fn etcd_11456_no_grant_to_a_waiter_whose_session_has_died() {
     let granted = tokio::spawn(async move { next.acquire_with(&id, "lock", wait).await });
     cluster.wait_queued(1, "lock", 2).await;
 
-    // Its connection is open all the time; only its session ends.
+    // The connection stays open; only the session expires.
     cluster.wait_queued(1, "lock", 1).await;
     assert_eq!(dead.await.unwrap().unwrap_err().code(), "session_expired");
     holder.release(holding.id(), &held).await.unwrap();
@@ -79,22 +79,22 @@ async fn etcd_19597_and_22387_a_wait_ends_with_its_session() {
     let refused = waiter.acquire(&session, "lock").await.unwrap_err();
     assert_eq!(refused.code(), "session_expired");
     assert!(opened.elapsed() >= TTL);
-    // The lock is where it was.
+    // The holder still has the lock.
     assert!(holder.check(&held).await.unwrap());
 }
 
 #[tokio::test]
-async fn etcd_15247_and_12528_a_leader_that_stalled_ends_no_session_that_its_successor_has_renewed() {
+async fn etcd_15247_and_12528_stalled_leader_expires_no_session_renewed_by_its_successor() {
     let cluster = TestCluster::start().await;
     let leader = cluster.leader_now().await;
     let survivors = cluster.followers().await;
     let mut client = cluster.client_of(survivors[0]);
     let session = client.open_session(TTL, "renewed").await.unwrap();
     let held = client.acquire(&session, "lock").await.unwrap();
-    // Another one that is silent: if the old leader takes its time for the truth, it ends both.
+    // The old leader must not expire the session by its own clock.
     cluster.signal(leader, Signal::SIGSTOP).unwrap();
     keep(&mut client, &session, TTL * 3).await;
-    // What is asked of the old leader now is answered by what the new one knows, or not at all.
+    // The old leader answers the request with the new leader's state, or not at all.
     let address = cluster.http(leader);
     let path = format!("/v1/sessions/{session}/heartbeat");
     let late = tokio::spawn(async move { http_client::request(&address, "POST", &path, "").await });
@@ -112,7 +112,7 @@ async fn etcd_15247_and_12528_a_leader_that_stalled_ends_no_session_that_its_suc
 }
 
 #[tokio::test]
-async fn keeper_121361_who_speaks_to_followers_alone_keeps_its_session() {
+async fn keeper_121361_requests_to_followers_keep_the_session() {
     let cluster = TestCluster::start().await;
     let followers = cluster.followers().await;
     let mut client = cluster.client_of(followers[0]);
@@ -121,7 +121,7 @@ async fn keeper_121361_who_speaks_to_followers_alone_keeps_its_session() {
     let mut rounds = tokio::time::interval(TTL / BEATS);
     for round in 0..3 * BEATS as usize {
         rounds.tick().await;
-        // Not one heartbeat.
+        // No request is a heartbeat.
         let mut client = cluster.client_of(followers[round % 2]);
         let held = client.acquire(&session, "now and then").await.unwrap();
         client.release(&session, &held).await.unwrap();
@@ -130,7 +130,7 @@ async fn keeper_121361_who_speaks_to_followers_alone_keeps_its_session() {
 }
 
 #[tokio::test]
-async fn keeper_116690_an_expired_session_is_never_replaced() {
+async fn keeper_116690_expired_session_is_never_replaced() {
     let mut cluster = TestCluster::start().await;
     let (_, session) = expired(&cluster, 1).await;
     let leader = cluster.leader_now().await;
@@ -163,33 +163,33 @@ async fn keeper_116690_an_expired_session_is_never_replaced() {
         let sessions = cluster.get(leader, "/v1/sessions").await;
         assert_eq!(sessions["sessions"], json!([]), "{round}");
         cluster.kill(leader).await.unwrap();
-        cluster.up(PATIENCE).await.unwrap();
+        cluster.up(TIMEOUT).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn keeper_114401_a_session_asked_for_while_the_leader_changes_is_opened_once_and_before_it_would_end() {
+async fn keeper_114401_session_requested_during_a_failover_is_opened_once_and_in_time() {
     const AT_A_TIME: usize = 8;
-    /// What a session has if nothing is said.
+    /// Default timeout of a session.
     const WHOLE_TIMEOUT: Duration = Duration::from_secs(10);
     let mut cluster = TestCluster::start().await;
     let leader = cluster.leader_now().await;
     let survivors = cluster.followers().await;
     let addresses: Vec<String> = survivors.iter().map(|node| cluster.http(*node)).collect();
-    let ask = |asked: &mut JoinSet<String>| {
+    let ask = |requests: &mut JoinSet<String>| {
         for number in 0..AT_A_TIME {
             let address = std::slice::from_ref(&addresses[number % addresses.len()]);
-            let mut client = ApiClient::new(address, 0, PATIENCE);
-            asked.spawn(async move {
-                let body = json!({ "name": "asked", "request_id": request_id(), "ttl_ms": 60_000 });
-                let opened = client.call("POST", "/v1/sessions", &body, PATIENCE);
+            let mut client = ApiClient::new(address, 0, TIMEOUT);
+            requests.spawn(async move {
+                let body = json!({ "name": "requested", "request_id": request_id(), "ttl_ms": 60_000 });
+                let opened = client.call("POST", "/v1/sessions", &body, TIMEOUT);
                 let opened = tokio::time::timeout(WHOLE_TIMEOUT, opened).await;
-                let opened = opened.expect("it does not hang").unwrap();
+                let opened = opened.expect("the request does not hang").unwrap();
                 opened.json()["session"].as_str().unwrap().to_owned()
             });
         }
     };
-    // Some while the leader dies, some when it is dead, and some when there is another one.
+    // Requests while the leader dies, when it is dead, and when there is another leader.
     let mut asked = JoinSet::new();
     ask(&mut asked);
     cluster.kill(leader).await.unwrap();
@@ -213,16 +213,16 @@ async fn keeper_114401_a_session_asked_for_while_the_leader_changes_is_opened_on
 }
 
 #[tokio::test]
-async fn curator_604_a_former_sessions_place_is_not_the_new_ones() {
+async fn curator_604_hold_of_a_former_session_does_not_belong_to_the_new_one() {
     let cluster = TestCluster::start().await;
     let (mut before, former) = silent(&cluster, 1).await;
     let held = before.acquire(&former, "lock").await.unwrap();
-    // The same client, under the same name, has come back with another session.
+    // The same client returns with another session of the same name.
     let (mut after, session) = cluster.session(1, "silent").await;
     let wish = json!({ "owner": "", "reentrant": true });
     match after.acquire_with(session.id(), "lock", wish).await {
         Err(refused) => assert_eq!(refused.code(), "lock_busy"),
-        // The former session was over already.
+        // The former session has expired already.
         Ok(granted) => {
             assert!(granted.fencing_token > held.fencing_token);
             after.release(session.id(), &granted).await.unwrap();

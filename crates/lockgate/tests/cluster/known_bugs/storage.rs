@@ -1,4 +1,4 @@
-//! What restarts and snapshots must not bring back.
+//! State that restarts and snapshots must not bring back.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{LONG_TTL, TestCluster, rounds};
 
-/// So that snapshots are taken while sessions come and go.
+/// Settings with frequent snapshots, also while sessions open and close.
 const SETTINGS: &str = "[snapshots]\nevery_entries = 20\nkeep_entries = 5\n";
 
 const SESSIONS: u64 = 24;
@@ -27,7 +27,7 @@ async fn ephemerals(cluster: &TestCluster, node: u64) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn zookeeper_2355_3144_3145_and_4837_no_ephemeral_comes_back_with_a_snapshot() {
+async fn zookeeper_2355_3144_3145_and_4837_no_ephemeral_reappears_after_a_snapshot() {
     let mut cluster = TestCluster::start_with(SETTINGS).await;
     let parent = json!({ "data": "", "mode": "persistent" });
     let created = cluster.send(1, "POST", "/v1/znodes/members", &parent).await;
@@ -42,7 +42,7 @@ async fn zookeeper_2355_3144_3145_and_4837_no_ephemeral_comes_back_with_a_snapsh
             let created = cluster.send(1 + number % 3, "POST", &path, &body).await;
             assert_eq!(created.status, 201, "{}", created.json());
             living.insert(session);
-            // Every other one ends while a snapshot is made of the others.
+            // Every second session closes while a snapshot of the others is written.
             if number % 2 == 1 {
                 let ended = living.pop_first().unwrap();
                 let path = "/v1/cluster/snapshot";
@@ -52,7 +52,7 @@ async fn zookeeper_2355_3144_3145_and_4837_no_ephemeral_comes_back_with_a_snapsh
                 assert_eq!(snapshot.status, 200, "{}", snapshot.json());
             }
         }
-        // One that was killed replays its log on a snapshot, one has missed something, and then all begin anew.
+        // A killed node replays its log on a snapshot, one has missed an entry, and then all restart.
         for node in cluster.ids() {
             cluster.kill(node).await.unwrap();
             let ended = living.pop_first().unwrap();

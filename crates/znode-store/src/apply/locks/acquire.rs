@@ -224,7 +224,7 @@ pub(crate) fn repeat_acquire(
         .record_mut()
         .is_some_and(|record| record.replace(request_id, attempt));
     if !replaced {
-        // The hold was given back, those of other calls stay.
+        // The hold was released, those of other calls stay.
         return first;
     }
     contenders::rewrite(store, cx, &mut found);

@@ -37,7 +37,7 @@ impl Calls {
         self.known.retain(|known| *known != call);
     }
 
-    /// Of those that were given back only the last are remembered.
+    /// Releases a hold. Only the last released ones are kept.
     fn release(&mut self) {
         self.released += 1;
         if self.released > MAX_RELEASED {

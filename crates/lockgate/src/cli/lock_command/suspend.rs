@@ -1,21 +1,23 @@
-//! How this program suspends itself, with whatever shares its process group, so that the shell that waits for it gets its
-//! terminal back.
+//! Suspension of this program and its process group, so that the shell that waits for it gets its terminal
+//! back.
 
 use anyhow::Context;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, getpgid, getpgrp, getsid};
 
-/// Suspends this program, and returns when somebody wakes it (`fg`, `bg`). Where nobody could it returns at once.
+/// Suspends this program, and returns when the shell resumes it (`fg`, `bg`). Returns at once without a shell
+/// that could.
 pub fn suspend() -> anyhow::Result<()> {
     if is_orphaned() {
         return Ok(());
     }
-    // Not SIGTSTP: this program listens to that.
+    // Not SIGTSTP, which this program catches.
     killpg(getpgrp(), Signal::SIGSTOP).context("suspending")
 }
 
-/// Whether there is no shell above that could wake this group: nobody of the same session in another group. The kernel goes by
-/// the same rule when it has to suspend somebody who does not listen.
+/// Returns whether the group is orphaned: no ancestor in the same session is in another group, so no shell
+/// could resume it. The kernel applies the same rule before it suspends a process that does not handle the
+/// signal.
 fn is_orphaned() -> bool {
     let (group, session) = (getpgrp(), getsid(None));
     let mut process = Pid::this();
@@ -32,7 +34,7 @@ fn is_orphaned() -> bool {
 
 fn parent_of(process: Pid) -> Option<Pid> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name before it may hold anything, parentheses too.
+    // The name before it may contain any character, also parentheses.
     let parent = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?;
     parent.parse().ok().map(Pid::from_raw)
 }
@@ -44,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_parent_is_found() {
+    fn parent_is_found() {
         assert_eq!(parent_of(Pid::this()), Some(getppid()));
         assert_eq!(parent_of(Pid::from_raw(i32::MAX)), None);
     }

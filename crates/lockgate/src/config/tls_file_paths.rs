@@ -6,13 +6,13 @@ use transport_security::TlsFiles;
 
 /// Paths in a configuration.
 #[derive(Debug, Default)]
-pub(crate) struct GivenFiles {
+pub(crate) struct TlsFilePaths {
     pub certificate: Option<PathBuf>,
     pub key: Option<PathBuf>,
     pub ca: Option<PathBuf>,
 }
 
-impl GivenFiles {
+impl TlsFilePaths {
     /// Returns all three, or `None`; an error names the missing ones.
     pub fn complete(self) -> Result<Option<TlsFiles>, &'static str> {
         match (self.certificate, self.key, self.ca) {

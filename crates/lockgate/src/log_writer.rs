@@ -1,53 +1,54 @@
-//! The log as it is written: what is one event stays one line, and no terminal is told what to do by it.
+//! Writer of the log: each event is one line, and no line controls the terminal that shows it.
 //!
-//! Names, notes, paths and certificates are other people's text, and come into the log at many places. So it is not the places
-//! that see to it, but the one writer through which all lines go: whatever is not meant to be seen is written as an escape.
-//! Colours are escapes, too, and that is why there are none.
+//! Names, notes, paths and certificates contain text of other people, and are logged at many places. All
+//! lines pass this one writer, which escapes every invisible character; escaping at each place would be
+//! forgotten at the next one. Colours are escape sequences too, so the log has none.
 
 use std::fmt::Write as _;
 use std::io;
 
 use cli_support::output::is_shown;
 
-/// How an escape looks.
+/// Syntax of an escape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Escapes {
-    /// As in Rust: `\n`, `\u{202e}`.
+pub enum EscapeStyle {
+    /// Rust syntax: `\n`, `\u{202e}`.
     Text,
-    /// As in JSON: `\u000a`, `\u202e`. What JSON has to have escaped is so already.
+    /// JSON syntax: `\u000a`, `\u202e`. Characters that JSON itself requires to be escaped are escaped
+    /// before.
     Json,
 }
 
-/// A writer of whole lines, each in one call of `write`.
+/// Writer of whole lines, each in one call of `write`.
 #[derive(Debug)]
-pub struct OneLine<W> {
-    to: W,
-    escapes: Escapes,
+pub struct EscapingWriter<W> {
+    inner: W,
+    escapes: EscapeStyle,
 }
 
-impl<W> OneLine<W> {
-    /// Writes to `to`.
-    pub fn new(to: W, escapes: Escapes) -> Self {
-        Self { to, escapes }
+impl<W> EscapingWriter<W> {
+    /// Creates a writer that writes to `to`.
+    pub fn new(to: W, escapes: EscapeStyle) -> Self {
+        Self { inner: to, escapes }
     }
 }
 
-impl<W: io::Write> io::Write for OneLine<W> {
+impl<W: io::Write> io::Write for EscapingWriter<W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        match harmless(line, self.escapes) {
-            None => self.to.write_all(line)?,
-            Some(escaped) => self.to.write_all(escaped.as_bytes())?,
+        match escape(line, self.escapes) {
+            None => self.inner.write_all(line)?,
+            Some(escaped) => self.inner.write_all(escaped.as_bytes())?,
         }
         Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.to.flush()
+        self.inner.flush()
     }
 }
 
-/// The line with escapes; none: it needs no other form.
-fn harmless(line: &[u8], escapes: Escapes) -> Option<String> {
+/// Returns the line with escapes; `None` if it needs none.
+fn escape(line: &[u8], escapes: EscapeStyle) -> Option<String> {
     let (text, end) = match line.strip_suffix(b"\n") {
         Some(text) => (text, "\n"),
         None => (line, ""),
@@ -61,10 +62,10 @@ fn harmless(line: &[u8], escapes: Escapes) -> Option<String> {
     for character in text.chars() {
         match (is_shown(character), escapes) {
             (true, _) => escaped.push(character),
-            (false, Escapes::Text) => escaped.extend(character.escape_default()),
-            (false, Escapes::Json) => {
+            (false, EscapeStyle::Text) => escaped.extend(character.escape_default()),
+            (false, EscapeStyle::Json) => {
                 for unit in character.encode_utf16(&mut [0; 2]) {
-                    write!(escaped, "\\u{unit:04x}").expect("memory takes it");
+                    write!(escaped, "\\u{unit:04x}").expect("writing to a String cannot fail");
                 }
             }
         }
@@ -79,24 +80,24 @@ mod tests {
 
     use super::*;
 
-    fn written(line: &str, escapes: Escapes) -> String {
+    fn written(line: &str, escapes: EscapeStyle) -> String {
         let mut log = Vec::new();
-        OneLine::new(&mut log, escapes)
+        EscapingWriter::new(&mut log, escapes)
             .write_all(line.as_bytes())
             .unwrap();
         String::from_utf8(log).unwrap()
     }
 
     #[test]
-    fn what_is_shown_stays() {
+    fn visible_text_is_unchanged() {
         for line in ["INFO all is well\n", "INFO Grüße, 世界 🔒\n", "no end", "\n", ""] {
-            assert_eq!(written(line, Escapes::Text), line);
-            assert_eq!(written(line, Escapes::Json), line);
+            assert_eq!(written(line, EscapeStyle::Text), line);
+            assert_eq!(written(line, EscapeStyle::Json), line);
         }
     }
 
     #[test]
-    fn what_does_something_is_escaped() {
+    fn control_characters_are_escaped() {
         for (line, text, json) in [
             ("a\nb\n", "a\\nb\n", "a\\u000ab\n"),
             ("a\r\n", "a\\r\n", "a\\u000d\n"),
@@ -107,22 +108,22 @@ mod tests {
             ("x\u{2028}y", "x\\u{2028}y", "x\\u2028y"),
             ("\u{e0041}", "\\u{e0041}", "\\udb40\\udc41"),
         ] {
-            assert_eq!(written(line, Escapes::Text), text);
-            assert_eq!(written(line, Escapes::Json), json);
+            assert_eq!(written(line, EscapeStyle::Text), text);
+            assert_eq!(written(line, EscapeStyle::Json), json);
         }
     }
 
     #[test]
-    fn escapes_of_json_are_json() {
+    fn json_escapes_are_valid_json() {
         let line = format!("\"{}\"", "\u{7f}\u{9b}\u{202e}\u{2028}\u{e0041}");
-        let read: String = serde_json::from_str(&written(&line, Escapes::Json)).unwrap();
+        let read: String = serde_json::from_str(&written(&line, EscapeStyle::Json)).unwrap();
         assert_eq!(read, "\u{7f}\u{9b}\u{202e}\u{2028}\u{e0041}");
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_written_as_such() {
+    fn invalid_utf8_is_replaced() {
         let mut log = Vec::new();
-        OneLine::new(&mut log, Escapes::Text)
+        EscapingWriter::new(&mut log, EscapeStyle::Text)
             .write_all(b"a\xffb\n")
             .unwrap();
         assert_eq!(log, "a\u{fffd}b\n".as_bytes());

@@ -24,27 +24,27 @@ pub(super) enum Value {
 }
 
 /// Settings during reading.
-pub(super) struct Settings<'a> {
+pub(super) struct SettingsReader<'a> {
     /// Everything in the file, by full name, with its line.
     file: BTreeMap<String, (Value, usize)>,
     /// Sections of the file, with their lines.
     sections: BTreeMap<String, usize>,
     pub(super) environment: &'a Environment,
-    pub(super) asked: BTreeSet<&'static str>,
+    pub(super) read: BTreeSet<&'static str>,
     /// Settings that are set, in the form of the file.
     pub(super) set: BTreeMap<&'static str, String>,
     pub(super) errors: Vec<ConfigProblem>,
     pub(super) warnings: Vec<ConfigProblem>,
 }
 
-impl<'a> Settings<'a> {
+impl<'a> SettingsReader<'a> {
     /// Parses the text of a file. Records every place that is no TOML.
     pub(super) fn new(text: &str, environment: &'a Environment) -> Self {
         let mut settings = Self {
             file: BTreeMap::new(),
             sections: BTreeMap::new(),
             environment,
-            asked: BTreeSet::new(),
+            read: BTreeSet::new(),
             set: BTreeMap::new(),
             errors: Vec::new(),
             warnings: Vec::new(),
@@ -75,7 +75,7 @@ impl<'a> Settings<'a> {
                 DeValue::Boolean(flag) => Value::Flag(*flag),
                 DeValue::Integer(number) => match i128::from_str_radix(number.as_str(), number.radix()) {
                     Ok(number) => Value::Number(number),
-                    Err(_) => Value::Other("a number beyond all bounds"),
+                    Err(_) => Value::Other("a number out of range"),
                 },
                 DeValue::Float(number) => match number.as_str().parse() {
                     Ok(number) => Value::Fraction(number),
@@ -102,7 +102,7 @@ impl<'a> Settings<'a> {
     }
 
     /// Records an error of a setting, and returns a harmless value.
-    pub(super) fn wrong<T: Default>(&mut self, key: &str, fact: &str) -> T {
+    pub(super) fn error<T: Default>(&mut self, key: &str, fact: &str) -> T {
         let problem = ConfigProblem::new(key, fact).at(self.source(key));
         self.errors.push(problem);
         T::default()
@@ -115,21 +115,22 @@ impl<'a> Settings<'a> {
     }
 
     /// Returns whether this setting, or one below it, has an error.
-    pub(super) fn is_wrong(&self, key: &str) -> bool {
+    pub(super) fn has_error(&self, key: &str) -> bool {
         let below = |name: &str| name.strip_prefix(key).is_some_and(|rest| rest.starts_with('.'));
         self.errors
             .iter()
             .any(|error| error.setting == key || below(&error.setting))
     }
 
-    /// The environment overrides the file, so that one image serves many nodes.
+    /// Returns the row and the value of a setting. The environment overrides the file, so that one image
+    /// serves many nodes.
     fn value(&mut self, key: &'static str) -> Option<(&'static Setting, Value)> {
         let setting =
             settings::find(key).unwrap_or_else(|| panic!("{key} has no row in the table of settings"));
-        self.asked.insert(key);
+        self.read.insert(key);
         let value = match self.environment.get(&variable(key)) {
             Some(Ok(text)) => Value::Variable(text),
-            Some(Err(fact)) => return self.wrong(key, &fact),
+            Some(Err(fact)) => return self.error(key, &fact),
             None => self.file.get(key)?.0.clone(),
         };
         let shown = match &value {
@@ -151,7 +152,7 @@ impl<'a> Settings<'a> {
 
     fn must_be<T: Default>(&mut self, setting: &Setting) -> T {
         let shown = self.set.get(setting.name).cloned().unwrap_or_default();
-        self.wrong(
+        self.error(
             setting.name,
             &format!("must be {}, and is {shown}", setting.kind.allowed()),
         )
@@ -213,14 +214,14 @@ impl<'a> Settings<'a> {
                 .len();
         match name[name.len() - digits..].parse::<u64>() {
             Ok(ordinal) if ordinal < u64::MAX => Some(ordinal + 1),
-            _ => self.wrong(
+            _ => self.error(
                 key,
-                &format!("is \"hostname\", and this machine's name, {name:?}, does not end in a number"),
+                &format!("is \"hostname\", but this machine's name, {name:?}, does not end in a number"),
             ),
         }
     }
 
-    /// Reads a share.
+    /// Reads a number from 0 to 1.
     pub(super) fn ratio(&mut self, key: &'static str, ratio: &mut f64) {
         let Some((setting, value)) = self.value(key) else {
             return;
@@ -289,7 +290,7 @@ impl<'a> Settings<'a> {
     }
 
     /// Returns whether the file has this name, as a value or as a section.
-    pub(super) fn says(&self, name: &str) -> bool {
+    pub(super) fn contains(&self, name: &str) -> bool {
         self.file.contains_key(name) || self.sections.contains_key(name)
     }
 
@@ -308,7 +309,7 @@ impl<'a> Settings<'a> {
                 name.strip_prefix(section.as_str())
                     .is_some_and(|rest| rest.starts_with('.'))
             });
-            if !self.asked.contains(name.as_str()) && !is_members(name) && !in_unknown {
+            if !self.read.contains(name.as_str()) && !is_members(name) && !in_unknown {
                 unknown.push((name.clone(), *line));
             }
         }
@@ -320,22 +321,22 @@ impl<'a> Settings<'a> {
                     let sections = settings::SECTIONS.iter().map(|section| section.name);
                     let known = settings::all().map(|setting| setting.name).chain(sections);
                     match nearest(&name, known.chain(["members"])) {
-                        Some(meant) => format!("there is no such setting; is {meant} meant?"),
-                        None => "there is no such setting".to_owned(),
+                        Some(meant) => format!("unknown setting; did you mean {meant}?"),
+                        None => "unknown setting".to_owned(),
                     }
                 }
             };
             self.errors
                 .push(ConfigProblem::new(name, fact).at(Source::Line(line)));
         }
-        for (slip, meant) in self.environment.slips() {
-            let problem = ConfigProblem::new("", format!("there is no such setting; is {meant} meant?"));
+        for (slip, meant) in self.environment.probable_typos() {
+            let problem = ConfigProblem::new("", format!("unknown setting; did you mean {meant}?"));
             self.warnings.push(problem.at(Source::Variable(slip)));
         }
     }
 }
 
-/// Lines count from one.
+/// Returns the line of an offset, counted from 1.
 fn line_of(text: &str, offset: usize) -> usize {
     let before = &text.as_bytes()[..offset.min(text.len())];
     before.iter().filter(|byte| **byte == b'\n').count() + 1

@@ -1,5 +1,5 @@
-//! `lockgate lock`: a command that runs while a lock is held, and ends when the lock is lost. What becomes of the lock is
-//! the client's business (`lock_client`); here is what becomes of the command.
+//! `lockgate lock`: runs a command while a lock is held, and ends it when the lock is lost. `lock_client`
+//! manages the lock; this module manages the command.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -22,55 +22,57 @@ use tokio::time::Instant;
 
 use super::exit::Failure;
 use super::servers::Servers;
-use crate::cli::run::group::Group;
+use crate::cli::lock_command::process_group::ProcessGroup;
 
-mod group;
+mod process_group;
 mod signals;
 mod suspend;
 
 use signals::Signals;
 
-/// How long `--try`, and a shorter `--wait`, leave the servers to answer at all: twice as long as an election takes after a leader stood still.
-const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// Minimum time for the servers to answer with `--try` and a shorter `--wait`: twice as long as an election
+/// takes after the leader has stalled.
+const MIN_REQUEST_TIME: Duration = Duration::from_secs(2);
 
-/// A server says that a wait is over so much later at most; else the wait ends without it.
-const ANSWER_AFTER_WAIT: Duration = Duration::from_millis(250);
+/// Additional time for the server's answer that a wait is over; after it the wait ends without one.
+const REPLY_DELAY: Duration = Duration::from_millis(250);
 
-/// How long a session without a lock is tried to be closed. It ends by itself after its ttl; to close it lets others pass in the queue earlier.
-const CLOSE_WITHIN: Duration = Duration::from_secs(1);
+/// Time limit for closing a session without a lock. The session expires by itself after its TTL; closing it
+/// earlier lets the next waiters proceed.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The longest wait that the API takes.
-const LONGEST_WAIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// Maximum wait that the API allows.
+const MAX_WAIT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// The longest lock delay that the API takes.
-const LONGEST_LOCK_DELAY: Duration = Duration::from_secs(60);
+/// Maximum lock delay that the API allows.
+const MAX_LOCK_DELAY: Duration = Duration::from_secs(60);
 
-/// What is done while it is not sure whether the lock will be held much longer.
+/// Reaction to a session that may soon expire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum OnUncertain {
-    /// Nothing: the command goes on until the lock is lost
+    /// None: the command continues until the lock is lost
     Continue,
-    /// The command stands still (SIGSTOP) until it is sure again (SIGCONT), or lost
+    /// The command is stopped (SIGSTOP) until a heartbeat is confirmed (SIGCONT) or the lock is lost
     Pause,
     /// The command is ended at once
     Kill,
 }
 
-/// What is done when somebody asks that the lock be given up.
+/// Reaction to a release request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum OnRevoke {
-    /// It is told, and the command goes on
+    /// The request is printed, and the command continues
     Continue,
-    /// The command is ended, and the lock given back
+    /// The command is ended, and the lock released
     End,
 }
 
-/// How many permits a semaphore has.
+/// Limit of a semaphore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Limit {
-    /// So many.
+    /// This number of permits.
     Of(u32),
-    /// As many as it has.
+    /// The limit that the semaphore has.
     Any,
 }
 
@@ -89,52 +91,54 @@ impl Limit {
 lockgate lock [OPTIONS] <NAME> -- <COMMAND>...
        lockgate lock show [OPTIONS] <NAME>    (the same as `lockgate show`)")]
 #[command(after_help = "\
-The command gets LOCKGATE_FENCING_TOKEN, LOCKGATE_LOCK and LOCKGATE_SESSION in its environment. Its exit code is passed on; \
-a signal's is 128 + its number.\n\n\
-  69  no server could serve, or none kept the session alive; the command was not run\n\
-  75  the lock was not free, or not in time, or is drained; the command was not run\n\
+The command gets LOCKGATE_FENCING_TOKEN, LOCKGATE_LOCK and LOCKGATE_SESSION in its environment. The exit code is that of the command; \
+for a signal it is 128 + its number.\n\n\
+  69  no server was available, or the session expired; the command was not run\n\
+  75  the lock was not free, or not in time, or is draining; the command was not run\n\
   79  the lock was lost while the command ran, and the command was ended\n\
  126  the command cannot be executed\n\
  127  the command was not found")]
 pub struct Arguments {
-    /// The lock
+    /// Name of the lock
     name: String,
-    /// Hold it together with others that do so, too
+    /// Hold the lock in shared mode, together with other shared holders
     #[arg(long)]
     shared: bool,
-    /// Take permits of a semaphore that has so many in all; "any": as many as were set (`lockgate limit`), or as its users say
+    /// Acquire permits of a semaphore with this limit; "any": the limit that was set (`lockgate limit`), or
+    /// that its users give
     #[arg(long, value_name = "LIMIT", conflicts_with = "shared", value_parser = Limit::parse)]
     semaphore: Option<Limit>,
-    /// How many permits of the semaphore are taken
+    /// Number of permits to acquire
     #[arg(long, value_name = "N", requires = "semaphore")]
     permits: Option<u32>,
-    /// Give up if the lock is not granted within this time from the start (30s, 5min; at most 7days); without it the command waits as long as
-    /// it takes. Servers that do not answer are given 2s at least
+    /// Give up if the lock is not granted within this time from the start (30s, 5min; at most 7days); without
+    /// it the wait has no limit. Servers that do not answer get at least 2s
     #[arg(long, value_name = "TIME", value_parser = wait_time)]
     wait: Option<Duration>,
     /// Give up at once if the lock is not free, and after 2s if no server answers
     #[arg(long = "try", conflicts_with = "wait")]
     try_only: bool,
-    /// How long the lock outlives this program if it vanishes, and how long it survives an outage of the network. The cluster has bounds for
-    /// it (by default 2s to 5min)
+    /// Timeout of the session: how long the lock outlives this program if it vanishes, and how long it
+    /// survives an outage of the network. The cluster has bounds for it (by default 2s to 5min)
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
     ttl: Duration,
-    /// A text for whoever looks at the lock or at its history (the name of the command's program, if not given)
+    /// Note that the lock and its history show (by default the name of the command's program)
     #[arg(long)]
     note: Option<String>,
-    /// What happens while no heartbeat is confirmed for half of the ttl
+    /// Reaction while no heartbeat is confirmed for half of the ttl
     #[arg(long, value_name = "WHAT", value_enum, default_value = "continue")]
     on_uncertain: OnUncertain,
-    /// What happens when somebody asks that the lock be given up (`lockgate revoke`)
+    /// Reaction to a release request (`lockgate revoke`)
     #[arg(long, value_name = "WHAT", value_enum, default_value = "continue")]
     on_revoke: OnRevoke,
-    /// How long the lock stays closed if this program vanishes and its session expires: at most 1min
+    /// Lock delay: time for which the lock stays closed if this program vanishes and its session expires; at
+    /// most 1min
     #[arg(long, value_name = "TIME", value_parser = lock_delay_time)]
     lock_delay: Option<Duration>,
-    /// How long a command that has lost its lock may take to end after SIGTERM, before SIGKILL
+    /// Time between SIGTERM and SIGKILL for a command that has lost its lock
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration)]
     grace: Duration,
-    /// Leave LOCKGATE_TOKEN in the environment of the command, which can then do all that this program may
+    /// Keep LOCKGATE_TOKEN in the environment of the command, which then has the rights of this program
     #[arg(long)]
     pass_token: bool,
     #[command(flatten)]
@@ -145,7 +149,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// When the wait for the lock is over; none: never.
+    /// Returns the end of the wait for the lock; `None` without a limit.
     fn wait_until(&self, start: Instant) -> Option<Instant> {
         match (self.try_only, self.wait) {
             (true, _) => Some(start),
@@ -153,15 +157,15 @@ impl Arguments {
         }
     }
 
-    /// How long all may take until the command runs; none: as long as it takes.
+    /// Returns the time limit until the command runs; `None` if it has no limit.
     fn limit(&self) -> Option<Duration> {
         match (self.try_only, self.wait) {
-            (true, _) => Some(ANSWER_WITHIN),
-            (false, wait) => wait.map(|wait| ANSWER_WITHIN.max(wait + ANSWER_AFTER_WAIT)),
+            (true, _) => Some(MIN_REQUEST_TIME),
+            (false, wait) => wait.map(|wait| MIN_REQUEST_TIME.max(wait + REPLY_DELAY)),
         }
     }
 
-    /// What is wanted of the lock from now on.
+    /// Returns the options of the acquire at this moment.
     fn options(&self, start: Instant) -> AcquireOptions {
         let mut options = match (self.shared, self.semaphore) {
             (true, _) => AcquireOptions::shared(),
@@ -183,8 +187,8 @@ impl Arguments {
         options.note(self.note.as_deref().unwrap_or(&self.program()))
     }
 
-    /// The name of the command's program, cut to what a note can hold. Its arguments may have secrets in them, and everybody who may read
-    /// the lock sees the note.
+    /// Returns the name of the command's program, cut to the maximum length of a note. The arguments may
+    /// contain secrets, and every caller with the right to read the lock sees the note.
     fn program(&self) -> String {
         const LONGEST: usize = 200;
         let program = Path::new(&self.command[0]);
@@ -192,7 +196,7 @@ impl Arguments {
         name.to_string_lossy().chars().take(LONGEST).collect()
     }
 
-    /// The failure of one that waits when its time is over and no server has said so.
+    /// Returns the failure of a wait that is over without an answer of a server.
     fn out_of_time(&self) -> Failure {
         let name = shown(&self.name);
         match self.wait {
@@ -205,29 +209,28 @@ impl Arguments {
             ),
             None => Failure::new(
                 exit_code::UNAVAILABLE,
-                anyhow!("no server has said in time whether the lock {name} is free"),
+                anyhow!("no server answered in time for the lock {name}"),
             ),
         }
     }
 }
 
-/// How the command's time under the lock ended.
-enum End {
-    /// By itself.
+/// Result of the command.
+enum CommandEnd {
+    /// The command ended by itself.
     Itself(ExitStatus),
-    /// It was ended.
+    /// The lock was lost, and the command ended.
     Lost(Loss),
 }
 
-/// A value of `--wait`.
+/// Parses a value of `--wait`.
 fn wait_time(text: &str) -> Result<Duration, String> {
-    time_up_to(LONGEST_WAIT, text)
-        .map_err(|error| format!("{error}; without --wait the command waits as long as it takes"))
+    time_up_to(MAX_WAIT, text).map_err(|error| format!("{error}; without --wait the wait has no limit"))
 }
 
-/// A value of `--lock-delay`.
+/// Parses a value of `--lock-delay`.
 fn lock_delay_time(text: &str) -> Result<Duration, String> {
-    time_up_to(LONGEST_LOCK_DELAY, text)
+    time_up_to(MAX_LOCK_DELAY, text)
 }
 
 fn time_up_to(longest: Duration, text: &str) -> Result<Duration, String> {
@@ -238,7 +241,7 @@ fn time_up_to(longest: Duration, text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Does `lockgate lock`.
+/// Runs `lockgate lock`.
 pub async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     let start = Instant::now();
     let limit = arguments.limit();
@@ -247,20 +250,20 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         Some(limit) => arguments.servers.client_within(limit)?,
         None => arguments.servers.client()?,
     };
-    // From now on signals are passed on, instead of ending this program and leaving a command without a lock.
+    // From now on signals are forwarded; they must not end this program and leave a command without a lock.
     let mut signals = Signals::listen()?;
     let orphans = Orphans::collect()?;
     let name = format!("lockgate lock, process {}", std::process::id());
     let session = tokio::select! {
         opened = within(give_up_at, client.session().ttl(arguments.ttl).name(name).open()) => {
-            opened.unwrap_or_else(|| Err(Failure::new(exit_code::UNAVAILABLE, anyhow!("no server has answered in time"))))?
+            opened.unwrap_or_else(|| Err(Failure::new(exit_code::UNAVAILABLE, anyhow!("no server answered in time"))))?
         }
-        // If one was opened nobody knows it, and it ends by itself.
-        signal = signals.next_ending() => return Ok(by_signal(signal?)),
+        // A session that was opened without an answer is unknown here, and expires by itself.
+        signal = signals.next_terminating() => return Ok(signal_code(signal?)),
     };
     if session.ttl().as_millis() != arguments.ttl.as_millis() {
         tell(format!(
-            "lockgate: the ttl is {}: the cluster does not allow {}",
+            "lockgate: the ttl is {}; the cluster does not allow {}",
             humantime::format_duration(session.ttl()),
             humantime::format_duration(arguments.ttl)
         ));
@@ -269,9 +272,9 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
         acquired = within(give_up_at, session.acquire(&arguments.name, arguments.options(start))) => {
             acquired.unwrap_or_else(|| Err(arguments.out_of_time()))
         }
-        signal = signals.next_ending() => {
+        signal = signals.next_terminating() => {
             close(session).await;
-            return Ok(by_signal(signal?));
+            return Ok(signal_code(signal?));
         }
     };
     let acquired = acquired.and_then(|guard| match guard.check() {
@@ -285,32 +288,33 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
             return Err(failure);
         }
     };
-    let outcome = supervised(&arguments, &session, &guard, &mut signals, &orphans).await;
-    if let Ok(End::Lost(loss)) = outcome {
-        // The session has lost its lock, or will: all that is left to do is to say so to whoever waits for it.
+    let outcome = supervise(&arguments, &session, &guard, &mut signals, &orphans).await;
+    if let Ok(CommandEnd::Lost(loss)) = outcome {
+        // The session has lost its lock, or will lose it: the caller only has to be informed.
         close(session).await;
-        return Err(Failure::new(exit_code::LOST, told(&arguments.name, &loss)));
+        return Err(Failure::new(exit_code::LOST, lock_lost(&arguments.name, &loss)));
     }
     let released = guard.release().await;
     let closed = session.close().await;
     match (outcome?, released) {
-        (End::Lost(_), _) => unreachable!("it was told above"),
-        // It ended by itself, and had not held the lock to the end: what it did last was not guarded.
-        (End::Itself(_), Err(Error::Lost(loss))) => {
-            Err(Failure::new(exit_code::LOST, told(&arguments.name, &loss)))
+        (CommandEnd::Lost(_), _) => unreachable!("handled above"),
+        // The command ended by itself after the lock was lost: its last steps were not guarded.
+        (CommandEnd::Itself(_), Err(Error::Lost(loss))) => {
+            Err(Failure::new(exit_code::LOST, lock_lost(&arguments.name, &loss)))
         }
-        (End::Itself(_), Err(Error::Refused(refusal))) => Err(Failure::new(
+        (CommandEnd::Itself(_), Err(Error::Refused(refusal))) => Err(Failure::new(
             exit_code::LOST,
             anyhow!(
-                "the lock was taken away before the command ended: {}",
+                "the lock was broken before the command ended: {}",
                 shown(&refusal.to_string())
             ),
         )),
-        (End::Itself(status), released) => {
-            // The command has done its work. If the lock is not given back now, it is when the session's time is over.
+        (CommandEnd::Itself(status), released) => {
+            // The command has done its work. A lock that is not released now is released when the session
+            // expires.
             if let (Err(error), Err(_)) = (released, closed) {
                 tell(format!(
-                    "lockgate: the lock {} is not given back yet: {}",
+                    "lockgate: the lock {} is not released yet: {}",
                     shown(&arguments.name),
                     shown(&error.to_string())
                 ));
@@ -320,7 +324,7 @@ pub async fn run(arguments: Arguments) -> Result<ExitCode, Failure> {
     }
 }
 
-/// What comes of a call, if it ends before this moment.
+/// Returns the result of a call; `None` if it takes longer than until this moment.
 async fn within<T>(
     give_up_at: Option<Instant>,
     call: impl Future<Output = Result<T, Error>>,
@@ -332,7 +336,8 @@ async fn within<T>(
     Some(done.map_err(not_run))
 }
 
-/// A call that has failed before the command ran. Nothing is done by then: whatever the session may hold ends with it.
+/// Converts an error from before the command ran. Nothing was done by then: a lock that the session may hold
+/// ends with it.
 fn not_run(error: Error) -> Failure {
     let why = match error {
         Error::Refused(_) => return error.into(),
@@ -345,31 +350,31 @@ fn not_run(error: Error) -> Failure {
     )
 }
 
-/// Ends a session, and with it its place in the queue. That is awaited: the program is about to end, and with it
-/// everything in the background.
+/// Closes a session, and with it its place in the queue. The program waits for it, because its background
+/// tasks end with it.
 async fn close(session: LockSession) {
     let ttl = humantime::format_duration(session.ttl());
-    let why = match tokio::time::timeout(CLOSE_WITHIN, session.close()).await {
+    let why = match tokio::time::timeout(CLOSE_TIMEOUT, session.close()).await {
         Ok(Ok(())) => return,
         Ok(Err(error)) => error.to_string(),
-        Err(_) => "no server has answered".to_owned(),
+        Err(_) => "no server answered".to_owned(),
     };
     tell(format!(
-        "lockgate: the session was not closed, it ends by itself within {ttl}: {}",
+        "lockgate: the session was not closed; it expires within {ttl}: {}",
         shown(&why)
     ));
 }
 
-/// Runs the command until it ends or has to.
-async fn supervised(
+/// Runs the command until it ends or has to end.
+async fn supervise(
     arguments: &Arguments,
     session: &LockSession,
     guard: &LockGuard,
     signals: &mut Signals,
     orphans: &Orphans,
-) -> Result<End, Failure> {
+) -> Result<CommandEnd, Failure> {
     let mut child = spawn(arguments, session, guard, orphans)?;
-    let mut group = Group::of(&child)?;
+    let mut group = ProcessGroup::of(&child)?;
     let mut state = session.state_changes();
     let mut loss = std::pin::pin!(guard.lost());
     let mut request = std::pin::pin!(guard.release_requested());
@@ -377,28 +382,28 @@ async fn supervised(
     let ended = loop {
         tokio::select! {
             biased;
-            status = child.wait() => break End::Itself(status.context("waiting for the command")?),
-            loss = &mut loss => break End::Lost(loss),
+            status = child.wait() => break CommandEnd::Itself(status.context("waiting for the command")?),
+            loss = &mut loss => break CommandEnd::Lost(loss),
             changed = state.changed() => {
-                changed.context("the session is watched for as long as it lives")?;
+                changed.context("the session ended while it was watched")?;
                 let now = state.borrow_and_update().clone();
                 match (now, arguments.on_uncertain) {
                     (SessionState::Uncertain, OnUncertain::Pause) => {
-                        tell("lockgate: no heartbeat is confirmed, the command is paused");
+                        tell("lockgate: no heartbeat is confirmed; the command is paused");
                         group.send(Signal::SIGSTOP)?;
                     }
-                    (SessionState::Uncertain, OnUncertain::Kill) => break End::Lost(Loss::NoHeartbeat),
+                    (SessionState::Uncertain, OnUncertain::Kill) => break CommandEnd::Lost(Loss::NoHeartbeat),
                     (SessionState::Uncertain, OnUncertain::Continue) => {
-                        tell("lockgate: no heartbeat is confirmed, the lock may soon be lost");
+                        tell("lockgate: no heartbeat is confirmed; the lock may soon be lost");
                     }
                     (SessionState::Confirmed, OnUncertain::Pause) => {
-                        tell("lockgate: heartbeats are confirmed again, the command goes on");
+                        tell("lockgate: heartbeats are confirmed again; the command continues");
                         group.wake()?;
                     }
                     (SessionState::Confirmed, OnUncertain::Continue | OnUncertain::Kill) => {
                         tell("lockgate: heartbeats are confirmed again");
                     }
-                    // The loss itself is told by the guard.
+                    // The guard reports the loss itself.
                     _ => {}
                 }
             }
@@ -406,17 +411,17 @@ async fn supervised(
             asked = &mut request, if !is_asked => {
                 is_asked = true;
                 let (by, reason) = (shown(&asked.by), shown(&asked.reason));
-                tell(format!("lockgate: {by} asks that the lock be given up: {reason}"));
+                tell(format!("lockgate: {by} requests the release of the lock: {reason}"));
                 if arguments.on_revoke == OnRevoke::End {
-                    break End::Itself(end(&mut child, &group, arguments.grace).await?);
+                    break CommandEnd::Itself(terminate(&mut child, &group, arguments.grace).await?);
                 }
             }
             () = group.suspended() => {
-                // The shell that waits for this program has to get its terminal back. And no heartbeats are sent meanwhile:
-                // a command that nobody wakes does not keep the lock for ever.
-                group.give_terminal_back();
+                // The shell that waits for this program needs its terminal back. No heartbeats are sent
+                // meanwhile, so a command that is never resumed does not keep the lock forever.
+                group.reclaim_terminal();
                 suspend::suspend()?;
-                // The lock may be lost by now. Then the command is not woken but to be ended.
+                // If the lock is lost by now, the command is resumed only to be ended.
                 let stays_paused = arguments.on_uncertain == OnUncertain::Pause && session.state() != SessionState::Confirmed;
                 if guard.check().is_ok() && !stays_paused {
                     group.wake()?;
@@ -424,15 +429,15 @@ async fn supervised(
             }
         }
     };
-    if let End::Lost(loss) = &ended {
+    if let CommandEnd::Lost(loss) = &ended {
         tell(format!(
             "lockgate: {:#}; the command is ended",
-            told(&arguments.name, loss)
+            lock_lost(&arguments.name, loss)
         ));
-        end(&mut child, &group, arguments.grace).await?;
+        terminate(&mut child, &group, arguments.grace).await?;
     }
-    // Whatever the command has left running in its group goes on without the lock, as after any other command.
-    group.give_terminal_back();
+    // Processes that the command has left in its group continue without the lock, as after any other command.
+    group.reclaim_terminal();
     Ok(ended)
 }
 
@@ -445,14 +450,15 @@ fn spawn(
     let (program, rest) = arguments
         .command
         .split_first()
-        .context("clap asks for a command")?;
+        .context("clap requires a command")?;
     let mut command = tokio::process::Command::new(program);
     command
         .args(rest)
         .env("LOCKGATE_FENCING_TOKEN", guard.fencing_token().to_string())
         .env("LOCKGATE_LOCK", guard.lock())
         .env("LOCKGATE_SESSION", session.id())
-        // A group of its own, so that all it starts can be paused and ended with it, and this program cannot.
+        // A process group of its own, so that all its processes can be stopped and ended with it, without
+        // this program.
         .process_group(0)
         .kill_on_drop(true);
     if !arguments.pass_token {
@@ -474,16 +480,16 @@ fn spawn(
     })
 }
 
-/// Ends a command that has lost its lock, or is to give it up.
-async fn end(child: &mut Child, group: &Group, grace: Duration) -> Result<ExitStatus, Failure> {
+/// Ends a command that has lost its lock, or is to release it.
+async fn terminate(child: &mut Child, group: &ProcessGroup, grace: Duration) -> Result<ExitStatus, Failure> {
     let deadline = Instant::now() + grace;
     group.send(Signal::SIGTERM)?;
-    // One that stands still has to go on to be able to end.
+    // A stopped process must continue to be able to end.
     group.send(Signal::SIGCONT)?;
     if tokio::time::timeout_at(deadline, child.wait()).await.is_err() {
         tell("lockgate: the command has not ended in time and is killed");
     }
-    // And what the command has left behind in its group: it must not go on without the lock.
+    // Processes that the command has left in its group must not continue without the lock either.
     group.send(Signal::SIGKILL)?;
     Ok(child.wait().await.context("waiting for the command")?)
 }
@@ -493,15 +499,15 @@ fn pid_of(child: &Child) -> anyhow::Result<Pid> {
     Ok(Pid::from_raw(i32::try_from(id).context("a process id")?))
 }
 
-fn told(name: &str, loss: &Loss) -> anyhow::Error {
+fn lock_lost(name: &str, loss: &Loss) -> anyhow::Error {
     anyhow!("{}", shown(&format!("the lock {name} is lost: {loss}")))
 }
 
-fn by_signal(signal: Signal) -> ExitCode {
+fn signal_code(signal: Signal) -> ExitCode {
     ExitCode::from(exit_code::BY_SIGNAL + signal as u8)
 }
 
-/// What shells make of a command's end.
+/// Converts the exit status of the command into the exit code that shells use.
 fn status_code(status: ExitStatus) -> ExitCode {
     match (status.code(), status.signal()) {
         (Some(code), _) => ExitCode::from(u8::try_from(code).unwrap_or(1)),

@@ -10,37 +10,37 @@ use nix::unistd::{Pid, getpgrp, tcgetpgrp, tcsetpgrp};
 use tokio::process::Child;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A command and whatever it has started.
-pub struct Group {
+/// Command with the processes that it has started.
+pub struct ProcessGroup {
     id: Pid,
-    /// Whether the terminal was handed over.
+    /// `true` while the command has the terminal.
     has_terminal: bool,
-    /// Tells that the state of a child has changed.
+    /// Signal that the state of a child has changed.
     changes: tokio::signal::unix::Signal,
 }
 
-impl Group {
-    /// The group that `child` leads. If this program is in the foreground of a terminal the group is from now on: it can
-    /// read from it, and Ctrl-C goes to it.
+impl ProcessGroup {
+    /// Returns the group that `child` leads. If this program is in the foreground of a terminal, it makes the
+    /// group the foreground one: the command can read from the terminal, and gets Ctrl-C.
     pub fn of(child: &Child) -> anyhow::Result<Self> {
         let mut group = Self {
             id: super::pid_of(child)?,
             has_terminal: false,
             changes: signal(SignalKind::child()).context("listening for the command's state")?,
         };
-        group.hand_terminal_over();
+        group.pass_terminal();
         Ok(group)
     }
 
-    /// Hands the terminal over, if it is this program's.
-    fn hand_terminal_over(&mut self) {
+    /// Makes the group the foreground one, if this program is in the foreground.
+    fn pass_terminal(&mut self) {
         let stdin = stdin();
         let in_foreground = stdin.is_terminal() && tcgetpgrp(&stdin) == Ok(getpgrp());
-        // That the command is gone already is fine: then it needs no terminal.
+        // Fails if the command has ended, and then it needs no terminal.
         self.has_terminal |= in_foreground && tcsetpgrp(&stdin, self.id).is_ok();
     }
 
-    /// Waits until the command is suspended: because of Ctrl-Z, or because it wanted to read while it was in the background.
+    /// Waits until the command is suspended: by Ctrl-Z, or because it tried to read in the background.
     pub async fn suspended(&mut self) {
         loop {
             if self.is_suspended() {
@@ -53,7 +53,7 @@ impl Group {
     }
 
     fn is_suspended(&self) -> bool {
-        // Its end is somebody else's to hear of.
+        // Without WEXITED: the owner of the child process waits for its end.
         let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG;
         matches!(
             waitid(Id::Pid(self.id), flags),
@@ -64,13 +64,13 @@ impl Group {
         )
     }
 
-    /// Wakes the command, with the terminal if it is this program's.
+    /// Resumes the command, in the foreground if this program is there.
     pub fn wake(&mut self) -> anyhow::Result<()> {
-        self.hand_terminal_over();
+        self.pass_terminal();
         self.send(Signal::SIGCONT)
     }
 
-    /// Sends all of it a signal. That nobody is left is fine.
+    /// Sends a signal to all processes of the group. An empty group is no error.
     pub fn send(&self, signal: Signal) -> anyhow::Result<()> {
         match killpg(self.id, signal) {
             Ok(()) | Err(Errno::ESRCH) => Ok(()),
@@ -78,19 +78,19 @@ impl Group {
         }
     }
 
-    /// Takes the terminal back, if it was handed over.
-    pub fn give_terminal_back(&mut self) {
+    /// Makes this program's group the foreground one again, if it was before.
+    pub fn reclaim_terminal(&mut self) {
         if !std::mem::take(&mut self.has_terminal) {
             return;
         }
-        // Whoever takes a terminal from the background is stopped by this signal, unless it is blocked.
+        // The kernel stops a background process that takes a terminal with this signal, unless it is blocked.
         let mut blocked = SigSet::empty();
         blocked.add(Signal::SIGTTOU);
         let taken = blocked
             .thread_block()
             .and_then(|()| tcsetpgrp(stdin(), getpgrp()));
         if let Err(errno) = taken {
-            tracing::debug!(%errno, "the terminal was not taken back");
+            tracing::debug!(%errno, "cannot take the terminal back");
         }
     }
 }
