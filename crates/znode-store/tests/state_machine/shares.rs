@@ -662,7 +662,7 @@ fn a_long_queue_is_told_in_parts_of_the_graph_and_none_twice() {
 }
 
 #[test]
-fn the_list_of_sessions_looks_only_at_those_that_its_caller_may_use() {
+fn a_page_of_sessions_shows_own_sessions_and_visits_no_more_than_the_bound() {
     let mut world = World::secured();
     let worker = world.token_with(2, &[("/locks/job", &[Right::Lock])]);
     for number in 1..=MAX_LOOKED_AT as u64 + 10 {
@@ -677,8 +677,16 @@ fn the_list_of_sessions_looks_only_at_those_that_its_caller_may_use() {
         let ids: Vec<u64> = page.sessions.iter().map(|view| view.session.0).collect();
         (ids, page.next_after.map(|session| session.0))
     };
-    assert_eq!(page(worker, None, 9), (vec![5_000, 5_001], None));
-    assert_eq!(page(worker, None, 1), (vec![5_000], Some(5_000)));
+    let bound = MAX_LOOKED_AT as u64;
+    assert_eq!(page(worker, None, 9), (vec![], Some(bound)));
+    assert_eq!(
+        page(worker, Some(SessionId(bound)), 9),
+        (vec![5_000, 5_001], None)
+    );
+    assert_eq!(
+        page(worker, Some(SessionId(bound)), 1),
+        (vec![5_000], Some(5_000))
+    );
     assert_eq!(page(worker, Some(SessionId(5_000)), 9), (vec![5_001], None));
     assert_eq!(page(token(1), Some(SessionId(7)), 2), (vec![8, 9], Some(9)));
     // What nobody asks for is looked at, too.
@@ -700,7 +708,7 @@ fn the_list_of_sessions_looks_only_at_those_that_its_caller_may_use() {
     let page = world
         .store
         .seen_by(&caller)
-        .sessions_page(None, 9, |_| true)
+        .sessions_page(Some(SessionId(bound)), 9, |_| true)
         .unwrap();
     assert_eq!(page.sessions.len(), 1);
 }
