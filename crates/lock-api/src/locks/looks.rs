@@ -28,15 +28,9 @@ impl Locks {
         Ok((waits, complete))
     }
 
-    /// A lock with its holders and its queue as this node knows them. Like its check it is for those who may read its
-    /// znode.
-    pub fn get(&self, lock: &LockName) -> Result<LockView, Refusal> {
-        let node = &self.shared.node;
-        node.read(|store| store.seen_by(&self.caller).lock(lock))
-    }
-
-    /// The same with at most `most` of those who hold it, and of those who wait; and how many there are in all.
-    pub fn get_within(&self, lock: &LockName, most: usize) -> Result<(LockView, LockSummary), Refusal> {
+    /// Returns a lock as this node knows it, with at most `most` of its holders and of its waiters, and the number of all. Like its check it
+    /// is for callers that may read its znode.
+    pub fn get(&self, lock: &LockName, most: usize) -> Result<(LockView, LockSummary), Refusal> {
         self.shared.node.read(|store| {
             let view = store.seen_by(&self.caller).lock_within(lock, most)?;
             let unused = || LockSummary {
