@@ -247,6 +247,16 @@ mod tests {
             ..sweep
         };
         assert_eq!(of_envelope(&remembered, || BOUNDED_WORK), BOUNDED_WORK);
+        let [create, transaction, set_in_turn] = with(Data::empty());
+        for request in [create, transaction] {
+            assert_eq!(
+                of_envelope(&request, || BOUNDED_WORK),
+                BOUNDED_WORK,
+                "{request:?}"
+            );
+        }
+        let known = || unreachable!("it has one meaning");
+        assert_eq!(of_envelope(&set_in_turn, known), 1);
         assert_eq!((rules(2), rules(3)), (Rules::Former, Rules::Current));
     }
 
