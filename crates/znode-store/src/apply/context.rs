@@ -19,7 +19,7 @@ pub const MAX_REMOVED_AT_ONCE: usize = 500;
 pub const MAX_DESCENDANTS: usize = 2_000;
 
 /// Maximum number of operations of a transaction, for the same reason.
-pub const MAX_OPERATIONS: usize = 2_000;
+pub const MAX_OPERATIONS: usize = 5_000;
 
 /// Budget of one log entry for work that its commands cause beside what each of them names.
 #[derive(Debug)]
