@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::access::needs::{Creation, Need, rights_needed, rights_needed_in_turn};
 use crate::access::session_use::may_claim;
 use crate::access::table::CallerRights;
-use crate::apply::context::Context;
+use crate::apply::context::{Context, MAX_DESCENDANTS};
 use crate::apply::tree_queries::{self, ContenderOwnership, is_of_locks, is_reserved};
 use crate::locks::name::lock_of_contender;
 use crate::model::access::principal::Principal;
@@ -183,7 +183,12 @@ impl Authorization<'_> {
             Need::Delete(path) => self.delete(path),
             Need::DeleteAll(path) => {
                 self.delete(path)?;
-                match tree_queries::has_contenders_of_others(store, path, *session) {
+                // With more locks below, the deletion is refused for their number.
+                let most = match cx.rules {
+                    Rules::Former => usize::MAX,
+                    Rules::Current => MAX_DESCENDANTS,
+                };
+                match tree_queries::has_contenders_of_others(store, path, *session, most) {
                     true => caller_rights.require(Right::Break, path),
                     false => Ok(()),
                 }

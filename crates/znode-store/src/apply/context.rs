@@ -16,7 +16,7 @@ use crate::model::refusal::{Limited, Refusal};
 pub const MAX_REMOVED_AT_ONCE: usize = 500;
 
 /// Maximum number of znodes that one command removes beside those that it names. Like a long log entry, they block the apply loop.
-pub const MAX_DESCENDANTS: usize = 2_000;
+pub const MAX_DESCENDANTS: usize = 5_000;
 
 /// Maximum number of operations of a transaction, for the same reason.
 pub const MAX_OPERATIONS: usize = 5_000;
