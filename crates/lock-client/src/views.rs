@@ -53,6 +53,35 @@ pub struct LockView {
     pub more: Map<String, Value>,
 }
 
+impl LockView {
+    /// Returns the number of all holders. The view has only the first ones of many.
+    pub fn holding(&self) -> usize {
+        self.in_all("holding").unwrap_or(self.holders.len())
+    }
+
+    /// Returns the number of all waiters. The view has only the first ones of many.
+    pub fn waiting(&self) -> usize {
+        self.in_all("waiting").unwrap_or(self.queue.len())
+    }
+
+    /// Returns whether the view has all holders and waiters.
+    pub fn is_complete(&self) -> bool {
+        self.holders.len() >= self.holding() && self.queue.len() >= self.waiting()
+    }
+
+    /// Names of znodes that the lock ignores and recipes of ZooKeeper clients wait for: they are named like contenders and belong to no
+    /// session.
+    pub fn blocking_znodes(&self) -> impl Iterator<Item = &str> {
+        let names = self.more.get("blocking_znodes").and_then(Value::as_array);
+        names.into_iter().flatten().filter_map(Value::as_str)
+    }
+
+    fn in_all(&self, field: &str) -> Option<usize> {
+        let number = self.more.get(field)?.as_u64()?;
+        usize::try_from(number).ok()
+    }
+}
+
 /// Contender of a lock, holding or waiting.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 pub struct Contender {

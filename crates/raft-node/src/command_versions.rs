@@ -133,7 +133,8 @@ pub fn of_envelope(request: &Request, known: impl FnOnce() -> u8) -> u8 {
     }
 }
 
-/// Whether a command ends sessions, is remembered without a session, or speaks for a session that may be nobody's.
+/// Whether a command ends sessions, creates znodes or deletes many, is a transaction, is remembered without a session, or speaks for a session
+/// that may be nobody's.
 fn depends_on_rules(request: &Request) -> bool {
     let is_remembered = request.session.is_none() && request.request_id.is_some();
     let ends_sessions = matches!(
@@ -145,9 +146,18 @@ fn depends_on_rules(request: &Request) -> bool {
                 ..
             }
     );
+    let changes_znodes = matches!(
+        request.command,
+        Command::Write(Op::Create { .. } | Op::DeleteRecursive { .. })
+            | Command::Multi(_)
+            | Command::InTurn {
+                step: Step::Write(Op::Create { .. }) | Step::Multi(_),
+                ..
+            }
+    );
     let is_somebody = |identity: &Identity| matches!(identity, Identity::Token(_) | Identity::X509(_));
     let may_claim = request.session.is_some() && request.caller.iter().any(is_somebody);
-    is_remembered || ends_sessions || may_claim
+    is_remembered || ends_sessions || changes_znodes || may_claim
 }
 
 /// Replaces null data by empty data unless all members are `known` to apply null. Clients of ZooKeeper write null data, and must be able to
@@ -237,6 +247,16 @@ mod tests {
             ..sweep
         };
         assert_eq!(of_envelope(&remembered, || BOUNDED_WORK), BOUNDED_WORK);
+        let [create, transaction, set_in_turn] = with(Data::empty());
+        for request in [create, transaction] {
+            assert_eq!(
+                of_envelope(&request, || BOUNDED_WORK),
+                BOUNDED_WORK,
+                "{request:?}"
+            );
+        }
+        let known = || unreachable!("it has one meaning");
+        assert_eq!(of_envelope(&set_in_turn, known), 1);
         assert_eq!((rules(2), rules(3)), (Rules::Former, Rules::Current));
     }
 

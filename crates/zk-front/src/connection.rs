@@ -468,7 +468,7 @@ impl Connection {
         let super_digest = config.super_digest.as_deref();
         let node = self.front.node();
         let is_good = |id, secret: &Secret| {
-            let standing = node.read(|store| Standing::of(store, id, secret, node.now_ms()));
+            let standing = node.read_facts(|store| Standing::of(store, id, secret, node.now_ms()));
             matches!(standing, Standing::Good { .. })
         };
         let code = match self
@@ -545,7 +545,7 @@ impl Connection {
     }
 
     fn position(&self) -> Zxid {
-        self.front.node().read(|store| store.zxid())
+        self.front.node().read_facts(|store| store.zxid())
     }
 
     fn read(&mut self, xid: i32, received: Received, request: &Request) -> Result<(), Broken> {

@@ -325,7 +325,7 @@ impl Front {
     /// Returns whether all clients are rejected because the cluster has to be secured first, or this node has
     /// not learnt yet that it is.
     pub(crate) fn rejects_all_clients(&self) -> bool {
-        self.config().secured_only && !self.node().read(|store| store.is_secured())
+        self.config().secured_only && !self.node().read_facts(|store| store.is_secured())
     }
 
     /// Returns the addresses at which it listens.

@@ -303,7 +303,7 @@ async fn session(
 async fn caught_up(node: &Node, seen: Zxid) -> Result<(), ConnectError> {
     node.serving()
         .map_err(|unavailable| ConnectError::Unavailable(unavailable.reason))?;
-    let at = || node.read(|store| store.zxid());
+    let at = || node.read_facts(|store| store.zxid());
     if at() < seen {
         node.read_barrier()
             .await

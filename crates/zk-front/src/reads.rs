@@ -4,11 +4,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use raft_node::{Node, NotArmed, WatchConnection, WatchKind, WatchLists, WatchesLost, WatchingLook};
+use tokio::time::Instant;
 use zk_wire::{ErrorCode, MultiResult, Outcome, Reply, Request, SetWatches};
-use znode_store::{BadPath, Identities, SessionId, Store, ZPath, Zxid};
+use znode_store::{BadPath, Identities, MAX_OPERATIONS, SessionId, Store, ZPath, Zxid};
 
 use crate::ensemble;
 use crate::translate::{self, code, stat};
+
+/// Bytes of data and names after which the remaining items of a multiRead are refused: the apply loop is blocked while they are read.
+const MAX_MULTI_READ_BYTES: usize = 4 * 1024 * 1024;
 
 /// Reader of this node's state on behalf of one connection.
 pub(crate) struct LocalReader<'a> {
@@ -36,8 +40,11 @@ impl LocalReader<'_> {
     /// If the connection's watches are lost; then nothing may be answered.
     pub fn read(&self, request: &Request) -> Result<ReadResult, WatchesLost> {
         let look = self.watches.look();
+        let began = may_take_long(request).then(Instant::now);
         let zxid = look.store().zxid();
-        let outcome = match self.answer(&look, request) {
+        let outcome = self.answer(&look, request);
+        began.inspect(|began| self.node.note_read(*began));
+        let outcome = match outcome {
             Ok(mut reply) => {
                 drop(look);
                 ensemble::fill_in(self.node, request, &mut reply);
@@ -126,6 +133,20 @@ impl LocalReader<'_> {
     }
 }
 
+/// Returns whether the work of a read grows with the number of znodes, so that its duration is measured.
+fn may_take_long(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::GetChildren { .. }
+            | Request::GetChildren2 { .. }
+            | Request::GetAllChildrenNumber { .. }
+            | Request::GetEphemerals { .. }
+            | Request::MultiRead(_)
+            | Request::SetWatches { .. }
+            | Request::SetWatches2 { .. }
+    )
+}
+
 /// Answers a read request without setting watches. Watches in a multiRead are ignored, as in ZooKeeper. An
 /// invalid path yields the same error as a missing znode.
 ///
@@ -158,12 +179,29 @@ pub fn answer(store: &Store, caller: &Identities, request: &Request) -> Outcome 
             .map(|number| number + u64::from(path.is_empty()))
             .map(|number| Reply::Number(number.try_into().unwrap_or(i32::MAX))),
         Request::MultiRead(items) => {
-            let result = |item| answer(store, caller, item).map_or_else(MultiResult::Error, multi_result);
-            return Ok(Reply::Results(items.iter().map(result).collect()));
+            let mut room = MAX_MULTI_READ_BYTES;
+            let result = |(at, item)| {
+                if at >= MAX_OPERATIONS || room == 0 {
+                    return MultiResult::Error(ErrorCode::QUOTA_EXCEEDED);
+                }
+                let result = answer(store, caller, item).map_or_else(MultiResult::Error, multi_result);
+                room = room.saturating_sub(result_bytes(&result));
+                result
+            };
+            return Ok(Reply::Results(items.iter().enumerate().map(result).collect()));
         }
         other => unreachable!("operation {} is not a read", other.op_code()),
     };
     reply.map_err(|refusal| code(&refusal))
+}
+
+/// Returns the number of bytes of data and names in the result of an item of a multiRead.
+fn result_bytes(result: &MultiResult) -> usize {
+    match result {
+        MultiResult::GetData(data, _) => data.as_ref().map_or(0, Bytes::len),
+        MultiResult::GetChildren(names) => names.iter().map(String::len).sum(),
+        _ => 0,
+    }
 }
 
 fn multi_result(reply: Reply) -> MultiResult {

@@ -79,7 +79,7 @@ impl SessionKeepalive {
         let send = move |caller: Identities, active_at| -> HeartbeatFuture {
             let node = node.clone();
             Box::pin(async move {
-                let allowed = node.read(|store| store.seen_by(&caller).may_go_on(session));
+                let allowed = node.read_facts(|store| store.seen_by(&caller).may_go_on(session));
                 allowed.map_err(HeartbeatFailure::NotAllowed)?;
                 node.heartbeat_heard(session, active_at)
                     .await

@@ -27,6 +27,7 @@ use crate::dice::Dice;
 use crate::invariants::Ledger;
 use crate::log_prefix;
 use crate::network::{self, Shared};
+use crate::plan::Plan;
 use crate::time::{MILLI, Micros};
 
 /// Number of times that the runtime is polled for remaining work. Each time it runs until it is idle, and a
@@ -116,6 +117,7 @@ pub enum End {
 /// Interface of a machine to its node.
 struct SimulatedHost {
     index: usize,
+    removals_per_entry: Option<usize>,
     network: Shared,
     ledger: Rc<RefCell<Ledger>>,
     dice: RefCell<Dice>,
@@ -167,6 +169,10 @@ impl Host for SimulatedHost {
         self.ledger.borrow_mut().appended(self.index, at, payload, before);
     }
 
+    fn removals_per_entry(&self) -> Option<usize> {
+        self.removals_per_entry
+    }
+
     fn heard(&self, zxid: Zxid, session: SessionId) {
         let now = self.network.lock().agenda.now();
         self.ledger.borrow_mut().prompt.asked(session, zxid, now);
@@ -191,15 +197,10 @@ impl Host for SimulatedHost {
 
 impl Machine {
     /// Creates a machine that is off, with an empty disk.
-    pub fn new(
-        index: usize,
-        config: NodeConfig,
-        network: Shared,
-        ledger: Rc<RefCell<Ledger>>,
-        dice: Dice,
-    ) -> Self {
+    pub fn new(index: usize, plan: &Plan, network: Shared, ledger: Rc<RefCell<Ledger>>, dice: Dice) -> Self {
         let host = Rc::new(SimulatedHost {
             index,
+            removals_per_entry: plan.removals_per_entry,
             network: network.clone(),
             ledger: ledger.clone(),
             dice: RefCell::new(dice),
@@ -210,7 +211,7 @@ impl Machine {
             index,
             network,
             ledger,
-            config,
+            config: plan.config(index),
             device: Device::default(),
             host,
             process: None,

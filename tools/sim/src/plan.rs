@@ -54,6 +54,9 @@ pub struct Plan {
     pub rates: Vec<u64>,
     /// Machines whose wall clocks may be wrong.
     pub wrong_clocks: Vec<usize>,
+    /// Number of ephemeral znodes of ended sessions that one log entry removes; `None`: as many as outside the simulation, which is more than
+    /// a session has here.
+    pub removals_per_entry: Option<usize>,
 }
 
 impl Plan {
@@ -84,6 +87,7 @@ impl Plan {
             client_copies: if dice.chance(500) { dice.between(0..60) } else { 0 },
             rates,
             wrong_clocks: draw_wrong_clocks(seed, machines),
+            removals_per_entry: draw_removals_per_entry(seed),
         };
         if gentle || dice.chance(300) {
             plan.client_pauses = dice.between(MANY_PAUSES);
@@ -148,6 +152,12 @@ impl Plan {
 
 /// Draws the machines with wrong wall clocks: mostly less than half, in which case times in the state must be
 /// correct. Drawn from separate dice, so that nothing else of a seed changes.
+/// Draws the share of a log entry in the ends of sessions, from separate dice.
+fn draw_removals_per_entry(seed: u64) -> Option<usize> {
+    let mut dice = Dice::new(seed, "removals per entry");
+    dice.chance(300).then(|| dice.between(1..4) as usize)
+}
+
 fn draw_wrong_clocks(seed: u64, machines: usize) -> Vec<usize> {
     let mut dice = Dice::new(seed, "wall clocks");
     let mut wrong: Vec<usize> = (0..machines).collect();

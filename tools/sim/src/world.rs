@@ -102,7 +102,7 @@ impl World {
         )));
         let machine = |index| {
             let dice = Dice::new(seed, &format!("machine {index}"));
-            Machine::new(index, plan.config(index), network.clone(), ledger.clone(), dice)
+            Machine::new(index, &plan, network.clone(), ledger.clone(), dice)
         };
         let mut machines: Vec<Machine> = (0..plan.machines).map(machine).collect();
         if plan.kinds.contains(&Kind::WallClock) {

@@ -60,8 +60,9 @@ const TREE: Section = Section {
             lockgate: "All of them have configurable limits. The ephemeral znodes of a session with paths \
                        above 1,024 bytes are limited to the number whose paths fit into 16 MiB. Paths can be \
                        given lower limits than that of a request (`jute.maxbuffer`), which is the same: \
-                       `zookeeper.max_path_bytes`, `zookeeper.max_path_depth`. A request above a limit is \
-                       rejected, and the connection stays open.",
+                       `zookeeper.max_path_bytes`, `zookeeper.max_path_depth`. A multi has at most 5,000 \
+                       operations. The items of a multiRead are refused after 5,000 items or 4 MiB of \
+                       results. A request above a limit is rejected, and the connection stays open.",
             reason: "A single client must not be able to exhaust the memory of every replica, or to block it \
                      while a session ends.",
             example: None,

@@ -3,7 +3,9 @@
 //! waiting times and failed requests, the number of elections, and the growth of the nodes' memory.
 
 mod floods;
+mod holds;
 mod large;
+mod lock_znodes;
 mod slow;
 mod watches;
 
@@ -78,6 +80,8 @@ pub enum Attack {
     SlowPeers,
     /// Connections without any request, at the HTTP port.
     Idle,
+    /// Connections with half a request head, at the HTTP port.
+    HalfHeads,
     /// Unfinished TLS handshakes, at every port. A server without TLS treats them as malformed requests.
     HalfHandshakes,
     /// Bodies that exceed the limit by one byte.
@@ -99,16 +103,21 @@ pub enum Attack {
     Lists,
     /// Write requests without a session, each with a new request ID that the server has to store.
     RequestIds,
+    /// Many locks that are acquired and released at the maximum rate, for the shared history and event buffers.
+    Holds,
+    /// Znodes below a lock's that belong to no session, from a ZooKeeper client.
+    LockZnodes,
 }
 
 impl Attack {
     /// All attacks in the order in which they run.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 18] = [
         Self::SlowHttp,
         Self::SlowBodies,
         Self::SlowZookeeper,
         Self::SlowPeers,
         Self::Idle,
+        Self::HalfHeads,
         Self::HalfHandshakes,
         Self::LargeBodies,
         Self::DeepPaths,
@@ -118,6 +127,8 @@ impl Attack {
         Self::LargeSession,
         Self::Lists,
         Self::RequestIds,
+        Self::Holds,
+        Self::LockZnodes,
         // Last, because its sessions remain for a while.
         Self::Sessions,
     ];
@@ -129,6 +140,7 @@ impl Attack {
             Self::SlowZookeeper => "slow-zookeeper",
             Self::SlowPeers => "slow-peers",
             Self::Idle => "idle",
+            Self::HalfHeads => "half-heads",
             Self::HalfHandshakes => "half-handshakes",
             Self::LargeBodies => "large-bodies",
             Self::DeepPaths => "deep-paths",
@@ -139,6 +151,8 @@ impl Attack {
             Self::LargeSession => "large-session",
             Self::Lists => "lists",
             Self::RequestIds => "request-ids",
+            Self::Holds => "holds",
+            Self::LockZnodes => "lock-znodes",
         }
     }
 }
@@ -355,6 +369,7 @@ async fn run_attack(attack: Option<Attack>, context: &AttackContext) -> anyhow::
         Attack::SlowZookeeper => slow::drip(context, slow::Port::ZooKeeper, &[0, 0, 0, 45]).await,
         Attack::SlowPeers => slow::drip(context, slow::Port::Peers, &[]).await,
         Attack::Idle => slow::hold(context, slow::Port::Http, b"").await,
+        Attack::HalfHeads => slow::hold(context, slow::Port::Http, b"GET /v1/cluster HTT").await,
         Attack::HalfHandshakes => {
             let ports = [slow::Port::Http, slow::Port::ZooKeeper, slow::Port::Peers];
             // The start of a ClientHello.
@@ -369,6 +384,8 @@ async fn run_attack(attack: Option<Attack>, context: &AttackContext) -> anyhow::
         Attack::LargeSession => large::session(context).await,
         Attack::Lists => large::lists(context).await,
         Attack::RequestIds => large::request_ids(context).await,
+        Attack::Holds => holds::cycle(context).await,
+        Attack::LockZnodes => lock_znodes::create(context).await,
     }
 }
 

@@ -34,6 +34,8 @@ pub struct HttpConfig {
     /// Maximum time to receive a request's head. An idle connection waits for its next head, so this
     /// is also the maximum idle time.
     pub header_timeout: Duration,
+    /// Maximum time from a connection to its first request's head, unless the caller has shown a certificate.
+    pub first_header_timeout: Duration,
     /// Maximum time to receive a request's body.
     pub body_timeout: Duration,
     /// Maximum time for which a caller may not read before its connection is closed: its host may have
@@ -155,6 +157,8 @@ impl Default for HttpConfig {
             // Shorter than the pools of common clients keep connections, so that this side closes first only
             // what is really idle; long enough for a heartbeat every few seconds to keep its connection.
             header_timeout: Duration::from_secs(60),
+            // As for handshakes. A caller could otherwise keep a connection for a minute by half a head.
+            first_header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             // Long enough for a person who pauses a download. Else a stream that somebody follows would stay open for a
             // quarter of an hour after its client's host has vanished, and without end after its client was stopped.

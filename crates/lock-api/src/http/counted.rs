@@ -52,6 +52,7 @@ pub async fn connection(
         waited: ReadDelay::default(),
         meter: config.meter.clone(),
         header_timeout: config.header_timeout,
+        first_header_timeout: Some(config.first_header_timeout),
         draining: CancellationToken::new(),
     };
     talk.over(stream).await

@@ -13,7 +13,7 @@ use znode_store::{Downgraded, Grant, LockName, Right, SessionId, View, Zxid};
 use super::audit;
 use super::door::Vigil;
 use super::exchange::{
-    Answer, fresh, no_content, no_query, ok, page_length, parse, query, read_body, session_id,
+    Answer, MAX_PAGE, fresh, no_content, no_query, ok, page_length, parse, query, read_body, session_id,
 };
 use super::lock_types::{
     AcquireBody, BreakBody, CheckAnswer, ConfigureBody, DowngradeBody, GrantAnswer, GraphAnswer, LockAnswer,
@@ -238,18 +238,17 @@ async fn one(api: &Api, peer: &Peer, uri: &Uri, lock: LockName) -> Answer {
     let count = asked.count.map(|count| page_length(Some(count))).transpose()?;
     fresh(api, asked.linearizable).await?;
     let locks = locks_of(api, peer);
-    match count {
-        None => {
-            let view = locks.get(&lock)?;
-            let names = api.node.read(|store| SessionNames::of_lock(store, &view));
-            Ok(ok(&LockAnswer::new(&view, &names)))
-        }
-        Some(count) => {
-            let (view, all) = locks.get_within(&lock, count)?;
-            let names = api.node.read(|store| SessionNames::of_lock(store, &view));
-            Ok(ok(&LockAnswer::new(&view, &names).of(&all)))
-        }
+    let (view, all) = locks.get(&lock, count.unwrap_or(MAX_PAGE))?;
+    let names = api.node.read(|store| SessionNames::of_lock(store, &view));
+    let is_complete = view.holders.len() + view.queue.len() == (all.holders + all.waiters) as usize;
+    let mut answer = LockAnswer::new(&view, &names);
+    if count.is_some() || !is_complete {
+        answer = answer.of(&all);
     }
+    if !is_complete {
+        answer = answer.incomplete();
+    }
+    Ok(ok(&answer))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -259,8 +258,7 @@ pub struct LookQuery {
     /// Wait until this node has applied everything that was committed before.
     #[serde(default)]
     linearizable: bool,
-    /// Maximum number of holders, and of waiters, in the answer, which then also has their total numbers. Absent: all
-    /// of them.
+    /// Maximum number of holders, and of waiters, in the answer, which then also has their total numbers. Absent: 1,000.
     #[param(value_type = Option<words::MostContenders>)]
     count: Option<usize>,
 }

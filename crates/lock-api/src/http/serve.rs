@@ -8,6 +8,7 @@ use std::future::{poll_fn, ready};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -169,6 +170,7 @@ pub fn serve_in_process(
         waited: ReadDelay::default(),
         meter: config.meter.clone(),
         header_timeout: config.header_timeout,
+        first_header_timeout: None,
         draining,
     };
     Box::pin(async move {
@@ -189,7 +191,7 @@ fn connection(
     draining: CancellationToken,
 ) -> impl Future<Output = ()> + Send + use<> {
     let meter = config.meter.clone();
-    let header_timeout = config.header_timeout;
+    let (header_timeout, first_header_timeout) = (config.header_timeout, config.first_header_timeout);
     let send_timeout = config.send_timeout;
     async move {
         // Answers are single small writes; Nagle's algorithm would hold each back for the last one's ACK.
@@ -233,6 +235,7 @@ fn connection(
             waited,
             meter,
             header_timeout,
+            first_header_timeout: certificate.is_none().then_some(first_header_timeout),
             draining,
         };
         if let Err(error) = talk.over(stream).await {
@@ -249,6 +252,8 @@ pub(super) struct Talk {
     pub waited: ReadDelay,
     pub meter: ConnectionMetrics,
     pub header_timeout: Duration,
+    /// Time for the first head of a caller that has proven nothing yet.
+    pub first_header_timeout: Option<Duration>,
     pub draining: CancellationToken,
 }
 
@@ -262,9 +267,12 @@ impl Talk {
             waited,
             meter,
             header_timeout,
+            first_header_timeout,
             draining,
         } = self;
-        let service = service_fn(move |request: Request<Incoming>| {
+        let has_asked = AtomicBool::new(false);
+        let service = service_fn(|request: Request<Incoming>| {
+            has_asked.store(true, Ordering::Relaxed);
             let refused = busy
                 .as_ref()
                 .and_then(|node| refuse_early(node, &request, waited.last()));
@@ -290,6 +298,7 @@ impl Talk {
             .half_close(false);
         let stream = Lookahead::new(stream);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream.clone()), service));
+        let mut first_header = pin!(first_header_timeout.map(tokio::time::sleep));
         let mut draining = pin!(draining.cancelled());
         let mut drains = false;
         poll_fn(|context| {
@@ -303,6 +312,14 @@ impl Talk {
                 }
                 drains = true;
                 connection.as_mut().graceful_shutdown();
+            }
+            if has_asked.load(Ordering::Relaxed) {
+                first_header.set(None);
+            } else if let Some(timeout) = first_header.as_mut().as_pin_mut()
+                && timeout.poll(context).is_ready()
+            {
+                debug!("a caller sent no request");
+                return Poll::Ready(Ok(()));
             }
             stream.poll_hang_up(context).map(|()| {
                 debug!("a caller hung up behind its next request");

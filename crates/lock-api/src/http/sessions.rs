@@ -102,10 +102,11 @@ pub async fn heartbeat(State(api): State<Shared>, peer: Peer, uri: Uri, body: Bo
 async fn may_use(api: &Api, peer: &Peer, session: SessionId) -> Result<(), Problem> {
     let caller = peer.identities();
     let is_behind = |store: &Store| store.is_secured() && store.session_fate(session) == SessionFate::Unknown;
-    if api.node.read(is_behind) {
+    if api.node.read_facts(is_behind) {
         api.node.read_barrier().await?;
     }
-    api.node.read(|store| store.seen_by(&caller).may_use(session))?;
+    api.node
+        .read_facts(|store| store.seen_by(&caller).may_use(session))?;
     Ok(())
 }
 
@@ -164,7 +165,7 @@ pub async fn close(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
 /// other owners.
 fn is_anothers(api: &Api, peer: &Peer, session: SessionId) -> Option<Principal> {
     let caller = peer.identities();
-    let owner = api.node.read(|store| store.session(session))?.owner;
+    let owner = api.node.read_facts(|store| store.session(session))?.owner;
     (!owner.is(&caller)).then_some(owner)
 }
 

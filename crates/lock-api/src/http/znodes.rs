@@ -213,7 +213,10 @@ pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
             acl.transpose()?,
         ))
     };
-    let ((data, stat), page, descendants, acl) = api.node.read(look)?;
+    let ((data, stat), page, descendants, acl) = match asked.children || asked.descendants {
+        true => api.node.read(look)?,
+        false => api.node.read_facts(look)?,
+    };
     let mut answer = ZnodeAnswer::new(&path, &data, &stat);
     answer.descendants = descendants;
     answer.acl = acl.map(|(acl, _)| shown(&acl));

@@ -28,15 +28,9 @@ impl Locks {
         Ok((waits, complete))
     }
 
-    /// A lock with its holders and its queue as this node knows them. Like the check, it requires the right to read its
-    /// znode.
-    pub fn get(&self, lock: &LockName) -> Result<LockView, Refusal> {
-        let node = &self.shared.node;
-        node.read(|store| store.seen_by(&self.caller).lock(lock))
-    }
-
-    /// Like the view, with at most `most` holders and waiters, and their total numbers.
-    pub fn get_within(&self, lock: &LockName, most: usize) -> Result<(LockView, LockSummary), Refusal> {
+    /// Returns a lock as this node knows it, with at most `most` of its holders and of its waiters, and their total numbers. Like the
+    /// check, it requires the right to read its znode.
+    pub fn get(&self, lock: &LockName, most: usize) -> Result<(LockView, LockSummary), Refusal> {
         self.shared.node.read(|store| {
             let view = store.seen_by(&self.caller).lock_within(lock, most)?;
             let unused = || LockSummary {

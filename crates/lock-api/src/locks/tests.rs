@@ -229,7 +229,7 @@ async fn a_waiter_that_times_out_leaves_the_queue() {
     let timeout = refused(world.locks.acquire(b, exclusive("job"), wait, None).await);
     assert_eq!(timeout, Refusal::LockTimeout(lock("job")));
     assert!(started.elapsed() >= Duration::from_millis(50));
-    assert_eq!(world.locks.get(&lock("job")).unwrap().queue, []);
+    assert_eq!(world.locks.get(&lock("job"), 9).unwrap().0.queue, []);
     assert_eq!(world.release(a, &grant).await, Ok(0));
     world.until_free("job").await;
     world.stop().await;
@@ -313,7 +313,9 @@ async fn an_operator_breaks_holders_and_waiters() {
     world.until_waiters("job", 1).await;
     let lucky = world.waiting(c, exclusive("job"), WaitFor::Forever);
     world.until_waiters("job", 2).await;
-    let waiter = world.locks.get(&lock("job")).unwrap().queue[0].holder.clone();
+    let waiter = world.locks.get(&lock("job"), 9).unwrap().0.queue[0]
+        .holder
+        .clone();
     world
         .locks
         .break_holder(lock("job"), waiter.clone(), "10.0.0.7", "too late", None)
@@ -422,7 +424,7 @@ async fn without_one_of_its_places_a_call_for_several_locks_ends_at_once() {
                 .await
         });
         world.until_waiters("held", 1).await;
-        let view = world.locks.get(&lock(names[at])).unwrap();
+        let (view, _) = world.locks.get(&lock(names[at]), 9).unwrap();
         let holder = match view.holders.first().filter(|holder| holder.session == caller) {
             Some(holder) => holder.holder.clone(),
             None => view.queue[0].holder.clone(),
@@ -452,8 +454,8 @@ async fn without_one_of_its_places_a_call_for_several_locks_ends_at_once() {
         assert_eq!(ended, expected, "{case}");
         // A caller with an answer finds everything cleaned up.
         for name in names {
-            let view = world.locks.get(&LockName::parse(name).unwrap());
-            let left = view.map_or(0, |view| view.holders.len() + view.queue.len());
+            let view = world.locks.get(&LockName::parse(name).unwrap(), 9);
+            let left = view.map_or(0, |(view, _)| view.holders.len() + view.queue.len());
             assert_eq!(left, usize::from(name == "held"), "{case}: {name}");
         }
         world.release(blocker, &held).await.unwrap();
@@ -792,7 +794,7 @@ async fn a_node_that_stops_keeps_no_places() {
     tokio::time::timeout(LONG, world.locks.close())
         .await
         .expect("it waits for a caller that is gone");
-    assert_eq!(world.locks.get(&lock("job")).unwrap().queue, []);
+    assert_eq!(world.locks.get(&lock("job"), 9).unwrap().0.queue, []);
     world.stop().await;
 }
 
@@ -818,7 +820,7 @@ async fn before_the_node_stops_those_who_wait_are_sent_away() {
         repeatable.await.unwrap(),
         Err(LockError::OutcomeUnknown(_))
     ));
-    let queue = world.locks.get(&lock("job")).unwrap().queue;
+    let queue = world.locks.get(&lock("job"), 9).unwrap().0.queue;
     assert_eq!(queue.iter().map(|waiter| waiter.session).collect::<Vec<_>>(), [c]);
     let late = world.locks.acquire(b, exclusive("job"), WaitFor::Try, None).await;
     assert!(matches!(late, Err(LockError::Unavailable(_))));
@@ -884,8 +886,9 @@ async fn a_call_of_unknown_outcome_is_found_and_taken_back() {
     looking.await.unwrap();
     let holds: Vec<u32> = world
         .locks
-        .get(&lock("job"))
+        .get(&lock("job"), 9)
         .unwrap()
+        .0
         .holders
         .iter()
         .map(|holder| holder.holds)

@@ -47,6 +47,29 @@ fn token(grant: &Value) -> u64 {
 }
 
 #[tokio::test]
+async fn the_view_of_a_lock_has_a_maximum_number_of_holders() {
+    let server = Server::start().await;
+    let session = server.session().await;
+    for number in 0..=1_000 {
+        let body = json!({"session": session, "mode": "shared", "owner": number.to_string()});
+        acquire(&server, "a", body).await;
+    }
+    let seen = look(&server, "a").await;
+    assert_eq!(seen["holders"].as_array().unwrap().len(), 1_000);
+    let facts = (&seen["complete"], &seen["holding"], &seen["waiting"]);
+    assert_eq!(facts, (&json!(false), &json!(1_001), &json!(0)));
+    server
+        .post("/v1/znodes/locks/a/lock-0000000000", json!({}))
+        .await
+        .expect(201);
+    assert_eq!(
+        look(&server, "a").await["blocking_znodes"],
+        json!(["lock-0000000000"])
+    );
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_second_acquire_that_is_not_reentrant_waits_and_times_out() {
     let server = Server::start().await;
     let session = server.session().await;

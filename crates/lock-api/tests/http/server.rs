@@ -212,6 +212,40 @@ async fn a_head_that_does_not_come_ends_the_connection() {
 }
 
 #[tokio::test]
+async fn a_late_first_head_ends_the_connection_and_a_later_head_has_its_own_time() {
+    let config = HttpConfig {
+        first_header_timeout: Duration::from_millis(50),
+        ..HttpConfig::default()
+    };
+    let server = start(config).await;
+    let ask = "GET /address HTTP/1.1\r\nHost: test\r\n\r\n";
+    let mut idle = TcpStream::connect(server.address).await.unwrap();
+    idle.write_all(ask.as_bytes()).await.unwrap();
+    let mut first = [0; 1];
+    in_time("the answer begins", idle.read_exact(&mut first))
+        .await
+        .unwrap();
+    for beginning in ["", "GET /address HTT"] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        stream.write_all(beginning.as_bytes()).await.unwrap();
+        let mut rest = Vec::new();
+        in_time("the server hangs up", stream.read_to_end(&mut rest))
+            .await
+            .unwrap();
+        assert!(rest.is_empty(), "{rest:?}");
+    }
+    // The connection that has asked has been idle for longer than those.
+    let last = "GET /address HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+    idle.write_all(last.as_bytes()).await.unwrap();
+    let mut answers = String::new();
+    in_time("the answers come", idle.read_to_string(&mut answers))
+        .await
+        .unwrap();
+    assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 1);
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn refused_connections_get_an_answer_at_once() {
     for (in_all, of_an_address, status) in [(2, 9, 503), (9, 2, 429)] {
         let server = start(HttpConfig {

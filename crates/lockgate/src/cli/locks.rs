@@ -161,6 +161,12 @@ pub async fn show(arguments: Show) -> Result<(), Failure> {
         (false, None) => "",
     };
     say(format!("{}: {used}{shut}", shown(&view.lock)))?;
+    for name in view.blocking_znodes() {
+        let name = shown(name);
+        say(format!(
+            "the znode {name} blocks recipes of ZooKeeper clients: it is named like a contender and belongs to no session"
+        ))?;
+    }
     if view.holders.is_empty() && view.queue.is_empty() {
         return Ok(());
     }
@@ -203,22 +209,34 @@ pub async fn show(arguments: Show) -> Result<(), Failure> {
     let headings = [
         "", "MODE", "PERMITS", "TOKEN", "SINCE", "SESSION", "ADDRESS", "HOLDER", "NOTE",
     ];
-    Ok(say(table(headings, &rows))?)
+    say(table(headings, &rows))?;
+    if !view.is_complete() {
+        say(format!(
+            "not all are shown: {} hold it, {} wait",
+            view.holding(),
+            view.waiting()
+        ))?;
+    }
+    Ok(())
 }
 
 /// Runs `lockgate break`.
 pub async fn break_lock(arguments: Break) -> Result<(), Failure> {
     let client = arguments.servers.client()?;
     let name = &arguments.name;
-    let holders: Vec<String> = match arguments.holder {
-        Some(holder) => vec![holder],
-        None => {
-            let view = client.lock(name).await?;
-            view.map(|view| view.holders.into_iter().map(|held| held.holder).collect())
-                .unwrap_or_default()
-        }
+    let break_hold = async |holder: &str| -> Result<(), Failure> {
+        client.break_lock(name, holder, &arguments.reason).await?;
+        Ok(say(format!(
+            "{} has lost the lock {}",
+            shown(holder),
+            shown(name)
+        ))?)
     };
-    match holders.len() {
+    if let Some(holder) = &arguments.holder {
+        return break_hold(holder).await;
+    }
+    let mut view = client.lock(name).await?;
+    match view.as_ref().map_or(0, LockView::holding) {
         0 => return Err(anyhow!("the lock {} has no holder", shown(name)).into()),
         1 => {}
         _ if arguments.all => {}
@@ -230,9 +248,15 @@ pub async fn break_lock(arguments: Break) -> Result<(), Failure> {
             .into());
         }
     }
-    for holder in &holders {
-        client.break_lock(name, holder, &arguments.reason).await?;
-        say(format!("{} has lost the lock {}", shown(holder), shown(name)))?;
+    // A view has only the first holders of many.
+    while let Some(some) = view {
+        for held in &some.holders {
+            break_hold(&held.holder).await?;
+        }
+        view = match some.holders.len() < some.holding() {
+            true => client.lock(name).await?,
+            false => None,
+        };
     }
     Ok(())
 }

@@ -307,6 +307,7 @@ impl SettingsReader<'_> {
         self.size("http.max_large_bodies_bytes", &mut http.max_large_bodies_bytes);
         self.size("http.max_large_answers_bytes", &mut http.max_large_answers_bytes);
         self.duration("http.header_timeout_ms", &mut http.header_timeout);
+        self.duration("http.first_header_timeout_ms", &mut http.first_header_timeout);
         self.duration("http.body_timeout_ms", &mut http.body_timeout);
         self.duration("http.send_timeout_ms", &mut http.send_timeout);
         self.duration("http.waiter_grace_ms", &mut http.waiter_grace);

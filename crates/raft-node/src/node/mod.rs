@@ -353,7 +353,7 @@ impl Node {
                 // This node's may be behind the leader's, but not for long.
                 Touched::Ended | Touched::Unknown => self.read_barrier().await?,
             }
-            match self.read(|store| store.session_fate(session)) {
+            match self.read_facts(|store| store.session_fate(session)) {
                 SessionFate::Unknown => return Err(HeartbeatError::NoSession),
                 SessionFate::Ended => return Err(HeartbeatError::SessionEnded),
                 // Its end is on its way, or it was spared meanwhile; or the leader is only just taking over.
@@ -381,8 +381,18 @@ impl Node {
         let began = Instant::now();
         let found = look(&store);
         drop(store);
-        self.inner.replica.meters.read_longest.note(began, Instant::now());
+        self.note_read(began);
         found
+    }
+
+    /// Reads a few facts of this node's state: like [`Node::read`], without measuring how long that takes.
+    pub fn read_facts<T>(&self, look: impl FnOnce(&Store) -> T) -> T {
+        look(&self.inner.replica.look())
+    }
+
+    /// Records the duration of a read of the state that began at that time and ends now, for the metric `longest_hold_seconds`.
+    pub fn note_read(&self, began: Instant) {
+        self.inner.replica.meters.read_longest.note(began, Instant::now());
     }
 
     /// Waits until this node has applied all that was committed anywhere when this was called. A
@@ -412,7 +422,7 @@ impl Node {
     /// Waits until this node has applied what a caller has seen, here or at another node. False: that is a position which
     /// nothing has come to yet, in this cluster.
     pub async fn caught_up_with(&self, seen: Zxid) -> Result<bool, Unavailable> {
-        let has_come = || self.read(|store| store.zxid() >= seen);
+        let has_come = || self.read_facts(|store| store.zxid() >= seen);
         if !has_come() {
             // Only what is committed is ever shown.
             self.read_barrier().await?;

@@ -286,6 +286,10 @@ impl ReplicatedState for Replica {
         let counts = self.sessions.leading_term().is_some();
         let mut answers: Vec<(u64, Applied)> = Vec::new();
         let (mut events, mut work) = (Vec::new(), EntryWork::default());
+        #[cfg(feature = "simulation")]
+        if let Some(removals) = crate::simulation::ask(|host| host.removals_per_entry()).flatten() {
+            work = EntryWork::with_removals(removals);
+        }
         {
             let mut store = self.store.write();
             let mut holds = self.tap.collect(&store);

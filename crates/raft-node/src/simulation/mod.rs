@@ -39,6 +39,10 @@ pub trait Host: DiskTiming {
     fn voted(&self, term: u64, candidate: u64, committed: bool);
     /// An entry stands in the log from now on, with its bytes, behind another one.
     fn appended(&self, at: Place, payload: &[u8], before: Option<Place>);
+    /// Returns the number of ephemeral znodes of ended sessions that an entry removes, the same at all machines; `None`: as many as elsewhere.
+    fn removals_per_entry(&self) -> Option<usize> {
+        None
+    }
     /// A command at `zxid` was a sign of life of this session.
     fn heard(&self, _zxid: Zxid, _session: SessionId) {}
     /// A command was carried out: `store` is the state after it. Called in the order of the log, under the state's lock.

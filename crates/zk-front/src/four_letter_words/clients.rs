@@ -8,10 +8,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use raft_node::Node;
 use zk_wire::op_code;
-use znode_store::{Identities, SessionId, SessionView};
+use znode_store::{Identities, SessionId, SessionView, ZPath};
 
 use super::text::{Hex, date, line, whole};
 use crate::front::{Client, Front};
+
+/// Number of sessions or ephemeral znodes that one read of the state returns.
+const PAGE: usize = 1_000;
 
 /// Value of Java's `SelectionKey` while a connection is read.
 const OP_READ: u8 = 1;
@@ -111,8 +114,21 @@ fn operation(op: i32) -> &'static str {
     }
 }
 
+/// Returns all sessions. They are read in pages, so that the apply loop is not blocked for long.
+pub(super) fn sessions(node: &Node) -> Vec<SessionView> {
+    let mut all: Vec<SessionView> = Vec::new();
+    loop {
+        let after = all.last().map(|last| last.session);
+        let page = node.read(|store| store.sessions_after(after, PAGE));
+        if page.is_empty() {
+            return all;
+        }
+        all.extend(page);
+    }
+}
+
 pub(super) fn dump(front: &Front) -> String {
-    let sessions = front.node().read(|store| store.sessions());
+    let sessions = sessions(front.node());
     let mut text = "SessionTracker dump:\n".to_owned();
     match deadlines(front.node(), &sessions) {
         Some(deadlines) => expiring(&mut text, sessions.len(), &deadlines),
@@ -166,13 +182,8 @@ fn known(text: &mut String, sessions: &[SessionView]) {
 
 fn ephemerals(text: &mut String, node: &Node, sessions: &[SessionView]) {
     let owners = sessions.iter().filter(|view| view.ephemerals > 0);
-    // One session at a time, so that the apply loop is not blocked for long. A session that has ended
-    // meanwhile has no ephemerals.
     let owned = owners.filter_map(|view| {
-        let paths = node.read(|store| {
-            let paths = store.seen_by(&Identities::none()).ephemerals(view.session, "");
-            paths.unwrap_or_default()
-        });
+        let paths = ephemerals_of(node, view.session);
         (!paths.is_empty()).then_some((view.session, paths))
     });
     let owned: Vec<_> = owned.collect();
@@ -181,6 +192,28 @@ fn ephemerals(text: &mut String, node: &Node, sessions: &[SessionView]) {
         line(text, format_args!("{}:", Hex(session)));
         for path in paths {
             line(text, format_args!("\t{path}"));
+        }
+    }
+}
+
+/// Returns the ephemeral znodes of a session, sorted. They are read in pages, too. A session that has ended meanwhile has none.
+fn ephemerals_of(node: &Node, session: SessionId) -> Vec<ZPath> {
+    let (mut paths, mut after) = (Vec::new(), None);
+    loop {
+        let page = node.read(|store| {
+            let nobody = Identities::none();
+            store
+                .seen_by(&nobody)
+                .ephemerals_page(session, "", after.as_ref(), PAGE)
+        });
+        let Ok(page) = page else {
+            return Vec::new();
+        };
+        paths.extend(page.paths);
+        after = page.next_after;
+        if after.is_none() {
+            paths.sort_unstable();
+            return paths;
         }
     }
 }

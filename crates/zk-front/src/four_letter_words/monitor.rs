@@ -7,6 +7,7 @@ use std::fs;
 use nix::sys::resource::{Resource, getrlimit};
 use raft_node::Role;
 
+use super::clients::sessions;
 use super::server::{mode, outstanding, version};
 use super::text::{Mean, line};
 use crate::front::Front;
@@ -30,13 +31,8 @@ pub(super) fn mntr(front: &Front) -> String {
     add("outstanding_requests", &outstanding(front));
     add("uptime", &front.uptime().as_millis());
 
-    let (znodes, bytes, sessions) = node.read(|store| {
-        (
-            store.node_count(),
-            store.approximate_data_size(),
-            store.sessions(),
-        )
-    });
+    let (znodes, bytes) = node.read(|store| (store.node_count(), store.approximate_data_size()));
+    let sessions = sessions(node);
     let ephemerals: u64 = sessions.iter().map(|session| u64::from(session.ephemerals)).sum();
     add("znode_count", &znodes);
     add("watch_count", &node.watch_counts().watches);

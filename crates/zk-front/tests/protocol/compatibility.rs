@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use zk_front::FourLetterWord;
 use zk_front::ZkConfig;
 use zk_wire::{ErrorCode, MultiResult, Reply, Request, watch_mode};
+use znode_store::MAX_OPERATIONS;
 
 use crate::client::{Client, PERSISTENT, Stream, create, exists, get, set};
 use crate::cluster::{Cluster, TIMEOUT};
@@ -50,6 +51,22 @@ async fn data(client: &mut Client, path: &str) -> Option<Bytes> {
         }
         other => panic!("{path}: {other:?}"),
     }
+}
+
+#[tokio::test]
+async fn items_of_a_multi_read_are_refused_after_its_maximum() {
+    let cluster = Cluster::start(1).await;
+    let mut client = Client::connect(cluster.address(1)).await;
+    let read = Request::MultiRead(vec![get("/", false); MAX_OPERATIONS + 1]);
+    let Ok(Reply::Results(mut results)) = client.call(&read).await else {
+        panic!("it has results");
+    };
+    let last = results.pop();
+    assert_eq!(last, Some(MultiResult::Error(ErrorCode::QUOTA_EXCEEDED)));
+    assert_eq!(results.len(), MAX_OPERATIONS);
+    let is_read = |result: &MultiResult| matches!(result, MultiResult::GetData(..));
+    assert!(results.iter().all(is_read));
+    cluster.stop().await;
 }
 
 #[tokio::test]

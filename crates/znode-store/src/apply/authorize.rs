@@ -6,8 +6,9 @@ use alloc::vec::Vec;
 use crate::access::needs::{Creation, Need, rights_needed, rights_needed_in_turn};
 use crate::access::session_use::may_claim;
 use crate::access::table::CallerRights;
-use crate::apply::context::Context;
+use crate::apply::context::{Context, MAX_DESCENDANTS};
 use crate::apply::tree_queries::{self, ContenderOwnership, is_of_locks, is_reserved};
+use crate::locks::name::lock_of_contender;
 use crate::model::access::principal::Principal;
 use crate::model::access::right::{Right, Rights};
 use crate::model::command::{Command, CreateMode, Step};
@@ -182,7 +183,12 @@ impl Authorization<'_> {
             Need::Delete(path) => self.delete(path),
             Need::DeleteAll(path) => {
                 self.delete(path)?;
-                match tree_queries::has_contenders_of_others(store, path, *session) {
+                // With more locks below, the deletion is refused for their number.
+                let most = match cx.rules {
+                    Rules::Former => usize::MAX,
+                    Rules::Current => MAX_DESCENDANTS,
+                };
+                match tree_queries::has_contenders_of_others(store, path, *session, most) {
                     true => caller_rights.require(Right::Break, path),
                     false => Ok(()),
                 }
@@ -283,11 +289,22 @@ impl Authorization<'_> {
             && self.caller_rights.may(Right::Lock, parent)
     }
 
-    /// The znode of a lock, and those above it, as clients of ZooKeeper create them before their contenders.
+    /// The znode of a lock, and those above it, as clients of ZooKeeper create them before their contenders. Under a contender's name it
+    /// would be a contender for their recipes, and none for the lock.
     fn makes_way_for_a_lock(&self, at: &ZPath, mode: CreateMode, is_plain: bool) -> bool {
+        let may_look_like_a_contender = self.cx.rules == Rules::Former;
         is_plain
             && matches!(mode, CreateMode::Persistent | CreateMode::Container)
             && is_of_locks(at)
+            && (may_look_like_a_contender || lock_of_contender(at).is_none())
             && self.caller_rights.may_around(Right::Lock, at)
+    }
+}
+
+/// Returns whether a caller creates a lock's znode, or one above it, by its right to lock alone.
+pub(crate) fn creates_by_lock_alone(store: &Store, cx: &Context<'_>, at: &ZPath) -> bool {
+    cx.rules == Rules::Current && store.access.is_secured() && is_of_locks(at) && {
+        let caller_rights = store.access.caller_rights(cx.caller, cx.now_ms);
+        caller_rights.is_ok_and(|caller_rights| !caller_rights.may(Right::Write, at))
     }
 }

@@ -15,6 +15,12 @@ use crate::model::refusal::{Limited, Refusal};
 /// this number takes about 5 ms.
 pub const MAX_REMOVED_AT_ONCE: usize = 500;
 
+/// Maximum number of znodes that one command removes beside those that it names. Like a long log entry, they block the apply loop.
+pub const MAX_DESCENDANTS: usize = 5_000;
+
+/// Maximum number of operations of a transaction, for the same reason.
+pub const MAX_OPERATIONS: usize = 5_000;
+
 /// Budget of one log entry for work that its commands cause beside what each of them names.
 #[derive(Debug)]
 pub struct EntryWork {
@@ -54,6 +60,8 @@ pub(crate) struct Context<'e> {
     pub(crate) events: &'e mut Vec<Event>,
     /// The bytes of the long paths that the command creates or removes beside those that it names.
     pub(crate) long_paths_bytes: usize,
+    /// Number of the znodes that the command removes beside those that it names.
+    pub(crate) descendants: usize,
     /// In a transaction: changes for the queues, which wait until nothing can fail any more.
     pub(crate) held_back: Option<Vec<ContenderChange>>,
 }
@@ -67,6 +75,18 @@ impl Context<'_> {
             true => Err(Refusal::LimitReached {
                 what: Limited::LongPaths(path.clone()),
                 limit: MAX_LONG_PATHS_BYTES as u32,
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses a command that would remove more znodes than one may beside those that it names; `count` are below `path`.
+    pub(crate) fn add_descendants(&mut self, count: usize, path: &ZPath) -> Result<(), Refusal> {
+        self.descendants += count;
+        match self.descendants > MAX_DESCENDANTS && self.rules == Rules::Current {
+            true => Err(Refusal::LimitReached {
+                what: Limited::Descendants(path.clone()),
+                limit: MAX_DESCENDANTS as u32,
             }),
             false => Ok(()),
         }

@@ -3,7 +3,7 @@
 use alloc::string::{String, ToString};
 
 use crate::apply::context::Context;
-use crate::apply::znodes;
+use crate::apply::{authorize, znodes};
 use crate::locks::name;
 use crate::model::acl::Acl;
 use crate::model::command::CreateMode;
@@ -15,6 +15,10 @@ use crate::model::refusal::Refusal;
 use crate::model::reply::{Outcome, Reply};
 use crate::model::stat::{Kind, MAX_TTL_MS};
 use crate::store::Store;
+
+/// Time after which an empty znode is removed that a caller with the right to lock alone created for its contenders. Such a caller may not
+/// delete it.
+const LOCK_PARENT_TTL_MS: u64 = 60_000;
 
 /// Creates a znode, or refuses and changes nothing.
 #[expect(clippy::too_many_arguments, reason = "each is a part of what is asked")]
@@ -46,7 +50,10 @@ pub(crate) fn create(
         return Err(Refusal::NodeExists(ZPath::root()));
     }
     let place = store.tree.place_below(&path.parent);
-    if !place.has_parent() && !parents {
+    // The parents that a contender needs are gone when they were empty for a while, and some recipes create them only once.
+    let brings_parents = parents
+        || mode.is_ephemeral() && acl.is_open() && authorize::creates_by_lock_alone(store, cx, &path.parent);
+    if !place.has_parent() && !brings_parents {
         return Err(Refusal::NoNode(path.parent.clone()));
     }
     store.tree.may_create_at(&place, &acl, cx.caller)?;
@@ -62,6 +69,12 @@ pub(crate) fn create(
         path.parent.join(&path.name)
     };
     let path = path.map_err(|bad| Refusal::BadPath(bad.to_string()))?;
+    let kind = match kind {
+        Kind::Persistent | Kind::Container if authorize::creates_by_lock_alone(store, cx, &path) => {
+            Kind::Ttl(LOCK_PARENT_TTL_MS)
+        }
+        kind => kind,
+    };
     if mode.is_ephemeral() && name::is_reserved(&path) {
         return Err(name::written_by_locks_alone(&path));
     }

@@ -27,7 +27,7 @@ use alloc::vec::Vec;
 
 use fault_injection::planted::{self, Bug};
 
-use crate::apply::context::{Context, EntryWork};
+use crate::apply::context::{Context, EntryWork, MAX_OPERATIONS};
 use crate::apply::locks::{acquire, grant_waiters, many, modes};
 use crate::model::access::principal::Principal;
 use crate::model::command::{Command, Op, Request, Step};
@@ -71,6 +71,7 @@ impl Store {
             caller: &caller,
             events,
             long_paths_bytes: 0,
+            descendants: 0,
             held_back: None,
         };
         // In an open state nothing else is to be decided.
@@ -296,6 +297,12 @@ fn execute(
 
 /// Executes all operations or none.
 fn multi(store: &mut Store, cx: &mut Context<'_>, session: Option<SessionId>, ops: Vec<Op>) -> Outcome {
+    if ops.len() > MAX_OPERATIONS && cx.rules == Rules::Current {
+        return Err(Refusal::LimitReached {
+            what: Limited::Operations,
+            limit: MAX_OPERATIONS as u32,
+        });
+    }
     let events_before = cx.events.len();
     store.tree.begin();
     cx.held_back = Some(Vec::new());

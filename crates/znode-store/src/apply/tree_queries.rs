@@ -46,21 +46,27 @@ pub(crate) fn is_own_ephemeral(store: &Store, path: &ZPath, session: Option<Sess
     owner.is_some() && owner == session
 }
 
-/// Returns whether other sessions have contenders in a lock at `path`, or below it.
-pub(crate) fn has_contenders_of_others(store: &Store, path: &ZPath, session: Option<SessionId>) -> bool {
+/// Returns whether other sessions have contenders in a lock at `path`, or in the first `most` locks below it.
+pub(crate) fn has_contenders_of_others(
+    store: &Store,
+    path: &ZPath,
+    session: Option<SessionId>,
+    most: usize,
+) -> bool {
     let of_others = |queue: &crate::locks::queue::Queue| {
         let mut all = queue.holders().chain(queue.waiters());
         all.any(|contender| session != Some(contender.session))
     };
     if path.as_str() == LOCK_ROOT || path.is_root() {
-        return store.locks.page("", None).any(|(_, queue)| of_others(queue));
+        let mut all = store.locks.page("", None).take(most);
+        return all.any(|(_, queue)| of_others(queue));
     }
     let Some(lock) = LockName::of_parent(path) else {
         return false;
     };
     let below = alloc::format!("{}/", lock.as_str());
     store.locks.queue(&lock).is_some_and(of_others)
-        || store.locks.page(&below, None).any(|(_, queue)| of_others(queue))
+        || (store.locks.page(&below, None).take(most)).any(|(_, queue)| of_others(queue))
 }
 
 /// The first of the nodes on the way to `path`, itself included, that does not exist.

@@ -108,10 +108,10 @@ fn require_child(store: &Store, parent: NodeIndex, path: &ZPath) -> Result<NodeI
         .ok_or_else(|| Refusal::NoNode(path.clone()))
 }
 
-/// Refuses unless the caller may delete all that is below a node, or if the long paths of all that is to be deleted
-/// are too many. It names the top, for siblings have no order that all replicas share.
+/// Refuses unless the caller may delete all that is below a node, or if that is too much, by its number or its long paths. It names the
+/// top, for siblings have no order that all replicas share.
 fn check_subtree(store: &Store, cx: &mut Context<'_>, top: NodeIndex, path: &ZPath) -> Result<(), Refusal> {
-    let mut long_bytes = 0;
+    let (mut long_bytes, mut is_denied) = (0, false);
     let mut todo = Vec::from([(top, path.as_str().len(), path.depth())]);
     while let Some((index, bytes, depth)) = todo.pop() {
         if bytes > SHORT_PATH_BYTES || depth > SHORT_PATH_DEPTH {
@@ -120,13 +120,16 @@ fn check_subtree(store: &Store, cx: &mut Context<'_>, top: NodeIndex, path: &ZPa
         if store.tree.node(index).num_children() == 0 {
             continue;
         }
-        if !store.tree.acl(index).allows(Perms::DELETE, cx.caller) {
-            return Err(Refusal::NoAuth(path.clone()));
-        }
+        is_denied |= !store.tree.acl(index).allows(Perms::DELETE, cx.caller);
+        // Before they are visited, and whatever was found so far: that depends on the order in which they are.
+        cx.add_descendants(store.tree.node(index).num_children(), path)?;
         let children = store.tree.children(index);
         todo.extend(children.map(|child| (child, bytes + 1 + store.tree.node(child).name.len(), depth + 1)));
     }
     // Only now: a node that the caller may not delete counts first, in whatever order all were looked at.
+    if is_denied {
+        return Err(Refusal::NoAuth(path.clone()));
+    }
     cx.add_long_paths(long_bytes, path)
 }
 

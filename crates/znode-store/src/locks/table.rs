@@ -246,6 +246,11 @@ impl Locks {
         asked.map(|(lock, name)| (lock, &**name))
     }
 
+    /// Returns whether a lock was touched since the last [`Self::take_touched`].
+    pub(crate) fn has_touched(&self) -> bool {
+        !self.touched.is_empty()
+    }
+
     /// Removes and returns the locks whose waiters may be unblocked, by name.
     pub(crate) fn take_touched(&mut self) -> Vec<LockName> {
         let mut touched = core::mem::take(&mut self.touched);

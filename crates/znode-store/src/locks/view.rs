@@ -25,6 +25,9 @@ pub struct LockView {
     pub holders: Vec<ContenderView>,
     /// Its waiters, in order of arrival.
     pub queue: Vec<ContenderView>,
+    /// Names of children of its znode that are named like contenders and are none, because they belong to no session. The lock ignores
+    /// them, but recipes of ZooKeeper clients wait for them. Only those among the first children that were visited.
+    pub blocking_znodes: Vec<Arc<str>>,
 }
 
 /// Lock-delay of a lock that grants nothing, because the session of a holder expired.

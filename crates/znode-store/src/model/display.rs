@@ -692,6 +692,8 @@ impl Display for Limited {
                 f,
                 "bytes of long paths at {path} that one command creates or removes"
             ),
+            Self::Descendants(path) => write!(f, "znodes below {path} that one command removes"),
+            Self::Operations => f.write_str("operations of a transaction"),
         }
     }
 }

@@ -96,6 +96,10 @@ pub enum Limited {
     Certificates,
     /// Bytes of the long paths that one command creates or removes, at this znode and above or below it.
     LongPaths(ZPath),
+    /// Znodes that one command removes below this one.
+    Descendants(ZPath),
+    /// Operations of a transaction.
+    Operations,
 }
 
 /// Reason why a caller is not authenticated. A caller with a token learns what is wrong with it.

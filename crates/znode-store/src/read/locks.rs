@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use crate::locks::contender::Record;
 use crate::locks::deadlock::MAX_GRAPH_WAITS;
+use crate::locks::name;
 use crate::locks::queue::{Contender, Queue, QueuePosition};
 use crate::locks::view::{
     ClosedLock, ClosedView, ContenderState, ContenderView, LockCounts, LockSummary, LockView, WaitView,
@@ -15,8 +16,12 @@ use crate::model::event::Hold;
 use crate::model::ids::{SessionId, Zxid};
 use crate::model::lock::{AttemptId, HolderId, Revocation};
 use crate::model::path::{LockName, ZPath};
+use crate::read::pages::MAX_LOOKED_AT;
 use crate::store::Store;
 use crate::tree::index::NodeIndex;
+
+/// Maximum number of znodes in a view of a lock that block recipes of ZooKeeper clients.
+const MAX_BLOCKING_ZNODES: usize = 100;
 
 impl Store {
     /// A lock with its holders and its queue; `None` if its znode does not exist.
@@ -31,6 +36,11 @@ impl Store {
         let closed = self.locks.state(lock).and_then(|state| state.closed);
         let queue = self.locks.queue(lock);
         let waiters = queue.into_iter().flat_map(Queue::waiters);
+        let contenders = queue.map_or(0, Queue::len);
+        let blocking_znodes = match self.tree.node(index).num_children() > contenders {
+            true => self.blocking_znodes(index),
+            false => Vec::new(),
+        };
         Some(LockView {
             lock: lock.clone(),
             mode: queue.and_then(|queue| queue.mode(terms)),
@@ -51,7 +61,22 @@ impl Store {
                 .take(most)
                 .map(|waiter| self.contender_view(index, waiter, false))
                 .collect(),
+            blocking_znodes,
         })
+    }
+
+    /// Returns the names of children of a lock's znode that are named like contenders and belong to no session, by name:
+    /// [`MAX_BLOCKING_ZNODES`] at most, among [`MAX_LOOKED_AT`] children.
+    fn blocking_znodes(&self, lock: NodeIndex) -> Vec<Arc<str>> {
+        let children = self.tree.children(lock).take(MAX_LOOKED_AT);
+        let nodes = children.map(|child| self.tree.node(child));
+        let blocking = nodes.filter(|node| node.session().is_none() && name::recognise(&node.name).is_some());
+        let mut names: Vec<Arc<str>> = blocking
+            .take(MAX_BLOCKING_ZNODES)
+            .map(|node| Arc::from(&*node.name))
+            .collect();
+        names.sort_unstable();
+        names
     }
 
     /// Returns the holders of a lock, in order of arrival, as in [`Event::HoldBegan`](crate::Event::HoldBegan). The beginning of a

@@ -9,10 +9,8 @@ use core::ops::Bound;
 
 use crate::access::table::CallerRights;
 use crate::locks::view::{LockSummary, WaitView};
-use crate::model::access::principal::Principal;
 use crate::model::access::right::Right;
 use crate::model::acl::Perms;
-use crate::model::identity::Identity;
 use crate::model::ids::{SessionId, Zxid};
 use crate::model::path::{LOCK_ROOT, LockName, ZPath};
 use crate::model::refusal::Refusal;
@@ -41,7 +39,7 @@ pub struct LockPage {
 pub struct SessionPage {
     /// The requested sessions.
     pub sessions: Vec<SessionView>,
-    /// After which of the caller's sessions the next page begins; `None` on the last one.
+    /// After which session the next page begins; `None` on the last one. It may be another caller's.
     pub next_after: Option<SessionId>,
 }
 
@@ -161,56 +159,35 @@ impl View<'_> {
         node.is_some_and(|node| tree.acl(node).allows(Perms::READ, self.caller))
     }
 
-    /// Up to `count` of the sessions that the caller may use and that are `asked` for, by id, after `after`. Only sessions that the
-    /// caller may use are looked at, [`MAX_LOOKED_AT`] of them at most.
+    /// Returns up to `count` of the sessions that the caller may use and that are `asked` for, by id, after `after`. At most
+    /// [`MAX_LOOKED_AT`] sessions are visited, other owners' among them. So a page may show fewer than `count`, or none, and not be the
+    /// last one.
     pub fn sessions_page(
         &self,
         after: Option<SessionId>,
         count: usize,
         asked: impl Fn(&SessionView) -> bool,
     ) -> Result<SessionPage, Refusal> {
-        let sessions = &self.store.sessions;
-        let looked_at: Vec<SessionId> = match self.caller_rights()? {
-            Some(caller_rights) if !caller_rights.administers_all() => {
-                let mut ids: Vec<SessionId> = (self.principals())
-                    .flat_map(|owner| sessions.ids_of(&owner, after).take(MAX_LOOKED_AT + 1))
-                    .collect();
-                ids.sort_unstable();
-                ids
-            }
-            _ => sessions.ids_after(after).take(MAX_LOOKED_AT + 1).collect(),
-        };
-        let (mut page, mut last) = (Vec::new(), None);
-        for (at, id) in looked_at.into_iter().enumerate() {
-            if at == MAX_LOOKED_AT || page.len() == count {
+        let is_all = self
+            .caller_rights()?
+            .is_none_or(|rights| rights.administers_all());
+        let (mut sessions, mut last) = (Vec::new(), None);
+        for (looked_at, (id, session)) in self.store.sessions.following(after).enumerate() {
+            if looked_at == MAX_LOOKED_AT || sessions.len() == count {
                 return Ok(SessionPage {
-                    sessions: page,
+                    sessions,
                     next_after: last,
                 });
             }
             last = Some(id);
-            page.extend(self.store.session(id).filter(&asked));
-        }
-        Ok(SessionPage {
-            sessions: page,
-            next_after: None,
-        })
-    }
-
-    /// Returns the principals whose sessions the caller may use, each once.
-    fn principals(&self) -> impl Iterator<Item = Principal> {
-        let mut all = Vec::from([Principal::of(self.caller)]);
-        for identity in self.caller.iter() {
-            let also = match identity {
-                Identity::Token(id) => Principal::Token(*id),
-                Identity::X509(text) => Principal::Certificate(text.clone()),
-                _ => continue,
-            };
-            if !all.contains(&also) {
-                all.push(also);
+            if is_all || session.owner.is(self.caller) {
+                sessions.extend(Some(session.view(id)).filter(&asked));
             }
         }
-        all.into_iter()
+        Ok(SessionPage {
+            sessions,
+            next_after: None,
+        })
     }
 
     /// Returns up to `count` of the ephemeral znodes of a session whose paths begin with `prefix` and that follow `after`, in the order of

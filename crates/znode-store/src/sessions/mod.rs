@@ -8,7 +8,7 @@ mod interning;
 pub(crate) mod request_cache;
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Bound;
@@ -170,7 +170,7 @@ impl Session {
         most: usize,
     ) -> (Vec<(Zxid, ZPath, NodeIndex)>, usize) {
         let mut oldest: Vec<(Zxid, ZPath, NodeIndex)> = Vec::new();
-        if most == 0 {
+        if most == 0 || self.ephemerals.is_empty() {
             return (oldest, 0);
         }
         for &(czxid, index) in &self.ephemerals {
@@ -235,8 +235,6 @@ pub(crate) struct Sessions {
     live: Table<SessionId, Box<Session>>,
     /// Those that live, by id, for lists that are read in pages.
     by_id: BTreeSet<SessionId>,
-    /// Ids of the live sessions of each owner.
-    by_owner: BTreeMap<Principal, BTreeSet<SessionId>>,
     /// Those among `live` that have ended and still have ephemeral znodes.
     ending: BTreeSet<SessionId>,
     interner: Interner,
@@ -252,7 +250,6 @@ impl Default for Sessions {
         Self {
             live: Table::default(),
             by_id: BTreeSet::new(),
-            by_owner: BTreeMap::new(),
             ending: BTreeSet::new(),
             interner: Interner::default(),
             ended: Table::default(),
@@ -281,50 +278,16 @@ impl Sessions {
         counts.max().unwrap_or_default()
     }
 
-    pub(crate) fn views(&self) -> Vec<SessionView> {
-        self.by_id.iter().map(|id| self.live[id].view(*id)).collect()
-    }
-
-    /// The sessions that live and whose ids follow `after`.
-    pub(crate) fn ids_after(&self, after: Option<SessionId>) -> impl Iterator<Item = SessionId> + '_ {
-        following(&self.by_id, after)
-    }
-
-    /// Those of them that are this owner's.
-    pub(crate) fn ids_of(
-        &self,
-        owner: &Principal,
-        after: Option<SessionId>,
-    ) -> impl Iterator<Item = SessionId> + use<'_> {
-        let own = self.by_owner.get(owner).into_iter();
-        own.flat_map(move |own| following(own, after))
+    /// The sessions that live and whose ids follow `after`, by id.
+    pub(crate) fn following(&self, after: Option<SessionId>) -> impl Iterator<Item = (SessionId, &Session)> {
+        let first = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let ids = self.by_id.range((first, Bound::Unbounded));
+        ids.map(|&id| (id, &*self.live[&id]))
     }
 
     /// Changes the owner of a session.
     pub(crate) fn change_owner(&mut self, id: SessionId, owner: Principal) {
-        self.unlist(id);
         self.live.get_mut(&id).expect("it lives").owner = owner;
-        self.list(id);
-    }
-
-    /// Adds a live session to the lists.
-    fn list(&mut self, id: SessionId) {
-        let owner = self.live[&id].owner.clone();
-        self.by_id.insert(id);
-        self.by_owner.entry(owner).or_default().insert(id);
-    }
-
-    /// Removes a session from the lists, if it is there.
-    fn unlist(&mut self, id: SessionId) {
-        self.by_id.remove(&id);
-        if let Some(session) = self.live.get(&id)
-            && let Some(own) = self.by_owner.get_mut(&session.owner)
-        {
-            own.remove(&id);
-            if own.is_empty() {
-                self.by_owner.remove(&session.owner);
-            }
-        }
     }
 
     /// The sessions that have ended and still have ephemeral znodes, by id.
@@ -353,7 +316,7 @@ impl Sessions {
         let session = self.live.get_mut(&id).ok_or("an end in it is of no session")?;
         session.ending = Some(ending);
         session.silence = None;
-        self.unlist(id);
+        self.by_id.remove(&id);
         self.ending.insert(id);
         Ok(())
     }
@@ -473,7 +436,7 @@ impl Sessions {
     pub(crate) fn insert(&mut self, id: SessionId, mut session: Session) {
         session.name = self.interner.name(session.name);
         self.live.insert(id, Box::new(session));
-        self.list(id);
+        self.by_id.insert(id);
     }
 
     /// Ended sessions, the oldest first.
@@ -542,7 +505,7 @@ impl Sessions {
 
     /// Removes a session whose ephemeral znodes are gone, and records that it has ended.
     pub(crate) fn remove(&mut self, id: SessionId) {
-        self.unlist(id);
+        self.by_id.remove(&id);
         self.live.remove(&id);
         self.ending.remove(&id);
         self.remember_ended(id);
@@ -616,10 +579,4 @@ impl Sessions {
     pub(crate) fn sessionless(&self) -> &Arc<RequestCache> {
         &self.sessionless
     }
-}
-
-/// The ids that follow `after`.
-fn following(ids: &BTreeSet<SessionId>, after: Option<SessionId>) -> impl Iterator<Item = SessionId> + '_ {
-    let first = after.map_or(Bound::Unbounded, Bound::Excluded);
-    ids.range((first, Bound::Unbounded)).copied()
 }

@@ -143,7 +143,13 @@ impl Store {
 
     /// All live sessions, by id.
     pub fn sessions(&self) -> Vec<SessionView> {
-        self.sessions.views()
+        self.sessions_after(None, usize::MAX)
+    }
+
+    /// Up to `count` of them, those whose ids follow `after`.
+    pub fn sessions_after(&self, after: Option<SessionId>, count: usize) -> Vec<SessionView> {
+        let following = self.sessions.following(after).take(count);
+        following.map(|(id, session)| session.view(id)).collect()
     }
 
     /// Returns whether a session lives, has ended lately, or is not known.

@@ -150,12 +150,11 @@ impl Tree {
 
     /// The names of the children of a node, sorted.
     pub(crate) fn child_names(&self, parent: NodeIndex) -> Vec<Arc<str>> {
-        let mut names: Vec<Arc<str>> = self
-            .children(parent)
-            .map(|child| Arc::from(&*self.slab[child].name))
-            .collect();
-        names.sort_unstable();
-        names
+        let (children, _) = self.children_page(parent, "", None, usize::MAX);
+        let names = children
+            .into_iter()
+            .map(|child| Arc::from(&*self.slab[child].name));
+        names.collect()
     }
 
     /// At most `count` children whose names begin with `prefix` and come after `after`, by name, and whether there are

@@ -360,6 +360,9 @@ fn show_lock(store: &Store, lock: &LockName) -> Result<String, Box<dyn Error>> {
     for waiter in &view.queue {
         write!(output, "\n  waits: {}", show_contender(waiter)?)?;
     }
+    for name in &view.blocking_znodes {
+        write!(output, "\n  blocks ZooKeeper clients: {name}")?;
+    }
     Ok(output)
 }
 

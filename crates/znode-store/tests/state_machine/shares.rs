@@ -4,10 +4,10 @@
 
 use znode_store::{
     AccessCommand, Acl, AclEntry, AttemptId, Command, ContenderEnd, CreateMode, CreatePath, EntryContext,
-    EntryWork, Event, Identities, Identity, LockCommand, LockMode, LockName, LockWish, MAX_LOOKED_AT,
-    MAX_REMOVED_AT_ONCE, MAX_SESSIONLESS_REQUESTS, NewToken, Op, Outcome, Password, PathGrant, Perms,
-    Refusal, Reply, Request, RequestId, Right, RoleName, Rules, SessionFate, SessionId, Store, TokenHash,
-    TokenId, ZPath,
+    EntryWork, Event, Identities, Identity, Limited, LockCommand, LockMode, LockName, LockWish,
+    MAX_DESCENDANTS, MAX_LOOKED_AT, MAX_OPERATIONS, MAX_REMOVED_AT_ONCE, MAX_SESSIONLESS_REQUESTS, NewToken,
+    Op, Outcome, Password, PathGrant, Perms, Refusal, Reply, Request, RequestId, Right, RoleName, Rules,
+    SessionFate, SessionId, Store, TokenHash, TokenId, ZPath,
 };
 
 use crate::replicas::{draw, restore};
@@ -530,6 +530,63 @@ fn an_entry_of_a_former_release_ends_a_session_in_one_command() {
     assert_eq!((world.removed(), world.store.lock_count()), (MANY, 0));
 }
 
+fn children(parent: &str, count: usize) -> Vec<Op> {
+    let create = |number: usize| Op::Create {
+        path: CreatePath::parse(&format!("{parent}/{number}"), false).unwrap(),
+        data: "".into(),
+        acl: Acl::open(),
+        mode: CreateMode::Persistent,
+        parents: true,
+    };
+    (0..count).map(create).collect()
+}
+
+#[test]
+fn a_transaction_has_a_maximum_number_of_operations() {
+    let mut world = World::default();
+    let limit = Err(Refusal::LimitReached {
+        what: Limited::Operations,
+        limit: MAX_OPERATIONS as u32,
+    });
+    let too_many = Request::anonymous(Command::Multi(children("/a", MAX_OPERATIONS + 1)));
+    assert_eq!(world.apply(too_many.clone()), limit);
+    assert!(world.apply_by(Rules::Former, too_many).is_ok());
+    let most = Request::anonymous(Command::Multi(children("/b", MAX_OPERATIONS)));
+    assert!(world.apply(most).is_ok());
+}
+
+#[test]
+fn a_recursive_delete_removes_a_maximum_number_of_znodes_below_the_named_one() {
+    let mut world = World::default();
+    let path = |text: &str| ZPath::parse(text).unwrap();
+    let delete = |of: &str| Op::DeleteRecursive { path: path(of) };
+    for (parent, count) in [("/a/b", MAX_DESCENDANTS - 1), ("/c", MAX_DESCENDANTS), ("/d", 1)] {
+        let create = Command::Multi(children(parent, count));
+        world.apply(Request::anonymous(create)).unwrap();
+    }
+    let limit = |of: &str| Refusal::LimitReached {
+        what: Limited::Descendants(path(of)),
+        limit: MAX_DESCENDANTS as u32,
+    };
+    // What operations of a transaction remove counts together.
+    let both = Request::anonymous(Command::Multi(vec![delete("/c"), delete("/d")]));
+    let refused = world.apply(both).unwrap_err();
+    let of_second = Refusal::Multi {
+        index: 1,
+        refusal: limit("/d").into(),
+    };
+    assert_eq!(refused, of_second);
+    for whole in ["/a", "/c"] {
+        let request = Request::anonymous(Command::Write(delete(whole)));
+        assert_eq!(world.apply(request), Ok(Reply::Deleted), "{whole}");
+    }
+    let create = Command::Multi(children("/a/b", MAX_DESCENDANTS));
+    world.apply(Request::anonymous(create)).unwrap();
+    let request = Request::anonymous(Command::Write(delete("/a")));
+    assert_eq!(world.apply(request.clone()), Err(limit("/a")));
+    assert_eq!(world.apply_by(Rules::Former, request), Ok(Reply::Deleted));
+}
+
 /// A state where the first token's session holds this many locks below `job`, and one each below the others.
 fn with_many_locks(many: usize) -> World {
     let mut world = World::secured();
@@ -662,7 +719,7 @@ fn a_long_queue_is_told_in_parts_of_the_graph_and_none_twice() {
 }
 
 #[test]
-fn the_list_of_sessions_looks_only_at_those_that_its_caller_may_use() {
+fn a_page_of_sessions_shows_own_sessions_and_visits_no_more_than_the_bound() {
     let mut world = World::secured();
     let worker = world.token_with(2, &[("/locks/job", &[Right::Lock])]);
     for number in 1..=MAX_LOOKED_AT as u64 + 10 {
@@ -677,8 +734,16 @@ fn the_list_of_sessions_looks_only_at_those_that_its_caller_may_use() {
         let ids: Vec<u64> = page.sessions.iter().map(|view| view.session.0).collect();
         (ids, page.next_after.map(|session| session.0))
     };
-    assert_eq!(page(worker, None, 9), (vec![5_000, 5_001], None));
-    assert_eq!(page(worker, None, 1), (vec![5_000], Some(5_000)));
+    let bound = MAX_LOOKED_AT as u64;
+    assert_eq!(page(worker, None, 9), (vec![], Some(bound)));
+    assert_eq!(
+        page(worker, Some(SessionId(bound)), 9),
+        (vec![5_000, 5_001], None)
+    );
+    assert_eq!(
+        page(worker, Some(SessionId(bound)), 1),
+        (vec![5_000], Some(5_000))
+    );
     assert_eq!(page(worker, Some(SessionId(5_000)), 9), (vec![5_001], None));
     assert_eq!(page(token(1), Some(SessionId(7)), 2), (vec![8, 9], Some(9)));
     // What nobody asks for is looked at, too.
@@ -700,7 +765,7 @@ fn the_list_of_sessions_looks_only_at_those_that_its_caller_may_use() {
     let page = world
         .store
         .seen_by(&caller)
-        .sessions_page(None, 9, |_| true)
+        .sessions_page(Some(SessionId(bound)), 9, |_| true)
         .unwrap();
     assert_eq!(page.sessions.len(), 1);
 }

@@ -1,4 +1,4 @@
-//! Ephemeral znodes need a session: each has a live owner.
+//! Ephemeral znodes need a session: each has a live owner, or one whose end still removes them.
 
 use znode_store::{SessionFate, SessionId, Store, ZPath};
 
@@ -21,7 +21,7 @@ impl Ephemerals {
         if ended || self.since >= EVERY {
             self.since = 0;
             walk(store, &ZPath::root(), &|owner| {
-                store.session_fate(owner) == SessionFate::Live
+                store.session_fate(owner) == SessionFate::Live || store.is_ending(owner)
             })?;
         }
         Ok(())

@@ -9,6 +9,7 @@ mod election_safety;
 mod ephemerals;
 mod equal_digests;
 mod exactly_once;
+mod live_grants;
 mod log_matching;
 mod one_holder;
 mod permits;
@@ -232,6 +233,8 @@ impl Ledger {
                     self.note("tokens strictly increasing", check);
                     let check = may_lock(&hold.lock, store);
                     self.note("no lock without permission", check);
+                    let check = live_grants::check(hold, store);
+                    self.note("no lock granted to an ended session", check);
                 }
                 Event::SessionOpened(session) => {
                     self.sessions.opened(*session);

@@ -1,5 +1,5 @@
 //! Compatible holders at every position: an exclusive holder is alone, at most one holder is upgradeable,
-//! semaphore holders do not mix with others, and each holder has a live session and a znode in its queue.
+//! semaphore holders do not mix with others, and each holder has a session, live or ending, and a znode in its queue.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::Check;
 pub fn check(lock: &LockName, holds: &[Arc<Hold>], store: &Store) -> Check {
     modes(lock, &holds.iter().map(|hold| hold.mode).collect::<Vec<_>>())?;
     for hold in holds {
-        if store.session_fate(hold.session) != SessionFate::Live {
+        if store.session_fate(hold.session) != SessionFate::Live && !store.is_ending(hold.session) {
             return Err(format!(
                 "{lock} is held by {}, whose session has ended",
                 hold.holder

@@ -105,7 +105,7 @@ async fn well_behaved_clients_are_served_beside_every_attack() {
     }
     assert!(count("large-bodies", "413") > 0 && of("large-bodies")["got"]["let_in"] == 0);
     assert!(count("deep-paths", "400") > 0 && of("deep-paths")["got"]["let_in"] == 0);
-    for served in ["large-session", "lists", "request-ids"] {
+    for served in ["large-session", "lists", "request-ids", "holds", "lock-znodes"] {
         assert!(
             of(served)["got"]["let_in"].as_u64().unwrap() > 0,
             "{}",

@@ -66,7 +66,7 @@ fn of_operator(api: &Api, peer: Peer, secret: &Secret) -> Result<Peer, Problem> 
 async fn of_token(api: &Api, peer: Peer, id: TokenId, secret: &Secret) -> Result<Peer, Problem> {
     let look = || {
         api.node
-            .read(|store| Standing::of(store, id, secret, api.node.now_ms()))
+            .read_facts(|store| Standing::of(store, id, secret, api.node.now_ms()))
     };
     let mut known = look();
     if matches!(known, Standing::Unknown) && !api.unknown.is_known_to_be_none(id) {
@@ -93,10 +93,10 @@ async fn require(api: &Api, needs: Needs, peer: &Peer) -> Result<(), Problem> {
     let caller = peer.identities();
     let look = |store: &Store| needs.require(store.seen_by(&caller));
     // Who is refused by what this node knows need not be asked about again.
-    api.node.read(look)?;
-    if needs.may_be_of_now() && !peer.is_operator() && api.node.read(|store| needs.is_of_now(store)) {
+    api.node.read_facts(look)?;
+    if needs.may_be_of_now() && !peer.is_operator() && api.node.read_facts(|store| needs.is_of_now(store)) {
         api.node.read_barrier().await?;
-        api.node.read(look)?;
+        api.node.read_facts(look)?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use super::super::problem::{Code, Problem};
 
 /// Refuses everybody but the operator until the cluster is secured, where that is asked for.
 pub fn refuse(api: &Api, peer: &Peer) -> Result<(), Problem> {
-    if !api.config().secured_only || peer.is_operator() || api.node.read(|store| store.is_secured()) {
+    if !api.config().secured_only || peer.is_operator() || api.node.read_facts(|store| store.is_secured()) {
         return Ok(());
     }
     match api.node.not_ready() {

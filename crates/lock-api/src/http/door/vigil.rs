@@ -37,7 +37,7 @@ impl Vigil {
             if let Some(expired) = self.expired() {
                 return expired;
             }
-            let is_so = self.node.read(|store| still(store.seen_by(&self.caller)));
+            let is_so = self.node.read_facts(|store| still(store.seen_by(&self.caller)));
             if let Err(refusal) = is_so {
                 return refusal;
             }

@@ -39,20 +39,35 @@ pub struct LockAnswer<'a> {
     holders: Vec<ContenderAnswer<'a>>,
     /// Waiters, in order.
     queue: Vec<ContenderAnswer<'a>>,
-    /// Total number of holders, if the answer is limited.
+    /// Total number of holders, if `count` was given or not all are shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u32)]
     holding: Option<u32>,
-    /// Total number of waiters, if the answer is limited.
+    /// Total number of waiters, if `count` was given or not all are shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u32)]
     waiting: Option<u32>,
+    /// `false` if not all are shown, else absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = bool)]
+    complete: Option<bool>,
+    /// Names of znodes below the lock's that are named like contenders and belong to no session. The lock ignores them, but recipes of
+    /// ZooKeeper clients wait for them. Absent if there are none; at most 100, among the first 2,000 znodes below the lock's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    blocking_znodes: Vec<&'a str>,
 }
 
 impl LockAnswer<'_> {
-    /// With how many there are in all.
+    /// Adds the number of all holders and waiters.
     pub fn of(mut self, all: &LockSummary) -> Self {
         (self.holding, self.waiting) = (Some(all.holders), Some(all.waiters));
+        self
+    }
+
+    /// Marks a view in which holders or waiters are missing.
+    pub fn incomplete(mut self) -> Self {
+        self.complete = Some(false);
         self
     }
 }
@@ -183,6 +198,8 @@ impl<'a> LockAnswer<'a> {
                 .collect(),
             holding: None,
             waiting: None,
+            complete: None,
+            blocking_znodes: view.blocking_znodes.iter().map(|name| &**name).collect(),
         }
     }
 }

@@ -375,6 +375,8 @@ impl From<Refusal> for Problem {
                     Limited::Roles => problem.with("of", "roles"),
                     Limited::Certificates => problem.with("of", "certificates"),
                     Limited::LongPaths(path) => problem.with("of", "long_paths").with("path", path),
+                    Limited::Descendants(path) => problem.with("of", "descendants").with("path", path),
+                    Limited::Operations => problem.with("of", "operations"),
                 }
             }
             Refusal::DataTooLarge { bytes, limit } => {

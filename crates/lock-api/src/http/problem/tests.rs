@@ -95,6 +95,18 @@ fn refusals() -> Vec<(Refusal, u16, &'static str, Value)> {
             json!({"of": "long_paths", "path": "/a", "limit": 7}),
         ),
         (
+            limit_reached(Limited::Descendants(path())),
+            409,
+            "limit_reached",
+            json!({"of": "descendants", "path": "/a", "limit": 7}),
+        ),
+        (
+            limit_reached(Limited::Operations),
+            409,
+            "limit_reached",
+            json!({"of": "operations", "limit": 7}),
+        ),
+        (
             limit_reached(Limited::Sessions),
             409,
             "limit_reached",

@@ -116,6 +116,15 @@ pub(super) const HTTP: Section = Section {
                 lets silent callers occupy connections.",
         },
         Setting {
+            name: "http.first_header_timeout_ms",
+            kind: Kind::Milliseconds { most: YEAR_MS },
+            usual: Usual::Is("10000"),
+            sample: Shown::Usual,
+            reload: Reload::Live,
+            meaning: "Maximum time from a connection to the head of its first request, unless the caller \
+                has shown a certificate. It keeps strangers from occupying connections by half a request.",
+        },
+        Setting {
             name: "http.body_timeout_ms",
             kind: Kind::Milliseconds { most: MAX_TIME_MS },
             default: DefaultValue::Literal("30000"),

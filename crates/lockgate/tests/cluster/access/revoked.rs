@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cli_support::http_client::request_as;
-use lock_client::{AcquireOptions, Code, Error, Loss};
+use lock_client::{AcquireOptions, Code, Error, LockClient, Loss};
 
 use super::{assert_not_logged, client};
 use crate::harness::{TestCluster, eventually};
@@ -71,4 +71,43 @@ async fn revoked_token_is_rejected_and_its_locks_end_with_its_session() {
     .await;
     let secret = made.token.expose().rsplit_once('_').unwrap().1.to_owned();
     assert_not_logged(cluster.nodes().map(|node| node.log_file()), [secret].iter());
+}
+
+#[tokio::test]
+async fn a_wait_ends_when_the_certificate_of_its_caller_gets_a_role_without_the_lock() {
+    const SUBJECT: &str = "CN=try-out";
+    let cluster = TestCluster::start_with_access().await;
+    let admin = client(
+        &cluster,
+        cluster.credentials().token.clone().expect("it is secured"),
+    );
+    let access = admin.access();
+    for (role, grant) in [("worker", "lock,read:orders"), ("reader", "read:orders")] {
+        access.set_role(role, &[grant.parse().unwrap()]).await.unwrap();
+    }
+    access.set_certificate(SUBJECT, "worker").await.unwrap();
+    let tls = cluster.tls().expect("it has certificates").clone();
+    let worker = LockClient::builder(cluster.http_addresses()).tls(tls);
+    let worker = worker.build().unwrap();
+
+    let holder = admin.session().open().await.unwrap();
+    let guard = holder
+        .acquire("orders/1", AcquireOptions::exclusive())
+        .await
+        .unwrap();
+    let session = worker.session().open().await.unwrap();
+    let waiting = tokio::spawn(async move {
+        let granted = session.acquire("orders/1", AcquireOptions::exclusive()).await;
+        granted.map(drop).unwrap_err()
+    });
+    let in_queue = async || {
+        let view = admin.lock("orders/1").await.unwrap();
+        view.expect("it is held").queue.len()
+    };
+    eventually("the worker waits", async || in_queue().await == 1).await;
+    access.set_certificate(SUBJECT, "reader").await.unwrap();
+    let refused = waiting.await.unwrap();
+    assert!(refused.is(Code::Forbidden), "{refused:?}");
+    eventually("its place is gone", async || in_queue().await == 0).await;
+    guard.release().await.unwrap();
 }

@@ -14,24 +14,28 @@ use crate::model::path::LockName;
 use crate::model::reply::Reply;
 use crate::store::Store;
 
-/// Grants the locks that a command touched to their waiters. Called once at the end of each command.
+/// Grants the locks that a command touched to their waiters. Called once at the end of each command. Most commands touch none, and do not
+/// pay for the rest.
+#[inline]
 pub(crate) fn grant_waiters(store: &mut Store, cx: &mut Context<'_>) {
-    loop {
-        let mut touched = store.locks.take_touched();
-        if touched.is_empty() {
-            return store.locks.recycle_touched(touched);
-        }
-        for lock in touched.drain(..) {
-            modes::grant_upgrade(store, cx, &lock);
-            while remove_ungrantable(store, cx, &lock)
-                && let Some(contender) = store.locks.promote(&lock)
-            {
-                complete_grant(store, cx, &lock, contender);
-            }
-            store.locks.lower_floor(&lock);
-        }
-        store.locks.recycle_touched(touched);
+    while store.locks.has_touched() {
+        grant_touched(store, cx);
     }
+}
+
+#[inline(never)]
+fn grant_touched(store: &mut Store, cx: &mut Context<'_>) {
+    let mut touched = store.locks.take_touched();
+    for lock in touched.drain(..) {
+        modes::grant_upgrade(store, cx, &lock);
+        while remove_ungrantable(store, cx, &lock)
+            && let Some(contender) = store.locks.promote(&lock)
+        {
+            complete_grant(store, cx, &lock, contender);
+        }
+        store.locks.lower_floor(&lock);
+    }
+    store.locks.recycle_touched(touched);
 }
 
 /// Removes the next waiters from the queue while their sessions have ended, or the owners of their sessions have no right to lock here.
