@@ -117,12 +117,12 @@ pub(super) const HTTP: Section = Section {
         },
         Setting {
             name: "http.first_header_timeout_ms",
-            kind: Kind::Milliseconds { most: YEAR_MS },
-            usual: Usual::Is("10000"),
-            sample: Shown::Usual,
+            kind: Kind::Milliseconds { most: MAX_TIME_MS },
+            default: DefaultValue::Literal("10000"),
+            sample: SampleForm::Default,
             reload: Reload::Live,
-            meaning: "Maximum time from a connection to the head of its first request, unless the caller \
-                has shown a certificate. It keeps strangers from occupying connections by half a request.",
+            meaning: "Time for the head of a connection's first request, unless the caller has shown a \
+                certificate. It keeps unknown callers from occupying connections by half a request.",
         },
         Setting {
             name: "http.body_timeout_ms",
