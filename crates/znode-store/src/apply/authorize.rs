@@ -300,11 +300,3 @@ impl Authorization<'_> {
             && self.caller_rights.may_around(Right::Lock, at)
     }
 }
-
-/// Returns whether a caller creates a lock's znode, or one above it, by its right to lock alone.
-pub(crate) fn creates_by_lock_alone(store: &Store, cx: &Context<'_>, at: &ZPath) -> bool {
-    cx.rules == Rules::Current && store.access.is_secured() && is_of_locks(at) && {
-        let caller_rights = store.access.caller_rights(cx.caller, cx.now_ms);
-        caller_rights.is_ok_and(|caller_rights| !caller_rights.may(Right::Write, at))
-    }
-}

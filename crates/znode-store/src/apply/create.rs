@@ -3,7 +3,8 @@
 use alloc::string::{String, ToString};
 
 use crate::apply::context::Context;
-use crate::apply::{authorize, znodes};
+use crate::apply::tree_queries::creates_by_lock_alone;
+use crate::apply::znodes;
 use crate::locks::name;
 use crate::model::acl::Acl;
 use crate::model::command::CreateMode;
@@ -51,8 +52,8 @@ pub(crate) fn create(
     }
     let place = store.tree.place_below(&path.parent);
     // The parents that a contender needs are gone when they were empty for a while, and some recipes create them only once.
-    let brings_parents = parents
-        || mode.is_ephemeral() && acl.is_open() && authorize::creates_by_lock_alone(store, cx, &path.parent);
+    let brings_parents =
+        parents || mode.is_ephemeral() && acl.is_open() && creates_by_lock_alone(store, cx, &path.parent);
     if !place.has_parent() && !brings_parents {
         return Err(Refusal::NoNode(path.parent.clone()));
     }
@@ -70,7 +71,7 @@ pub(crate) fn create(
     };
     let path = path.map_err(|bad| Refusal::BadPath(bad.to_string()))?;
     let kind = match kind {
-        Kind::Persistent | Kind::Container if authorize::creates_by_lock_alone(store, cx, &path) => {
+        Kind::Persistent | Kind::Container if creates_by_lock_alone(store, cx, &path) => {
             Kind::Ttl(LOCK_PARENT_TTL_MS)
         }
         kind => kind,

@@ -1,5 +1,8 @@
 //! Queries of the tree and the queues that decide which right is needed: the owner of a contender, missing parents, reserved paths.
 
+use crate::apply::context::Context;
+use crate::model::access::right::Right;
+use crate::model::entry::Rules;
 use crate::model::ids::SessionId;
 use crate::model::path::{LOCK_ROOT, LockName, ZPath};
 use crate::store::Store;
@@ -17,6 +20,14 @@ pub(crate) fn is_reserved(path: &ZPath) -> bool {
 /// Returns whether a node is a lock's, or above one.
 pub(crate) fn is_of_locks(path: &ZPath) -> bool {
     path.as_str() == LOCK_ROOT || LockName::of_parent(path).is_some()
+}
+
+/// Returns whether a caller creates a lock's znode, or one above it, by its right to lock alone.
+pub(crate) fn creates_by_lock_alone(store: &Store, cx: &Context<'_>, at: &ZPath) -> bool {
+    cx.rules == Rules::Current && store.access.is_secured() && is_of_locks(at) && {
+        let caller_rights = store.access.caller_rights(cx.caller, cx.now_ms);
+        caller_rights.is_ok_and(|caller_rights| !caller_rights.may(Right::Write, at))
+    }
 }
 
 /// Contender at a path.

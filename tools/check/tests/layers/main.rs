@@ -90,11 +90,11 @@ const ZNODE_STORE: [Layer; 12] = [
         also: &[],
     },
     Layer {
-        modules: &["apply::znodes"],
+        modules: &["apply::tree_queries", "apply::znodes"],
         also: &[],
     },
     Layer {
-        modules: &["apply::create", "apply::locks", "apply::tree_queries"],
+        modules: &["apply::create", "apply::locks"],
         also: &[],
     },
     Layer {

@@ -3,6 +3,7 @@
 use alloc::format;
 
 use crate::Restorer;
+use crate::apply::context::MAX_DESCENDANTS;
 use crate::model::acl::Acl;
 use crate::model::command::{Command, CreateMode, Op, Request};
 use crate::model::data::Data;
@@ -205,11 +206,17 @@ fn a_very_deep_tree_costs_no_stack_and_no_more_than_its_paths() {
         ask(&mut store, create(&missing, true)),
         Err(too_many(&"/e".repeat(DEEP)))
     );
-    // As a whole it cannot be removed by one command, but a piece of it can.
+    // One command cannot remove all of it, nor a part whose paths are long, but it can remove a short piece.
     let remove = |path: &str| Op::DeleteRecursive {
         path: ZPath::parse(path).expect("it is one"),
     };
-    assert_eq!(ask(&mut store, remove("/d/d")), Err(too_many("/d/d")));
+    let long = "/d".repeat(DEEP - 4_000);
+    assert_eq!(ask(&mut store, remove(&long)), Err(too_many(&long)));
+    let too_deep = Refusal::LimitReached {
+        what: Limited::Descendants(ZPath::parse("/d/d").expect("it is one")),
+        limit: MAX_DESCENDANTS as u32,
+    };
+    assert_eq!(ask(&mut store, remove("/d/d")), Err(too_deep));
     let piece = "/d".repeat(DEEP - 20);
     assert_eq!(ask(&mut store, remove(&piece)), Ok(Reply::Deleted));
     assert_eq!(
