@@ -129,7 +129,7 @@ const RETIRED_NAMES: [(&str, &str); 44] = [
 /// Crates whose language is not plain yet, and the maximum number of their findings: interrogative openings, private phrases, retired names.
 /// A number may only become smaller. A crate without a row has no findings.
 const CEILINGS: [Ceiling; 2] = [
-    (&["crates/lock-api"], [393, 299, 48]),
+    (&["crates/lock-api"], [3, 17, 20]),
     // One crate that becomes four.
     (
         &[
@@ -138,25 +138,18 @@ const CEILINGS: [Ceiling; 2] = [
             "crates/observers",
             "crates/raft-node",
         ],
-        [708, 415, 86],
+        [405, 313, 68],
     ),
 ];
 
 type Ceiling = (&'static [&'static str], [usize; 3]);
 
 /// Exceptions: the file, a part of the finding's line, and the reason.
-const ALLOWED: [(&str, &str, &str); 2] = [
-    (
-        "crates/lockgate/tests/cluster/quiet_logs.rs",
-        "stood still",
-        "part of a log line of raft-node",
-    ),
-    (
-        "crates/lockgate/tests/cluster/tls.rs",
-        "a peer was not let in",
-        "log line of raft-node",
-    ),
-];
+const ALLOWED: [(&str, &str, &str); 1] = [(
+    "crates/lockgate/tests/cluster/quiet_logs.rs",
+    "stood still",
+    "part of a log line of raft-node",
+)];
 
 /// Habit that breaks a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
