@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::harness::{PATIENCE, TestCluster, eventually, rounds};
+use crate::harness::{TIMEOUT, TestCluster, eventually, rounds};
 
 /// Bound for the time without a successful write.
 const MAX_WRITE_GAP: Duration = Duration::from_secs(2);
@@ -130,14 +130,14 @@ async fn write(addresses: &NodeAddresses, writes: &Mutex<Writes>, turn: &mut usi
             writes.paths.push(path);
             return;
         }
-        assert!(began.elapsed() < PATIENCE, "no node answers a write");
+        assert!(began.elapsed() < TIMEOUT, "no node answers a write");
         tokio::time::sleep(RETRY_DELAY).await;
     }
 }
 
 /// Acquires the lock, checks that it is held alone, and releases it.
 async fn enter(addresses: &NodeAddresses, guarded: &Guarded, first: usize) {
-    let mut client = ApiClient::new(&addresses.all(), first, PATIENCE);
+    let mut client = ApiClient::new(&addresses.all(), first, TIMEOUT);
     let session = RenewedSession::open(&mut client, Duration::from_secs(30), "locker")
         .await
         .expect("a session");
@@ -196,7 +196,7 @@ impl Operator {
         self.cluster.wait_ready(&[id], START_TIMEOUT).await.unwrap();
         // A learner accepts requests like any other node.
         self.publish_addresses();
-        members.promote(id, PATIENCE).await.unwrap();
+        members.promote(id, TIMEOUT).await.unwrap();
         id
     }
 
@@ -275,7 +275,7 @@ async fn locks_and_writes_continue_during_membership_changes() {
         let mut members = operator.members();
         members.demote(follower, false).await.unwrap();
         told("demoted");
-        members.promote(follower, PATIENCE).await.unwrap();
+        members.promote(follower, TIMEOUT).await.unwrap();
         told("promoted");
         members.move_leader(None).await.unwrap();
         told("made the leader");

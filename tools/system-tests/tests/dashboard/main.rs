@@ -25,7 +25,7 @@ use raft_node::admission::BUSY_RETRY;
 use serde_json::{Value, json};
 
 use browser::Browser;
-use harness::{PATIENCE, TestCluster};
+use harness::{TIMEOUT, TestCluster};
 
 /// The program under test.
 pub const LOCKGATE: &str = env!("CARGO_BIN_EXE_lockgate-with-faults");
@@ -49,7 +49,7 @@ fn encoded(text: &str) -> String {
 /// Sends a request that must succeed, with a token if there is one. On a busy machine a node may shed some of
 /// many simultaneous requests before it does anything; those are repeated, as any client would.
 async fn must(cluster: &TestCluster, id: u64, method: &str, path: &str, body: Value) -> Value {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let response = loop {
         let response = cluster.send(id, method, path, &body).await;
         let is_busy = response.status == 503 && response.code() == "unavailable";
