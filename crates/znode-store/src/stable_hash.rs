@@ -28,6 +28,11 @@ impl StableHasher {
         self.0 = xxh3_64_with_seed(bytes, self.0);
     }
 
+    /// Adds a few numbers, of which there are always as many.
+    pub(crate) fn words<const N: usize>(&mut self, words: [u64; N]) {
+        self.bytes(words.map(u64::to_le_bytes).as_flattened());
+    }
+
     /// The hash of all that was added.
     pub(crate) fn finish(&self) -> u64 {
         self.0
@@ -50,7 +55,9 @@ pub(crate) fn of_bytes_after(before: u64, bytes: &[u8]) -> u64 {
 
 /// The hash of a few numbers, of which there are always as many.
 pub(crate) fn of_words<const N: usize>(words: [u64; N]) -> u64 {
-    of_bytes(words.map(u64::to_le_bytes).as_flattened())
+    let mut hasher = StableHasher::new();
+    hasher.words(words);
+    hasher.finish()
 }
 
 /// The hash of whatever `value` serializes to.

@@ -2,12 +2,12 @@
 
 use alloc::vec::Vec;
 
+use crate::locks::contender::Contender;
 use crate::model::acl::Acl;
-use crate::model::data::Data;
 use crate::model::entry::Rules;
 use crate::model::event::{ContenderEnd, Event, ZnodeEvent, ZnodeEventKind};
 use crate::model::identity::Identities;
-use crate::model::ids::{SessionId, Zxid};
+use crate::model::ids::Zxid;
 use crate::model::path::{LockName, MAX_LONG_PATHS_BYTES, ZPath};
 use crate::model::refusal::{Limited, Refusal};
 
@@ -102,29 +102,22 @@ impl Context<'_> {
     }
 }
 
-/// Change of an ephemeral node below a lock's znode, for the queues.
+/// Change of a contender by means of the tree, for its queue.
 pub(crate) enum ContenderChange {
-    Created {
-        lock: LockName,
-        node: ZPath,
-        data: Data,
-        session: SessionId,
-    },
+    Created(LockName, Contender),
     Removed(EndedContender),
 }
 
-/// End of an ephemeral node below a lock's znode.
+/// End of a contender.
 pub(crate) struct EndedContender {
     /// The lock.
     pub lock: LockName,
-    /// Path of the node.
+    /// Path of its znode.
     pub node: ZPath,
-    /// Its data.
-    pub data: Data,
+    /// Its sequence number.
+    pub number: u64,
     /// Position of its creation.
     pub czxid: Zxid,
-    /// Its session.
-    pub session: SessionId,
     /// Cause of its end.
     pub how: ContenderEnd,
 }

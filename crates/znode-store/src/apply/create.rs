@@ -50,6 +50,7 @@ pub(crate) fn create(
     if path.parent.is_root() && path.name.is_empty() && !mode.is_sequential() {
         return Err(Refusal::NodeExists(ZPath::root()));
     }
+    let data = data.into();
     let place = store.tree.place_below(&path.parent);
     // The parents that a contender needs are gone when they were empty for a while, and some recipes create them only once.
     let brings_parents =

@@ -45,7 +45,7 @@ fn put_mirrored(store: &mut Store, cx: &mut Context<'_>, znode: Mirrored) -> Res
     let found = store.tree.find(&znode.path);
     let Mirrored {
         path,
-        mut data,
+        data,
         acl,
         kind,
         version,
@@ -55,9 +55,10 @@ fn put_mirrored(store: &mut Store, cx: &mut Context<'_>, znode: Mirrored) -> Res
         creations,
     } = znode;
     // What a quota has used is counted here, whatever is said of it elsewhere.
-    if let Some(index) = found.filter(|_| is_stats_of_quota(&path)) {
-        data = store.tree.node(index).data.clone();
-    }
+    let data = match found.filter(|_| is_stats_of_quota(&path)) {
+        Some(index) => store.tree.node(index).data.clone(),
+        None => data.into(),
+    };
     let mirrored = MirroredNode {
         kind: kind.kind(),
         data,

@@ -59,7 +59,7 @@ pub(crate) fn write(store: &mut Store, cx: &mut Context<'_>, session: Option<Ses
             if is_contender {
                 return Err(name::written_by_locks_alone(&path));
             }
-            znodes::replace_data(store, cx, index, &path, data);
+            znodes::replace_data(store, cx, index, &path, data.into());
             Ok(Reply::Set(store.tree.node(index).stat()))
         }
         Op::SetAcl { path, acl, aversion } => {

@@ -4,6 +4,8 @@ use fault_injection::planted;
 
 use crate::apply::context::{ContenderChange, Context, EndedContender};
 use crate::apply::locks::contender_end;
+use crate::locks::contender::Contender;
+use crate::locks::name;
 use crate::model::acl::Acl;
 use crate::model::data::Data;
 use crate::model::event::{ContenderEnd, ZnodeEventKind};
@@ -12,6 +14,7 @@ use crate::model::stat::Kind;
 use crate::store::Store;
 use crate::tree::MirroredNode;
 use crate::tree::index::NodeIndex;
+use crate::tree::node_data::NodeData;
 use crate::tree::placement::Placement;
 use crate::tree::quota::Growth;
 
@@ -29,7 +32,7 @@ pub(crate) fn add_node(
     parent: NodeIndex,
     path: &ZPath,
     kind: Kind,
-    data: Data,
+    data: NodeData,
     acl: &Acl,
 ) -> NodeIndex {
     let parent_path = path.parent().expect("the root is not created");
@@ -45,20 +48,33 @@ pub(crate) fn add_child(
     parent_path: &ZPath,
     path: &ZPath,
     kind: Kind,
-    data: Data,
+    data: NodeData,
     acl: &Acl,
 ) -> NodeIndex {
     let contender = match kind {
-        Kind::Ephemeral(session) => {
-            LockName::of_contender_below(parent_path, path).map(|lock| ContenderChange::Created {
-                lock,
-                node: path.clone(),
-                data: data.clone(),
-                session,
-            })
-        }
+        Kind::Ephemeral(session) => LockName::of_contender_below(parent_path, path)
+            .and_then(|lock| Some((lock, Contender::read(path.name(), data.bytes(), session, cx.zxid)?))),
         Kind::Persistent | Kind::Container | Kind::Ttl(_) => None,
     };
+    let index = insert_child(store, cx, parent, parent_path, path, kind, data, acl);
+    if let Some((lock, contender)) = contender {
+        tell_locks(store, cx, ContenderChange::Created(lock, contender));
+    }
+    index
+}
+
+/// Adds a child that the lock table does not learn of here.
+#[expect(clippy::too_many_arguments, reason = "each is a fact of the new node")]
+pub(crate) fn insert_child(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    parent: NodeIndex,
+    parent_path: &ZPath,
+    path: &ZPath,
+    kind: Kind,
+    data: NodeData,
+    acl: &Acl,
+) -> NodeIndex {
     let growth = Growth {
         count: 1,
         bytes: data.len() as i64,
@@ -79,9 +95,6 @@ pub(crate) fn add_child(
     store.tree.use_quota(path, growth, cx.events);
     cx.changed(ZnodeEventKind::Created, path, acl.clone());
     children_changed(store, cx, parent, parent_path);
-    if let Some(change) = contender {
-        tell_locks(store, cx, change);
-    }
     index
 }
 
@@ -155,12 +168,12 @@ pub(crate) fn remove_child(
     how: ContenderEnd,
 ) {
     let node = store.tree.node(index);
-    let (parent, session, czxid, data) = (node.parent, node.session(), node.czxid, node.data.clone());
+    let (parent, session, czxid, bytes) = (node.parent, node.session(), node.czxid, node.data.len());
     let acl = store.tree.acl(index).clone();
     store.tree.remove(index, path, cx.zxid, cx.now_ms);
     let growth = Growth {
         count: -1,
-        bytes: -(data.len() as i64),
+        bytes: -(bytes as i64),
     };
     store.tree.use_quota(path, growth, cx.events);
     cx.changed(ZnodeEventKind::Deleted, path, acl);
@@ -172,30 +185,28 @@ pub(crate) fn remove_child(
             }
             None => assert!(planted::leaves_orphans(), "ephemeral nodes have live owners"),
         }
-        if let Some(lock) = LockName::of_contender_below(parent_path, path) {
-            tell_locks(
-                store,
-                cx,
-                ContenderChange::Removed(EndedContender {
-                    lock,
-                    node: path.clone(),
-                    data,
-                    czxid,
-                    session,
-                    how,
-                }),
-            );
+        if let Some(lock) = LockName::of_contender_below(parent_path, path)
+            && let Some(number) = name::number_in(path.name())
+        {
+            let ended = EndedContender {
+                lock,
+                node: path.clone(),
+                number,
+                czxid,
+                how,
+            };
+            tell_locks(store, cx, ContenderChange::Removed(ended));
         }
     }
 }
 
-/// Replaces the data of the node at `path`. (The lock table knows nothing that data could change.)
+/// Replaces the data of the node at `path`. (The lock table knows nothing of contenders that clients may write.)
 pub(crate) fn replace_data(
     store: &mut Store,
     cx: &mut Context<'_>,
     index: NodeIndex,
     path: &ZPath,
-    data: Data,
+    data: NodeData,
 ) {
     let growth = Growth {
         count: 0,
@@ -235,15 +246,8 @@ pub(crate) fn tell_locks(store: &mut Store, cx: &mut Context<'_>, change: Conten
         return;
     }
     match change {
-        ContenderChange::Created {
-            lock,
-            node,
-            data,
-            session,
-        } => {
-            store
-                .locks
-                .contender_created(&lock, node.name(), &data, session, cx.zxid);
+        ContenderChange::Created(lock, contender) => {
+            store.locks.enter(&lock, contender, false);
         }
         ContenderChange::Removed(contender) => contender_end::contender_removed(store, cx, contender),
     }
@@ -257,6 +261,6 @@ pub(crate) fn create_missing(
     acl: &Acl,
 ) -> NodeIndex {
     place.missing().fold(place.ancestor, |parent, path| {
-        add_node(store, cx, parent, &path, Kind::Container, Data::empty(), acl)
+        add_node(store, cx, parent, &path, Kind::Container, Data::empty().into(), acl)
     })
 }

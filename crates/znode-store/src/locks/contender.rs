@@ -1,366 +1,172 @@
-//! Records of contenders: the data of their znodes, in JSON, so that users of any ZooKeeper client can read the queue. The rule and not the
-//! record decides about grants.
-//!
-//! The record is the only source of what it says. Copies beside the tree (the request, the token, the owner) change together with it, so a
-//! replica that restored a snapshot has the same copies as the others. For the same reason only the lock protocol writes records: see
-//! [`super::name::is_reserved`].
+//! Contenders of a lock as its queue has them. Only the lock protocol writes records: see [`super::name::is_reserved`].
 
-#[cfg(test)]
-use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
-use serde::{Deserialize, Serialize};
+use crate::locks::name::{ContenderName, Kind, recognise};
+use crate::model::contender::{Written, json};
+use crate::model::event::Hold;
+use crate::model::ids::{SessionId, Zxid};
+use crate::model::lock::{LockMode, LockRequest};
+use crate::model::path::LockName;
 
-use crate::locks::name::{Kind, recognise};
-use crate::model::ids::{RequestId, Zxid};
-use crate::model::lock::{AttemptId, LockMode, LockRequest, LockWish, Revocation, distinct_owner};
+/// Position of a contender in the order of arrival: its creation, its sequence number, its name.
+///
+/// For sequential znodes that is the order of their numbers. The creation comes first because clients may choose a name that ends in ten
+/// digits: such a name must not get to the front of a lock that others hold, nor make fencing tokens go back.
+pub(crate) type Position<'a> = (Zxid, u64, &'a str);
 
-/// Facts about a contender that its znode records.
+/// Contender in a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Facts {
-    /// The sequence number in the name.
+pub(crate) struct Contender {
+    /// Position of its creation. Contenders of one transaction share it.
+    pub czxid: Zxid,
+    /// Its sequence number.
     pub number: u64,
-    /// Mode and permits that it requests.
+    /// Its whole name.
+    pub name: Arc<str>,
+    /// Its session.
+    pub session: SessionId,
+    /// Its request, by its record or its name.
     pub request: LockRequest,
-    /// Record that Lockgate wrote. `None` for contenders of other clients, whose data is their own.
-    pub record: Option<Arc<Record>>,
+    /// Its record, which its znode shares. `None` for contenders of other clients, whose data is their own.
+    pub record: Option<Arc<Written>>,
+    /// Its hold, as its beginning was reported. `None` for waiters, for contenders of other clients, and after a restore.
+    pub hold: Option<Arc<Hold>>,
 }
 
-/// Record that Lockgate writes about a contender of its own.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Record {
-    /// Mode and permits that it requests.
-    pub request: LockRequest,
-    /// The scope of re-entrancy within the session.
-    pub owner: Arc<str>,
-    /// True if the same owner may join.
-    pub reentrant: bool,
-    /// For people.
-    pub note: Arc<str>,
-    /// Address that the client called from.
-    pub address: Arc<str>,
-    /// Time of joining the queue.
-    pub since_ms: u64,
-    /// Time of the grant.
-    pub granted_ms: Option<u64>,
-    /// The calls of `acquire` that it stands for, oldest first. While it holds, each is one hold.
-    pub attempts: Vec<Attempt>,
-    /// Calls whose holds were released while other holds stayed, oldest first.
-    ///
-    /// A release ends one hold of the owner and does not say which call's. Suppose two calls of one owner are granted together, the caller
-    /// of the first releases, and the caller of the second has hung up. Then the second call may be the one that was removed from the list.
-    /// When its node withdraws it, the other hold has to end.
-    pub released: Vec<Attempt>,
-    /// Time for which the lock grants nothing if the session expires during the hold.
-    pub lock_delay_ms: u32,
-    /// The fencing token, where it is not the position of the creation.
-    pub token: Option<Zxid>,
-    /// The last call of `upgrade`, unless it was withdrawn or downgraded since.
-    pub upgrade: Option<Upgrade>,
-    /// The last release request.
-    pub revoke: Option<Revocation>,
-}
+impl Contender {
+    /// Returns a contender of the lock protocol.
+    pub fn new(name: &str, number: u64, session: SessionId, czxid: Zxid, record: Arc<Written>) -> Self {
+        Self {
+            czxid,
+            number,
+            name: name.into(),
+            session,
+            request: record.request,
+            record: Some(record),
+            hold: None,
+        }
+    }
 
-/// One call of `upgrade`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Upgrade {
-    /// The call.
-    pub attempt: Attempt,
-    /// Time of the request.
-    pub since_ms: u64,
-    /// True if it was granted.
-    pub done: bool,
-}
-
-/// Maximum number of released calls that a contender records while it holds. They matter only until their callers have their answers, so
-/// these are calls of one owner in flight at once.
-pub const MAX_RELEASED: usize = 16;
-
-/// One call of `acquire`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Attempt {
-    /// The call.
-    pub id: AttemptId,
-    /// Id under which its outcome is recorded.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub request_id: Option<RequestId>,
-}
-
-/// The record as it is read. The order of the fields is that of the text, which `text.rs` writes.
-#[derive(Deserialize)]
-#[cfg_attr(test, derive(Serialize))]
-struct Json {
-    mode: JsonMode,
-    permits: u32,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    limit: Option<u32>,
-    owner: Arc<str>,
-    reentrant: bool,
-    note: Arc<str>,
-    address: Arc<str>,
-    since_ms: u64,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    granted_ms: Option<u64>,
-    attempts: Vec<Attempt>,
-    #[serde(skip_serializing_if = "Vec::is_empty", default)]
-    released: Vec<Attempt>,
-    #[serde(skip_serializing_if = "is_zero", default)]
-    lock_delay_ms: u32,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    token: Option<Zxid>,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    upgrade: Option<Upgrade>,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    revoke: Option<Revocation>,
-}
-
-#[cfg(test)]
-fn is_zero(number: &u32) -> bool {
-    *number == 0
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[cfg_attr(test, derive(Serialize))]
-#[serde(rename_all = "snake_case")]
-enum JsonMode {
-    Exclusive,
-    Shared,
-    Semaphore,
-    Upgradeable,
-}
-
-impl Facts {
-    /// Reads a znode below a lock. `None`: its name is no contender's. Data that makes no sense is another
-    /// client's business; such a contender is what its name says.
-    pub fn read(name: &str, data: &[u8]) -> Option<Self> {
-        let name = recognise(name)?;
-        let json = if name.ours {
-            serde_json::from_slice(data).ok()
-        } else {
-            None
+    /// Returns the contender that an ephemeral znode below a lock stands for. `None`: its name is no contender's. Data that makes no sense
+    /// is another client's business; such a contender is what its name says.
+    pub fn read(name: &str, data: &[u8], session: SessionId, czxid: Zxid) -> Option<Self> {
+        let ContenderName { number, kind, ours } = recognise(name)?;
+        let record = match ours {
+            true => json::read(data).filter(|record| kind.fits(record.request.mode)),
+            // The data is not ours to write, so not ours to read.
+            false => None,
         };
-        let record = json.and_then(|json| Record::from_json(name.kind, json));
-        let request = match (&record, name.kind) {
-            (Some(record), _) => record.request,
-            (None, Kind::Shared) => LockRequest {
-                mode: LockMode::Shared,
-                permits: 1,
-            },
-            // A lease of we do not know how many: safe only alone.
-            (None, Kind::Exclusive | Kind::Lease) => LockRequest {
-                mode: LockMode::Exclusive,
-                permits: 1,
-            },
+        // A lease of we do not know how many permits is safe only alone.
+        let mode = match kind {
+            Kind::Shared => LockMode::Shared,
+            Kind::Exclusive | Kind::Lease => LockMode::Exclusive,
         };
+        let by_name = LockRequest { mode, permits: 1 };
         Some(Self {
-            number: name.number,
-            request,
-            record: record.map(Arc::new),
+            czxid,
+            number,
+            name: name.into(),
+            session,
+            request: record.as_ref().map_or(by_name, |record| record.request),
+            record: record.map(Written::new),
+            hold: None,
         })
     }
 
-    /// Since when it holds, or else waits. `None`: that is not known of other clients' contenders.
-    pub fn since_ms(&self, holds: bool) -> Option<u64> {
+    /// Returns its position in the order of arrival.
+    pub fn position(&self) -> Position<'_> {
+        (self.czxid, self.number, &self.name)
+    }
+
+    /// Returns the fencing token of its grant: the one in its record, or the position of its creation.
+    pub fn token(&self) -> Zxid {
+        let recorded = self.record.as_ref().and_then(|record| record.token);
+        recorded.unwrap_or(self.czxid)
+    }
+
+    /// Returns its scope within the session. `None` if it has no distinct owner, as contenders of other clients.
+    pub fn owner(&self) -> Option<&Arc<str>> {
+        self.record.as_ref()?.distinct_owner()
+    }
+
+    /// Returns the owner whose calls join it, if any.
+    pub fn joined_by(&self) -> Option<&Arc<str>> {
         let record = self.record.as_ref()?;
-        Some(record.granted_ms.filter(|_| holds).unwrap_or(record.since_ms))
+        record.reentrant.then_some(&record.owner)
+    }
+
+    /// Returns its scope in deadlock detection. `None` if it has no distinct owner.
+    pub fn scope(&self) -> Option<(SessionId, Arc<str>)> {
+        Some((self.session, self.owner()?.clone()))
+    }
+
+    /// Returns whether it holds the lock and waits to be the only holder.
+    pub fn is_upgrading(&self) -> bool {
+        self.record.as_ref().is_some_and(|record| record.is_upgrading())
+    }
+
+    /// Returns whether it has an unanswered release request.
+    pub fn is_asked_to_release(&self) -> bool {
+        let revoke = self.record.as_ref().and_then(|record| record.revoke.as_ref());
+        revoke.is_some_and(|revoke| revoke.answer.is_none())
     }
 
     /// Returns the number of entries of the owner (or, in the queue, of calls). A foreign contender stands for one call.
     pub fn holds(&self) -> u32 {
-        self.record.as_deref().map_or(1, Record::holds)
+        self.record.as_ref().map_or(1, |record| record.holds())
     }
-}
 
-impl Record {
-    /// The record of a new contender, which stands for one call.
-    pub fn new(wish: &LockWish, attempt: Attempt, now_ms: u64) -> Self {
-        Self {
-            request: LockRequest {
-                mode: wish.mode,
-                permits: wish.permits,
+    /// Returns its request as others conflict with it.
+    pub fn effective_request(&self) -> LockRequest {
+        match self.is_upgrading() {
+            true => LockRequest {
+                mode: LockMode::Exclusive,
+                ..self.request
             },
-            owner: wish.owner.clone(),
-            reentrant: wish.may_reenter(),
-            note: wish.note.clone(),
-            address: wish.address.clone(),
-            since_ms: now_ms,
-            granted_ms: None,
-            attempts: alloc::vec![attempt],
-            released: Vec::new(),
-            lock_delay_ms: wish.lock_delay_ms,
-            token: None,
-            upgrade: None,
-            revoke: None,
+            false => self.request,
         }
     }
 
-    /// Returns whether this contender stands for the call, or did before another call's release.
-    pub fn knows(&self, attempt: AttemptId) -> bool {
-        self.attempts
-            .iter()
-            .chain(&self.released)
-            .any(|known| known.id == attempt)
+    /// Replaces its record.
+    pub fn rewrite(&mut self, record: Arc<Written>) {
+        self.request = record.request;
+        self.record = Some(record);
+        self.hold = None;
     }
 
-    /// Returns the id under which the outcome of a call is recorded.
-    pub fn request_id_of(&self, attempt: AttemptId) -> Option<RequestId> {
-        let known = self
-            .attempts
-            .iter()
-            .chain(&self.released)
-            .find(|known| known.id == attempt)?;
-        known.request_id.clone()
-    }
-
-    /// Replaces a call by its repetition, unless that was sent earlier. Returns false if there is no such call.
-    pub fn replace(&mut self, request_id: &RequestId, attempt: AttemptId) -> bool {
-        let upgrade = self.upgrade.iter_mut().map(|upgrade| &mut upgrade.attempt);
-        let calls = self.attempts.iter_mut().chain(&mut self.released);
-        let mut known = calls.chain(upgrade);
-        let Some(repeated) = known.find(|known| known.request_id.as_ref() == Some(request_id)) else {
-            return false;
+    /// Describes its hold. The texts are shared with the record and not copied.
+    pub fn describe_hold(&self, lock: &LockName, session_name: Arc<str>, since_ms: Option<u64>) -> Arc<Hold> {
+        let (owner, note, address) = match &self.record {
+            Some(record) => (record.owner.clone(), record.note.clone(), record.address.clone()),
+            None => Default::default(),
         };
-        if attempt.retry() >= repeated.id.retry() {
-            repeated.id = attempt;
-        }
-        true
-    }
-
-    /// Releases one hold of several.
-    pub fn release_one(&mut self) {
-        self.released.push(self.attempts.remove(0));
-        if self.released.len() > MAX_RELEASED {
-            self.released.remove(0);
-        }
-    }
-
-    /// Removes a known call, and with it one hold or one wait.
-    ///
-    /// If the call's own hold was released already, by another caller, the oldest of the other holds ends in its place. The call of that
-    /// one counts as released from then on: it stays known, because its caller may hang up as well.
-    pub fn remove_call(&mut self, attempt: AttemptId) {
-        match self.attempts.iter().position(|known| known.id == attempt) {
-            Some(at) => drop(self.attempts.remove(at)),
-            None => {
-                self.released.retain(|known| known.id != attempt);
-                self.release_one();
-            }
-        }
-    }
-
-    /// The scope that waits for others and is waited for.
-    pub fn distinct_owner(&self) -> Option<&Arc<str>> {
-        distinct_owner(&self.owner, self.reentrant)
-    }
-
-    /// Returns whether the call is the contender's last upgrade.
-    pub fn upgrades_by(&self, attempt: AttemptId) -> bool {
-        self.upgrade
-            .as_ref()
-            .is_some_and(|upgrade| upgrade.attempt.id == attempt)
-    }
-
-    /// Returns whether an upgrade waits.
-    pub fn is_upgrading(&self) -> bool {
-        self.upgrade.as_ref().is_some_and(|upgrade| !upgrade.done)
-    }
-
-    /// Returns the number of calls that it stands for.
-    pub fn holds(&self) -> u32 {
-        u32::try_from(self.attempts.len()).unwrap_or(u32::MAX).max(1)
-    }
-
-    /// Returns the record as the library writes it, which is the specification.
-    #[cfg(test)]
-    pub fn to_json(&self) -> String {
-        let (mode, limit) = match self.request.mode {
-            LockMode::Exclusive => (JsonMode::Exclusive, None),
-            LockMode::Shared => (JsonMode::Shared, None),
-            LockMode::Upgradeable => (JsonMode::Upgradeable, None),
-            LockMode::Semaphore { limit } => (JsonMode::Semaphore, Some(limit)),
-        };
-        let json = Json {
-            mode,
+        Arc::new(Hold {
+            lock: lock.clone(),
+            holder: self.name.clone(),
+            session: self.session,
+            session_name,
+            mode: self.request.mode,
             permits: self.request.permits,
-            limit,
-            owner: self.owner.clone(),
-            reentrant: self.reentrant,
-            note: self.note.clone(),
-            address: self.address.clone(),
-            since_ms: self.since_ms,
-            granted_ms: self.granted_ms,
-            attempts: self.attempts.clone(),
-            released: self.released.clone(),
-            lock_delay_ms: self.lock_delay_ms,
-            token: self.token,
-            upgrade: self.upgrade.clone(),
-            revoke: self.revoke.clone(),
-        };
-        serde_json::to_string(&json).expect("numbers and texts always have a form in JSON")
-    }
-
-    /// Reads a record within the bounds of the contender's name: an exclusive name may have been downgraded since, a shared name stays
-    /// shared. Lockgate never writes a record without a call, or with an upgrade in a mode that has none.
-    fn from_json(kind: Kind, json: Json) -> Option<Self> {
-        if json.attempts.is_empty() {
-            return None;
-        }
-        let of_one = |mode| LockRequest { mode, permits: 1 };
-        let request = match (kind, json.mode, json.limit) {
-            (Kind::Exclusive, JsonMode::Exclusive, None) => of_one(LockMode::Exclusive),
-            (Kind::Exclusive, JsonMode::Upgradeable, None) => of_one(LockMode::Upgradeable),
-            (Kind::Exclusive | Kind::Shared, JsonMode::Shared, None) => of_one(LockMode::Shared),
-            (Kind::Lease, JsonMode::Semaphore, Some(limit)) if (1..=limit).contains(&json.permits) => {
-                LockRequest {
-                    mode: LockMode::Semaphore { limit },
-                    permits: json.permits,
-                }
-            }
-            _ => return None,
-        };
-        match (&json.upgrade, request.mode) {
-            (None, _) => {}
-            (Some(Upgrade { done: true, .. }), LockMode::Exclusive) => {}
-            (Some(Upgrade { done: false, .. }), LockMode::Upgradeable) => {}
-            (Some(_), _) => return None,
-        }
-        Some(Self {
-            request,
-            owner: json.owner,
-            reentrant: json.reentrant,
-            note: json.note,
-            address: json.address,
-            since_ms: json.since_ms,
-            granted_ms: json.granted_ms,
-            attempts: json.attempts,
-            released: json.released,
-            lock_delay_ms: json.lock_delay_ms,
-            token: json.token,
-            upgrade: json.upgrade,
-            revoke: json.revoke,
+            fencing_token: self.token(),
+            owner,
+            note,
+            address,
+            since_ms,
         })
-    }
-}
-
-impl Record {
-    /// Returns the ids under which the outcomes of its calls are recorded.
-    pub(crate) fn request_ids(&self) -> impl Iterator<Item = &RequestId> {
-        self.attempts
-            .iter()
-            .filter_map(|Attempt { request_id, .. }| request_id.as_ref())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::locks::json;
-
     use alloc::format;
     use alloc::vec;
 
     use super::*;
     use crate::locks::name::make;
+    use crate::model::contender::{Attempt, Record, Upgrade};
+    use crate::model::ids::RequestId;
+    use crate::model::lock::{AttemptId, Revocation};
 
     fn record(mode: LockMode, permits: u32) -> Record {
         Record {
@@ -391,6 +197,10 @@ mod tests {
 
     fn name(mode: LockMode) -> alloc::string::String {
         make(5, mode, Default::default(), 7)
+    }
+
+    fn read(name: &str, data: &[u8]) -> Contender {
+        Contender::read(name, data, SessionId(1), Zxid(1)).unwrap()
     }
 
     #[test]
@@ -427,16 +237,10 @@ mod tests {
                 }),
                 ..record(mode, permits)
             };
-            let facts = Facts::read(&name(mode), json::data(&record).as_bytes()).unwrap();
-            assert_eq!(
-                facts,
-                Facts {
-                    number: 7,
-                    request: record.request,
-                    record: Some(Arc::new(record))
-                }
-            );
-            assert_eq!(facts.holds(), 2);
+            let contender = read(&name(mode), json::data(&record).as_bytes());
+            assert_eq!((contender.number, contender.request), (7, record.request));
+            assert_eq!(contender.record, Some(Written::new(record)));
+            assert_eq!(contender.holds(), 2);
         }
     }
 
@@ -461,10 +265,10 @@ mod tests {
 
     #[track_caller]
     fn foreign(name: &str, data: &[u8], mode: LockMode) {
-        let facts = Facts::read(name, data).unwrap();
-        assert_eq!(facts.record, None);
-        assert_eq!(facts.request, LockRequest { mode, permits: 1 });
-        assert_eq!(facts.holds(), 1);
+        let contender = read(name, data);
+        assert_eq!(contender.record, None);
+        assert_eq!(contender.request, LockRequest { mode, permits: 1 });
+        assert_eq!(contender.holds(), 1);
     }
 
     #[test]

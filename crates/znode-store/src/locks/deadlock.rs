@@ -13,7 +13,8 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use crate::locks::queue::{Contender, Position, Queue};
+use crate::locks::contender::{Contender, Position};
+use crate::locks::queue::Queue;
 use crate::locks::table::{Locks, Scope};
 use crate::locks::view::{OwnerView, WaitView};
 use crate::model::lock::LockRequest;
@@ -57,7 +58,7 @@ struct Step {
 fn party(contender: &Contender, waits: bool) -> OwnerView {
     OwnerView {
         session: contender.session,
-        owner: contender.owner.clone().unwrap_or_default(),
+        owner: contender.owner().cloned().unwrap_or_default(),
         holder: contender.name.clone(),
         waits,
     }
@@ -69,7 +70,7 @@ fn awaited_by<'q>(
     waiter: &'q Contender,
     terms: super::state::Terms,
 ) -> Box<dyn Iterator<Item = Option<&'q Contender>> + 'q> {
-    if waiter.upgrading {
+    if waiter.is_upgrading() {
         let others = queue.holders().filter(|other| other.name != waiter.name);
         return Box::new(others.map(Some));
     }
@@ -109,7 +110,7 @@ impl Locks {
                 continue;
             };
             // A wait for another call of its own scope lasts until its timeout, with or without others between them.
-            if blocker.session == scope.0 && blocker.owner.as_ref() == Some(&scope.1) {
+            if blocker.session == scope.0 && blocker.owner() == Some(&scope.1) {
                 return None;
             }
             note(&mut seen, &mut steps, blocker, None, lock);
@@ -126,7 +127,7 @@ impl Locks {
                     let Some(blocker) = look.filter(|blocker| stays(blocker)) else {
                         continue;
                     };
-                    let Some(owner) = &blocker.owner else { continue };
+                    let Some(owner) = blocker.owner() else { continue };
                     if blocker.session == scope.0 && *owner == scope.1 {
                         return Some(parties(scope, &steps, at, lock));
                     }
@@ -183,7 +184,7 @@ impl Locks {
             let place = |contender: &Contender| queue.place(contender.position());
             waits.push(WaitView {
                 lock: lock.clone(),
-                waiter: party(waiter, !waiter.upgrading),
+                waiter: party(waiter, !waiter.is_upgrading()),
                 more,
                 waits_for: named
                     .into_iter()
@@ -203,10 +204,9 @@ fn note(
     by: Option<usize>,
     lock: &LockName,
 ) {
-    let Some(owner) = &blocker.owner else {
+    let Some(scope) = blocker.scope() else {
         return;
     };
-    let scope = (blocker.session, owner.clone());
     if seen.insert(scope.clone()) {
         steps.push(Step {
             scope,

@@ -10,21 +10,16 @@
 //! | `rule.rs` | the rule, as a function of the whole list: the specification |
 //! | `queue.rs` | the same, step by step |
 //! | `plan.rs` | decision about a call of `acquire` |
-//! | `name.rs`, `contender.rs` | facts in the name and the data of a contender's znode |
-//! | `json.rs` | encoder of that data |
-//! | `memo.rs` | cache of records that were written lately, which saves parsing them |
+//! | `name.rs`, `contender.rs` | names of contenders' znodes; contenders |
 //! | `table.rs` | all queues; follows the tree |
 //! | `state.rs` | state of some locks beside their queues: settings, lock-delay |
 //! | `deadlock.rs` | deadlock detection |
-//! | `hold.rs`, `view.rs` | descriptions of holds, locks and waits |
+//! | `view.rs` | descriptions of locks and waits |
 //!
 //! Nothing here waits, and time comes only with commands. Front ends decide how long a caller waits, and propose a `withdraw`.
 
 pub(crate) mod contender;
 pub(crate) mod deadlock;
-pub(crate) mod hold;
-pub(crate) mod json;
-pub(crate) mod memo;
 pub(crate) mod name;
 pub(crate) mod plan;
 pub(crate) mod queue;

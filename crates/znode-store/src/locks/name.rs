@@ -1,4 +1,4 @@
-//! Names of contenders' znodes: construction of ours, and the facts in ours and other clients' names. `contender.rs` reads the data.
+//! Names of contenders' znodes: construction of ours, and the facts in ours and other clients' names.
 //!
 //! | client                   | name                                  | kind      |
 //! |--------------------------|---------------------------------------|-----------|
@@ -53,6 +53,12 @@ impl Kind {
         }
     }
 
+    /// Returns whether a contender with a name of this kind may have a record with that mode: an exclusive name may have been downgraded
+    /// since, a shared name stays shared.
+    pub fn fits(self, mode: LockMode) -> bool {
+        self == Self::of(mode) || (self, mode) == (Self::Exclusive, LockMode::Shared)
+    }
+
     fn marker(self, names: ContenderNames) -> &'static str {
         match (self, names) {
             (Self::Exclusive, ContenderNames::Mutex) => "-lock-",
@@ -82,18 +88,18 @@ pub(crate) fn make(guid: u128, mode: LockMode, names: ContenderNames, number: u6
     name
 }
 
-/// Reads the name of a znode below a lock. `None`: it does not end in ten digits, so it is no contender.
+/// Returns the sequence number in the name of a znode below a lock. `None`: it does not end in ten digits, so it is no contender.
+pub(crate) fn number_in(name: &str) -> Option<u64> {
+    // Bytes: ten of them may begin in the middle of a character.
+    let digits = name.as_bytes().last_chunk::<SEQUENCE_DIGITS>()?;
+    let number = |number, digit: &u8| digit.is_ascii_digit().then(|| number * 10 + u64::from(digit - b'0'));
+    digits.iter().try_fold(0, number)
+}
+
+/// Reads the name of a znode below a lock. `None`: it is no contender's.
 pub(crate) fn recognise(name: &str) -> Option<ContenderName> {
-    let split = name.len().checked_sub(SEQUENCE_DIGITS)?;
-    // Bytes first: the split may fall into the middle of a character.
-    let digits = &name.as_bytes()[split..];
-    if !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let stem = &name[..split];
-    let number = digits
-        .iter()
-        .fold(0, |number, digit| number * 10 + u64::from(digit - b'0'));
+    let number = number_in(name)?;
+    let stem = &name[..name.len() - SEQUENCE_DIGITS];
     let kind = if stem.ends_with("__READ__") || stem.ends_with("__rlock__") {
         Kind::Shared
     } else if stem.ends_with(LEASE) {

@@ -6,23 +6,23 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::locks::deadlock::Ask;
-use crate::locks::queue::{Contender, Queue};
-use crate::locks::state::{MAX_LOCK_DELAY_MS, Terms};
+use crate::locks::contender::Contender;
+use crate::locks::queue::Queue;
+use crate::locks::state::MAX_LOCK_DELAY_MS;
 use crate::locks::table::Locks;
 use crate::model::ids::SessionId;
 use crate::model::lock::{
     HolderId, LockMode, LockRequest, LockWish, MAX_ADDRESS_BYTES, MAX_CONTENDERS, MAX_NAMED_HOLDERS,
     MAX_NOTE_BYTES, MAX_OWNER_BYTES,
 };
-use crate::model::path::LockName;
 use crate::model::refusal::Refusal;
 
 /// Decision about a call that is not refused.
 pub(crate) enum Plan {
     /// It enters by the contender of this name, once more.
     Join(Arc<str>),
-    /// It gets a contender of its own.
-    Enter,
+    /// It gets a contender of its own, which holds the lock at once if that is free.
+    Enter { is_free: bool },
 }
 
 /// Refuses malformed requests, whether a front end has checked them or not.
@@ -112,7 +112,10 @@ impl Locks {
     ) -> Result<Plan, Refusal> {
         check_wish(wish)?;
         let terms = self.terms(&wish.lock);
-        let in_use = self.mode_in_force(&wish.lock, terms);
+        let queue = self.queue(&wish.lock);
+        // The mode in use, or the limit in force.
+        let in_use = queue.and_then(|queue| queue.mode(terms));
+        let in_use = in_use.or(terms.limit.map(|limit| LockMode::Semaphore { limit }));
         match (wish.mode, in_use) {
             (LockMode::Semaphore { limit: 0 }, None) => {
                 return Err(Refusal::BadWish(
@@ -132,7 +135,6 @@ impl Locks {
             }
             _ => {}
         }
-        let queue = self.queue(&wish.lock);
         // The owner is here already, or waits already.
         if wish.may_reenter()
             && let Some(own) = queue.and_then(|queue| queue.of_owner(session, &wish.owner))
@@ -157,13 +159,7 @@ impl Locks {
         if !is_free && let Some(party) = wish.distinct_owner() {
             self.refuse_deadlock((session, party.clone()), &Ask::Enter(&wish.lock, request), stays)?;
         }
-        Ok(Plan::Enter)
-    }
-
-    /// A semaphore's limit that is in force, or the mode that the lock is used in.
-    pub(crate) fn mode_in_force(&self, lock: &LockName, terms: Terms) -> Option<LockMode> {
-        let in_use = self.queue(lock).and_then(|queue| queue.mode(terms));
-        in_use.or(terms.limit.map(|limit| LockMode::Semaphore { limit }))
+        Ok(Plan::Enter { is_free })
     }
 
     /// Returns whether the owner has a contender already, which the call would join.

@@ -8,64 +8,13 @@ use core::cmp::Ordering;
 
 use fault_injection::planted::{self, Bug};
 
+use crate::locks::contender::{Contender, Position};
 use crate::locks::state::Terms;
 use crate::model::ids::{SessionId, Zxid};
 use crate::model::lock::{LockMode, LockRequest};
 
 /// Up to this number of contenders the owner is searched linearly. Nearly all locks have fewer, and an index costs more than that.
 const FEW: usize = 16;
-
-/// Position of a contender in the order of arrival: its creation, its sequence number, its name.
-///
-/// For sequential znodes that is the order of their numbers. The creation comes first because clients may choose a name that ends in ten
-/// digits: such a name must not get to the front of a lock that others hold, nor make fencing tokens go back.
-pub(crate) type Position<'a> = (Zxid, u64, &'a str);
-
-/// Contender in the queue.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Contender {
-    /// Position of its creation. Contenders of one transaction share it.
-    pub czxid: Zxid,
-    /// Its sequence number.
-    pub number: u64,
-    /// Its whole name.
-    pub name: Arc<str>,
-    /// Its session.
-    pub session: SessionId,
-    /// Its request.
-    pub request: LockRequest,
-    /// Its scope within the session. `None` if it has no distinct owner, as contenders of other clients.
-    pub owner: Option<Arc<str>>,
-    /// True if later calls of the same owner join it.
-    pub reentrant: bool,
-    /// The fencing token of its grant.
-    pub token: Zxid,
-    /// True if it holds the lock and waits to be the only holder.
-    pub upgrading: bool,
-}
-
-impl Contender {
-    /// Returns its position in the order of arrival.
-    pub fn position(&self) -> Position<'_> {
-        (self.czxid, self.number, &self.name)
-    }
-
-    /// Returns the owner whose calls join it, if any.
-    pub fn joined_by(&self) -> Option<&Arc<str>> {
-        self.owner.as_ref().filter(|_| self.reentrant)
-    }
-
-    /// Returns its request as others conflict with it.
-    fn effective_request(&self) -> LockRequest {
-        match self.upgrading {
-            true => LockRequest {
-                mode: LockMode::Exclusive,
-                ..self.request
-            },
-            false => self.request,
-        }
-    }
-}
 
 /// Contenders of one lock in order of arrival. The first [`Queue::holding`] of them hold it.
 ///
@@ -98,13 +47,13 @@ impl Held {
     fn add(&mut self, holder: &Contender) {
         self.permits += u64::from(holder.request.permits);
         self.upgradeables += u32::from(holder.request.mode == LockMode::Upgradeable);
-        self.upgrading += u32::from(holder.upgrading);
+        self.upgrading += u32::from(holder.is_upgrading());
     }
 
     fn take(&mut self, holder: &Contender) {
         self.permits -= u64::from(holder.request.permits);
         self.upgradeables -= u32::from(holder.request.mode == LockMode::Upgradeable);
-        self.upgrading -= u32::from(holder.upgrading);
+        self.upgrading -= u32::from(holder.is_upgrading());
     }
 }
 
@@ -123,9 +72,9 @@ pub(crate) enum QueuePosition {
 }
 
 impl Queue {
-    /// Inserts a contender as a waiter. No later contender holds the lock already, because positions ascend and grants are made at the end
+    /// Inserts a contender as a waiter, and returns the number of waiters ahead of it. No later contender holds the lock already, because positions ascend and grants are made at the end
     /// of a command.
-    pub fn insert(&mut self, contender: Contender) {
+    pub fn insert(&mut self, contender: Contender) -> usize {
         let Err(at) = self.find(contender.position()) else {
             unreachable!("the tree has no two znodes of one name");
         };
@@ -144,6 +93,7 @@ impl Queue {
             }
             self.owners = Some(owners);
         }
+        at - self.holding
     }
 
     /// Removes a contender, and returns it with whether it held the lock.
@@ -183,20 +133,16 @@ impl Queue {
         self.get(at)
     }
 
-    /// Changes a contender in its place. The next [`Queue::promote`] makes the grants that this allows.
-    pub fn change(&mut self, position: Position<'_>, change: impl FnOnce(&mut Contender)) {
+    /// Replaces a contender, which has a new record. The next [`Queue::promote`] makes the grants that this allows.
+    pub fn replace(&mut self, contender: Contender) {
         let at = self
-            .find(position)
+            .find(contender.position())
             .expect("only a contender that was found is changed");
-        let contender = &mut *self.contenders[at];
-        let holds = at < self.holding;
-        if holds {
-            self.held.take(contender);
+        if at < self.holding {
+            self.held.take(&self.contenders[at]);
+            self.held.add(&contender);
         }
-        change(contender);
-        if holds {
-            self.held.add(contender);
-        }
+        *self.contenders[at] = contender;
     }
 
     /// Grants the lock to the next waiter, if the rule allows it.
@@ -282,7 +228,7 @@ impl Queue {
         if self.held.upgrading == 0 {
             return None;
         }
-        self.holders().find(|holder| holder.upgrading)
+        self.holders().find(|holder| holder.is_upgrading())
     }
 
     /// The mode that the lock is used in; `None` if it is not.
@@ -325,15 +271,16 @@ impl Queue {
         self.find(position).ok()
     }
 
-    /// Returns the position of a contender; `None` if it is not in this queue.
-    pub fn queue_position(&self, position: Position<'_>) -> Option<QueuePosition> {
+    /// Returns a contender and whether it waits; `None` if it is not in this queue.
+    pub fn look_up(&self, position: Position<'_>) -> Option<(&Contender, QueuePosition)> {
         let at = self.find(position).ok()?;
-        Some(match at.checked_sub(self.holding) {
+        let queue_position = match at.checked_sub(self.holding) {
             None => QueuePosition::Holds,
             Some(ahead) => QueuePosition::Waits {
                 ahead: u32::try_from(ahead).unwrap_or(u32::MAX),
             },
-        })
+        };
+        Some((&self.contenders[at], queue_position))
     }
 
     /// The contender at a place counted from the front.
@@ -418,20 +365,45 @@ mod tests {
 
     use super::super::rule;
     use super::*;
+    use crate::model::contender::{Attempt, Record, Upgrade, Written};
+    use crate::model::lock::{AttemptId, LockWish};
+    use crate::model::path::LockName;
+
+    const ATTEMPT: Attempt = Attempt {
+        id: AttemptId(1),
+        request_id: None,
+    };
 
     /// Each has an owner of its own; every third one cannot be joined.
     fn contender(number: u64, request: LockRequest) -> Contender {
-        Contender {
-            czxid: Zxid(number + 100),
-            number,
-            name: format!("n{number:010}").into(),
-            session: SessionId(number % 2 + 1),
-            request,
-            owner: Some(format!("owner {}", number / 2).into()),
+        let wish = LockWish {
+            lock: LockName::parse("a").unwrap(),
+            mode: request.mode,
+            permits: request.permits,
+            owner: format!("owner {}", number / 2).into(),
             reentrant: !number.is_multiple_of(3),
-            token: Zxid(number + 100),
-            upgrading: false,
-        }
+            note: "".into(),
+            address: "".into(),
+            lock_delay_ms: 0,
+            names: Default::default(),
+        };
+        let mut record = Record::new(&wish, ATTEMPT, 0);
+        record.reentrant = wish.reentrant;
+        let (session, czxid) = (SessionId(number % 2 + 1), Zxid(number + 100));
+        Contender::new(&format!("n{number:010}"), number, session, czxid, Written::new(record))
+    }
+
+    /// Changes the mode of a contender, and whether it waits for an upgrade.
+    fn rewritten(contender: &mut Contender, mode: LockMode, upgrading: bool) -> Contender {
+        let mut record = Record::clone(contender.record.as_ref().unwrap());
+        record.request.mode = mode;
+        record.upgrade = upgrading.then_some(Upgrade {
+            attempt: ATTEMPT,
+            since_ms: 0,
+            done: false,
+        });
+        contender.rewrite(Written::new(record));
+        contender.clone()
     }
 
     /// Returns the number of grants.
@@ -459,13 +431,13 @@ mod tests {
                     ahead: (at - holding) as u32,
                 },
             };
-            assert_eq!(queue.queue_position(contender.position()), Some(rank));
+            assert_eq!(queue.look_up(contender.position()), Some((contender, rank)));
             if let Some(owner) = contender.joined_by() {
                 assert_eq!(queue.of_owner(contender.session, owner), Some(contender));
                 assert_eq!(queue.of_owner(SessionId(9), owner), None);
             }
         }
-        assert_eq!(queue.queue_position((Zxid(u64::MAX), 0, "")), None);
+        assert_eq!(queue.look_up((Zxid(u64::MAX), 0, "")), None);
         assert_eq!(queue.of_owner(SessionId(1), &"nobody".into()), None);
         let permits: u64 = queue
             .holders()
@@ -474,7 +446,7 @@ mod tests {
         assert_eq!(queue.held.permits, permits);
         assert_eq!(
             queue.upgrading(),
-            model.iter().find(|contender| contender.upgrading)
+            model.iter().find(|contender| contender.is_upgrading())
         );
         // Blockers, one by one: each waiter has some before it, unless the lock grants nothing.
         for (at, waiter) in model.iter().enumerate().skip(holding) {
@@ -562,14 +534,12 @@ mod tests {
                             LockMode::Exclusive | LockMode::Upgradeable => LockMode::Shared,
                             other => other,
                         };
-                        (holder.request.mode, holder.upgrading) = (mode, false);
-                        queue.change(holder.position(), |own| (own.request.mode, own.upgrading) = (mode, false));
+                        queue.replace(rewritten(holder, mode, false));
                     }
                     Step::Upgrade(which) => {
                         let holder = &mut model[which % holding];
-                        let upgrading = holder.request.mode == LockMode::Upgradeable && !holder.upgrading;
-                        holder.upgrading = upgrading;
-                        queue.change(holder.position(), |own| own.upgrading = upgrading);
+                        let upgrading = holder.request.mode == LockMode::Upgradeable && !holder.is_upgrading();
+                        queue.replace(rewritten(holder, holder.request.mode, upgrading));
                     }
                     // Refused by the store: there would be as many limits as holders that named one.
                     Step::Limit(None) if !model.is_empty() => continue,
@@ -577,7 +547,7 @@ mod tests {
                     Step::Drain(draining) => terms.draining = draining,
                 }
                 let claims: Vec<LockRequest> = model.iter().map(|contender| contender.request).collect();
-                let stays = terms.is_shut() || (holding > 0 && model.iter().any(|contender| contender.upgrading));
+                let stays = terms.is_shut() || (holding > 0 && model.iter().any(Contender::is_upgrading));
                 if !stays {
                     holding = rule::holders_after(&claims, holding, terms.limit);
                 }

@@ -3,21 +3,18 @@
 //! anything, and are in snapshots.
 
 use alloc::boxed::Box;
+use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet};
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::borrow::Borrow;
 use core::ops::Bound;
 
-use crate::locks::contender::{Facts, Record};
-use crate::locks::json;
-use crate::locks::memo::Memo;
-use crate::locks::queue::{Contender, Position, Queue};
+use crate::locks::contender::{Contender, Position};
+use crate::locks::queue::{Queue, QueuePosition};
 use crate::locks::state::{Closed, LockState, Terms};
 use crate::locks::view::{ClosedLock, LockCounts, LockSummary};
 use crate::model::damage::Damage;
-use crate::model::data::Data;
 use crate::model::event::Event;
 use crate::model::ids::{SessionId, Zxid};
 use crate::model::path::{LockName, ZPath};
@@ -35,10 +32,6 @@ pub(crate) struct Locks {
     touched: Vec<LockName>,
     /// Locks that have a state of their own. Few of all.
     states: BTreeMap<ByName, LockState>,
-    /// Records that were written lately.
-    memo: Memo,
-    /// The record that was written last: a place to write the next one.
-    text: String,
     /// Number of contenders of each scope. Those of other clients are not counted.
     scopes: Table<Scope, u32>,
     /// Waits of each scope: in a queue, or for an upgrade.
@@ -73,48 +66,17 @@ impl Borrow<str> for ByName {
 }
 
 impl Locks {
-    /// An ephemeral node came to be below a lock's znode: by a lock command, by a ZooKeeper client, or by a
-    /// restore. Most such nodes are contenders; it holds nothing before the end of the command.
-    pub(crate) fn contender_created(
-        &mut self,
-        lock: &LockName,
-        name: &str,
-        data: &Data,
-        session: SessionId,
-        czxid: Zxid,
-    ) {
-        let Some(facts) = self.memo.facts(name, data) else {
-            return;
-        };
-        self.touched.push(lock.clone());
-        let record = facts.record.as_deref();
-        let owner = record.and_then(super::contender::Record::distinct_owner).cloned();
-        if let Some(owner) = &owner {
-            *self.scopes.entry((session, owner.clone())).or_insert(0) += 1;
+    /// Adds a contender. It holds the lock at once if that `is_free`, as far as the rule allows; otherwise it waits, and nothing is granted
+    /// before the end of the command.
+    pub(crate) fn enter(&mut self, lock: &LockName, contender: Contender, is_free: bool) -> QueuePosition {
+        if let Some(scope) = contender.scope() {
+            *self.scopes.entry(scope).or_insert(0) += 1;
         }
-        let name: Arc<str> = name.into();
-        if record.is_some_and(|record| {
-            record
-                .revoke
-                .as_ref()
-                .is_some_and(|revoke| revoke.answer.is_none())
-        }) {
-            self.asked
-                .entry(session)
-                .or_default()
-                .insert((lock.clone(), name.clone()));
+        if contender.is_asked_to_release() {
+            self.set_release_requested(contender.session, lock, &contender.name, true);
         }
-        let contender = Contender {
-            czxid,
-            number: facts.number,
-            name,
-            session,
-            request: facts.request,
-            reentrant: record.is_some_and(|record| record.reentrant),
-            token: record.and_then(|record| record.token).unwrap_or(czxid),
-            upgrading: record.is_some_and(super::contender::Record::is_upgrading),
-            owner,
-        };
+        self.contenders += 1;
+        let terms = self.terms(lock);
         let queue = self.queues.entry(ByName(lock.clone())).or_default();
         #[cfg(feature = "planted")]
         if queue.is_empty()
@@ -122,27 +84,15 @@ impl Locks {
         {
             queue.leak(*leaked);
         }
-        queue.insert(contender);
-        self.contenders += 1;
-    }
-
-    /// Returns the facts of a znode below a lock.
-    pub(crate) fn facts(&self, name: &str, data: &Data) -> Option<Facts> {
-        self.memo.facts(name, data)
-    }
-
-    /// The path of a contender whose data was written lately.
-    pub(crate) fn path(&self, lock: &LockName, name: &str, data: &Data) -> Option<&ZPath> {
-        self.memo.path(lock, name, data)
-    }
-
-    /// The data of the contender `path` with this sequence number, which says what `record` does.
-    pub(crate) fn write(&mut self, path: &ZPath, number: u64, record: &Arc<Record>) -> Data {
-        self.text.clear();
-        json::write(record, &mut self.text);
-        let data = Data::from(self.text.as_str());
-        self.memo.keep(&data, path, number, record);
-        data
+        let ahead = queue.insert(contender);
+        if is_free && queue.promote(terms).is_some() {
+            self.holding += 1;
+            return QueuePosition::Holds;
+        }
+        self.touched.push(lock.clone());
+        QueuePosition::Waits {
+            ahead: count_u32(ahead),
+        }
     }
 
     /// See `leaked`.
@@ -155,29 +105,29 @@ impl Locks {
         }
     }
 
-    /// Removes a contender that has ended; returns it if it held the lock.
-    pub(crate) fn remove(&mut self, lock: &LockName, position: Position<'_>) -> Option<Box<Contender>> {
-        let queue = self
-            .queues
-            .get_mut(lock.as_str())
-            .expect("a lock with contenders is in the table");
+    /// Removes a contender that has ended; returns it, and whether it held the lock.
+    pub(crate) fn remove(&mut self, lock: &LockName, position: Position<'_>) -> (Box<Contender>, bool) {
+        let Entry::Occupied(mut queue) = self.queues.entry(ByName(lock.clone())) else {
+            unreachable!("a lock with contenders is in the table");
+        };
         let (contender, held) = queue
+            .get_mut()
             .remove(position)
             .expect("every contender is in its lock's queue");
-        if queue.is_empty() {
-            self.queues.remove(lock.as_str());
+        let is_last = queue.get().is_empty();
+        if is_last {
+            queue.remove();
         }
         self.contenders -= 1;
         self.holding -= usize::from(held);
         // A lock whose last contender is gone may have a state that ends with it.
-        if self.queues.contains_key(lock.as_str()) || self.state(lock).is_some() {
+        if !is_last || self.state(lock).is_some() {
             self.touched.push(lock.clone());
         }
         if !self.asked.is_empty() {
             self.set_release_requested(contender.session, lock, position.2, false);
         }
-        if let Some(owner) = &contender.owner {
-            let scope = (contender.session, owner.clone());
+        if let Some(scope) = contender.scope() {
             match self.scopes.get_mut(&scope) {
                 Some(1) => drop(self.scopes.remove(&scope)),
                 Some(count) => *count -= 1,
@@ -185,7 +135,7 @@ impl Locks {
             }
             self.remove_wait(&scope, lock, position);
         }
-        held.then_some(contender)
+        (contender, held)
     }
 
     /// Adds a wait of a scope.
@@ -279,24 +229,23 @@ impl Locks {
         let terms = self.terms(lock);
         let newcomer = self.queues.get_mut(lock.as_str())?.promote(terms)?.clone();
         self.holding += 1;
-        if let Some(owner) = &newcomer.owner {
-            self.remove_wait(&(newcomer.session, owner.clone()), lock, newcomer.position());
+        if let Some(scope) = newcomer.scope() {
+            self.remove_wait(&scope, lock, newcomer.position());
         }
         Some(newcomer)
     }
 
-    /// Changes what the queue knows of a contender; its record is changed by the caller.
-    pub(crate) fn change(
-        &mut self,
-        lock: &LockName,
-        position: Position<'_>,
-        change: impl FnOnce(&mut Contender),
-    ) {
+    /// Replaces a contender, which has a new record.
+    pub(crate) fn replace(&mut self, lock: &LockName, contender: Contender) {
         let queue = self
             .queues
             .get_mut(lock.as_str())
             .expect("a lock with contenders is in the table");
-        queue.change(position, change);
+        queue.replace(contender);
+    }
+
+    /// Notes that waiters of a lock may be unblocked.
+    pub(crate) fn touch(&mut self, lock: &LockName) {
         self.touched.push(lock.clone());
     }
 
@@ -409,12 +358,11 @@ impl Locks {
                 .states
                 .get(lock.as_str())
                 .is_some_and(|state| state.upgrading);
-            if queue.upgrading().is_some() != upgrading || queue.waiters().any(|waiter| waiter.upgrading) {
+            if queue.upgrading().is_some() != upgrading || queue.waiters().any(Contender::is_upgrading) {
                 return Err("an upgrade in it cannot be");
             }
             for contender in queue.waiters().chain(queue.upgrading()) {
-                if let Some(owner) = &contender.owner {
-                    let scope = (contender.session, owner.clone());
+                if let Some(scope) = contender.scope() {
                     let position = (contender.czxid, contender.number, contender.name.clone());
                     self.waits
                         .entry(scope)

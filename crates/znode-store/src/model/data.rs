@@ -18,7 +18,7 @@ pub struct Data(
     /// `None`: no bytes, and no allocation for them. An allocation of no bytes is null, which is rarer. triomphe's counts no
     /// weak references as the standard one does, which are eight bytes for each of a million znodes, and sixteen for those
     /// whose data then fit into the allocator's next smaller size.
-    Option<triomphe::Arc<[u8]>>,
+    pub(crate) Option<triomphe::Arc<[u8]>>,
 );
 
 impl Data {
@@ -59,24 +59,14 @@ impl Data {
 
     /// Returns its share of a digest.
     pub(crate) fn digest(&self) -> u64 {
-        let bytes = stable_hash::of_bytes(self.as_bytes());
+        Self::digest_of(self.as_bytes(), self.is_null())
+    }
+
+    /// Returns the share of data with these bytes in a digest.
+    pub(crate) fn digest_of(bytes: &[u8], is_null: bool) -> u64 {
+        let bytes = stable_hash::of_bytes(bytes);
         // Whatever differs from the hash of no bytes would do.
-        if self.is_null() { !bytes } else { bytes }
-    }
-
-    /// Returns the address of the bytes in memory. It is unique while this value lives.
-    pub(crate) fn address(&self) -> usize {
-        self.0
-            .as_ref()
-            .map_or(0, |bytes| triomphe::Arc::as_ptr(bytes).addr())
-    }
-
-    /// Returns whether both share one allocation, and not only equal bytes.
-    pub(crate) fn is_same_as(&self, other: &Self) -> bool {
-        match (&self.0, &other.0) {
-            (Some(bytes), Some(others)) => triomphe::Arc::ptr_eq(bytes, others),
-            _ => false,
-        }
+        if is_null { !bytes } else { bytes }
     }
 }
 

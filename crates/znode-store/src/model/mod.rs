@@ -4,6 +4,7 @@
 pub(crate) mod access;
 pub(crate) mod acl;
 pub(crate) mod command;
+pub(crate) mod contender;
 pub(crate) mod damage;
 pub(crate) mod data;
 pub(crate) mod digits;

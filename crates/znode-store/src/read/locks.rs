@@ -1,14 +1,13 @@
-//! Locks as people and front ends see them. Reads only; what is not in the queue is read from the contenders'
-//! znodes, so a view costs a little for each contender in it.
+//! Locks as people and front ends see them.
 
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::locks::contender::Record;
+use crate::locks::contender::Contender;
 use crate::locks::deadlock::MAX_GRAPH_WAITS;
 use crate::locks::name;
-use crate::locks::queue::{Contender, Queue, QueuePosition};
+use crate::locks::queue::{Queue, QueuePosition};
 use crate::locks::view::{
     ClosedLock, ClosedView, ContenderState, ContenderView, LockCounts, LockSummary, LockView, WaitView,
 };
@@ -87,26 +86,17 @@ impl Store {
 
     /// The first `count` of them.
     pub fn first_holds_of(&self, lock: &LockName, count: usize) -> Vec<Arc<Hold>> {
-        let Some(index) = self.tree.find(lock.znode()) else {
-            return Vec::new();
-        };
         let holders = self.locks.queue(lock).into_iter().flat_map(Queue::holders);
-        let holders = holders.take(count);
-        let hold = |holder: &Contender| {
-            let node = self.tree.child(index, &holder.name);
-            let node = self.tree.node(node.expect("every contender has a znode"));
-            let facts = self.locks.facts(&node.name, &node.data);
-            let record = facts.and_then(|facts| facts.record);
-            let since_ms = record.as_ref().and_then(|record| record.granted_ms);
-            self.hold(lock, holder, record.as_deref(), since_ms)
-        };
-        holders.map(hold).collect()
+        holders
+            .take(count)
+            .map(|holder| self.hold(lock, holder))
+            .collect()
     }
 
     /// Returns whether a contender holds a lock, by its name and its token.
     pub fn is_held_by(&self, lock: &LockName, token: Zxid, holder: &str) -> bool {
         let mut holders = self.locks.queue(lock).into_iter().flat_map(Queue::holders);
-        holders.any(|known| known.token == token && *known.name == *holder)
+        holders.any(|known| known.token() == token && *known.name == *holder)
     }
 
     /// Returns up to `count` of the locks in use (with contenders), by name: with names that begin with `prefix` and follow `after`.
@@ -164,9 +154,7 @@ impl Store {
     pub fn contender_state(&self, lock: &LockName, holder: &str) -> Option<ContenderState> {
         let found = self.contender(lock, holder)?;
         Some(match found.queue_position {
-            QueuePosition::Holds if found.record.as_deref().is_some_and(Record::is_upgrading) => {
-                ContenderState::Upgrades(found.grant())
-            }
+            QueuePosition::Holds if found.is_upgrading() => ContenderState::Upgrades(found.grant()),
             QueuePosition::Holds => ContenderState::Holds(found.grant()),
             QueuePosition::Waits { ahead } => ContenderState::Waits(found.place(ahead)),
         })
@@ -204,7 +192,7 @@ impl Store {
     /// Returns whether a holder of the lock has this fencing token.
     pub fn is_held_with(&self, lock: &LockName, token: Zxid) -> bool {
         let mut holders = self.locks.queue(lock).into_iter().flat_map(Queue::holders);
-        holders.any(|holder| holder.token == token)
+        holders.any(|holder| holder.token() == token)
     }
 
     /// Returns the contender that stands for a call of `acquire` or `upgrade`; `None` if none does (any more). For a caller that did not
@@ -221,55 +209,46 @@ impl Store {
             .chain(queue.waiters())
             .filter(|contender| contender.session == session);
         own.find_map(|contender| {
-            let found = self.contender(lock, &contender.name)?;
-            let record = found.record?;
+            let record = contender.record.as_ref()?;
             let is_its = record.knows(attempt) || record.upgrades_by(attempt);
             is_its.then(|| String::from(&*contender.name))
         })
     }
 
     fn contender_view(&self, lock: NodeIndex, contender: &Contender, holds: bool) -> ContenderView {
-        let index = self
-            .tree
-            .child(lock, &contender.name)
-            .expect("every contender has a znode");
-        let node = self.tree.node(index);
-        let facts = self
-            .locks
-            .facts(&node.name, &node.data)
-            .expect("a contender's name does not change");
-        let holder = String::from(&*contender.name);
-        let (holds_count, since_ms) = (facts.holds(), facts.since_ms(holds).unwrap_or(node.ctime_ms));
-        let record = facts.record;
-        let upgrading_since_ms = record
-            .as_ref()
-            .and_then(|record| record.upgrade.as_ref())
-            .filter(|upgrade| !upgrade.done)
-            .map(|upgrade| upgrade.since_ms);
-        let (owner, note, address, lock_delay_ms, revoke) = match &record {
-            Some(record) => (
-                record.owner.clone(),
-                record.note.clone(),
-                record.address.clone(),
-                record.lock_delay_ms,
-                record.revoke.clone(),
-            ),
-            None => ("".into(), "".into(), "".into(), 0, None),
-        };
-        ContenderView {
-            holder,
+        let none = ContenderView {
+            holder: String::from(&*contender.name),
             session: contender.session,
-            owner,
-            note,
-            address,
+            owner: Arc::default(),
+            note: Arc::default(),
+            address: Arc::default(),
             mode: contender.request.mode,
             permits: contender.request.permits,
-            holds: holds_count,
-            fencing_token: contender.token,
-            since_ms,
-            lock_delay_ms,
-            upgrading_since_ms,
-            revoke,
+            holds: contender.holds(),
+            fencing_token: contender.token(),
+            since_ms: 0,
+            lock_delay_ms: 0,
+            upgrading_since_ms: None,
+            revoke: None,
+        };
+        let Some(record) = &contender.record else {
+            let index = self.tree.child(lock, &contender.name);
+            let node = self.tree.node(index.expect("every contender has a znode"));
+            return ContenderView {
+                since_ms: node.ctime_ms,
+                ..none
+            };
+        };
+        let upgrade = record.upgrade.as_ref().filter(|upgrade| !upgrade.done);
+        ContenderView {
+            owner: record.owner.clone(),
+            note: record.note.clone(),
+            address: record.address.clone(),
+            since_ms: record.granted_ms.filter(|_| holds).unwrap_or(record.since_ms),
+            lock_delay_ms: record.lock_delay_ms,
+            upgrading_since_ms: upgrade.map(|upgrade| upgrade.since_ms),
+            revoke: record.revoke.clone(),
+            ..none
         }
     }
 
@@ -294,7 +273,8 @@ impl Store {
     /// Returns the unanswered release requests of a session's holders: the lock, the contender, the request.
     pub fn revocations(&self, session: SessionId) -> Vec<(LockName, HolderId, Revocation)> {
         let asked = self.locks.asked(session).filter_map(|(lock, holder)| {
-            let revoke = self.contender(lock, holder)?.record?.revoke.clone()?;
+            let found = self.contender(lock, holder)?;
+            let revoke = found.record.as_ref()?.revoke.clone()?;
             Some((lock.clone(), String::from(holder), revoke))
         });
         asked.collect()

@@ -58,7 +58,7 @@ impl View<'_> {
             let node = self.store.tree.node(index);
             page.push(Shown {
                 path,
-                data: node.data.clone(),
+                data: node.data.to_data(),
                 acl: acl.clone(),
                 stat: node.stat(),
                 creations: node.creations(),

@@ -54,7 +54,7 @@ impl View<'_> {
     /// Data and stat. Needs the right to read.
     pub fn get(&self, path: &ZPath) -> Result<(Data, Stat), Refusal> {
         let node = self.store.tree.node(self.find(path, Perms::READ)?);
-        Ok((node.data.clone(), node.stat()))
+        Ok((node.data.to_data(), node.stat()))
     }
 
     /// The stat. Needs no right of the znode's list, as in ZooKeeper 3.8; but by the policies the one to read.

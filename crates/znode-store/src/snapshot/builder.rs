@@ -12,6 +12,7 @@ use crate::model::session::Silence;
 use crate::sessions::request_cache::{CachedRequests, RequestCache};
 use crate::sessions::{Ending, SessionRecord, Sessions};
 use crate::snapshot::part::{FORMAT, OLDEST_FORMAT, Part, SnapshotPart};
+use crate::stable_hash;
 use crate::tree::Tree;
 use crate::tree::index::NodeIndex;
 
@@ -27,8 +28,28 @@ pub(crate) struct Header {
     pub(crate) time_ms: u64,
     /// The limits in force.
     pub(crate) limits: Limits,
-    /// The digest that the restored state must have.
-    pub(crate) digest: u64,
+    /// The parts of the digest that the restored state must have: the tree's is known at the end.
+    pub(crate) digest: StateDigest,
+}
+
+/// What a state's digest is made of.
+pub(crate) struct StateDigest(pub(crate) [u64; 8]);
+
+impl StateDigest {
+    /// Place of the tree's part.
+    const TREE: usize = 3;
+
+    /// Returns the digest of the state.
+    pub(crate) fn value(&self) -> u64 {
+        stable_hash::of_words(self.0)
+    }
+
+    /// Returns the digest of a state whose tree has this digest.
+    pub(crate) fn with_tree(&self, tree: u64) -> u64 {
+        let mut parts = self.0;
+        parts[Self::TREE] = tree;
+        stable_hash::of_words(parts)
+    }
 }
 
 /// A snapshot that is being taken, part by part, while commands go on changing the state.
@@ -226,7 +247,7 @@ impl SnapshotBuilder {
             Stage::End => {
                 self.stage = Stage::Complete;
                 Part::End {
-                    digest: self.header.digest,
+                    digest: self.header.digest.with_tree(tree.captured_digest()),
                 }
             }
             Stage::Complete => unreachable!("no part follows the last one"),

@@ -11,7 +11,7 @@ impl Store {
             zxid: self.zxid,
             time_ms: self.time_ms,
             limits: self.limits,
-            digest: self.digest(),
+            digest: self.digest_parts(),
         };
         let begun = SnapshotBuilder::begin(header, &mut self.tree, &self.sessions, &self.locks, &self.access);
         self.snapshot = Some(begun.into());

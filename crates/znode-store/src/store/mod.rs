@@ -18,7 +18,7 @@ use crate::model::session::{SessionFate, SessionView, Silence};
 use crate::model::stat::Stat;
 use crate::sessions::Sessions;
 use crate::sessions::request_cache::{RecordedOutcome, RequestKey};
-use crate::snapshot::builder::SnapshotBuilder;
+use crate::snapshot::builder::{SnapshotBuilder, StateDigest};
 use crate::stable_hash;
 use crate::tree::Tree;
 
@@ -30,7 +30,10 @@ pub const MAX_SWEPT: usize = 1_000;
 const MAX_SWEPT_BYTES: usize = 1024 * 1024;
 
 /// Version of [`Store::digest`]. A change of the digest of an equal state raises it: replicas whose programs differ in it are not compared.
-pub const DIGEST_VERSION: u32 = 1;
+///
+/// In version 1 the record of a contender counted as the bytes of its JSON. The digest in a snapshot still is of that version: former
+/// releases check it, too.
+pub const DIGEST_VERSION: u32 = 2;
 
 /// The state of the lock server, all of it. See the [crate's page](crate).
 pub struct Store {
@@ -81,7 +84,11 @@ impl Store {
     /// A number that two replicas at the same position share, and that differs if their states do (but for
     /// an accident of 1 in 2⁶⁴). Costs nothing for the tree, and a look at each session.
     pub fn digest(&self) -> u64 {
-        stable_hash::of_words([
+        self.digest_parts().value()
+    }
+
+    pub(crate) fn digest_parts(&self) -> StateDigest {
+        StateDigest([
             self.zxid.0,
             self.time_ms,
             stable_hash::of(&self.limits),
@@ -96,7 +103,7 @@ impl Store {
     /// Data and stat of a znode.
     pub fn get(&self, path: &ZPath) -> Option<(Data, Stat)> {
         let node = self.tree.node(self.tree.find(path)?);
-        Some((node.data.clone(), node.stat()))
+        Some((node.data.to_data(), node.stat()))
     }
 
     /// The stat of a znode; `None` if it does not exist.

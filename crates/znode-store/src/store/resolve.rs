@@ -2,14 +2,15 @@
 
 use alloc::string::String;
 use alloc::sync::Arc;
+use core::ops::Deref;
 
-use crate::locks::contender::Record;
-use crate::locks::hold;
-use crate::locks::queue::{Contender, Position, QueuePosition};
-use crate::locks::table::Scope;
+use crate::locks::contender::Contender;
+use crate::locks::name;
+use crate::locks::queue::QueuePosition;
+use crate::model::contender::Record;
 use crate::model::event::Hold;
-use crate::model::ids::{SessionId, Zxid};
-use crate::model::lock::LockRequest;
+use crate::model::ids::{RequestId, SessionId, Zxid};
+use crate::model::lock::AttemptId;
 use crate::model::path::{LockName, ZPath};
 use crate::model::reply::{Grant, Place, Reply};
 use crate::store::Store;
@@ -21,49 +22,40 @@ pub(crate) struct ResolvedContender {
     /// Its znode.
     pub index: NodeIndex,
     pub path: ZPath,
-    pub session: SessionId,
-    pub czxid: Zxid,
-    /// The fencing token of its grant.
-    pub token: Zxid,
-    /// Its sequence number.
-    pub number: u64,
-    pub request: LockRequest,
-    pub holds: u32,
-    /// `None` if it is another client's.
-    pub record: Option<Arc<Record>>,
+    /// As its queue has it.
+    pub contender: Contender,
     pub queue_position: QueuePosition,
 }
 
+impl Deref for ResolvedContender {
+    type Target = Contender;
+
+    fn deref(&self) -> &Contender {
+        &self.contender
+    }
+}
+
 impl ResolvedContender {
-    /// Returns the name that clients use for it.
-    pub fn holder(&self) -> &str {
-        self.path.name()
+    /// Returns a copy of its record, to be changed and then written. `None` if it is another client's.
+    pub fn draft(&self) -> Option<Record> {
+        let record = self.record.as_deref()?;
+        Some(Record::clone(record))
     }
 
-    /// Its record, to be changed and then written.
-    pub fn record_mut(&mut self) -> Option<&mut Record> {
-        self.record.as_mut().map(Arc::make_mut)
-    }
-
-    /// Returns its position in the queue.
-    pub fn position(&self) -> Position<'_> {
-        (self.czxid, self.number, self.path.name())
-    }
-
-    /// Returns its scope in deadlock detection. `None` if it has no distinct owner.
-    pub fn scope(&self) -> Option<Scope> {
-        let party = self.record.as_ref()?.distinct_owner()?;
-        Some((self.session, party.clone()))
+    /// Returns the draft in which a call is replaced by its repetition; `None` if there is no such call.
+    pub fn draft_with_retry(&self, request_id: &RequestId, attempt: AttemptId) -> Option<Record> {
+        let mut record = self.draft()?;
+        record.replace(request_id, attempt).then_some(record)
     }
 
     /// Returns its grant.
     pub fn grant(&self) -> Grant {
         Grant {
             lock: self.lock.clone(),
-            holder: String::from(self.holder()),
+            holder: String::from(&*self.name),
             mode: self.request.mode,
-            fencing_token: self.token,
-            holds: self.holds,
+            fencing_token: self.token(),
+            holds: self.holds(),
             permits: self.request.permits,
         }
     }
@@ -72,7 +64,7 @@ impl ResolvedContender {
     pub fn place(&self, ahead: u32) -> Place {
         Place {
             lock: self.lock.clone(),
-            holder: String::from(self.holder()),
+            holder: String::from(&*self.name),
             ahead,
         }
     }
@@ -89,33 +81,29 @@ impl ResolvedContender {
 impl Store {
     /// Returns the contender of a lock by its name; `None` if it does not exist, or no longer.
     pub(crate) fn contender(&self, lock: &LockName, holder: &str) -> Option<ResolvedContender> {
-        let queue = self.locks.queue(lock)?;
-        let index = self.tree.child(self.tree.find(lock.znode())?, holder)?;
+        self.contender_below(self.tree.find(lock.znode())?, lock, holder)
+    }
+
+    /// Does the same for a caller that has the index of the lock's znode.
+    pub(crate) fn contender_below(
+        &self,
+        znode: NodeIndex,
+        lock: &LockName,
+        holder: &str,
+    ) -> Option<ResolvedContender> {
+        let index = self.tree.child(znode, holder)?;
         let node = self.tree.node(index);
-        let session = node.session()?;
-        let facts = self.locks.facts(holder, &node.data)?;
-        let path = match self.locks.path(lock, holder, &node.data) {
-            Some(path) => path.clone(),
-            None => lock.znode().join_checked(holder).ok()?,
-        };
-        let queue_position = queue
-            .queue_position((node.czxid, facts.number, holder))
-            .expect("every contender is in its lock's queue");
+        node.session()?;
+        // One that is as new as its transaction is in no queue yet.
+        let (contender, queue_position) =
+            self.locks
+                .queue(lock)?
+                .look_up((node.czxid, name::number_in(holder)?, holder))?;
         Some(ResolvedContender {
             lock: lock.clone(),
             index,
-            path,
-            session,
-            czxid: node.czxid,
-            token: facts
-                .record
-                .as_ref()
-                .and_then(|record| record.token)
-                .unwrap_or(node.czxid),
-            number: facts.number,
-            request: facts.request,
-            holds: facts.holds(),
-            record: facts.record,
+            path: lock.znode().join_checked(holder).ok()?,
+            contender: contender.clone(),
             queue_position,
         })
     }
@@ -126,7 +114,7 @@ impl Store {
             return false;
         };
         let mut holders = queue.holders();
-        let named = holders.find(|holder| holder.session == session && holder.token == token);
+        let named = holders.find(|holder| holder.session == session && holder.token() == token);
         // Earlier in the same transaction it may have been deleted, which the queue learns of at the end.
         named.is_some_and(|named| {
             let found = self.contender(lock, &named.name);
@@ -134,15 +122,11 @@ impl Store {
         })
     }
 
-    /// Describes a contender that holds its lock, or did until now.
-    pub(crate) fn hold(
-        &self,
-        lock: &LockName,
-        contender: &Contender,
-        record: Option<&Record>,
-        since_ms: Option<u64>,
-    ) -> Arc<Hold> {
-        let name = self.sessions.name_of(contender.session);
-        hold::describe(lock, contender, record, since_ms, name)
+    /// Describes the hold of a contender that holds its lock, or did until now. The time of a ZooKeeper client's grant is not recorded.
+    pub(crate) fn hold(&self, lock: &LockName, contender: &Contender) -> Arc<Hold> {
+        contender.hold.clone().unwrap_or_else(|| {
+            let since_ms = contender.record.as_ref().and_then(|record| record.granted_ms);
+            contender.describe_hold(lock, self.sessions.name_of(contender.session), since_ms)
+        })
     }
 }

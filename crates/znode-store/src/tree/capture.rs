@@ -8,9 +8,8 @@ use alloc::collections::BTreeMap;
 
 use crate::model::ids::Zxid;
 use crate::tree::Tree;
-use crate::tree::acls::Acls;
 use crate::tree::index::NodeIndex;
-use crate::tree::node::Node;
+use crate::tree::node::PathHash;
 use crate::tree::record::ZnodeRecord;
 
 /// Progress of a capture, and the copies that it needs.
@@ -24,17 +23,8 @@ pub(crate) struct Capture {
     /// Nodes at or behind the cursor that have changed or gone, as they were at the beginning.
     /// A tree and not a hash table, which would stop every command while it grows.
     before: BTreeMap<NodeIndex, Box<ZnodeRecord>>,
-}
-
-impl Capture {
-    /// Copies a node that is about to change, if it was not visited yet.
-    pub(crate) fn before_change(&mut self, index: NodeIndex, node: &Node, acls: &Acls) {
-        if node.czxid <= self.zxid && index >= self.cursor {
-            self.before
-                .entry(index)
-                .or_insert_with(|| Box::new(ZnodeRecord::of(index, node, acls)));
-        }
-    }
+    /// Digest of the tree at the beginning, in which the nodes that were copied or visited count with their data as bytes.
+    digest: u64,
 }
 
 impl Tree {
@@ -45,6 +35,7 @@ impl Tree {
             cursor: NodeIndex::ROOT,
             slots: self.slab.slots(),
             before: BTreeMap::new(),
+            digest: self.digest,
         });
     }
 
@@ -64,13 +55,46 @@ impl Tree {
         let capture = self.capture.as_mut()?;
         let index = capture.cursor;
         capture.cursor.0 += 1;
-        match (capture.before.remove(&index), self.slab.get(index)) {
-            (Some(record), _) => Some(*record),
-            // It never changed, otherwise there were a copy. But it may be newer.
-            (None, Some(node)) if node.czxid <= capture.zxid => {
-                Some(ZnodeRecord::of(index, node, &self.acls))
-            }
-            (None, _) => None,
+        if let Some(record) = capture.before.remove(&index) {
+            return Some(*record);
         }
+        // It never changed, otherwise there were a copy. But it may be newer.
+        let zxid = capture.zxid;
+        let is_part = self.slab.get(index).is_some_and(|node| node.czxid <= zxid);
+        is_part.then(|| self.captured(index))
+    }
+
+    /// Copies a node that is about to change, if it is part of the capture and was not visited yet.
+    pub(crate) fn copy_for_capture(&mut self, index: NodeIndex) {
+        let is_missing = self.capture.as_ref().is_some_and(|capture| {
+            self.slab[index].czxid <= capture.zxid
+                && index >= capture.cursor
+                && !capture.before.contains_key(&index)
+        });
+        if is_missing {
+            let record = Box::new(self.captured(index));
+            let capture = self.capture.as_mut().expect("it was just asked");
+            capture.before.insert(index, record);
+        }
+    }
+
+    /// Returns the digest of the captured tree with all data as bytes, once all places were visited. Snapshots have that one, because a
+    /// former release checks it.
+    pub(crate) fn captured_digest(&self) -> u64 {
+        self.capture.as_ref().map_or(0, |capture| capture.digest)
+    }
+
+    /// Returns the record of a node, which is as it was at the beginning.
+    fn captured(&mut self, index: NodeIndex) -> ZnodeRecord {
+        let node = &self.slab[index];
+        let record = ZnodeRecord::of(index, node, &self.acls);
+        if node.data.record().is_some() {
+            let path = PathHash::of(self.path(index).as_str());
+            let share = |data| node.own_digest_with(data, path, self.acls.hash(node.acl));
+            let change = share(record.data.digest()).wrapping_sub(share(node.data.digest()));
+            let capture = self.capture.as_mut().expect("a capture is going on");
+            capture.digest = capture.digest.wrapping_add(change);
+        }
+        record
     }
 }

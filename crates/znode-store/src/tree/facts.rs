@@ -1,14 +1,14 @@
 //! Facts of a node that a change replaces and an undo restores.
 
 use crate::model::acl::Acl;
-use crate::model::data::Data;
 use crate::model::ids::Zxid;
 use crate::model::stat::EphemeralOwner;
 use crate::tree::node::FamilyFacts;
+use crate::tree::node_data::NodeData;
 
 /// Facts of a node that a command replaces.
 pub(crate) struct OwnFacts {
-    pub(crate) data: Data,
+    pub(crate) data: NodeData,
     pub(crate) mzxid: Zxid,
     pub(crate) mtime_ms: u64,
     pub(crate) version: i32,

@@ -2,20 +2,20 @@
 //! the others.
 
 use crate::model::acl::Acl;
-use crate::model::data::Data;
 use crate::model::ids::Zxid;
 use crate::model::path::ZPath;
 use crate::model::stat::{EphemeralOwner, Kind};
 use crate::tree::facts::{AllFacts, OwnFacts};
 use crate::tree::index::NodeIndex;
 use crate::tree::node::Node;
+use crate::tree::node_data::NodeData;
 use crate::tree::undo::Undo;
 use crate::tree::{SPECIAL, Tree};
 
 /// Facts that a node is to have.
 pub(crate) struct MirroredNode {
     pub(crate) kind: Kind,
-    pub(crate) data: Data,
+    pub(crate) data: NodeData,
     pub(crate) acl: Acl,
     pub(crate) version: i32,
     pub(crate) aversion: i32,

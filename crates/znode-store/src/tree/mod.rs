@@ -8,6 +8,7 @@ mod facts;
 pub(crate) mod index;
 mod mirrored;
 mod node;
+pub(crate) mod node_data;
 mod order;
 mod places;
 pub(crate) mod placement;
@@ -32,6 +33,7 @@ pub(crate) use slab::Slab;
 use undo::Undo;
 
 use crate::model::acl::Acl;
+use crate::model::contender::Written;
 use crate::model::data::Data;
 use crate::model::ids::Zxid;
 use crate::model::path::ZPath;
@@ -40,6 +42,7 @@ use crate::model::stat::Kind;
 use crate::tree::capture::Capture;
 use crate::tree::facts::{AllFacts, OwnFacts};
 use crate::tree::index::NodeIndex;
+use crate::tree::node_data::NodeData;
 
 /// The parts of `/zookeeper` that are there from the beginning, with the right to them.
 const SPECIAL: [(NodeIndex, NodeIndex, &str); 3] = [
@@ -84,7 +87,7 @@ impl Tree {
             capture: None,
         };
         let new = |path: &ZPath, parent| {
-            let (kind, data) = (Kind::Persistent, Data::empty());
+            let (kind, data) = (Kind::Persistent, Data::empty().into());
             Node::new(path.name(), parent, kind, data, acls::AclIndex::OPEN, Zxid(0), 0)
         };
         let root = tree.slab.insert(new(&ZPath::root(), NodeIndex::ROOT));
@@ -249,7 +252,7 @@ impl Tree {
         parent: NodeIndex,
         path: &ZPath,
         kind: Kind,
-        data: Data,
+        data: NodeData,
         acl: &Acl,
         zxid: Zxid,
         now_ms: u64,
@@ -290,7 +293,14 @@ impl Tree {
     }
 
     /// Replaces a node's data. `path` is its own.
-    pub(crate) fn set_data(&mut self, index: NodeIndex, path: &ZPath, data: Data, zxid: Zxid, now_ms: u64) {
+    pub(crate) fn set_data(
+        &mut self,
+        index: NodeIndex,
+        path: &ZPath,
+        data: NodeData,
+        zxid: Zxid,
+        now_ms: u64,
+    ) {
         self.change(index, path, |node| {
             node.data = data;
             node.mzxid = zxid;
@@ -305,8 +315,13 @@ impl Tree {
     }
 
     /// Replaces a node's data as if it had always been so. `path` is its own.
-    pub(crate) fn correct_data(&mut self, index: NodeIndex, path: &ZPath, data: Data) {
+    pub(crate) fn correct_data(&mut self, index: NodeIndex, path: &ZPath, data: NodeData) {
         self.change(index, path, |node| node.data = data);
+    }
+
+    /// Replaces the data of a contender, which is the JSON of this record, by the record. `path` is its own.
+    pub(crate) fn restore_record(&mut self, index: NodeIndex, path: &ZPath, record: Arc<Written>) {
+        self.change_own(index, path, |node| node.data = NodeData::of_contender(record));
     }
 
     /// Replaces a node's access control list. `path` is its own.
@@ -469,8 +484,8 @@ impl Tree {
 
     /// Copies a node for the capture of a snapshot, before it changes.
     fn before_change(&mut self, index: NodeIndex) {
-        if let Some(capture) = &mut self.capture {
-            capture.before_change(index, &self.slab[index], &self.acls);
+        if self.capture.is_some() {
+            self.copy_for_capture(index);
         }
     }
 }

@@ -6,7 +6,6 @@ use alloc::boxed::Box;
 use ecow::EcoString;
 use serde::{Deserialize, Serialize};
 
-use crate::model::data::Data;
 use crate::model::ids::{SessionId, Zxid};
 use crate::model::path::SHORT_PATH_BYTES;
 use crate::model::stat::{EphemeralOwner, Kind, Stat};
@@ -14,6 +13,7 @@ use crate::stable_hash;
 use crate::tree::acls::AclIndex;
 use crate::tree::children::Children;
 use crate::tree::index::NodeIndex;
+use crate::tree::node_data::NodeData;
 
 /// The hash of a node's path, which is computed once for several digests, and its length.
 ///
@@ -70,7 +70,7 @@ impl PathHash {
 pub(crate) struct Node {
     /// Most names have at most fifteen bytes, which it holds without an allocation.
     pub(crate) name: EcoString,
-    pub(crate) data: Data,
+    pub(crate) data: NodeData,
     pub(crate) parent: NodeIndex,
     pub(crate) version: i32,
     pub(crate) acl: AclIndex,
@@ -107,7 +107,7 @@ impl Node {
         name: &str,
         parent: NodeIndex,
         kind: Kind,
-        data: Data,
+        data: NodeData,
         acl: AclIndex,
         zxid: Zxid,
         now_ms: u64,
@@ -191,9 +191,14 @@ impl Node {
 
     /// Returns the node's own share of the tree's digest: all but its children.
     pub(crate) fn own_digest(&self, path: PathHash, acl_hash: u64) -> u64 {
+        self.own_digest_with(self.data.digest(), path, acl_hash)
+    }
+
+    /// Returns the same with another share of its data.
+    pub(crate) fn own_digest_with(&self, data: u64, path: PathHash, acl_hash: u64) -> u64 {
         stable_hash::of_words([
             path.hash,
-            self.data.digest(),
+            data,
             acl_hash,
             self.czxid.0,
             self.mzxid.0,

@@ -3,13 +3,13 @@
 use alloc::vec::Vec;
 
 use crate::model::acl::{Acl, Perms};
-use crate::model::data::Data;
 use crate::model::digits::MAX_SEQUENCE;
 use crate::model::identity::Identities;
 use crate::model::path::{SHORT_PATH_BYTES, SHORT_PATH_DEPTH, ZPath};
 use crate::model::refusal::{Limited, Refusal};
 use crate::tree::Tree;
 use crate::tree::index::NodeIndex;
+use crate::tree::node_data::NodeData;
 use crate::tree::quota::Growth;
 
 /// Placement of a node that is to be created.
@@ -93,7 +93,7 @@ impl Tree {
         &self,
         place: &Placement<'_>,
         path: &ZPath,
-        data: &Data,
+        data: &NodeData,
     ) -> Result<(), Refusal> {
         // Parents that are missing count as well; they are counted where the node itself is.
         let growth = Growth {

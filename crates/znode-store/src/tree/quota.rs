@@ -17,6 +17,7 @@ use crate::model::path::ZPath;
 use crate::model::refusal::{QuotaKind, Refusal};
 use crate::tree::Tree;
 use crate::tree::index::NodeIndex;
+use crate::tree::node_data::NodeData;
 
 /// Parent of all quotas.
 const ROOT: &str = "/zookeeper/quota";
@@ -46,9 +47,9 @@ struct Numbers {
 
 impl Numbers {
     /// Reads `count=5,bytes=100=;byteHardLimit=200;countHardLimit=10`.
-    fn parse(data: &Data) -> Self {
+    fn parse(data: &NodeData) -> Self {
         let mut numbers = Self::default();
-        let text = core::str::from_utf8(data.as_bytes()).unwrap_or_default();
+        let text = core::str::from_utf8(data.bytes()).unwrap_or_default();
         for pair in text.split([',', ';']) {
             let mut parts = pair.split('=');
             let (key, value) = (parts.next(), parts.next());
@@ -66,8 +67,8 @@ impl Numbers {
 }
 
 /// The data of `zookeeper_stats`.
-fn stats(count: i64, bytes: i64) -> Data {
-    Data::from(&*format!("count={count},bytes={bytes}"))
+fn stats(count: i64, bytes: i64) -> NodeData {
+    Data::from(&*format!("count={count},bytes={bytes}")).into()
 }
 
 impl Tree {

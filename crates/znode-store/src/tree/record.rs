@@ -41,7 +41,7 @@ impl ZnodeRecord {
             index,
             parent: node.parent,
             name: node.name.clone(),
-            data: node.data.clone(),
+            data: node.data.to_data(),
             acl: acls.get(node.acl).clone(),
             owner: node.owner,
             czxid: node.czxid,
@@ -72,7 +72,7 @@ impl ZnodeRecord {
         }
         Ok(Node {
             name: self.name,
-            data: self.data,
+            data: self.data.into(),
             parent: self.parent,
             version: self.version,
             acl: acls.take(&self.acl),

@@ -1,29 +1,28 @@
 //! Acquire: a new contender, or one more call of an owner that has a contender. Each step refuses before it changes anything. Only
 //! `grant_waiters.rs` grants a lock to a waiter.
 
-use alloc::string::ToString;
-use alloc::sync::Arc;
+use alloc::string::{String, ToString};
 
 use crate::apply::context::Context;
 use crate::apply::locks::contenders;
 use crate::apply::locks::modes::waits_for_itself;
 use crate::apply::znodes;
-use crate::locks::contender::{Attempt, Record};
+use crate::locks::contender::Contender;
 use crate::locks::name;
 use crate::locks::plan::{Plan, named_holders, reach};
-use crate::locks::queue::Contender;
 use crate::locks::queue::QueuePosition;
 use crate::model::acl::Acl;
+use crate::model::contender::{Attempt, Record, Written};
 use crate::model::event::Event;
 use crate::model::ids::{RequestId, SessionId};
 use crate::model::lock::{AttemptId, LockWish, MAX_HOLDS};
-use crate::model::path::{LockName, ZPath};
+use crate::model::path::LockName;
 use crate::model::refusal::Refusal;
-use crate::model::reply::{Outcome, Reply};
+use crate::model::reply::{Grant, Outcome, Place, Reply};
 use crate::model::stat::Kind;
 use crate::store::Store;
 use crate::store::resolve::ResolvedContender;
-use crate::tree::index::NodeIndex;
+use crate::tree::node_data::NodeData;
 
 /// One call of `acquire`.
 pub(crate) struct AcquireCall {
@@ -43,11 +42,7 @@ pub(crate) enum AcquireOutcome {
 /// Contender that was just created and is in no queue yet.
 pub(crate) struct Created {
     lock: LockName,
-    index: NodeIndex,
-    path: ZPath,
-    session: SessionId,
-    number: u64,
-    record: Arc<Record>,
+    contender: Contender,
 }
 
 /// Creates a contender, joins a contender of the same owner, or refuses.
@@ -55,9 +50,9 @@ pub(crate) fn acquire(store: &mut Store, cx: &mut Context<'_>, mut call: Acquire
     let stays = |contender: &Contender| !store.sessions.is_ending(contender.session);
     match store.locks.plan(call.session, &mut call.wish, call.wait, stays)? {
         Plan::Join(own) => join(store, cx, &own, call).map(|found| found.reply()),
-        Plan::Enter => {
-            let created = create_contender(store, cx, call)?;
-            Ok(enqueue(store, cx, created).reply())
+        Plan::Enter { is_free } => {
+            let created = create_contender(store, cx, call, is_free)?;
+            Ok(enqueue(store, cx, created))
         }
     }
 }
@@ -67,6 +62,7 @@ pub(crate) fn create_contender(
     store: &mut Store,
     cx: &mut Context<'_>,
     call: AcquireCall,
+    is_free: bool,
 ) -> Result<Created, Refusal> {
     let AcquireCall {
         session,
@@ -90,76 +86,49 @@ pub(crate) fn create_contender(
         .sessions
         .may_own_more(session, &path, store.limits.ephemerals)?;
     let mut record = Record::new(&wish, attempt, cx.now_ms);
-    let terms = store.locks.terms(&wish.lock);
-    let queue = store.locks.queue(&wish.lock);
-    if queue.map_or(!terms.is_shut(), |queue| queue.would_grant(record.request, terms)) {
-        record.granted_ms = Some(cx.now_ms);
-    }
-    let record = Arc::new(record);
-    let data = store.locks.write(&path, number, &record);
+    record.granted_ms = is_free.then_some(cx.now_ms);
+    let record = Written::new(record);
+    let data = NodeData::of_contender(record.clone());
     store.tree.check_quotas_of_creation(&place, &path, &data)?;
     let parent = znodes::create_missing(store, cx, place, &acl);
-    let index = znodes::add_child(
-        store,
-        cx,
-        parent,
-        znode,
-        &path,
-        Kind::Ephemeral(session),
-        data,
-        &acl,
-    );
+    let kind = Kind::Ephemeral(session);
+    znodes::insert_child(store, cx, parent, znode, &path, kind, data, &acl);
+    let contender = Contender::new(path.name(), number, session, cx.zxid, record);
     Ok(Created {
         lock: wish.lock,
-        index,
-        path,
-        session,
-        number,
-        record,
+        contender,
     })
 }
 
-/// Completes a new contender that is in the queue, and returns it with its position.
-pub(crate) fn enqueue(store: &mut Store, cx: &mut Context<'_>, created: Created) -> ResolvedContender {
-    let Created {
-        lock,
-        index,
-        path,
-        session,
-        number,
-        record,
-    } = created;
-    // Only into a lock that was free before: the next waiter of another one may be of a session that has ended.
-    if record.granted_ms.is_some()
-        && let Some(newcomer) = store.locks.promote(&lock)
-    {
-        let hold = store.hold(&lock, &newcomer, Some(&record), Some(cx.now_ms));
-        cx.events.push(Event::HoldBegan(hold));
+/// Completes a new contender: it is in the queue from then on. Returns the reply to its call.
+pub(crate) fn enqueue(store: &mut Store, cx: &mut Context<'_>, created: Created) -> Reply {
+    let Created { lock, mut contender } = created;
+    let (request, token, scope) = (contender.request, contender.token(), contender.scope());
+    let (name, number) = (contender.name.clone(), contender.number);
+    // Only a lock that was free before is granted here: the next waiter of another one may be of a session that has ended.
+    let is_free = contender.record.as_ref().is_some_and(|record| record.granted_ms.is_some());
+    let hold = is_free.then(|| store.hold(&lock, &contender));
+    contender.hold = hold.clone();
+    let holder = String::from(&*name);
+    match store.locks.enter(&lock, contender, is_free) {
+        QueuePosition::Holds => {
+            cx.events.extend(hold.map(Event::HoldBegan));
+            Reply::Granted(Grant {
+                lock,
+                holder,
+                mode: request.mode,
+                fencing_token: token,
+                holds: 1,
+                permits: request.permits,
+            })
+        }
+        QueuePosition::Waits { ahead } => {
+            if let Some(scope) = scope {
+                store.locks.add_wait(scope, &lock, (cx.zxid, number, &name));
+            }
+            Reply::Queued(Place { lock, holder, ahead })
+        }
     }
-    let queue = store
-        .locks
-        .queue(&lock)
-        .expect("a contender of it was just created");
-    let queue_position = queue
-        .queue_position((cx.zxid, number, path.name()))
-        .expect("it was just created");
-    let found = ResolvedContender {
-        lock,
-        index,
-        path,
-        session,
-        czxid: cx.zxid,
-        token: cx.zxid,
-        number,
-        request: record.request,
-        holds: record.holds(),
-        record: Some(record),
-        queue_position,
-    };
-    if let (QueuePosition::Waits { .. }, Some(scope)) = (queue_position, found.scope()) {
-        store.locks.add_wait(scope, &found.lock, found.position());
-    }
-    found
 }
 
 /// Enters once more where the owner is already, or waits already.
@@ -184,15 +153,15 @@ pub(crate) fn join(
             lock: wish.lock,
         });
     }
-    let record = found
-        .record_mut()
+    let mut record = found
+        .draft()
         .expect("only contenders of our own making can be joined");
     if record.attempts.len() >= MAX_HOLDS {
         return Err(Refusal::TooManyHolds(wish.lock));
     }
     record.attempts.push(attempt);
     record.lock_delay_ms = record.lock_delay_ms.max(wish.lock_delay_ms);
-    contenders::rewrite(store, cx, &mut found);
+    contenders::rewrite(store, cx, &mut found, record);
     Ok(found)
 }
 
@@ -220,13 +189,12 @@ pub(crate) fn repeat_acquire(
         return first;
     };
     // From here on the contender stands for the call that was sent last. Withdrawals of the other calls by their nodes have no effect.
-    let replaced = found
-        .record_mut()
-        .is_some_and(|record| record.replace(request_id, attempt));
-    if !replaced {
+    match found.draft_with_retry(request_id, attempt) {
+        Some(record) => {
+            contenders::rewrite(store, cx, &mut found, record);
+            Ok(found.reply())
+        }
         // The hold was released, those of other calls stay.
-        return first;
+        None => first,
     }
-    contenders::rewrite(store, cx, &mut found);
-    Ok(found.reply())
 }

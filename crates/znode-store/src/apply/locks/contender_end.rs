@@ -11,27 +11,24 @@ use crate::model::lock::LockMode;
 use crate::model::refusal::Refusal;
 use crate::store::Store;
 
-/// Such a node is gone; its `Deleted` event is out already.
+/// Removes a contender from its queue. Its znode is gone, and the `Deleted` event is out already.
 pub(crate) fn contender_removed(store: &mut Store, cx: &mut Context<'_>, ended: EndedContender) {
     let EndedContender {
         lock,
         node,
-        data,
+        number,
         czxid,
-        session,
         how,
     } = ended;
     let holder = node.name();
-    let Some(facts) = store.locks.facts(holder, &data) else {
-        return;
-    };
-    let record = facts.record.as_deref();
-    let held = store.locks.remove(&lock, (czxid, facts.number, holder));
-    if record.is_some_and(|record| record.is_upgrading()) {
+    let (contender, held) = store.locks.remove(&lock, (czxid, number, holder));
+    let session = contender.session;
+    if contender.is_upgrading() {
         store.locks.change_state(&lock, |state| state.upgrading = false);
     }
+    let record = contender.record.as_ref();
     let delay_ms = record.map_or(0, |record| record.lock_delay_ms);
-    if held.is_some() && delay_ms > 0 && how == ContenderEnd::SessionExpired {
+    if held && delay_ms > 0 && how == ContenderEnd::SessionExpired {
         let closed = store.locks.close(&lock, delay_ms, cx.zxid, cx.now_ms);
         cx.events.push(closed);
     }
@@ -60,13 +57,13 @@ pub(crate) fn contender_removed(store: &mut Store, cx: &mut Context<'_>, ended: 
         ContenderEnd::SessionClosed | ContenderEnd::SessionExpired => None,
     };
     if let Some(refusal) = answer {
-        for request_id in facts.record.iter().flat_map(|record| record.request_ids()) {
+        for request_id in record.iter().flat_map(|record| record.request_ids()) {
             store
                 .sessions
                 .correct_queued(session, request_id, &lock, &holder, Err(refusal.clone()));
         }
     }
-    if let Some(contender) = held {
+    if held {
         #[cfg(feature = "planted")]
         if planted::is(Bug::LeakedPermits)
             && matches!(contender.request.mode, LockMode::Semaphore { .. })
@@ -74,8 +71,7 @@ pub(crate) fn contender_removed(store: &mut Store, cx: &mut Context<'_>, ended: 
         {
             store.locks.leak(&lock, contender.request.permits);
         }
-        let since_ms = facts.record.as_deref().and_then(|record| record.granted_ms);
-        let hold = store.hold(&lock, &contender, facts.record.as_deref(), since_ms);
+        let hold = store.hold(&lock, &contender);
         let by = match &how {
             ContenderEnd::Broken { .. } | ContenderEnd::Deleted => cx.caller.shown(),
             _ => None,

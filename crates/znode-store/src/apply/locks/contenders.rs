@@ -2,11 +2,14 @@
 
 use crate::apply::context::Context;
 use crate::apply::znodes;
+use crate::locks::queue::QueuePosition;
+use crate::model::contender::{Record, Written};
 use crate::model::event::ContenderEnd;
 use crate::model::ids::SessionId;
 use crate::model::path::LockName;
 use crate::store::Store;
 use crate::store::resolve::ResolvedContender;
+use crate::tree::node_data::NodeData;
 
 /// Removes the znode of a contender, and with it the contender.
 pub(crate) fn remove_contender(
@@ -18,15 +21,16 @@ pub(crate) fn remove_contender(
     znodes::remove_child(store, cx, found.index, found.lock.znode(), &found.path, how);
 }
 
-/// Writes a record that was changed back to its znode.
-pub(crate) fn rewrite(store: &mut Store, cx: &mut Context<'_>, found: &mut ResolvedContender) {
-    let record = found
-        .record
-        .as_ref()
-        .expect("only records of our own making are changed");
-    found.holds = record.holds();
-    let data = store.locks.write(&found.path, found.number, record);
+/// Replaces the record of a contender: in its znode, in its queue and in `found`.
+pub(crate) fn rewrite(store: &mut Store, cx: &mut Context<'_>, found: &mut ResolvedContender, record: Record) {
+    let record = Written::new(record);
+    let data = NodeData::of_contender(record.clone());
     znodes::replace_data(store, cx, found.index, &found.path, data);
+    found.contender.rewrite(record);
+    if found.queue_position == QueuePosition::Holds {
+        found.contender.hold = Some(store.hold(&found.lock, &found.contender));
+    }
+    store.locks.replace(&found.lock, found.contender.clone());
 }
 
 /// Returns whether the owner of a contender's session has no right to the lock any more.

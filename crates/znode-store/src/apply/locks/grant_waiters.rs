@@ -7,7 +7,8 @@ use fault_injection::planted::{self, Bug};
 
 use crate::apply::context::Context;
 use crate::apply::locks::{contenders, modes};
-use crate::locks::queue::{Contender, QueuePosition};
+use crate::locks::contender::Contender;
+use crate::locks::queue::QueuePosition;
 use crate::model::event::{ContenderEnd, Event};
 use crate::model::ids::Zxid;
 use crate::model::path::LockName;
@@ -73,36 +74,35 @@ fn remove_ungrantable(store: &mut Store, cx: &mut Context<'_>, lock: &LockName) 
 }
 
 /// Completes the grant of a lock to a waiter: record, recorded outcomes, events.
-fn complete_grant(store: &mut Store, cx: &mut Context<'_>, lock: &LockName, mut contender: Contender) {
-    let holder = &*contender.name.clone();
+fn complete_grant(store: &mut Store, cx: &mut Context<'_>, lock: &LockName, contender: Contender) {
     let mut found = store
-        .contender(lock, holder)
+        .contender(lock, &contender.name)
         .expect("it was just granted the lock");
     debug_assert_eq!(found.queue_position, QueuePosition::Holds);
-    let floor = store.locks.state(lock).map_or(Zxid(0), |state| state.floor);
-    let is_late = found.czxid <= floor;
-    if let Some(record) = found.record_mut() {
-        record.granted_ms = Some(cx.now_ms);
-        // A conflicting grant had a token that is larger than this contender's position.
-        if is_late {
-            record.token = Some(cx.zxid);
-            let token = cx.zxid;
-            (found.token, contender.token) = (token, token);
-            store
-                .locks
-                .change(lock, found.position(), |contender| contender.token = token);
-            store.locks.change_state(lock, |state| state.floor = token);
+    let hold = match found.draft() {
+        Some(mut record) => {
+            record.granted_ms = Some(cx.now_ms);
+            // A conflicting grant had a token that is larger than this contender's position.
+            let floor = store.locks.state(lock).map_or(Zxid(0), |state| state.floor);
+            if found.czxid <= floor {
+                record.token = Some(cx.zxid);
+                store.locks.change_state(lock, |state| state.floor = cx.zxid);
+            }
+            contenders::rewrite(store, cx, &mut found, record);
+            store.hold(lock, &found)
         }
-        contenders::rewrite(store, cx, &mut found);
-    }
+        None => {
+            let session_name = store.sessions.name_of(found.session);
+            found.describe_hold(lock, session_name, Some(cx.now_ms))
+        }
+    };
     let grant = found.grant();
     for request_id in found.record.iter().flat_map(|record| record.request_ids()) {
         let answer = Ok(Reply::Granted(grant.clone()));
         store
             .sessions
-            .correct_queued(found.session, request_id, lock, holder, answer);
+            .correct_queued(found.session, request_id, lock, &found.name, answer);
     }
-    let hold = store.hold(lock, &contender, found.record.as_deref(), Some(cx.now_ms));
     cx.events.push(Event::HoldBegan(hold));
     // A ZooKeeper client's contender that is created in a free lock has not waited.
     if found.czxid != cx.zxid {

@@ -4,16 +4,17 @@
 
 use alloc::collections::BTreeSet;
 use alloc::format;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::apply::context::Context;
 use crate::apply::locks::acquire::{self, AcquireCall, AcquireOutcome};
 use crate::apply::locks::{contenders, release};
 use crate::apply::znodes;
-use crate::locks::contender::{Attempt, Record};
+use crate::locks::contender::Contender;
 use crate::locks::plan::Plan;
-use crate::locks::queue::Contender;
 use crate::locks::queue::QueuePosition;
+use crate::model::contender::{Attempt, Written};
 use crate::model::event::ContenderEnd;
 use crate::model::ids::{RequestId, SessionId};
 use crate::model::lock::{AttemptId, HolderId, LockWish, MAX_LOCKS_AT_ONCE, WithdrawCause};
@@ -57,10 +58,17 @@ pub(crate) fn acquire_many(
     store.tree.begin();
     cx.held_back = Some(Vec::new());
     let mut entries = Vec::with_capacity(calls.len());
+    // The tree rolls its znodes back, and not the records in the queues.
+    let mut before_joins = Vec::new();
     for (call, plan) in calls {
         let entry = match plan {
-            Plan::Join(own) => acquire::join(store, cx, &own, call).map(AcquireOutcome::Joined),
-            Plan::Enter => acquire::create_contender(store, cx, call).map(AcquireOutcome::Created),
+            Plan::Join(own) => {
+                before_joins.extend(store.contender(&call.wish.lock, &own));
+                acquire::join(store, cx, &own, call).map(AcquireOutcome::Joined)
+            }
+            Plan::Enter { is_free } => {
+                acquire::create_contender(store, cx, call, is_free).map(AcquireOutcome::Created)
+            }
         };
         match entry {
             Ok(entry) => entries.push(entry),
@@ -68,6 +76,9 @@ pub(crate) fn acquire_many(
                 cx.events.truncate(events_before);
                 cx.held_back = None;
                 znodes::roll_back(store);
+                for ResolvedContender { lock, contender, .. } in before_joins {
+                    store.locks.replace(&lock, contender);
+                }
                 return Err(refusal);
             }
         }
@@ -78,7 +89,7 @@ pub(crate) fn acquire_many(
     }
     let replies = entries.into_iter().map(|entry| match entry {
         AcquireOutcome::Joined(found) => found.reply(),
-        AcquireOutcome::Created(created) => acquire::enqueue(store, cx, created).reply(),
+        AcquireOutcome::Created(created) => acquire::enqueue(store, cx, created),
     });
     Ok(Reply::Multi(replies.collect()))
 }
@@ -103,18 +114,17 @@ pub(crate) fn repeat_acquire_many(
             _ => return first,
         };
         let found = store.contender(lock, holder);
-        let Some(mut found) = found.filter(|found| found.session == session) else {
+        let Some(found) = found.filter(|found| found.session == session) else {
             return first;
         };
-        let record = found.record_mut();
-        if !record.is_some_and(|record| record.replace(request_id, attempt)) {
+        let Some(record) = found.draft_with_retry(request_id, attempt) else {
             return first;
-        }
-        all.push(found);
+        };
+        all.push((found, record));
     }
     let mut replies = Vec::with_capacity(all.len());
-    for mut found in all {
-        contenders::rewrite(store, cx, &mut found);
+    for (mut found, record) in all {
+        contenders::rewrite(store, cx, &mut found, record);
         replies.push(found.reply());
     }
     Ok(Reply::Multi(replies))
@@ -156,10 +166,10 @@ pub(crate) fn withdraw_many(
     cause: WithdrawCause,
 ) -> Outcome {
     check_count(holders.len())?;
-    let known = |record: &Record| record.knows(attempt);
     let find = |(lock, holder): &(LockName, HolderId)| {
         let found = store.contender(lock, holder)?;
-        let known = found.session == session && found.record.as_deref().is_some_and(known);
+        let knows = |record: &Arc<Written>| record.knows(attempt);
+        let known = found.session == session && found.record.as_ref().is_some_and(knows);
         known.then_some(found)
     };
     let found: Vec<Option<ResolvedContender>> = holders.iter().map(find).collect();

@@ -21,7 +21,7 @@ pub(crate) mod release_request;
 
 use crate::apply::context::Context;
 use crate::apply::locks::acquire::AcquireCall;
-use crate::locks::contender::Attempt;
+use crate::model::contender::Attempt;
 use crate::model::ids::{RequestId, SessionId};
 use crate::model::lock::LockCommand;
 use crate::model::refusal::Refusal;

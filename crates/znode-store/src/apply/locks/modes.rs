@@ -4,16 +4,16 @@
 //! holders, which now conflict with it, may have had larger ones. The new token is the position of the upgrade's grant. It may be larger
 //! than the positions of waiters, so their grants need new tokens as well: that is the floor in `locks/state.rs`.
 
-use alloc::sync::Arc;
+use alloc::string::String;
 
 use crate::apply::context::Context;
 use crate::apply::locks::contenders;
-use crate::locks::contender::{Attempt, Upgrade};
+use crate::locks::contender::Contender;
 use crate::locks::deadlock::Ask;
 use crate::locks::plan::names;
-use crate::locks::queue::Contender;
 use crate::locks::queue::{Queue, QueuePosition};
-use crate::model::event::{ContenderEnd, Event, Hold};
+use crate::model::contender::{Attempt, Record, Upgrade};
+use crate::model::event::{ContenderEnd, Event};
 use crate::model::ids::{RequestId, SessionId};
 use crate::model::lock::{AttemptId, Downgraded, HolderId, LockMode, WithdrawCause};
 use crate::model::path::LockName;
@@ -44,8 +44,9 @@ pub(crate) fn downgrade(
             return Err(wrong_mode(&found, ModeStep::Downgraded));
         }
     }
-    end_upgrade(store, cx, &mut found);
-    set_mode(store, cx, &mut found, mode);
+    let mut record = found.draft().expect("an own holder has a record");
+    end_upgrade(store, cx, &found, &mut record);
+    set_mode(store, cx, &mut found, record, mode);
     Ok(Reply::Granted(found.grant()))
 }
 
@@ -69,7 +70,7 @@ pub(crate) fn upgrade(
         LockMode::Upgradeable => {}
     }
     let lock = found.lock.clone();
-    let record = found.record_mut().expect("only ours are upgradeable");
+    let mut record = found.draft().expect("only ours are upgradeable");
     let upgrade = |done| {
         Some(Upgrade {
             attempt: attempt.clone(),
@@ -79,7 +80,7 @@ pub(crate) fn upgrade(
     };
     if may_be_alone(store, &lock) {
         record.upgrade = upgrade(true);
-        finish_upgrade(store, cx, &mut found);
+        finish_upgrade(store, cx, &mut found, record);
         return Ok(Reply::Granted(found.grant()));
     }
     if !wait {
@@ -97,16 +98,12 @@ pub(crate) fn upgrade(
             .locks
             .refuse_deadlock(scope.clone(), &Ask::Upgrade(&lock, found.position()), stays)?;
     }
-    let record = found.record_mut().expect("only ours are upgradeable");
     record.upgrade = upgrade(false);
-    store
-        .locks
-        .change(&lock, found.position(), |contender| contender.upgrading = true);
     store.locks.change_state(&lock, |state| state.upgrading = true);
     if let Some(scope) = scope {
         store.locks.add_wait(scope, &lock, found.position());
     }
-    contenders::rewrite(store, cx, &mut found);
+    contenders::rewrite(store, cx, &mut found, record);
     Ok(upgrade_reply(store, &found))
 }
 
@@ -131,12 +128,13 @@ pub(crate) fn repeat_upgrade(
     let Some(mut found) = found else {
         return first;
     };
-    let record = found.record_mut();
-    if !record.is_some_and(|record| record.replace(request_id, attempt)) {
-        return first;
+    match found.draft_with_retry(request_id, attempt) {
+        Some(record) => {
+            contenders::rewrite(store, cx, &mut found, record);
+            Ok(upgrade_reply(store, &found))
+        }
+        None => first,
     }
-    contenders::rewrite(store, cx, &mut found);
-    Ok(upgrade_reply(store, &found))
 }
 
 /// Called at the end of a command for each lock that it touched: the others may be gone.
@@ -154,16 +152,16 @@ pub(crate) fn grant_upgrade(store: &mut Store, cx: &mut Context<'_>, lock: &Lock
         return;
     }
     let may_lock = !contenders::has_lost_right(store, found.session, lock, true, cx.now_ms);
-    let record = found.record_mut().expect("only ours are upgraded");
+    let mut record = found.draft().expect("only ours are upgraded");
     let upgrade = record.upgrade.as_mut().expect("the queue knows of it");
     upgrade.done = may_lock;
     let request_id = upgrade.attempt.request_id.clone();
     match may_lock {
-        true => finish_upgrade(store, cx, &mut found),
+        true => finish_upgrade(store, cx, &mut found, record),
         // The contender holds the lock as before.
         false => {
-            end_upgrade(store, cx, &mut found);
-            contenders::rewrite(store, cx, &mut found);
+            end_upgrade(store, cx, &found, &mut record);
+            contenders::rewrite(store, cx, &mut found, record);
         }
     }
     if let Some(request_id) = request_id {
@@ -184,16 +182,16 @@ pub(crate) fn withdraw_upgrade(
     mut found: ResolvedContender,
     cause: WithdrawCause,
 ) -> Reply {
-    let record = found.record.as_ref().expect("it knows the call");
+    let mut record = found.draft().expect("it knows the call");
     let upgrade = record.upgrade.clone().expect("it knows the call");
     if upgrade.done && cause == WithdrawCause::TimedOut {
         return Reply::Granted(found.grant());
     }
-    end_upgrade(store, cx, &mut found);
+    end_upgrade(store, cx, &found, &mut record);
     if upgrade.done {
-        set_mode(store, cx, &mut found, LockMode::Upgradeable);
+        set_mode(store, cx, &mut found, record, LockMode::Upgradeable);
     } else {
-        contenders::rewrite(store, cx, &mut found);
+        contenders::rewrite(store, cx, &mut found, record);
     }
     if let Some(request_id) = upgrade.attempt.request_id {
         let answer = match cause {
@@ -202,15 +200,14 @@ pub(crate) fn withdraw_upgrade(
         };
         store
             .sessions
-            .correct_memory(found.session, &request_id, found.holder(), answer);
+            .correct_memory(found.session, &request_id, &found.name, answer);
     }
     Reply::Withdrawn
 }
 
 /// Returns the reply to a call of `upgrade`.
 fn upgrade_reply(store: &Store, found: &ResolvedContender) -> Reply {
-    let record = found.record.as_ref().expect("only ours are upgraded");
-    if !record.is_upgrading() {
+    if !found.is_upgrading() {
         return Reply::Granted(found.grant());
     }
     let queue = store.locks.queue(&found.lock).expect("its contender was found");
@@ -225,10 +222,10 @@ pub(crate) fn own_holder(
     lock: LockName,
     holder: HolderId,
 ) -> Result<ResolvedContender, Refusal> {
-    if store.tree.find(lock.znode()).is_none() {
+    let Some(znode) = store.tree.find(lock.znode()) else {
         return Err(Refusal::NoLock(lock));
-    }
-    let found = store.contender(&lock, &holder);
+    };
+    let found = store.contender_below(znode, &lock, &holder);
     let is_own = |found: &ResolvedContender| {
         found.session == session && found.queue_position == QueuePosition::Holds && found.record.is_some()
     };
@@ -241,44 +238,36 @@ fn may_be_alone(store: &Store, lock: &LockName) -> bool {
     queue.is_some_and(|queue| queue.holding() == 1) && !store.locks.terms(lock).closed
 }
 
-fn finish_upgrade(store: &mut Store, cx: &mut Context<'_>, found: &mut ResolvedContender) {
-    let token = cx.zxid;
-    let hold = hold_of(store, found);
+fn finish_upgrade(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    found: &mut ResolvedContender,
+    mut record: Record,
+) {
+    let hold = store.hold(&found.lock, found);
     cx.events.push(Event::HoldEnded {
         hold,
         how: ContenderEnd::Upgraded,
         by: None,
     });
     end_upgrade_wait(store, found);
-    found.token = token;
-    if let Some(record) = found.record_mut() {
-        record.token = Some(token);
-    }
+    record.token = Some(cx.zxid);
+    record.granted_ms = Some(cx.now_ms);
     store
         .locks
-        .change(&found.lock, found.position(), |contender| contender.token = token);
-    store.locks.change_state(&found.lock, |state| state.floor = token);
-    if let Some(record) = found.record_mut() {
-        record.granted_ms = Some(cx.now_ms);
-    }
-    set_mode(store, cx, found, LockMode::Exclusive);
-    let hold = hold_of(store, found);
+        .change_state(&found.lock, |state| state.floor = cx.zxid);
+    set_mode(store, cx, found, record, LockMode::Exclusive);
+    let hold = store.hold(&found.lock, found);
     cx.events.push(Event::HoldBegan(hold));
 }
 
-/// Describes the present hold of a contender.
-fn hold_of(store: &Store, found: &ResolvedContender) -> Arc<Hold> {
-    let queue = store.locks.queue(&found.lock).expect("its contender was found");
-    let place = queue.place(found.position()).expect("it is in the queue");
-    let contender = queue.get(place).expect("it was just found");
-    let record = found.record.as_deref();
-    let since_ms = record.and_then(|record| record.granted_ms);
-    store.hold(&found.lock, contender, record, since_ms)
-}
-
 /// Forgets the last upgrade, and that it waits.
-fn end_upgrade(store: &mut Store, cx: &mut Context<'_>, found: &mut ResolvedContender) {
-    let record = found.record_mut().expect("only ours are upgraded");
+fn end_upgrade(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    found: &ResolvedContender,
+    record: &mut Record,
+) {
     let Some(upgrade) = record.upgrade.take() else {
         return;
     };
@@ -287,7 +276,7 @@ fn end_upgrade(store: &mut Store, cx: &mut Context<'_>, found: &mut ResolvedCont
         cx.events.push(Event::UpgradeWithdrawn {
             session: found.session,
             lock: found.lock.clone(),
-            holder: found.holder().into(),
+            holder: String::from(&*found.name),
         });
     }
 }
@@ -298,22 +287,21 @@ fn end_upgrade_wait(store: &mut Store, found: &ResolvedContender) {
         if let Some(scope) = found.scope() {
             store.locks.remove_wait(&scope, lock, found.position());
         }
-        store
-            .locks
-            .change(lock, found.position(), |contender| contender.upgrading = false);
         store.locks.change_state(lock, |state| state.upgrading = false);
     }
 }
 
-fn set_mode(store: &mut Store, cx: &mut Context<'_>, found: &mut ResolvedContender, mode: LockMode) {
-    found.request.mode = mode;
-    if let Some(record) = found.record_mut() {
-        record.request.mode = mode;
-    }
-    store.locks.change(&found.lock, found.position(), |contender| {
-        contender.request.mode = mode
-    });
-    contenders::rewrite(store, cx, found);
+/// Writes the record of a holder with another mode.
+fn set_mode(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    found: &mut ResolvedContender,
+    mut record: Record,
+    mode: LockMode,
+) {
+    record.request.mode = mode;
+    contenders::rewrite(store, cx, found, record);
+    store.locks.touch(&found.lock);
     cx.events.push(Event::ModeChanged {
         session: found.session,
         grant: found.grant(),
@@ -324,7 +312,7 @@ fn set_mode(store: &mut Store, cx: &mut Context<'_>, found: &mut ResolvedContend
 fn wrong_mode(found: &ResolvedContender, what: ModeStep) -> Refusal {
     Refusal::WrongMode {
         lock: found.lock.clone(),
-        holder: found.holder().into(),
+        holder: String::from(&*found.name),
         mode: found.request.mode,
         what,
     }

@@ -8,6 +8,7 @@ use crate::apply::context::Context;
 use crate::apply::locks::{contenders, modes};
 use crate::locks::queue::{Queue, QueuePosition};
 use crate::model::acl::Perms;
+use crate::model::contender::Record;
 use crate::model::event::ContenderEnd;
 use crate::model::ids::SessionId;
 use crate::model::lock::{AttemptId, HolderId, WithdrawCause};
@@ -25,10 +26,10 @@ pub(crate) fn release(
     lock: LockName,
     holder: HolderId,
 ) -> Outcome {
-    if store.tree.find(lock.znode()).is_none() {
+    let Some(znode) = store.tree.find(lock.znode()) else {
         return Err(Refusal::NoLock(lock));
-    }
-    let found = store.contender(&lock, &holder);
+    };
+    let found = store.contender_below(znode, &lock, &holder);
     let mut found =
         found.filter(|found| found.session == session && found.queue_position == QueuePosition::Holds);
     if found.is_none() && planted::is(Bug::ReleaseByName) {
@@ -42,16 +43,16 @@ pub(crate) fn release(
     let Some(mut found) = found else {
         return Err(Refusal::NotHolder { lock, holder });
     };
-    if found.holds == 1 {
+    if found.holds() == 1 {
         contenders::remove_contender(store, cx, &found, ContenderEnd::Released);
         return Ok(Reply::Released { holds: 0 });
     }
-    let record = found
-        .record_mut()
+    let mut record = found
+        .draft()
         .expect("other clients' contenders stand for one call");
     record.release_one();
-    contenders::rewrite(store, cx, &mut found);
-    Ok(Reply::Released { holds: found.holds })
+    contenders::rewrite(store, cx, &mut found, record);
+    Ok(Reply::Released { holds: found.holds() })
 }
 
 /// Withdraws one call: ends its wait, or releases its grant.
@@ -101,18 +102,19 @@ pub(crate) fn withdraw_call(
     how: ContenderEnd,
     answer: Option<Outcome>,
 ) {
-    let record = found.record_mut().expect("it knows the call");
+    let record = found.record.as_ref().expect("it knows the call");
     let request_id = record.request_id_of(attempt);
     if record.attempts.len() == 1 {
         contenders::remove_contender(store, cx, &found, how);
     } else {
+        let mut record = Record::clone(record);
         record.remove_call(attempt);
-        contenders::rewrite(store, cx, &mut found);
+        contenders::rewrite(store, cx, &mut found, record);
     }
     if let Some(request_id) = request_id {
         store
             .sessions
-            .correct_memory(found.session, &request_id, found.holder(), answer);
+            .correct_memory(found.session, &request_id, &found.name, answer);
     }
 }
 
@@ -132,7 +134,7 @@ pub(crate) fn break_contender(
         .tree
         .acl(znode)
         .require(Perms::DELETE, cx.caller, lock.znode())?;
-    let Some(found) = store.contender(&lock, &holder) else {
+    let Some(found) = store.contender_below(znode, &lock, &holder) else {
         return Err(Refusal::NotHolder { lock, holder });
     };
     contenders::remove_contender(store, cx, &found, ContenderEnd::Broken { by, reason });

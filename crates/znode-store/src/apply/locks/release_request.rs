@@ -49,14 +49,14 @@ pub(crate) fn revoke(
     };
     for holder in &asked {
         let mut found = store.contender(&lock, holder).expect("it was just found");
-        if let Some(record) = found.record_mut() {
+        if let Some(mut record) = found.draft() {
             record.revoke = Some(Revocation {
                 by: by.clone(),
                 reason: reason.clone(),
                 requested_ms: cx.now_ms,
                 answer: None,
             });
-            contenders::rewrite(store, cx, &mut found);
+            contenders::rewrite(store, cx, &mut found, record);
             store
                 .locks
                 .set_release_requested(found.session, &lock, holder, true);
@@ -83,15 +83,15 @@ pub(crate) fn answer_revoke(
 ) -> Outcome {
     check_text("answer", &answer, MAX_REASON_BYTES)?;
     let mut found = modes::own_holder(store, session, lock, holder)?;
-    let revoke = found.record_mut().and_then(|record| record.revoke.as_mut());
-    let Some(revoke) = revoke else {
+    let mut record = found.draft().expect("an own holder has a record");
+    let Some(revoke) = &mut record.revoke else {
         return Err(Refusal::BadWish(
             "nobody asked this holder to give the lock up".into(),
         ));
     };
     revoke.answer = Some(answer.clone());
-    contenders::rewrite(store, cx, &mut found);
-    let (lock, holder) = (found.lock.clone(), found.holder().to_string());
+    contenders::rewrite(store, cx, &mut found, record);
+    let (lock, holder) = (found.lock.clone(), found.name.to_string());
     store.locks.set_release_requested(session, &lock, &holder, false);
     cx.events.push(Event::RevokeAnswered {
         session,

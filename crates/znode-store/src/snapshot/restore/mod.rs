@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use fault_injection::planted::{self, Bug};
 
+use crate::locks::contender::Contender;
 use crate::locks::table::KeptState;
 use crate::model::damage::{Damage, NEVER_COUNTED};
 use crate::model::path::LockName;
@@ -185,6 +186,8 @@ impl Restorer {
         };
         let (tree, ephemerals) = self.tree.finish()?;
         store.tree = tree;
+        // In the digest of a snapshot all data counts as bytes.
+        let written = store.tree.digest();
         for (path, index) in ephemerals {
             let Store {
                 tree,
@@ -193,22 +196,26 @@ impl Restorer {
                 ..
             } = &mut store;
             let node = tree.node(index);
-            let owner = node.session().expect("only ephemeral nodes are listed");
+            let (owner, czxid) = (node.session().expect("only ephemeral nodes are listed"), node.czxid);
             match sessions.get_mut(owner) {
                 Some(session) => {
-                    session.ephemerals.insert((node.czxid, index));
+                    session.ephemerals.insert((czxid, index));
                 }
                 None if planted::leaves_orphans() => {}
                 None => return Err(SnapshotError::Damaged("an ephemeral znode in it has no session")),
             }
             if let Some(path) = path
                 && let Some(lock) = LockName::of_contender(&path)
+                && let Some(contender) = Contender::read(path.name(), node.data.bytes(), owner, czxid)
             {
-                locks.contender_created(&lock, path.name(), &node.data, owner, node.czxid);
+                if let Some(record) = &contender.record {
+                    tree.restore_record(index, &path, record.clone());
+                }
+                locks.enter(&lock, contender, false);
             }
         }
         store.locks.restored(self.locks, store.zxid)?;
-        match store.digest() {
+        match store.digest_parts().with_tree(written) {
             // Who forgets a part of the state has another digest, and says so if it is asked to.
             found if found != claimed && !planted::is(Bug::ForgottenCounter) => {
                 Err(SnapshotError::WrongDigest { claimed, found })

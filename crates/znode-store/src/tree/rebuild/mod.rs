@@ -63,9 +63,9 @@ impl Rebuild {
     pub(crate) fn make_null(&mut self, before: NodeIndex) -> Result<(), Damage> {
         let now = self.places.get(before).ok_or("null data in it is of no znode")?;
         let data = &mut self.slab[now].data;
-        match data.is_empty() {
-            true => *data = Data::null(),
-            false => return Err("null data in it has bytes"),
+        match data.len() {
+            0 => *data = Data::null().into(),
+            _ => return Err("null data in it has bytes"),
         }
         Ok(())
     }
