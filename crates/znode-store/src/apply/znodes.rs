@@ -52,8 +52,12 @@ pub(crate) fn add_child(
     acl: &Acl,
 ) -> NodeIndex {
     let contender = match kind {
-        Kind::Ephemeral(session) => LockName::of_contender_below(parent_path, path)
-            .and_then(|lock| Some((lock, Contender::read(path.name(), data.bytes(), session, cx.zxid)?))),
+        Kind::Ephemeral(session) => LockName::of_contender_below(parent_path, path).and_then(|lock| {
+            Some((
+                lock,
+                Contender::read(path.name(), data.bytes(), session, cx.zxid)?,
+            ))
+        }),
         Kind::Persistent | Kind::Container | Kind::Ttl(_) => None,
     };
     let index = insert_child(store, cx, parent, parent_path, path, kind, data, acl);
@@ -261,6 +265,14 @@ pub(crate) fn create_missing(
     acl: &Acl,
 ) -> NodeIndex {
     place.missing().fold(place.ancestor, |parent, path| {
-        add_node(store, cx, parent, &path, Kind::Container, Data::empty().into(), acl)
+        add_node(
+            store,
+            cx,
+            parent,
+            &path,
+            Kind::Container,
+            Data::empty().into(),
+            acl,
+        )
     })
 }

@@ -92,7 +92,11 @@ pub(crate) fn make(guid: u128, mode: LockMode, names: ContenderNames, number: u6
 pub(crate) fn number_in(name: &str) -> Option<u64> {
     // Bytes: ten of them may begin in the middle of a character.
     let digits = name.as_bytes().last_chunk::<SEQUENCE_DIGITS>()?;
-    let number = |number, digit: &u8| digit.is_ascii_digit().then(|| number * 10 + u64::from(digit - b'0'));
+    let number = |number, digit: &u8| {
+        digit
+            .is_ascii_digit()
+            .then(|| number * 10 + u64::from(digit - b'0'))
+    };
     digits.iter().try_fold(0, number)
 }
 

@@ -5,8 +5,8 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::locks::deadlock::Ask;
 use crate::locks::contender::Contender;
+use crate::locks::deadlock::Ask;
 use crate::locks::queue::Queue;
 use crate::locks::state::MAX_LOCK_DELAY_MS;
 use crate::locks::table::Locks;

@@ -390,7 +390,13 @@ mod tests {
         let mut record = Record::new(&wish, ATTEMPT, 0);
         record.reentrant = wish.reentrant;
         let (session, czxid) = (SessionId(number % 2 + 1), Zxid(number + 100));
-        Contender::new(&format!("n{number:010}"), number, session, czxid, Written::new(record))
+        Contender::new(
+            &format!("n{number:010}"),
+            number,
+            session,
+            czxid,
+            Written::new(record),
+        )
     }
 
     /// Changes the mode of a contender, and whether it waits for an upgrade.

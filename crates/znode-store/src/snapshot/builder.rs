@@ -32,7 +32,7 @@ pub(crate) struct Header {
     pub(crate) digest: StateDigest,
 }
 
-/// What a state's digest is made of.
+/// Parts of a state's digest.
 pub(crate) struct StateDigest(pub(crate) [u64; 8]);
 
 impl StateDigest {

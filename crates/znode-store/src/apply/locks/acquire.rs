@@ -106,7 +106,10 @@ pub(crate) fn enqueue(store: &mut Store, cx: &mut Context<'_>, created: Created)
     let (request, token, scope) = (contender.request, contender.token(), contender.scope());
     let (name, number) = (contender.name.clone(), contender.number);
     // Only a lock that was free before is granted here: the next waiter of another one may be of a session that has ended.
-    let is_free = contender.record.as_ref().is_some_and(|record| record.granted_ms.is_some());
+    let is_free = contender
+        .record
+        .as_ref()
+        .is_some_and(|record| record.granted_ms.is_some());
     let hold = is_free.then(|| store.hold(&lock, &contender));
     contender.hold = hold.clone();
     let holder = String::from(&*name);

@@ -22,7 +22,12 @@ pub(crate) fn remove_contender(
 }
 
 /// Replaces the record of a contender: in its znode, in its queue and in `found`.
-pub(crate) fn rewrite(store: &mut Store, cx: &mut Context<'_>, found: &mut ResolvedContender, record: Record) {
+pub(crate) fn rewrite(
+    store: &mut Store,
+    cx: &mut Context<'_>,
+    found: &mut ResolvedContender,
+    record: Record,
+) {
     let record = Written::new(record);
     let data = NodeData::of_contender(record.clone());
     znodes::replace_data(store, cx, found.index, &found.path, data);

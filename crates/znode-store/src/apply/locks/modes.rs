@@ -262,12 +262,7 @@ fn finish_upgrade(
 }
 
 /// Forgets the last upgrade, and that it waits.
-fn end_upgrade(
-    store: &mut Store,
-    cx: &mut Context<'_>,
-    found: &ResolvedContender,
-    record: &mut Record,
-) {
+fn end_upgrade(store: &mut Store, cx: &mut Context<'_>, found: &ResolvedContender, record: &mut Record) {
     let Some(upgrade) = record.upgrade.take() else {
         return;
     };

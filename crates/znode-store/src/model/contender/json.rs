@@ -242,33 +242,33 @@ mod tests {
     use crate::model::lock::AttemptId;
 
     impl Record {
-    /// Returns the record as the library writes it, which is the specification.
-    fn to_json(&self) -> String {
-        let (mode, limit) = match self.request.mode {
-            LockMode::Exclusive => (JsonMode::Exclusive, None),
-            LockMode::Shared => (JsonMode::Shared, None),
-            LockMode::Upgradeable => (JsonMode::Upgradeable, None),
-            LockMode::Semaphore { limit } => (JsonMode::Semaphore, Some(limit)),
-        };
-        let json = Json {
-            mode,
-            permits: self.request.permits,
-            limit,
-            owner: self.owner.clone(),
-            reentrant: self.reentrant,
-            note: self.note.clone(),
-            address: self.address.clone(),
-            since_ms: self.since_ms,
-            granted_ms: self.granted_ms,
-            attempts: self.attempts.clone(),
-            released: self.released.clone(),
-            lock_delay_ms: self.lock_delay_ms,
-            token: self.token,
-            upgrade: self.upgrade.clone(),
-            revoke: self.revoke.clone(),
-        };
-        serde_json::to_string(&json).expect("numbers and texts always have a form in JSON")
-    }
+        /// Returns the record as the library writes it, which is the specification.
+        fn to_json(&self) -> String {
+            let (mode, limit) = match self.request.mode {
+                LockMode::Exclusive => (JsonMode::Exclusive, None),
+                LockMode::Shared => (JsonMode::Shared, None),
+                LockMode::Upgradeable => (JsonMode::Upgradeable, None),
+                LockMode::Semaphore { limit } => (JsonMode::Semaphore, Some(limit)),
+            };
+            let json = Json {
+                mode,
+                permits: self.request.permits,
+                limit,
+                owner: self.owner.clone(),
+                reentrant: self.reentrant,
+                note: self.note.clone(),
+                address: self.address.clone(),
+                since_ms: self.since_ms,
+                granted_ms: self.granted_ms,
+                attempts: self.attempts.clone(),
+                released: self.released.clone(),
+                lock_delay_ms: self.lock_delay_ms,
+                token: self.token,
+                upgrade: self.upgrade.clone(),
+                revoke: self.revoke.clone(),
+            };
+            serde_json::to_string(&json).expect("numbers and texts always have a form in JSON")
+        }
     }
 
     /// Of all characters, and often of those that JSON escapes.

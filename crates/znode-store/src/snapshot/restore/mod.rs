@@ -196,7 +196,10 @@ impl Restorer {
                 ..
             } = &mut store;
             let node = tree.node(index);
-            let (owner, czxid) = (node.session().expect("only ephemeral nodes are listed"), node.czxid);
+            let (owner, czxid) = (
+                node.session().expect("only ephemeral nodes are listed"),
+                node.czxid,
+            );
             match sessions.get_mut(owner) {
                 Some(session) => {
                     session.ephemerals.insert((czxid, index));
