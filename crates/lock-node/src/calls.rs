@@ -14,10 +14,10 @@ use tokio::time::Instant;
 use znode_store::Applied;
 
 use crate::admission::Place;
-use crate::error::Unavailable;
-use crate::messages::Declined;
 use crate::request_error::ProposeError;
-use crate::sync::Mutex;
+use raft_log::sync::Mutex;
+use raft_node::Unavailable;
+use raft_node::messages::Declined;
 
 /// What a caller waits for.
 pub type CallResult = Result<Applied, ProposeError>;

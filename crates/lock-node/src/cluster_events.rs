@@ -1,13 +1,13 @@
 //! What has happened to the cluster, as this node has seen it: who came to lead, which members came and went, what a person had to
-//! look at. It is kept beside what happens to locks, so that no flood of those pushes it out. How it is seen is in
-//! `node/chronicle.rs`.
+//! look at. It is kept apart from what happens to locks, so that no flood of those pushes it out. How it is seen is in
+//! `node/cluster_events.rs`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::disks::Alarm;
-use crate::ids::NodeId;
-use crate::sync::Mutex;
+use raft_log::sync::Mutex;
+use raft_node::NodeId;
+use raft_node::disks::Alarm;
 
 /// How much is kept: years of a cluster that is well, and hours of one that is not.
 pub const MAX_CHRONICLE: usize = 256;
@@ -62,7 +62,7 @@ impl ClusterHappening {
 
 /// What is kept of it, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Chronicle(Mutex<Kept>);
+pub(crate) struct ClusterEvents(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -71,8 +71,8 @@ struct Kept {
     happenings: VecDeque<Arc<ClusterHappening>>,
 }
 
-impl Chronicle {
-    pub(super) fn add(&self, happening: ClusterHappening) {
+impl ClusterEvents {
+    pub(crate) fn add(&self, happening: ClusterHappening) {
         let mut kept = self.0.lock();
         kept.count += 1;
         kept.happenings.push_back(happening.into());
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_latest_are_kept_and_told_once() {
-        let chronicle = Chronicle::default();
+        let chronicle = ClusterEvents::default();
         let add = |terms: std::ops::RangeInclusive<u64>| {
             for term in terms {
                 let what = ClusterHappened::LeaderChanged { leader: 1, term };

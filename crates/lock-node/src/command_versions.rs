@@ -5,7 +5,10 @@ use znode_store::{
     AccessCommand, Command, Data, Identity, LockCommand, MirrorStep, Op, Request, Rules, Step, ZPath,
 };
 
-use crate::versions::OLDEST_COMMANDS_VERSION;
+use raft_node::versions::OLDEST_COMMANDS_VERSION;
+
+/// The newest kinds of commands that this program can apply.
+pub const COMMANDS_VERSION: u8 = 3;
 
 /// Version of the commands that added null data. Earlier versions store null as empty data.
 const NULL_DATA: u8 = 3;

@@ -1,14 +1,11 @@
 //! Who leads, and what a leader does beside ordering the log: it keeps the sessions' deadlines, ends those that
 //! fall silent, confirms heartbeats and reads with proof that it still leads, and makes its configured limits hold.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fault_injection::planted::{self, Bug};
 use futures_util::future::join_all;
-use openraft::ServerState;
-use openraft::async_runtime::watch::WatchReceiver;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -17,16 +14,16 @@ use znode_store::{AccessCommand, Command, Limits, LockCommand, Request, SessionI
 
 use crate::command_versions::{RECORDS_SINCE, WAITS_END_WITH_RIGHTS};
 use crate::delays::{Delays, Passed};
-use crate::ids::{Member, NodeId};
-use crate::leader_view::{LeaderView, prove_leadership};
-use crate::messages::{HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched};
-use crate::peers::Peers;
 use crate::replica::Replica;
 use crate::sessions::{Counted, Due, Found};
 use crate::stall_log::StallLog;
-use crate::state_machine::Raft;
 use crate::tuning::Tuned;
 use fault_injection::fail_step;
+use raft_node::RaftNode;
+#[cfg(feature = "planted")]
+use raft_node::leader_view::LeaderView;
+use raft_node::messages::{HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched};
+use raft_node::replicated_state::ReplicatedState;
 
 /// How often the leader looks for sessions whose time is over: how late a session may end beside everything
 /// else. A look at nothing costs nothing.
@@ -168,10 +165,9 @@ fn heard_at(arrived: Instant, age: Duration) -> Instant {
 /// begun after the last of them has come. A heartbeat of a session whose silence is on record is confirmed when an entry of
 /// the log says that it was heard; `propose` proposes that.
 pub async fn confirm<P, F>(
-    raft: Raft,
+    raft: RaftNode,
     replica: Arc<Replica>,
     mut questions: LeaderQuestions,
-    patience: Duration,
     propose: P,
     stop: CancellationToken,
 ) where
@@ -195,7 +191,7 @@ pub async fn confirm<P, F>(
                 .all(|question| matches!(question, Question::Touch { .. }));
         let proof = match replica.sessions.leading_term() {
             Some(term) if unproven => Ok((term, 0)),
-            _ => prove_leadership(&raft, patience).await,
+            _ => raft.prove_leadership().await,
         };
         fail_step!(async "confirm::after_proof");
         for question in waiting.drain(..) {
@@ -238,91 +234,60 @@ pub async fn confirm<P, F>(
     }
 }
 
-/// Follows Raft's view of who leads: tells those who need to know, and takes up or lays down the deadlines. No session ends
-/// before its client had the time of an `election` to reach the new leader.
+/// Takes up or lays down the deadlines when this node begins or ceases to lead, until `stop`. No session ends before its client had the time of
+/// an `election` to reach the new leader.
 pub async fn follow(
-    raft: Raft,
     replica: Arc<Replica>,
-    peers: Arc<Peers>,
-    views: watch::Sender<LeaderView>,
+    mut own_terms: watch::Receiver<Option<u64>>,
     election: Duration,
     stop: CancellationToken,
 ) {
-    let mut metrics = raft.server_metrics();
-    let mut members = None;
-    let mut stood_in = None;
-    #[cfg(feature = "planted")]
-    let mut known_leader = None;
     loop {
-        let (view, leads, stands, membership, committed) = {
-            let now = metrics.borrow_watched();
-            let view = LeaderView {
-                term: now.vote.leader_id.term,
-                leader: now.current_leader,
-            };
-            (
-                view,
-                now.state == ServerState::Leader,
-                now.state == ServerState::Candidate,
-                now.membership_config.clone(),
-                now.committed_membership_config.clone(),
-            )
-        };
-        // A change that is not committed may yet be undone, by a leader that it removes.
-        let known: BTreeMap<NodeId, Member> = committed
-            .nodes()
-            .chain(membership.nodes())
-            .map(|(id, member)| (*id, member.clone()))
-            .collect();
-        if members.as_ref() != Some(&known) {
-            peers.gate().set_members(known.clone());
-            peers.keep_members();
-            members = Some(known);
-        }
-        // A candidate that wins at once was never seen as one: its term tells.
-        if (stands || leads) && stood_in != Some(view.term) {
-            stood_in = Some(view.term);
-            replica.meters.elections.up();
-        }
-        views.send_if_modified(|before| {
-            let changed = *before != view;
-            if changed && view.leader.is_some() && (before.term, before.leader) != (view.term, view.leader) {
-                replica.meters.leader_changes.up();
+        let own_term = *own_terms.borrow_and_update();
+        let reigns = replica.sessions.leading_term();
+        match own_term {
+            None if reigns.is_some() => replica.sessions.resign(),
+            // Deadlines begin when an entry of this term is applied: so whatever an earlier leader has ended
+            // is ended here too.
+            Some(term) if reigns != Some(term) => {
+                tokio::select! {
+                    () = replica.applied().wait_for_term(term) => {
+                        fail_step!("session::before_take_up");
+                        take_up(&replica, term, election);
+                        fail_step!("session::after_take_up");
+                    }
+                    changed = own_terms.changed() => if changed.is_err() { return },
+                    () = stop.cancelled() => return,
+                }
+                continue;
             }
-            if changed {
-                tracing::info!(term = view.term, leader = ?view.leader, "the view of who leads changed");
-                *before = view;
-            }
-            changed
-        });
-        #[cfg(feature = "planted")]
-        if known_leader != view.leader {
-            known_leader = view.leader;
+            _ => {}
+        }
+        tokio::select! {
+            changed = own_terms.changed() => if changed.is_err() { return },
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+/// The bug [`LostWatches`](fault_injection::planted::Bug::LostWatches): watches are forgotten when another node leads.
+#[cfg(feature = "planted")]
+pub async fn lose_watches(
+    replica: Arc<Replica>,
+    mut leader: watch::Receiver<LeaderView>,
+    stop: CancellationToken,
+) {
+    let mut known = None;
+    loop {
+        let now = leader.borrow_and_update().leader;
+        if known != now {
+            known = now;
             if planted::is(Bug::LostWatches) {
                 replica.hub.forget_watches();
             }
         }
-        let reigns = replica.sessions.leading_term();
-        if !leads {
-            if reigns.is_some() {
-                replica.sessions.resign();
-            }
-        } else if reigns != Some(view.term) {
-            // Deadlines begin when an entry of this term is applied: so whatever an earlier leader has ended
-            // is ended here too.
-            tokio::select! {
-                () = replica.applied().wait_for_term(view.term) => {
-                    fail_step!("session::before_take_up");
-                    take_up(&replica, view.term, election);
-                    fail_step!("session::after_take_up");
-                }
-                changed = metrics.changed() => if changed.is_err() { return },
-                () = stop.cancelled() => return,
-            }
-            continue;
-        }
         tokio::select! {
-            changed = metrics.changed() => if changed.is_err() { return },
+            changed = leader.changed() => if changed.is_err() { return },
             () = stop.cancelled() => return,
         }
     }
@@ -623,16 +588,18 @@ fn to_sweep(replica: &Replica, empty_for: Duration) -> Vec<ZPath> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use znode_store::EntryContext;
 
     use super::*;
-    use crate::config::{NodeConfig, SessionEventsConfig, WatchConfig};
+    use crate::command_versions::COMMANDS_VERSION;
+    use crate::config::NodeConfig;
     use crate::envelope::Origin;
-    use crate::hub::Hub;
     use crate::tuning::Tuning;
-    use crate::versions::COMMANDS_VERSION;
+    use observers::config::{SessionEventsConfig, WatchConfig};
+    use observers::hub::Hub;
 
     const FEW: Limits = Limits {
         data_bytes: 10,

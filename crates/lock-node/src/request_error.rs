@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use znode_store::Refusal;
 
-use crate::error::Unavailable;
+use raft_node::Unavailable;
 
 /// Why a proposal has no outcome.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

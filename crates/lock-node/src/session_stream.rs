@@ -8,10 +8,10 @@ use std::task::Poll;
 use znode_store::{Identities, SessionFate, SessionId, Store, ZPath, Zxid};
 use znode_watch::{Notice, TooManyWatches, WatchKind};
 
-use crate::error::Unavailable;
-use crate::hub::session_events::{EventPosition, Following, SessionEvent, StreamLost, TooManyStreams};
-use crate::hub::{Hub, Watcher};
 use crate::replica::Replica;
+use observers::hub::session_events::{EventPosition, Following, SessionEvent, StreamLost, TooManyStreams};
+use observers::hub::{Hub, Watcher};
+use raft_node::Unavailable;
 
 /// So many events are taken at a time: nothing is applied while they are.
 const TAKEN_AT_ONCE: usize = 256;

@@ -30,8 +30,8 @@ use fault_injection::planted::{self, Bug};
 use tokio::time::Instant;
 use znode_store::{SessionId, Silence, Zxid};
 
-use crate::messages::Touched;
-use crate::sync::Mutex;
+use raft_log::sync::Mutex;
+use raft_node::messages::Touched;
 
 /// A record of silence that could not be made is tried again after so long. Until then a crash costs what is not on record.
 const RECORD_AGAIN: Duration = Duration::from_secs(1);

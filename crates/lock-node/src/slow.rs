@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::calls::Times;
 use crate::metrics::meters::Ended;
 use crate::subject::Subject;
-use crate::sync::{Mutex, RwLock};
+use raft_log::sync::{Mutex, RwLock};
 
 /// What lines of it are found by.
 const TARGET: &str = "lockgate::slow";

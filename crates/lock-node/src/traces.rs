@@ -11,8 +11,8 @@ use std::time::SystemTime;
 use tokio::time::Instant;
 
 use crate::calls::Times;
-use crate::metrics::sheet::{Instruments, Sheet};
 use crate::subject::{MAX_SHOWN, Subject};
+use instruments::sheet::{Instruments, Sheet};
 
 /// Names a trace: sixteen bytes that are not all 0.
 pub type TraceId = [u8; 16];

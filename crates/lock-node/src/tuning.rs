@@ -7,10 +7,9 @@ use std::time::Duration;
 use znode_store::Limits;
 
 use crate::config::{NodeConfig, SessionBounds, SweepConfig};
-use crate::disks::config::DiskConfig;
 use crate::metrics::config::MetricsConfig;
-use crate::raft_config::SnapshotConfig;
-use crate::sync::RwLock;
+use raft_log::sync::RwLock;
+use raft_node::{DiskConfig, RaftNodeConfig, SnapshotConfig};
 
 /// See the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,8 +36,8 @@ impl Tuning {
             sessions: config.sessions.clone(),
             limits: config.limits,
             sweeps: config.sweeps.clone(),
-            snapshots: config.snapshots.clone(),
-            disk: config.disk.clone(),
+            snapshots: config.raft.snapshots.clone(),
+            disk: config.raft.disk.clone(),
         }
     }
 
@@ -48,8 +47,11 @@ impl Tuning {
             sessions: self.sessions.clone(),
             limits: self.limits,
             sweeps: self.sweeps.clone(),
-            snapshots: self.snapshots.clone(),
-            disk: self.disk.clone(),
+            raft: RaftNodeConfig {
+                snapshots: self.snapshots.clone(),
+                disk: self.disk.clone(),
+                ..config.raft.clone()
+            },
             metrics: MetricsConfig {
                 slow: self.slow,
                 ..config.metrics.clone()

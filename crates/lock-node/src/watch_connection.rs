@@ -6,9 +6,9 @@ use std::sync::Arc;
 use znode_store::{Identities, SessionId, Store, ZPath, Zxid};
 use znode_watch::{NoWatch, Notice, WatchKind, WatchLists, WatcherType};
 
-use crate::hub::{HubConnection, NotArmed, WatchesLost};
 use crate::replica::Replica;
-use crate::sync::RwLockReadGuard;
+use observers::hub::{HubConnection, NotArmed, WatchesLost};
+use raft_log::sync::RwLockReadGuard;
 
 /// The watches of one client that stays connected. They end when it is dropped.
 ///

@@ -12,10 +12,7 @@ use lock_history::{Gap, HistoryLimits, Index, IndexError, Position, Record};
 use parking_lot::{Condvar, Mutex};
 use znode_store::{Hold, LockName};
 
-use crate::config::NodeConfig;
-use crate::error::{StartError, Unavailable};
-use crate::replica::Replica;
-use crate::tap::{AppliedHolds, HoldChange, Tap, TapEnd, TapMeter, Told};
+use crate::tap::{AppliedHolds, HoldChange, TapEnd, TapMeter, Told};
 
 /// The directory of the index in the data directory.
 pub const HISTORY_DIR: &str = "history";
@@ -78,37 +75,25 @@ impl HistoryEntry {
     }
 }
 
-/// Why there is no history to see.
+/// Reason why the history cannot be read now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum HistoryError {
-    /// The node is configured to keep none.
-    #[error("this node keeps no history of locks")]
-    Off,
-    /// Not now.
-    #[error(transparent)]
-    Unavailable(#[from] Unavailable),
+#[error("{0}")]
+pub struct HistoryUnavailable(pub String);
+
+impl HistoryUnavailable {
+    fn new(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
 }
 
-/// Has somebody listen to what `replica` tells, and keep it in the node's data directory, which has this `disk_id`.
-pub(crate) fn keep(
-    replica: Replica,
-    config: &NodeConfig,
-    disk_id: [u8; 16],
-) -> Result<(Arc<Replica>, History), StartError> {
-    let (tap, end, meter) = Tap::new();
-    let replica = Arc::new(replica.with_tap(tap));
-    let dir = config.data_dir.join(HISTORY_DIR);
-    let bounds = config.history.bounds.clone();
-    let history = History::start(dir, disk_id, bounds, end, meter, Arc::downgrade(&replica));
-    let history = history.map_err(|source| StartError::Io {
-        what: "cannot start the thread of the lock history".to_owned(),
-        source,
-    })?;
-    Ok((replica, history))
+/// State that knows who holds a lock at present.
+pub trait Holders: Send + Sync {
+    /// Returns of each hold whether it is one still.
+    fn still_hold(&self, holds: &[Arc<Hold>]) -> Vec<bool>;
 }
 
 /// Those who ask, and the thread's handle.
-pub(crate) struct History {
+pub struct History {
     shared: Arc<Shared>,
     meter: TapMeter,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -140,14 +125,14 @@ impl History {
         bounds: HistoryLimits,
         end: TapEnd,
         meter: TapMeter,
-        replica: Weak<Replica>,
+        holders: Weak<dyn Holders>,
     ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let keeper = Keeper {
             dir,
             owner,
             bounds,
-            replica,
+            holders,
             meter: meter.clone(),
             shared: shared.clone(),
             told: Position::default(),
@@ -190,18 +175,21 @@ impl History {
         count: usize,
         holds: Vec<Arc<Hold>>,
         told: u64,
-    ) -> Result<LockHistory, Unavailable> {
+    ) -> Result<LockHistory, HistoryUnavailable> {
         self.shared.wait_taken(told)?;
         let mut state = self.shared.state.lock();
         let index = match &mut *state {
             State::Kept(index) => index,
-            State::Opening => return Err(Unavailable::new("the lock history is being opened")),
+            State::Opening => return Err(HistoryUnavailable::new("the lock history is being opened")),
             State::Paused(reason) => {
-                return Err(Unavailable::new(format!("the lock history pauses: {reason}")));
+                return Err(HistoryUnavailable::new(format!(
+                    "the lock history pauses: {reason}"
+                )));
             }
         };
         let page = index.page(lock, before, count);
-        let page = page.map_err(|error| Unavailable::new(format!("the lock history failed: {error}")))?;
+        let page =
+            page.map_err(|error| HistoryUnavailable::new(format!("the lock history failed: {error}")))?;
         let since = page.since;
         let gaps = page.gaps.clone();
         let open = holds.into_iter().map(|hold| {
@@ -241,12 +229,12 @@ impl History {
 }
 
 impl Shared {
-    fn wait_taken(&self, told: u64) -> Result<(), Unavailable> {
+    fn wait_taken(&self, told: u64) -> Result<(), HistoryUnavailable> {
         let deadline = Instant::now() + ANSWER_PATIENCE;
         let mut taken = self.taken.lock();
         while *taken < told {
             if self.took.wait_until(&mut taken, deadline).timed_out() {
-                return Err(Unavailable::new("the lock history is behind"));
+                return Err(HistoryUnavailable::new("the lock history is behind"));
             }
         }
         Ok(())
@@ -302,7 +290,7 @@ struct Keeper {
     dir: PathBuf,
     owner: [u8; 16],
     bounds: HistoryLimits,
-    replica: Weak<Replica>,
+    holders: Weak<dyn Holders>,
     meter: TapMeter,
     shared: Arc<Shared>,
     /// The last position that was told, kept or not.
@@ -474,16 +462,13 @@ impl Keeper {
     /// Closes those of `holds` that hold no more. What the state knows may be told later, and then better: an end that is
     /// known takes the place of one that is not.
     fn close_missing(&mut self, holds: &[Arc<Hold>], not_before: Position, until: Position) {
-        let Some(replica) = self.replica.upgrade() else {
+        let Some(holders) = self.holders.upgrade() else {
             return;
         };
-        let over: Vec<_> = {
-            let store = replica.store.read();
-            let is_over = |hold: &&Arc<Hold>| !store.is_held_by(&hold.lock, hold.fencing_token, &hold.holder);
-            holds.iter().filter(is_over).collect()
-        };
+        let still_hold = holders.still_hold(holds);
+        let over = holds.iter().zip(still_hold).filter(|(_, holds)| !holds);
         self.attempt(|index| {
-            for hold in over {
+            for (hold, _) in over {
                 index.hidden(hold, not_before, until)?;
             }
             Ok(())

@@ -13,7 +13,7 @@ use znode_store::{ContenderEnd, Event, Hold, Store};
 const MAX_WAITING: usize = 65_536;
 
 /// What is told.
-pub(crate) enum Told {
+pub enum Told {
     /// Entries were applied.
     Applied(AppliedHolds),
     /// A snapshot took the place of the state.
@@ -32,7 +32,7 @@ pub(crate) enum Told {
 }
 
 /// What one entry did to holds.
-pub(crate) struct AppliedHolds {
+pub struct AppliedHolds {
     /// The beginnings and ends, with the zxids of their commands.
     pub holds: Vec<(u64, HoldChange)>,
     /// The last zxid before the entry.
@@ -46,19 +46,25 @@ pub(crate) struct AppliedHolds {
 }
 
 /// A beginning or an end.
-pub(crate) enum HoldChange {
+pub enum HoldChange {
+    /// A hold began.
     Began(Arc<Hold>),
+    /// A hold ended.
     Ended {
+        /// Which.
         hold: Arc<Hold>,
+        /// How.
         how: ContenderEnd,
+        /// By whom, if it was broken.
         by: Option<Arc<str>>,
+        /// When, in the time of the state.
         time_ms: u64,
     },
 }
 
 /// The applier's end. Without somebody who listens it does nothing.
 #[derive(Default)]
-pub(crate) struct Tap {
+pub struct Tap {
     listener: Option<Listener>,
 }
 
@@ -70,14 +76,14 @@ struct Listener {
 }
 
 /// The other end.
-pub(crate) struct TapEnd {
+pub struct TapEnd {
     queue: mpsc::Receiver<Told>,
     waiting: Arc<AtomicUsize>,
 }
 
 /// Looks how much was told.
 #[derive(Clone, Default)]
-pub(crate) struct TapMeter(Arc<Meter>);
+pub struct TapMeter(Arc<Meter>);
 
 #[derive(Default)]
 struct Meter {

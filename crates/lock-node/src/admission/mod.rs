@@ -21,8 +21,8 @@ pub use self::work::Work;
 
 use self::openings::Openings;
 use self::pace::Pace;
-use crate::error::Unavailable;
-use crate::sync::Mutex;
+use raft_log::sync::Mutex;
+use raft_node::Unavailable;
 
 /// However slow a cluster is, so many proposals may be on their way, of each kind. On a disk whose every sync takes longer than
 /// the target, fewer at a time would make nobody faster, only all of them fewer.

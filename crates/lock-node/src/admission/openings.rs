@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::error::Unavailable;
 use crate::request_error::OpenSessionError;
+use raft_node::Unavailable;
 
 /// For so many addresses at a time it is known how fast they open sessions. Whoever has not opened any for a while is not
 /// remembered; with more than this only the bound of all holds.

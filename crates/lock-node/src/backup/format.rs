@@ -4,8 +4,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::BackupError;
-use crate::codec;
-use crate::ids::NodeId;
+use raft_node::NodeId;
+use raft_node::codec;
 
 pub(super) const MAGIC: [u8; 8] = *b"LOCKBACK";
 pub(super) const END_MAGIC: [u8; 8] = *b"BACKDONE";

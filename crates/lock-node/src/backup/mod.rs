@@ -13,7 +13,7 @@
 //! it is; checksums chain all of it, and its end says how much there was, so that a file that was cut off or changed
 //! is never taken for a whole one. `docs/internals/format.md` shows the bytes.
 //!
-//! What is not here: HTTP, and how a cluster forms (`crate::formation`). Nothing here knows what a znode is: how a
+//! What is not here: HTTP, and how a cluster forms (`raft_node::formation`). Nothing here knows what a znode is: how a
 //! state moves forward and what becomes of its sessions is the store's.
 
 mod format;
@@ -36,7 +36,7 @@ pub(crate) use self::seed::Seed;
 #[cfg(test)]
 pub(crate) use self::seed::write as write_backup;
 pub use self::source::Backup;
-use crate::codec::BadBytes;
+use raft_node::codec::BadBytes;
 
 /// Why a file is no backup, or no whole one.
 #[derive(Debug, thiserror::Error)]

@@ -10,7 +10,7 @@ use super::BackupError;
 use super::format::{
     BackupHead, END_BYTES, END_MAGIC, FRAME_BYTES, START_BYTES, Tally, check_part, frame_length,
 };
-use crate::codec::{self, BadBytes};
+use raft_node::codec::{self, BadBytes};
 
 /// A backup that is being read.
 pub struct BackupReader<R> {

@@ -18,9 +18,9 @@ use super::inspect::open;
 use super::seed;
 use super::{BackupError, BackupHead, BackupReader};
 use crate::config::NodeConfig;
-use crate::error::StartError;
-use crate::formation;
 use raft_log::{DataDir, Disk, Identity, RealDisk, StorageError};
+use raft_node::error::StartError;
+use raft_node::formation;
 
 /// No cluster carries out more commands in a second, for however short a time. The state machine alone, without
 /// network and disk, does 2.6 million of the cheapest (docs/internals/benchmarks/results.md); a cluster commits a tenth of that.
@@ -133,10 +133,10 @@ pub fn restore_told(
     told: &mut dyn FnMut(u64),
 ) -> Result<Restored, RestoreError> {
     // The disk tells of files only; whatever else lies there is not the restore's to touch either.
-    if let Some(found) =
-        something_in(&config.data_dir).map_err(|source| StorageError::io("list", &config.data_dir, source))?
+    if let Some(found) = something_in(&config.raft.data_dir)
+        .map_err(|source| StorageError::io("list", &config.raft.data_dir, source))?
     {
-        let path = config.data_dir.clone();
+        let path = config.raft.data_dir.clone();
         return Err(RestoreError::NotEmpty { path, found });
     }
     let mut backup = open(file, told).map_err(|error| bad_backup(file, error))?;
@@ -153,11 +153,11 @@ pub fn restore_on_disk<R: io::Read>(
     options: RestoreOptions,
 ) -> Result<Restored, RestoreError> {
     config.validate()?;
-    if config.join {
+    if config.raft.join {
         return Err(RestoreError::Joins);
     }
-    match formation::founder(&config.members) {
-        Some(founder) if founder != config.node_id => return Err(RestoreError::NotTheFounder(founder)),
+    match formation::founder(&config.raft.members) {
+        Some(founder) if founder != config.raft.node_id => return Err(RestoreError::NotTheFounder(founder)),
         _ => {}
     }
     let mut store = backup.load().map_err(|error| bad_backup(file, error))?;
@@ -208,21 +208,21 @@ fn write(
     restored: &Restored,
     store: &mut Store,
 ) -> Result<(), RestoreError> {
-    let path = &config.data_dir;
+    let path = &config.raft.data_dir;
     let head = BackupHead {
         program: env!("CARGO_PKG_VERSION").to_owned(),
-        cluster: config.cluster.clone(),
+        cluster: config.raft.cluster.clone(),
         cluster_id: restored.cluster_id,
-        node_id: config.node_id,
+        node_id: config.raft.node_id,
         made_at_ms: restored.backup.made_at_ms,
         term: 0,
         index: 0,
         members: Vec::new(),
     };
     let identity = Identity {
-        cluster: config.cluster.clone(),
+        cluster: config.raft.cluster.clone(),
         cluster_id: Some(restored.cluster_id),
-        node_id: config.node_id,
+        node_id: config.raft.node_id,
         disk_id: random_id()?,
     };
     let made = DataDir::make(disk.clone(), path, identity, || {

@@ -9,14 +9,12 @@ use znode_store::Store;
 
 use super::format::{BackupHead, Tally, frame};
 use super::{BackupError, BackupReader};
-use crate::codec;
-use crate::formation::InitialState;
-use crate::membership::RetiredIds;
-use crate::snapshot_file::{self, SnapshotHandle};
-use crate::types::SnapshotMeta;
 use raft_log::disk::DiskFile;
 use raft_log::identity::RESTORED_NAME;
-use raft_log::{Disk, SnapshotStore, StorageError};
+use raft_log::{Disk, StorageError};
+use raft_node::codec;
+use raft_node::formation::InitialState;
+use raft_node::replicated_state::SnapshotParts;
 
 /// Under this name it is written.
 const TEMPORARY_NAME: &str = "restored.tmp";
@@ -83,6 +81,17 @@ fn write_all(file: &dyn DiskFile, head: &BackupHead, store: &mut Store) -> io::R
 }
 
 impl Seed {
+    /// The same as [`Seed::find`], for the replication.
+    pub fn find_state(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        cluster_id: Option<[u8; 16]>,
+        begun: bool,
+    ) -> Result<Option<Arc<dyn InitialState>>, StorageError> {
+        let seed = Self::find(disk, dir, cluster_id, begun)?;
+        Ok(seed.map(|seed| -> Arc<dyn InitialState> { Arc::new(seed) }))
+    }
+
     /// The seed in a data directory, if there is one that is still needed: `begun` says that the log or a snapshot
     /// exists, which is made of the seed. It must be of the cluster to which the directory belongs.
     pub fn find(
@@ -119,13 +128,9 @@ impl Seed {
 }
 
 impl InitialState for Seed {
-    fn write_snapshot(&self, store: &SnapshotStore, meta: &SnapshotMeta) -> io::Result<SnapshotHandle> {
+    fn parts(&self) -> io::Result<SnapshotParts> {
         let mut parts = read(self.disk.as_ref(), &self.dir.join(RESTORED_NAME))?;
-        // The new cluster has given no id before.
-        snapshot_file::write(store, meta, RetiredIds::default(), || {
-            let part = parts.next_part().map_err(io::Error::other)?;
-            Ok(part.map(|part| part.to_vec()))
-        })
+        Ok(Box::new(move || parts.next_part().map_err(io::Error::other)))
     }
 
     fn discard(&self) -> Result<(), StorageError> {

@@ -6,9 +6,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::format::{BackupHead, BackupMember, END_BYTES, FRAME_BYTES, Tally, frame};
-use crate::snapshot_file::blocking;
-use crate::storage::log_entry::decode_membership;
 use raft_log::{SnapshotFile, SnapshotReader};
+use raft_node::SnapshotMember;
+use raft_node::blocking;
 
 /// A backup that is being read from a node. One part of the snapshot at a time is in memory, whatever the state's
 /// size and however slow its reader is.
@@ -34,15 +34,13 @@ impl Backup {
         if let Some(last) = meta.last {
             (head.term, head.index) = (last.term, last.index);
         }
-        let stored = decode_membership(&meta.membership)?.membership;
-        let voters: Vec<_> = stored.voter_ids().collect();
-        head.members = stored
-            .nodes()
-            .map(|(node_id, member)| BackupMember {
-                node_id: *node_id,
-                peer: member.address.peer.clone(),
-                http: member.address.http.clone(),
-                voter: voters.contains(node_id),
+        let members = SnapshotMember::all_of(file)?.into_iter();
+        head.members = members
+            .map(|member| BackupMember {
+                node_id: member.node_id,
+                peer: member.address.peer,
+                http: member.address.http,
+                voter: member.is_voter,
             })
             .collect();
         let (first, chain) = head.encode();
@@ -76,11 +74,11 @@ impl Backup {
         let Some(mut parts) = self.parts.take() else {
             return Ok(None);
         };
-        let (parts, part) = blocking(move || {
+        let read = blocking::run(move || -> io::Result<_> {
             let part = parts.next_part()?;
             Ok((parts, part))
-        })
-        .await?;
+        });
+        let (parts, part) = read.await??;
         let Some(part) = part else {
             return Ok(Some(Bytes::copy_from_slice(&self.tally.end())));
         };

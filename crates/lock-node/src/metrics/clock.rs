@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::sheet::Sheet;
 use crate::node::Node;
-use crate::wall_clock;
+use instruments::sheet::Sheet;
+use raft_node::wall_clock;
 
 pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node) -> fmt::Result {
     // The state first: an entry that is applied in between has a later time than a clock that was read before.
@@ -17,7 +17,7 @@ pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node) -> fmt::Result {
     let ahead_ms = state_ms.saturating_sub(wall_ms);
     sheet.gauge("state_time_ahead_seconds", help, seconds(ahead_ms))?;
     let help = "How often this node's wall clock has jumped";
-    sheet.counter("wall_clock_jumps", help, node.wall_clock_jumps())
+    sheet.counter("wall_clock_jumps", help, node.raft().clock().jumps())
 }
 
 fn seconds(ms: u64) -> f64 {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::invalid_setting::InvalidSetting;
+use raft_node::InvalidSetting;
 
 /// Maximum number of prefixes: each has some fifty series of its own at every node.
 pub const MAX_LOCK_PREFIXES: usize = 16;

@@ -1,18 +1,17 @@
-//! What a node counts while it works, beside locks: how it proposes and applies, elections, sessions, snapshots.
+//! What a node counts while it works, beside locks: how it proposes and applies, and what becomes of sessions.
 
 use std::fmt;
-use std::sync::Arc;
 
 use tokio::time::Instant;
 use znode_store::Event;
 
 use super::config::MetricsConfig;
-use super::locks::LockMeters;
-use super::sheet::Sheet;
 use crate::calls::Times;
-use crate::compaction::SnapshotCounters;
-use crate::counters::{Classes, Counter, Histogram, Longest};
 use crate::slow::SlowLog;
+use instruments::counters::{Classes, Counter, Histogram, Longest};
+use instruments::sheet::Sheet;
+use observers::lock_metrics::LockMeters;
+use raft_node::counters::RaftCounters;
 
 /// How a proposal ended for whoever waited for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,14 +52,6 @@ impl Ended {
 /// See the module. One for each node, shared by all its tasks.
 #[derive(Debug)]
 pub struct Meters {
-    /// How often this node stood for election.
-    pub elections: Counter,
-    /// How often it heard of another leader.
-    pub leader_changes: Counter,
-    /// Commands in each entry that this node proposed as the leader.
-    pub batches: Histogram,
-    /// And what these had, in bytes.
-    pub proposed_bytes: Counter,
     /// Commands that were applied here.
     pub applied: Counter,
     /// How long one entry took that was applied here.
@@ -69,8 +60,6 @@ pub struct Meters {
     pub applied_longest: Longest,
     /// The longest time lately that somebody who read the state kept it from being changed.
     pub read_longest: Longest,
-    /// Snapshots that were made here, and those that could not be.
-    pub snapshots: Arc<SnapshotCounters>,
     /// What becomes of locks.
     pub locks: LockMeters,
     /// Tells of what took long.
@@ -96,15 +85,10 @@ impl Meters {
     pub fn new(config: &MetricsConfig) -> Self {
         let latency = || Histogram::new(&Classes::LATENCY);
         Self {
-            elections: Counter::default(),
-            leader_changes: Counter::default(),
-            batches: Histogram::new(&Classes::BATCH),
-            proposed_bytes: Counter::default(),
             applied: Counter::default(),
             applying: latency(),
             applied_longest: Longest::default(),
             read_longest: Longest::default(),
-            snapshots: Arc::default(),
             locks: LockMeters::new(&config.lock_prefixes),
             slow: SlowLog::new(config.slow),
             ended: Default::default(),
@@ -141,16 +125,16 @@ impl Meters {
         }
     }
 
-    /// Writes down what there is to say of Raft.
-    pub fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
+    /// Writes all counters, those of the replication among them.
+    pub fn write(&self, sheet: &mut Sheet<'_>, raft: &RaftCounters) -> fmt::Result {
         let help = "How often this node stood for election";
-        sheet.counter("raft_elections", help, self.elections.get())?;
+        sheet.counter("raft_elections", help, raft.elections.get())?;
         let help = "How often this node learnt of another leader";
-        sheet.counter("raft_leader_changes", help, self.leader_changes.get())?;
+        sheet.counter("raft_leader_changes", help, raft.leader_changes.get())?;
         let help = "Commands in one entry of the log, of those that this node proposed as the leader";
-        sheet.histogram("raft_entry_commands", help, &self.batches.measured())?;
+        sheet.histogram("raft_entry_commands", help, &raft.entry_commands.measured())?;
         let help = "Bytes of all these entries";
-        sheet.counter("raft_proposed_bytes", help, self.proposed_bytes.get())?;
+        sheet.counter("raft_proposed_bytes", help, raft.proposed_bytes.get())?;
         let help = "Commands that were applied here";
         sheet.counter("raft_applied_commands", help, self.applied.get())?;
         let help = "How long it takes to apply an entry";
@@ -162,7 +146,7 @@ impl Meters {
             longest.map(|(word, longest)| ([("by", word)], longest.get(Instant::now()).as_secs_f64()));
         sheet.gauges("longest_hold_seconds", help, longest)?;
         let help = "Snapshots that this node has made, or could not make";
-        let made = [("made", &self.snapshots.made), ("failed", &self.snapshots.failed)];
+        let made = [("made", &raft.snapshots.made), ("failed", &raft.snapshots.failed)];
         let made = made.map(|(word, counter)| ([("outcome", word)], counter.get()));
         sheet.counters("snapshots", help, made)?;
 

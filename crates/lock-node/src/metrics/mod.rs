@@ -1,12 +1,9 @@
 //! What a node tells whoever watches over it, as Prometheus reads it; docs/reference/metrics.md has every name. What can be looked up is
-//! looked up when it is asked for; what happens is counted where it happens, in [counters](crate::counters) that cost no lock.
+//! looked up when it is asked for; what happens is counted where it happens, in [counters](instruments::counters) that cost no lock.
 //! Serving it is for front ends, which have instruments of their own, and write them on the same [`sheet`].
-
-pub mod sheet;
 
 mod clock;
 pub(crate) mod config;
-pub(crate) mod locks;
 pub(crate) mod meters;
 mod raft;
 mod state;
@@ -14,9 +11,11 @@ mod storage;
 
 use std::fmt;
 
-use prometheus_client::registry::Registry;
+use instruments::sheet::Registry;
 
 pub use self::config::{MAX_LOCK_PREFIXES, MetricsConfig};
+
+pub use instruments::sheet;
 
 use self::sheet::{Instruments, Sheet};
 use crate::node::Node;
@@ -39,6 +38,6 @@ impl Instruments for NodeMetrics {
         storage::write(sheet, &self.node, &status)?;
         state::write(sheet, &self.node, &status)?;
         clock::write(sheet, &self.node)?;
-        self.node.meters().write(sheet)
+        self.node.meters().write(sheet, self.node.raft().counters())
     }
 }

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::UNIX_EPOCH;
 
-use super::sheet::Sheet;
-use crate::ids::NodeId;
 use crate::node::Node;
-use crate::status::{ClusterStatus, Role};
+use instruments::sheet::Sheet;
+use raft_node::NodeId;
+use raft_node::status::{ClusterStatus, Role};
 
 pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) -> fmt::Result {
     let help = "Whether this node can serve (1) or not (0)";
@@ -54,11 +54,11 @@ pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) 
 fn members(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) -> fmt::Result {
     let help = "How many members this node knows of, itself among them";
     sheet.gauge("members", help, status.members.len())?;
-    let Some(silences) = node.silences() else {
+    let Some(silences) = node.raft().silences() else {
         return Ok(());
     };
     let names: Vec<(NodeId, String)> = silences.keys().map(|id| (*id, id.to_string())).collect();
-    let patience = node.config().timing.election_max;
+    let patience = node.config().raft.timing.election_max;
     let help = "At the leader: whether another member answers it (1) or has not for the longest election timeout (0)";
     let up = names.iter().map(|(id, name)| {
         let silence = silences.get(id).copied().flatten();

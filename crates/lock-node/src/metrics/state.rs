@@ -5,9 +5,9 @@ use std::fmt;
 
 use znode_store::LockCounts;
 
-use super::sheet::Sheet;
 use crate::node::Node;
-use crate::status::ClusterStatus;
+use instruments::sheet::Sheet;
+use raft_node::status::ClusterStatus;
 
 /// So many locks are looked at before the state is let go for a moment: nothing is applied meanwhile.
 const LOCKS_AT_ONCE: usize = 2_048;

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use super::sheet::Sheet;
-use crate::counters::Measured;
 use crate::node::Node;
-use crate::status::ClusterStatus;
+use instruments::counters::Measured;
+use instruments::sheet::Sheet;
 use raft_log::wal::SYNC_CLASSES_US;
+use raft_node::status::ClusterStatus;
 
 pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) -> fmt::Result {
     let report = node.disk_report();
@@ -32,7 +32,7 @@ pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) 
 }
 
 fn log(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) -> fmt::Result {
-    let wal = node.wal();
+    let wal = node.raft().wal();
     let segments = wal.segments();
     sheet.gauge("log_segments", "Files of the log", segments)?;
     let help = "What these take on the disk";

@@ -1,14 +1,11 @@
 //! How a node comes to a backup: it sees to it that a snapshot on its disk covers what has to be in it.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Node;
 use crate::backup::{Backup, BackupHead};
-use crate::error::Unavailable;
-use crate::storage::Storage;
-use raft_log::SnapshotFile;
+use raft_node::Unavailable;
 
 /// Backups that are read from one node at a time. Each costs a snapshot, a part of it in memory, and reads of the disk
 /// that the log writes to.
@@ -42,8 +39,8 @@ impl Node {
         let place = place.map_err(|_| BackupRefused::TooMany { limit })?;
         let head = BackupHead {
             program: env!("CARGO_PKG_VERSION").to_owned(),
-            cluster: inner.config.cluster.clone(),
-            cluster_id: inner.gate.cluster_id().map(|id| id.0).unwrap_or_default(),
+            cluster: inner.config.raft.cluster.clone(),
+            cluster_id: inner.raft.cluster_id().map(|id| id.0).unwrap_or_default(),
             node_id: self.id(),
             // Before anything is looked at: what is not in the backup happens later.
             made_at_ms: self.now_ms(),
@@ -54,9 +51,7 @@ impl Node {
         if linearizable {
             self.read_barrier().await?;
         }
-        let storage = inner.storage.lock().clone();
-        let storage = storage.ok_or_else(|| Unavailable::new("this node is stopping"))?;
-        let made = tokio::time::timeout(SNAPSHOT_PATIENCE, self.snapshot_to(&storage));
+        let made = tokio::time::timeout(SNAPSHOT_PATIENCE, inner.raft.covering_snapshot());
         let file = match made.await {
             Ok(file) => file?,
             Err(_) => {
@@ -79,22 +74,6 @@ impl Node {
         match self.inner.last_backup_ms.load(Ordering::Relaxed) {
             0 => None,
             made_at_ms => Some(made_at_ms),
-        }
-    }
-
-    /// A snapshot on the disk that covers all that is applied now.
-    async fn snapshot_to(&self, storage: &Arc<Storage>) -> Result<SnapshotFile, Unavailable> {
-        let wanted = self.inner.replica.applied().get();
-        loop {
-            if let Some(file) = storage.snapshots.latest()
-                && file.meta().last.is_some_and(|last| last.index >= wanted.index)
-            {
-                return Ok(file);
-            }
-            if wanted.term == 0 {
-                return Err(Unavailable::new("the cluster is not formed yet"));
-            }
-            self.make_snapshot().await?;
         }
     }
 }

@@ -1,17 +1,15 @@
-//! This node looks what happens to the cluster, and keeps it for people who look on ([`crate::hub::chronicle`]). Nothing is decided
+//! This node looks what happens to the cluster, and keeps it for people who look on ([`crate::cluster_events`]). Nothing is decided
 //! by it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use openraft::async_runtime::watch::WatchReceiver;
-
 use super::Node;
-use crate::disks::{Alarm, AlarmKind};
-use crate::hub::chronicle::{ClusterHappened, ClusterHappening};
-use crate::ids::{MemberAddress, NodeId};
-use crate::leader_view::LeaderView;
+use crate::cluster_events::{ClusterHappened, ClusterHappening};
+use raft_node::disks::{Alarm, AlarmKind};
+use raft_node::leader_view::LeaderView;
+use raft_node::{MemberAddress, NodeId};
 
 /// How often it is looked who is a member, and what there is to look at. Who leads is told at once.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -37,49 +35,32 @@ impl Node {
     /// Looks until the node stops.
     pub(super) async fn keep_chronicle(self) {
         let mut chronicler = Chronicler::default();
-        let mut view = self.inner.leader.clone();
-        let stop = self.inner.stop.clone();
+        let raft = &self.inner.raft;
+        let mut view = raft.leader_changes();
         loop {
             let leader = *view.borrow_and_update();
-            // Its own word would do for its own disk, and would be over whenever the leader's is heard again.
-            let alarms = self.inner.disks.view().map(|view| {
-                let mut alarms = view.alarms;
-                alarms.extend(self.inner.audit.alarms());
-                alarms
-            });
-            for what in chronicler.see(leader, self.committed_members(), alarms) {
+            for what in chronicler.see(leader, self.committed_members(), raft.cluster_alarms()) {
                 let time_ms = self.now_ms();
-                self.inner
-                    .replica
-                    .hub
-                    .recent
-                    .note(ClusterHappening { time_ms, what });
+                self.inner.cluster_events.add(ClusterHappening { time_ms, what });
+                self.inner.replica.hub.recent.changed();
             }
             tokio::select! {
                 changed = view.changed() => if changed.is_err() { return },
                 () = tokio::time::sleep(LOOK_EVERY) => {}
-                () = stop.cancelled() => return,
+                () = raft.stop_token().cancelled() => return,
             }
         }
     }
 
     fn committed_members(&self) -> Members {
-        let metrics = self.inner.raft.server_metrics();
-        let committed = metrics.borrow_watched().committed_membership_config.clone();
-        let voters: Vec<NodeId> = committed.voter_ids().collect();
-        let each = committed
-            .nodes()
-            .map(|(id, member)| (*id, (voters.contains(id), member.address.clone())));
-        Members {
-            index: committed.log_id().as_ref().map_or(0, |at| at.index),
-            each: each.collect(),
-        }
+        let (index, each) = self.inner.raft.committed_members();
+        Members { index, each }
     }
 
     /// What has happened to the cluster after the first `after` that this node has seen, the latest `count` of it; and how many there
     /// were, to ask with the next time.
     pub fn chronicle(&self, after: u64, count: usize) -> (Vec<Arc<ClusterHappening>>, u64) {
-        self.inner.replica.hub.recent.chronicle.after(after, count)
+        self.inner.cluster_events.after(after, count)
     }
 }
 

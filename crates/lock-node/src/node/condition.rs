@@ -1,235 +1,114 @@
-//! How the node is: what it knows of the cluster, and whether it can serve.
+//! Condition of the node as a member of its cluster: what it knows, and whether it can serve.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use openraft::async_runtime::watch::WatchReceiver;
-use openraft::{Instant as _, ServerState};
+use futures_util::future::BoxFuture;
+use raft_log::FileSizes;
+use raft_node::{ClusterStatus, DiskReport, Followers, NodeId, SnapshotMade, Unavailable};
 
 use super::Node;
-use crate::disks::Alarm;
-use crate::disks::report::DiskReport;
-use crate::ids::{MemberAddress, NodeId};
-use crate::membership::MAX_PROMOTE_LAG;
-use crate::membership::plan::next_free;
-use crate::status::{ClusterStatus, Followers, MemberStatus, Role};
-use raft_log::FileSizes;
-
-/// A node that has not confirmed for so long that it is up to date is not ready.
-const READINESS_AGE: Duration = Duration::from_secs(3);
 
 impl Node {
-    /// What this node knows about the cluster.
+    /// Returns what this node knows about the cluster.
     pub fn status(&self) -> ClusterStatus {
-        let inner = &self.inner;
-        let metrics = inner.raft.metrics().borrow_watched().clone();
-        let view = *inner.leader.borrow();
-        let role = match metrics.state {
-            ServerState::Leader => Role::Leader,
-            ServerState::Candidate => Role::Candidate,
-            ServerState::Learner => Role::Learner,
-            ServerState::Follower | ServerState::Shutdown => Role::Follower,
-        };
-        let voters: Vec<NodeId> = metrics.membership_config.voter_ids().collect();
-        let index = |id: Option<crate::types::LogId>| id.map_or(0, |id| id.index);
-        let last = metrics.last_log_index.unwrap_or(0);
-        let members = inner.gate.addresses().into_iter().map(|(node_id, address)| {
-            let matched = metrics.replication.as_ref().and_then(|all| all.get(&node_id));
-            let matched = matched.map(|matched| index(*matched));
-            MemberStatus {
-                node_id,
-                peer: address.peer,
-                http: address.http,
-                role: match () {
-                    () if view.leader == Some(node_id) => Role::Leader,
-                    () if voters.is_empty() || voters.contains(&node_id) => Role::Follower,
-                    () => Role::Learner,
-                },
-                matched_index: matched,
-                lag: matched.map(|matched| last.saturating_sub(matched)),
-                versions: inner.gate.versions_of(node_id),
-            }
-        });
-        let retired = inner.gate.retired();
-        let not_ready = self.not_ready();
-        let (log, snapshot) = {
-            // Gone when the node has stopped.
-            let storage = inner.storage.lock();
-            let log = storage.as_ref().map(|storage| storage.wal.clone());
-            (
-                log,
-                storage.as_ref().and_then(|storage| storage.snapshots.latest()),
-            )
-        };
-        ClusterStatus {
-            cluster: inner.config.cluster.clone(),
-            cluster_id: inner
-                .gate
-                .cluster_id()
-                .map(|id| id.to_string())
-                .unwrap_or_default(),
-            node_id: self.id(),
-            role,
-            leader: view.leader,
-            term: view.term,
-            committed_index: index(metrics.local_committed),
-            applied_index: inner.replica.applied().get().index,
-            applied_zxid: self.read(|store| store.zxid().0),
-            snapshot_index: index(metrics.snapshot),
-            snapshot_bytes: snapshot.as_ref().map_or(0, |snapshot| snapshot.bytes()),
-            snapshot_age_ms: snapshot.map(|it| crate::wall_clock::now_ms().saturating_sub(it.meta().made_ms)),
-            snapshot_failure: inner.snapshots.failure(),
-            log_first_index: log.as_ref().map_or(0, |log| log.range().start),
-            log_bytes: log.map_or(0, |log| log.bytes_after(0)),
-            ready: not_ready.is_none(),
-            not_ready_reason: not_ready,
-            read_only: inner.disks.view().is_some_and(|view| view.read_only.is_some()),
-            alarms: self.alarms(),
-            members: members.collect(),
-            next_node_id: next_free(inner.gate.addresses().into_keys(), &retired),
-            retired_node_ids: retired.to_string(),
-        }
+        self.inner.raft.status()
     }
 
-    /// What people should look at: disks, and members that are not what they were.
-    fn alarms(&self) -> Vec<Alarm> {
-        let mut alarms = self.inner.disks.alarms();
-        alarms.extend(self.inner.audit.alarms());
-        alarms
-    }
-
-    /// What a node that belongs to no cluster yet waits for.
-    pub(super) fn waits_for(&self) -> String {
-        let config = &self.inner.config;
-        let (id, cluster) = (config.node_id, &config.cluster);
-        match (config.join, config.members.get(&id)) {
-            (true, Some(MemberAddress { peer, http })) => format!(
-                "node {id} waits to be added to the cluster {cluster:?}: ask any member of it to add node {id} at \
-                 peer {peer} and http {http}"
-            ),
-            _ => format!(
-                "node {id} waits for the cluster {cluster:?} to be formed: all its first members must be up"
-            ),
-        }
-    }
-
-    /// When the certificate that this node shows to its peers expires; `None` without TLS.
+    /// Returns when the certificate that this node shows to its peers expires; `None` without TLS.
     pub fn certificate_expiry(&self) -> Option<SystemTime> {
-        self.inner.gate.tls()?.reloadable().not_after()
+        self.inner.raft.certificate_expiry()
     }
 
-    /// Whether this node leads, as far as it knows.
+    /// Returns whether this node leads, as far as it knows.
     pub fn leads(&self) -> bool {
-        self.leads_in().is_some()
+        self.inner.raft.leads()
     }
 
-    /// The term in which this node leads, for all that it knows.
+    /// Returns the term in which this node leads, for all that it knows.
     pub fn leads_in(&self) -> Option<u64> {
-        let view = *self.inner.leader.borrow();
-        (view.leader == Some(self.id())).then_some(view.term)
+        self.inner.raft.leads_in()
     }
 
-    /// Who follows this node, and how closely; `None` if it does not lead. Whoever has not answered for the longest election
-    /// timeout does not count.
+    /// Returns how many members follow this node, and how closely; `None` if it does not lead.
     pub fn followers(&self) -> Option<Followers> {
-        let metrics = self.inner.raft.metrics().borrow_watched().clone();
-        if metrics.state != ServerState::Leader {
-            return None;
-        }
-        let voters: Vec<NodeId> = metrics.membership_config.voter_ids().collect();
-        let last = metrics.last_log_index.unwrap_or(0);
-        let replication = metrics.replication.unwrap_or_default();
-        let is_synced = |id: &NodeId| {
-            let matched = replication.get(id).copied().flatten();
-            matched.is_some_and(|matched| last.saturating_sub(matched.index) <= MAX_PROMOTE_LAG)
-        };
-        let silence = self.inner.config.timing.election_max;
-        let mut followers = Followers::default();
-        for (id, answered) in metrics.heartbeat.unwrap_or_default() {
-            if id == self.id() || answered.is_none_or(|answered| answered.elapsed() > silence) {
-                continue;
-            }
-            followers.answering += 1;
-            match (is_synced(&id), voters.contains(&id)) {
-                (true, true) => followers.synced_voters += 1,
-                (true, false) => followers.synced_learners += 1,
-                (false, _) => {}
-            }
-        }
-        Some(followers)
+        self.inner.raft.followers()
     }
 
-    /// How long ago each other member has answered this node; `None` if it does not lead. A member that has not answered yet has
-    /// `None` for its own.
-    pub(crate) fn silences(&self) -> Option<BTreeMap<NodeId, Option<Duration>>> {
-        let metrics = self.inner.raft.metrics().borrow_watched().clone();
-        if metrics.state != ServerState::Leader {
-            return None;
-        }
-        let answered = metrics.heartbeat.unwrap_or_default().into_iter();
-        let others = answered.filter(|(id, _)| *id != self.id());
-        Some(others.map(|(id, at)| (id, at.map(|at| at.elapsed()))).collect())
-    }
-
-    /// Where this node keeps its log and its snapshots, and how large they are. Waits for the disk.
+    /// Returns where this node keeps its log and its snapshots, and how large they are. Waits for the disk.
     pub fn file_sizes(&self) -> io::Result<FileSizes> {
-        FileSizes::look(&self.inner.config.data_dir)
+        self.inner.raft.file_sizes()
     }
 
-    /// The number of the latest start of a member's data directory that this node has noted on its disk; 0 if there is none.
+    /// Returns the number of the latest start of a member's data directory that this node has noted on its disk; 0 if there is none.
     pub fn knows_start_of(&self, node: NodeId) -> u64 {
-        self.inner.gate.witness().start_of(node)
+        self.inner.raft.knows_start_of(node)
     }
 
-    /// The last committed entry that a member has acknowledged to this node.
+    /// Returns the last committed entry that a member has acknowledged to this node.
     #[cfg(feature = "simulation")]
     pub fn knows_committed_by(&self, node: NodeId) -> u64 {
-        self.inner.gate.witness().committed_by(node)
+        self.inner.raft.knows_committed_by(node)
     }
 
-    /// The last entry of this node's log.
+    /// Returns the last entry of this node's log.
     #[cfg(feature = "simulation")]
     pub fn log_end(&self) -> u64 {
-        let metrics = self.inner.raft.metrics();
-        metrics.borrow_watched().last_log_index.unwrap_or(0)
+        self.inner.raft.log_end()
     }
 
-    /// What this node sees of its own disk.
+    /// Returns what this node sees of its own disk.
     pub fn disk_report(&self) -> DiskReport {
-        self.inner.disks.report()
+        self.inner.raft.disk_report()
     }
 
-    /// Why this node cannot serve now; `None` if it can.
+    /// Returns why this node cannot serve now; `None` if it can.
     pub fn not_ready(&self) -> Option<String> {
-        if let Some(failure) = &*self.inner.failure.borrow() {
-            return Some(failure.clone());
-        }
-        if self.inner.stop.is_cancelled() {
-            return Some("this node is stopping".to_owned());
-        }
-        if let Some(reason) = &*self.inner.distrust.borrow() {
-            return Some(reason.clone());
-        }
-        if !self.inner.gate.is_formed() {
-            return Some(self.waits_for());
-        }
-        if self.leads() && self.inner.replica.sessions.leading_term().is_none() {
-            return Some("this node has begun to lead, and takes no heartbeats yet".to_owned());
-        }
-        let or_too_old = |reason| self.inner.gate.incompatible().or(Some(reason));
-        match *self.inner.confirmed.lock() {
-            None => or_too_old("this node has not caught up with a leader yet".to_owned()),
-            Some(when) if when.elapsed() > READINESS_AGE => {
-                or_too_old(format!("no leader has answered for {:?}", when.elapsed()))
-            }
-            Some(_) => None,
-        }
+        self.inner.raft.not_ready()
     }
 
-    /// Whether [`Node::stop`] was called or the node has failed: nothing will be carried out here any more, and whoever
-    /// tries again and again should not.
+    /// Returns an error if this node serves nobody: it cannot go on, or its state differs from that of the others.
+    pub fn serving(&self) -> Result<(), Unavailable> {
+        self.inner.raft.serving()
+    }
+
+    /// Returns when this node is cut off: what waits here for a leader would wait in vain.
+    pub async fn cut_off(&self) {
+        self.inner.raft.cut_off().await;
+    }
+
+    /// Returns when this node serves nobody, because its state differs from that of the others.
+    pub async fn distrusted(&self) {
+        self.inner.raft.distrusted().await;
+    }
+
+    /// Waits until this node has applied all that was committed anywhere when this was called. A
+    /// [`Node::read`] afterwards is linearizable.
+    pub async fn read_barrier(&self) -> Result<(), Unavailable> {
+        self.inner.raft.read_barrier().await
+    }
+
+    /// Waits until this node has caught up with a leader once since it was started. A [`Node::read`] afterwards is not older
+    /// than what any node had shown to anybody before this one was started, itself in an earlier run above all.
+    pub async fn caught_up_once(&self) -> Result<(), Unavailable> {
+        self.inner.raft.caught_up_once().await
+    }
+
+    /// Writes a snapshot of what this node has applied, and shortens its log; waits until it is complete. If nothing
+    /// was applied since the newest one, that is the answer.
+    pub async fn make_snapshot(&self) -> Result<SnapshotMade, Unavailable> {
+        self.inner.raft.make_snapshot().await
+    }
+
+    /// Returns whether [`Node::stop`] was called or the node has failed: nothing is applied here any more, and clients must not try again
+    /// here.
     pub fn is_stopping(&self) -> bool {
-        self.inner.stop.is_cancelled() || self.inner.failure.borrow().is_some()
+        self.inner.raft.is_stopping()
+    }
+
+    /// Waits until the node cannot go on: its disk failed, or its peers refused it; returns the reason. Never
+    /// returns on a healthy node.
+    pub fn failed(&self) -> BoxFuture<'_, String> {
+        Box::pin(self.inner.raft.failed())
     }
 }

@@ -4,9 +4,9 @@ use tokio::sync::watch;
 use znode_store::{SessionFate, SessionId, Store};
 
 use super::Node;
-use crate::hub::happenings::{Happening, Happenings, TooManyOnlookers};
-use crate::hub::session_events::{EventPosition, SessionEventCounts};
 use crate::session_stream::{FollowError, SessionStream, StreamLook};
+use observers::hub::happenings::{Happening, Happenings, TooManyOnlookers};
+use observers::hub::session_events::{EventPosition, SessionEventCounts};
 
 impl Node {
     /// Follows a session: from now on, or from after what was told last, here or at another node. `look` reads the state and arms

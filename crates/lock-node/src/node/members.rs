@@ -1,31 +1,25 @@
 //! Changes of the membership and of leadership, as front ends ask for them.
 
 use futures_util::future::BoxFuture;
-use openraft::async_runtime::watch::WatchReceiver;
 
 use super::Node;
-use crate::disks::report::MemberNews;
-use crate::error::Unavailable;
-use crate::ids::{MemberAddress, NodeId};
-use crate::membership::{MembershipChange, MembershipChanged, MembershipError};
+use raft_node::MemberNews;
+use raft_node::Unavailable;
+use raft_node::membership::{MembershipChange, MembershipChanged, MembershipError};
+use raft_node::{MemberAddress, NodeId};
 
 impl Node {
     /// Changes who is a member, or who leads. Every node takes every change; the leader makes it, and one at a time.
     ///
     /// Making the same change again is a success, so after [`MembershipError::OutcomeUnknown`] it is made again.
-    // Boxed, so that it is compiled in this crate alone: see `start_keeping`.
-    #[inline(never)]
     pub fn change_membership(
         &self,
         change: MembershipChange,
     ) -> BoxFuture<'_, Result<MembershipChanged, MembershipError>> {
-        Box::pin(async move {
-            self.accepting()?;
-            self.inner.asker.change(change).await
-        })
+        self.inner.raft.change_membership(change)
     }
 
-    /// Takes a node in that was started with [`NodeConfig::join`](crate::NodeConfig::join) and listens at `address`. It is a learner: it gets
+    /// Takes a node in that was started with [`RaftNodeConfig::join`](crate::RaftNodeConfig::join) and listens at `address`. It is a learner: it gets
     /// the state and all changes, takes every request, and counts for nothing until it is promoted.
     pub async fn add_member(
         &self,
@@ -80,21 +74,17 @@ impl Node {
     }
 
     /// How the members are, as the leader knows it: how much of the log each lacks, and what it has said of its disk.
-    #[inline(never)]
     pub fn members_news(&self) -> BoxFuture<'_, Result<Vec<MemberNews>, Unavailable>> {
-        let inner = &self.inner;
-        Box::pin(inner.asker.members(&inner.disks, &inner.raft))
+        self.inner.raft.members_news()
     }
 
     /// The position in the log of the entry that set the membership: it grows with every change.
     pub fn membership_index(&self) -> u64 {
-        let metrics = self.inner.raft.metrics();
-        let set_by = *metrics.borrow_watched().membership_config.log_id();
-        set_by.map_or(0, |id| id.index)
+        self.inner.raft.membership_index()
     }
 
     /// Whether this node has learnt that it was removed from the cluster. It has failed then, see [`Node::failed`].
     pub fn was_removed(&self) -> bool {
-        self.inner.gate.was_removed()
+        self.inner.raft.was_removed()
     }
 }

@@ -2,14 +2,16 @@
 //! how it ends, stands in the modules below.
 
 mod backup;
-mod chronicle;
+mod cluster_events;
 mod condition;
 mod follow;
+mod history;
 mod life;
 mod members;
-mod peer_requests;
 mod proposal;
 mod start;
+#[cfg(test)]
+mod wrong_state_tests;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -18,8 +20,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use znode_store::{
     Applied, Command, HolderId, Identities, LockName, Password, Refusal, Reply, Request, RequestId,
     SessionFate, SessionId, Step, Store, ZPath, Zxid,
@@ -27,33 +27,22 @@ use znode_store::{
 use znode_watch::{TooManyWatches, WatchCounts, WatchKind};
 
 pub use self::backup::BackupRefused;
+pub use self::history::HistoryError;
 pub use self::proposal::Proposal;
 use crate::admission::{Admission, AdmissionConfig, AdmissionCounts, Busy, Place, Work};
-use crate::asker::{Asker, Questions};
-use crate::audit::Audit;
+use crate::cluster_events::ClusterEvents;
 use crate::command_versions::LONG_PATHS;
-use crate::compaction;
-use crate::compaction::SnapshotMade;
 use crate::config::NodeConfig;
-use crate::disks::Disks;
-use crate::error::{StartError, Unavailable};
-use crate::history::{History, HistoryError, LockHistory};
-use crate::hub::{ArmedWatches, GrantWait, Watcher, WatchesLost};
-use crate::ids::NodeId;
-use crate::leader_view::LeaderView;
-use crate::membership::change::MembershipLeader;
-use crate::messages::Touched;
 use crate::metrics::meters::Meters;
-use crate::peers::{Gate, SnapshotTraffic};
 use crate::replica::Replica;
 use crate::request_error::{HeartbeatError, OpenSessionError, ProposeError};
-use crate::state_machine::Raft;
-use crate::storage::Storage;
-use crate::succession::Succession;
-use crate::sync::Mutex;
 use crate::tuning::{Tuned, Tuning};
 use crate::watch_connection::WatchConnection;
-use raft_log::Wal;
+use observers::history::History;
+use observers::hub::{ArmedWatches, GrantWait, Watcher, WatchesLost};
+use raft_log::sync::Mutex;
+use raft_node::messages::Touched;
+use raft_node::{NodeId, RaftNode, StartError, Unavailable};
 
 #[cfg(feature = "failpoints")]
 mod provoke;
@@ -63,9 +52,6 @@ pub use self::provoke::StatePosition;
 
 /// How often a drawn session id may be taken before something must be wrong with the randomness.
 const MAX_SESSION_DRAWS: usize = 8;
-
-/// How often [`Node::cut_off`] looks: the clients that wait for it are told within a tenth of a second.
-const CUT_OFF_LOOK: Duration = Duration::from_millis(50);
 
 /// How often it is asked what becomes of a session whose end is proposed: one commit decides that, and each look takes as long.
 const MAX_LOOKS_AT_FATE: usize = 3;
@@ -78,39 +64,22 @@ pub struct Node {
 
 struct Inner {
     config: NodeConfig,
-    raft: Raft,
-    audit: Arc<Audit>,
-    /// Why this node serves nobody, if its state differs from that of the others.
-    distrust: watch::Receiver<Option<String>>,
+    /// This node as a member of the cluster.
+    raft: RaftNode,
     replica: Arc<Replica>,
-    gate: Arc<Gate>,
     queue: mpsc::UnboundedSender<(u64, Bytes)>,
-    questions: Questions,
-    snapshots: compaction::Orders,
-    asker: Arc<Asker>,
-    membership: Arc<MembershipLeader>,
-    leader: watch::Receiver<LeaderView>,
-    succession: Arc<Succession>,
-    failure: watch::Sender<Option<String>>,
-    disks: Arc<Disks>,
-    wal: Wal,
     admission: Arc<Admission>,
-    /// When this node last knew that it had applied all that was committed.
-    confirmed: Mutex<Option<Instant>>,
-    stop: CancellationToken,
-    tasks: TaskTracker,
     /// What a node that stops is waiting for.
     stops_at: Mutex<Option<&'static str>>,
     /// Places for backups that are being made.
     backups: Arc<Semaphore>,
     /// What of the configuration has been changed since the start.
     tuned: Arc<Tuned>,
-    traffic: Arc<SnapshotTraffic>,
     /// Of which time the newest is that was drawn from this node, in milliseconds since 1970; 0: none was.
     last_backup_ms: AtomicU64,
     history: Option<Arc<History>>,
-    /// Gone when the node has stopped: its directory can be used again.
-    storage: Mutex<Option<Arc<Storage>>>,
+    /// What has happened to the cluster, as this node has seen it.
+    cluster_events: ClusterEvents,
 }
 
 /// An open session, as its client gets to know it.
@@ -128,17 +97,12 @@ impl Node {
     pub(crate) fn replica(&self) -> &Replica {
         &self.inner.replica
     }
-
-    /// For tests of what stands on both.
-    pub(crate) fn raft_and_log(&self) -> (Raft, Wal) {
-        (self.inner.raft.clone(), self.inner.wal.clone())
-    }
 }
 
 impl Node {
     /// This node's id.
     pub fn id(&self) -> NodeId {
-        self.inner.config.node_id
+        self.inner.raft.id()
     }
 
     /// What this node was started with.
@@ -165,7 +129,7 @@ impl Node {
     async fn wait_for_session_end(&self, session: SessionId) {
         let replica = &self.inner.replica;
         let gone = replica.wait_until(|store| !store.is_ending(session));
-        let _ = tokio::time::timeout(self.inner.config.propose_timeout, gone).await;
+        let _ = tokio::time::timeout(self.inner.config.raft.propose_timeout, gone).await;
     }
 
     /// The same, without waiting: the request is on its way when this returns, behind all that were submitted before. If the
@@ -174,14 +138,14 @@ impl Node {
     ///
     /// It is refused at once while this node has as much to do as it can do in time.
     pub fn submit(&self, request: Request) -> Result<Proposal, ProposeError> {
-        self.accepting()?;
+        self.inner.raft.accepting()?;
         let place = self.inner.admission.place(&request).map_err(Unavailable::from)?;
         Proposal::submit(self, request, place)
     }
 
     /// The same with a place that was taken before: by [`Node::place_for_step`].
     pub fn submit_in(&self, request: Request, place: Place) -> Result<Proposal, ProposeError> {
-        self.accepting()?;
+        self.inner.raft.accepting()?;
         Proposal::submit(self, request, place)
     }
 
@@ -217,8 +181,7 @@ impl Node {
         let inner = &self.inner;
         new.within(&inner.config).validate()?;
         inner.replica.meters.slow.set(new.slow);
-        inner.disks.reconfigure(new.disk.clone());
-        inner.traffic.set_rate(new.snapshots.send_bytes_per_second);
+        inner.raft.reconfigure(new.snapshots.clone(), new.disk.clone());
         inner.tuned.set(new);
         Ok(())
     }
@@ -228,50 +191,14 @@ impl Node {
         self.inner.admission.counts()
     }
 
-    /// Whether this node serves anybody. It does not once it cannot go on, or if its state differs from that of the others.
-    pub fn serving(&self) -> Result<(), Unavailable> {
-        let failure = self.inner.failure.borrow();
-        let distrust = self.inner.distrust.borrow();
-        match failure.as_ref().or(distrust.as_ref()) {
-            Some(reason) => Err(Unavailable::new(reason.clone())),
-            None => Ok(()),
-        }
-    }
-
     /// Whether all members can apply commands with long paths (see [`znode_store::ZPath::is_short`]). They cannot while a
     /// cluster is upgraded; the leader then declines such commands.
     pub fn allows_long_paths(&self) -> bool {
-        self.inner.gate.commands_of_all() >= LONG_PATHS
-    }
-
-    /// Whether this node takes work that needs a leader. A node that is cut off does not: nothing of it would be done, and the caller can
-    /// go to another node.
-    fn accepting(&self) -> Result<(), Unavailable> {
-        self.serving()?;
-        match self.inner.succession.is_cut_off() {
-            true => Err(Unavailable::new("this node is cut off: it knows of no leader")),
-            false => Ok(()),
-        }
-    }
-
-    /// Returns when this node is cut off: what waits here for a leader would wait in vain.
-    pub async fn cut_off(&self) {
-        while !self.inner.succession.is_cut_off() {
-            tokio::time::sleep(CUT_OFF_LOOK).await;
-        }
-    }
-
-    /// Returns when this node serves nobody, because its state differs from that of the others.
-    pub async fn distrusted(&self) {
-        let mut distrust = self.inner.distrust.clone();
-        if distrust.wait_for(Option::is_some).await.is_err() {
-            // The sender lives in `self`.
-            std::future::pending::<()>().await;
-        }
+        self.inner.raft.commands_of_all() >= LONG_PATHS
     }
 
     fn why_unavailable(&self) -> String {
-        match self.inner.leader.borrow().leader {
+        match self.inner.raft.leader().leader {
             Some(leader) => format!("the leader, node {leader}, took no proposal"),
             None => "there is no leader".to_owned(),
         }
@@ -345,9 +272,9 @@ impl Node {
         session: SessionId,
         heard: Instant,
     ) -> Result<Duration, HeartbeatError> {
-        self.accepting()?;
+        self.inner.raft.accepting()?;
         for _ in 0..MAX_LOOKS_AT_FATE {
-            match self.inner.questions.heartbeat(session, heard).await? {
+            match self.inner.raft.heartbeat(session.0, heard).await? {
                 Touched::Renewed(timeout_ms) => return Ok(Duration::from_millis(u64::from(timeout_ms))),
                 // The leader's table has only live sessions, and knows what is being ended; what has ended, the state knows.
                 // This node's may be behind the leader's, but not for long.
@@ -393,30 +320,6 @@ impl Node {
     /// Records the duration of a read of the state that began at that time and ends now, for the metric `longest_hold_seconds`.
     pub fn note_read(&self, began: Instant) {
         self.inner.replica.meters.read_longest.note(began, Instant::now());
-    }
-
-    /// Waits until this node has applied all that was committed anywhere when this was called. A
-    /// [`Node::read`] afterwards is linearizable.
-    pub async fn read_barrier(&self) -> Result<(), Unavailable> {
-        self.accepting()?;
-        let index = self.inner.questions.read_index().await?;
-        let patience = self.inner.config.propose_timeout;
-        match tokio::time::timeout(patience, self.inner.replica.applied().wait_for_index(index)).await {
-            Ok(()) => Ok(()),
-            Err(_) => Err(Unavailable::new("this node is too far behind")),
-        }
-    }
-
-    /// Waits until this node has caught up with a leader once since it was started. A [`Node::read`] afterwards is not older
-    /// than what any node had shown to anybody before this one was started, itself in an earlier life above all.
-    pub async fn caught_up_once(&self) -> Result<(), Unavailable> {
-        self.serving()?;
-        if self.inner.confirmed.lock().is_some() {
-            return Ok(());
-        }
-        self.read_barrier().await?;
-        *self.inner.confirmed.lock() = Some(Instant::now());
-        Ok(())
     }
 
     /// Waits until this node has applied what a caller has seen, here or at another node. False: that is a position which
@@ -499,41 +402,12 @@ impl Node {
         self.inner.replica.wait_for_end(lock, holder)
     }
 
-    /// Has this node write a snapshot of what it has applied, and shorten its log; waits until it is there. If nothing
-    /// was applied since the newest one, that is the answer.
-    pub async fn make_snapshot(&self) -> Result<SnapshotMade, Unavailable> {
-        self.inner.snapshots.snapshot().await
-    }
-
-    /// Who held a lock, and who holds it: what this node remembers, the latest first, at most `count` of those whose
-    /// token is smaller than `before`. Holds with one token, which a transaction of a ZooKeeper client can create, are not
-    /// parted: then there may be more.
-    ///
-    /// It shows all that a [`Node::read`] here has shown before.
-    pub async fn lock_history(
-        &self,
-        lock: &LockName,
-        before: Option<u64>,
-        count: usize,
-    ) -> Result<LockHistory, HistoryError> {
-        let history = self.inner.history.clone().ok_or(HistoryError::Off)?;
-        let (holds, told) = self.read(|store| (store.holds_of(lock), history.told()));
-        let lock = lock.clone();
-        let page = crate::blocking::run(move || history.page(&lock, before, count, holds, told));
-        let page = page.await.map_err(|error| Unavailable::new(error.to_string()))?;
-        Ok(page?)
+    pub(crate) fn raft(&self) -> &RaftNode {
+        &self.inner.raft
     }
 
     pub(crate) fn meters(&self) -> &Meters {
         &self.inner.replica.meters
-    }
-
-    pub(crate) fn wall_clock_jumps(&self) -> u64 {
-        self.inner.replica.clock.jumps()
-    }
-
-    pub(crate) fn wal(&self) -> &Wal {
-        &self.inner.wal
     }
 }
 

@@ -12,14 +12,14 @@ use znode_store::{Applied, Request};
 use super::Node;
 use crate::admission::Place;
 use crate::calls::{Answered, CallResult, Times};
-use crate::codec::{self};
 use crate::command_versions;
 use crate::envelope::Envelope;
-use crate::error::Unavailable;
 use crate::metrics::meters::Ended;
 use crate::request_error::ProposeError;
 use crate::subject::Subject;
 use crate::traces::Scope;
+use raft_node::Unavailable;
+use raft_node::codec::{self};
 
 /// A proposal that is on its way. Ready when this node has applied it, or has given it up; see [`Node::propose`]. A caller
 /// that drops it takes its call along: it is then carried out or not, and nobody is told.
@@ -45,14 +45,14 @@ impl Proposal {
         let inner = &node.inner;
         let asked = Instant::now();
         let subject = Subject::of(&request.command);
-        command_versions::restrain(&mut request, || inner.gate.commands_of_all());
+        command_versions::restrain(&mut request, || inner.raft.commands_of_all());
         #[cfg(feature = "planted")]
         let request = at_the_door(node, request);
         let (number, envelope, answer) = inner.replica.calls.enter(place, |call| {
-            let known = || inner.gate.commands_of_all();
+            let known = || inner.raft.commands_of_all();
             codec::encode(&Envelope::by_rules(inner.replica.origin, call, request, known)).into()
         })?;
-        let patience = inner.config.propose_timeout;
+        let patience = inner.config.raft.propose_timeout;
         let proposal = Self {
             node: node.clone(),
             number,

@@ -1,8 +1,6 @@
 //! What a test asks of a node beside fail points: to do at once what it would do some time, and to say exactly where it
 //! is. Only with the feature `failpoints`.
 
-use openraft::async_runtime::watch::WatchReceiver;
-
 use super::{Node, NodeId};
 
 /// Where a node's state is. Two nodes at the same position have the same digest.
@@ -22,7 +20,7 @@ impl Node {
         let replica = &self.inner.replica;
         let store = replica.store.read();
         StatePosition {
-            index: replica.applied().get().index,
+            index: self.inner.raft.applied().get().index,
             zxid: store.zxid().0,
             digest: store.digest(),
         }
@@ -30,11 +28,6 @@ impl Node {
 
     /// Begins to hand the leadership to `to`, and returns before it is handed over. Fails if `to` is no voter or openraft has stopped.
     pub async fn hand_leadership_to(&self, to: NodeId) -> Result<(), String> {
-        let metrics = self.inner.raft.metrics().borrow_watched().clone();
-        if !metrics.membership_config.voter_ids().any(|voter| voter == to) {
-            return Err(format!("node {to} is no voter"));
-        }
-        let begun = self.inner.raft.trigger().transfer_leader(to).await;
-        begun.map_err(|error| error.to_string())
+        self.inner.raft.hand_leadership_to(to).await
     }
 }

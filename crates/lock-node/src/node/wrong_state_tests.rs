@@ -6,9 +6,9 @@ use tokio::net::TcpListener;
 use znode_store::{Acl, Command, CreateMode, CreatePath, EntryContext, Op, Request, Store};
 
 use crate::config::NodeConfig;
-use crate::disks::AlarmKind;
-use crate::ids::{MemberAddress, NodeId};
 use crate::node::Node;
+use raft_node::disks::AlarmKind;
+use raft_node::{MemberAddress, NodeId};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -37,7 +37,7 @@ impl Cluster {
         for (id, listener) in listeners {
             let data_dir = cluster._dir.path().join(id.to_string());
             let mut config = NodeConfig::new(id, "test", members.clone(), data_dir);
-            config.audit_interval = Duration::from_millis(50);
+            config.raft.audit_interval = Duration::from_millis(50);
             let node = Node::start_on(config.clone(), listener).await.unwrap();
             cluster.configs.insert(id, config);
             cluster.nodes.insert(id, node);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::sync::Mutex;
+use raft_log::sync::Mutex;
 
 /// Whoever has looked is taken for one who looks again for so long: longer than programs leave between two requests that belong
 /// together.

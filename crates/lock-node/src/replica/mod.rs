@@ -13,25 +13,29 @@ use fault_injection::planted::{self, Bug};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use znode_store::{
-    Applied, Command, ContenderEnd, ContenderState, EntryContext, EntryWork, Event, HolderId, LockMode,
+    Applied, Command, ContenderEnd, ContenderState, EntryContext, EntryWork, Event, Hold, HolderId, LockMode,
     LockName, Reply, SessionId, Store, Zxid,
 };
 
-use crate::audit::verdict::StateDigest;
 use crate::calls::{Applying, Calls};
-use crate::cluster_clock::ClusterClock;
-use crate::codec::{self, BadBytes};
 use crate::command_versions;
-use crate::envelope::{CommandBatch, Envelope, Origin};
-use crate::hub::{GrantWait, Hub, Verdict};
-use crate::metrics::locks::times_out;
+use crate::envelope::{Envelope, Origin};
 use crate::metrics::meters::Meters;
-use crate::replicated_state::{AppliedPosition, LogPosition, ReplicatedState, SnapshotPart, SnapshotParts};
 use crate::sessions::SessionTracker;
-use crate::sync::{RwLock, RwLockReadGuard};
-use crate::tap::Tap;
-use crate::types::Proposal;
 use fault_injection::fail_step;
+use observers::history::Holders;
+use observers::hub::{GrantWait, Hub, Verdict};
+use observers::lock_metrics::times_out;
+use observers::tap::Tap;
+use raft_log::sync::{RwLock, RwLockReadGuard};
+use raft_node::Proposal;
+use raft_node::audit::StateDigest;
+use raft_node::cluster_clock::ClusterClock;
+use raft_node::codec::{self, BadBytes};
+use raft_node::command_batch::CommandBatch;
+use raft_node::replicated_state::{
+    AppliedPosition, LogPosition, ReplicatedState, SnapshotPart, SnapshotParts,
+};
 
 mod looks;
 pub(crate) mod restore;
@@ -107,11 +111,6 @@ impl Replica {
     /// Nothing more will be applied: whoever is told of holds can go.
     pub fn stop_tap(&self) {
         self.tap.stop();
-    }
-
-    /// Returns the position of the last applied entry.
-    pub fn applied(&self) -> &AppliedPosition {
-        &self.applied
     }
 
     /// Waits until the state fulfils `is_so`.
@@ -255,6 +254,14 @@ impl Replica {
 }
 
 impl ReplicatedState for Replica {
+    fn applied(&self) -> &AppliedPosition {
+        &self.applied
+    }
+
+    fn zxid(&self) -> u64 {
+        self.look().zxid().0
+    }
+
     fn apply_blank(&self, at: LogPosition) {
         self.advance(at);
     }
@@ -276,7 +283,7 @@ impl ReplicatedState for Replica {
         let batch = CommandBatch::decode(proposal.commands.clone())?;
         let entry = EntryContext {
             time_ms: match planted::is(Bug::OwnClock) {
-                true => crate::wall_clock::now_ms(),
+                true => raft_node::wall_clock::now_ms(),
                 false => batch.time_ms,
             },
             term: at.term,
@@ -416,6 +423,16 @@ impl ReplicatedState for Replica {
     }
 }
 
+impl Holders for Replica {
+    fn still_hold(&self, holds: &[Arc<Hold>]) -> Vec<bool> {
+        let store = self.store.read();
+        let holds = holds.iter();
+        holds
+            .map(|hold| store.is_held_by(&hold.lock, hold.fencing_token, &hold.holder))
+            .collect()
+    }
+}
+
 #[cfg(feature = "simulation")]
 fn opened_session(applied: &Applied) -> Option<SessionId> {
     match applied.outcome {
@@ -448,10 +465,10 @@ mod tests {
 
     use super::*;
     use crate::admission::{Admission, AdmissionConfig};
-    use crate::codec;
-    use crate::config::{SessionEventsConfig, WatchConfig};
-    use crate::hub::WatchesLost;
     use crate::watch_connection::WatchConnection;
+    use observers::config::{SessionEventsConfig, WatchConfig};
+    use observers::hub::WatchesLost;
+    use raft_node::codec;
 
     const ORIGIN: Origin = Origin { node: 1, boot: 7 };
 

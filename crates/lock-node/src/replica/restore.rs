@@ -5,8 +5,8 @@ use std::sync::mpsc::sync_channel;
 
 use znode_store::{Restorer, SnapshotPart, Store};
 
-use crate::codec;
-use crate::replicated_state::SnapshotParts;
+use raft_node::codec;
+use raft_node::replicated_state::SnapshotParts;
 
 /// Number of decoded parts that may wait to be restored: enough that neither thread waits for the other for long, some 2 MB.
 const PARTS_AHEAD: usize = 16;

@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use znode_store::Store;
 
-use crate::audit::verdict::StateDigest;
-use crate::sync::Mutex;
+use raft_log::sync::Mutex;
+use raft_node::audit::StateDigest;
 
 /// Every entry whose index is a multiple of this leaves a digest: under load no two nodes are at one position when they
 /// are asked. A digest costs a look at each session.

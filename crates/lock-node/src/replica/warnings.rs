@@ -9,9 +9,9 @@ use tracing::{Level, Metadata, Subscriber};
 use znode_store::{Acl, CreateMode, CreatePath, Op, Request};
 
 use super::*;
-use crate::codec;
-use crate::config::{SessionEventsConfig, WatchConfig};
-use crate::sync::Mutex;
+use observers::config::{SessionEventsConfig, WatchConfig};
+use raft_log::sync::Mutex;
+use raft_node::codec;
 
 /// Keeps the warnings, each as its fields.
 #[derive(Clone, Default)]

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use raft_node::znode_store::{
+use lock_node::znode_store::{
     AttemptId, Command, CreateMode, Identities, LockCommand, LockMode, LockName, LockWish, Op, Reply,
     Request, SessionId,
 };
-use raft_node::{AlarmKind, Node, NodeConfig, NodeId, ProposeError};
+use lock_node::{AlarmKind, Node, NodeConfig, NodeId, ProposeError};
 
 use crate::cluster::{Cluster, create, eventually, path, put, request};
 
@@ -158,7 +158,7 @@ async fn a_cluster_without_space_takes_what_gives_some_back_and_goes_on_by_itsel
     // The lock has gone to the next in the queue.
     let held = node.read(|store| store.contender_state(&LockName::parse("l").unwrap(), &place.holder));
     assert!(
-        matches!(held, Some(raft_node::znode_store::ContenderState::Holds(_))),
+        matches!(held, Some(lock_node::znode_store::ContenderState::Holds(_))),
         "{held:?}"
     );
     assert_taken(&node, request(Command::CloseSession { session })).await;

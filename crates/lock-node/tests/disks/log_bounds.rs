@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use raft_node::znode_store::{CreateMode, MAX_DATA_BYTES, Op};
-use raft_node::{NodeConfig, SnapshotConfig};
+use lock_node::znode_store::{CreateMode, MAX_DATA_BYTES, Op};
+use lock_node::{NodeConfig, SnapshotConfig};
 
 use crate::cluster::{Cluster, create, eventually, path, put, request};
 
@@ -64,7 +64,7 @@ async fn write_a_lot(cluster: &Cluster) -> u64 {
                     data: vec![b'x'; DATA_BYTES].into(),
                     version: -1,
                 };
-                let set = raft_node::znode_store::Command::Write(set);
+                let set = lock_node::znode_store::Command::Write(set);
                 assert!(node.propose(request(set)).await.unwrap().outcome.is_ok());
             }
         });

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use lock_node::znode_store::{CreateMode, Reply, ZPath};
+use lock_node::{NodeConfig, ProposeError, SnapshotConfig};
 use parking_lot::Mutex;
 use raft_log::sim_disk::{Fault, Lie, Random, SimDisk};
-use raft_node::znode_store::{CreateMode, Reply, ZPath};
-use raft_node::{NodeConfig, ProposeError, SnapshotConfig};
 
 use crate::cluster::{Cluster, PATIENCE, create, eventually, put, request};
 
@@ -221,7 +221,7 @@ async fn lost_with(lie: Lie) -> Result<usize, String> {
         let options = raft_log::WalOptions::default();
         let dir = format!("/node-{id}");
         let disk = Arc::new(disk.clone());
-        raft_node::storage::Storage::open(disk, dir.as_ref(), "test", *id, options)
+        lock_node::storage::Storage::open(disk, dir.as_ref(), "test", *id, options)
             .map_err(|error| error.to_string())?;
     }
     let mut cluster = Cluster::start_on_with(left, small).await;

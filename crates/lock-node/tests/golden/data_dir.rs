@@ -10,17 +10,19 @@ use znode_store::{Identities, LockMode, LockName, Principal, Request, Right, Sto
 use super::material::{CLUSTER, CLUSTER_ID, DISK_ID, TIME_MS, alone, batches, member};
 use super::{golden, place};
 use crate::backup::{BackupHead, BackupMember, BackupReader, inspect, write_backup};
-use crate::codec::{self};
 use crate::config::NodeConfig;
-use crate::envelope::{CommandBatch, Envelope};
-use crate::membership::RetiredIds;
+use crate::envelope::Envelope;
 use crate::node::Node;
-use crate::storage::Storage;
-use crate::storage::log_entry::{SnapshotMembers, encode_entry, encode_membership};
-use crate::types::{Entry, Payload, Proposal, StoredMembership, log_id};
 use raft_log::disk::read_all;
 use raft_log::sim_disk::SimDisk;
 use raft_log::{DataDir, Disk, Identity, LogPos, SnapshotMeta, VoteRecord, WalOptions};
+use raft_node::Proposal;
+use raft_node::codec::{self};
+use raft_node::command_batch::CommandBatch;
+use raft_node::fuzz::{Entry, Payload, StoredMembership, log_id};
+use raft_node::membership::RetiredIds;
+use raft_node::storage::Storage;
+use raft_node::storage::log_entry::{SnapshotMembers, encode_entry, encode_membership};
 
 /// The newest entry that the snapshot covers: the rest is in the log only.
 const SNAPSHOT_AT: u64 = 4;
@@ -158,7 +160,7 @@ async fn golden_data_directory() {
 
     let members = BTreeMap::from([(1, member(1).address)]);
     let mut config = NodeConfig::new(1, CLUSTER, members, copy.path());
-    config.log = options();
+    config.raft.log = options();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let node = Node::start_on(config, listener).await.unwrap();
     node.read_barrier().await.unwrap();

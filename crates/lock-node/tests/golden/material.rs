@@ -10,11 +10,12 @@ use znode_store::{
     TokenHash, TokenId, Turn, WithdrawCause, ZPath, Zxid,
 };
 
-use crate::codec::{self};
-use crate::envelope::{CommandBatch, Envelope, Origin};
-use crate::ids::MemberAddress;
-use crate::ids::{DiskId, Member};
-use crate::types::Membership;
+use crate::envelope::{Envelope, Origin};
+use raft_node::codec::{self};
+use raft_node::command_batch::CommandBatch;
+use raft_node::fuzz::Membership;
+use raft_node::ids::MemberAddress;
+use raft_node::ids::{DiskId, Member};
 
 pub const TIME_MS: u64 = 1_700_000_000_000;
 pub const CLUSTER: &str = "golden";
@@ -36,13 +37,6 @@ pub fn member(n: u8) -> Member {
 /// Node 1 alone.
 pub fn alone() -> Membership {
     Membership::new(vec![BTreeSet::from([1])], BTreeMap::from([(1, member(1))])).unwrap()
-}
-
-/// Five members, of which one does not vote, while a voter is replaced.
-pub fn changing() -> Membership {
-    let sets = vec![BTreeSet::from([1, 2, 3]), BTreeSet::from([1, 2, 4])];
-    let members: BTreeMap<u64, Member> = (1..=5).map(|n| (u64::from(n), member(n))).collect();
-    Membership::new(sets, members).unwrap()
 }
 
 fn path(text: &str) -> ZPath {

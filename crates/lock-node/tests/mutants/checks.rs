@@ -3,9 +3,9 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use raft_node::znode_store::planted::{self, Bug};
-use raft_node::znode_store::{Acl, Command, CreateMode, Identities, Op, Reply, Request};
-use raft_node::{NodeConfig, ProposeError, WatchKind};
+use lock_node::znode_store::planted::{self, Bug};
+use lock_node::znode_store::{Acl, Command, CreateMode, Identities, Op, Reply, Request};
+use lock_node::{NodeConfig, ProposeError, WatchKind};
 
 use crate::cluster::{Cluster, create, eventually, path, put, request};
 use crate::rolled_back::copy;

@@ -18,7 +18,7 @@ mod troubled_disk;
 
 mod checks;
 
-use raft_node::znode_store::planted::{Bug, plant};
+use lock_node::znode_store::planted::{Bug, plant};
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use raft_log::sim_disk::{Fault, SimDisk};
-use raft_log::{Disk as _, StorageError, WalOptions};
-use raft_node::backup::{
+use lock_node::backup::{
     BackupError, BackupReader, MOVED_AT_LEAST, RestoreError, RestoreOptions, Restored, inspect, restore,
     restore_on_disk,
 };
-use raft_node::storage::Storage;
-use raft_node::znode_store::{CreateMode, Identities, Reply, Request, SessionFate, SessionId, Zxid};
-use raft_node::{BackupRefused, MemberAddress, Node, NodeConfig, StartError};
+use lock_node::storage::Storage;
+use lock_node::znode_store::{CreateMode, Identities, Reply, Request, SessionFate, SessionId, Zxid};
+use lock_node::{BackupRefused, MemberAddress, Node, NodeConfig, StartError};
+use raft_log::sim_disk::{Fault, SimDisk};
+use raft_log::{Disk as _, StorageError, WalOptions};
 use tokio::net::TcpListener;
 
 use crate::cluster::{Cluster, create, eventually, path, put, request, small_snapshots};
@@ -90,7 +90,7 @@ async fn a_new_cluster_goes_on_from_a_backup_with_larger_positions() {
     assert!(seen.zxid < last.0);
 
     let mut new = Cluster::start_with(3, |config| {
-        if config.node_id == 1 {
+        if config.raft.node_id == 1 {
             let restored = restore(&file, config, options()).unwrap();
             assert_eq!(restored.zxid_before, Zxid(seen.zxid));
             assert_eq!(restored.ended_sessions, 1);
@@ -251,7 +251,7 @@ async fn a_cut_off_a_changed_and_a_foreign_file_are_refused_and_nothing_is_made_
         let error = restore(&file, &config, options()).unwrap_err();
         assert!(matches!(error, RestoreError::Backup { .. }), "{error}");
         assert!(error.to_string().contains(name), "{error}");
-        assert!(!config.data_dir.exists(), "{name}");
+        assert!(!config.raft.data_dir.exists(), "{name}");
     }
     let missing = restore(&dir.path().join("missing"), &config, options()).unwrap_err();
     assert!(missing.to_string().contains("cannot be read"), "{missing}");
@@ -276,7 +276,7 @@ async fn only_the_founders_empty_directory_and_a_clock_that_can_be_right_will_do
     let other = restore(&file, &config(2, data.clone()), options()).unwrap_err();
     assert!(matches!(other, RestoreError::NotTheFounder(1)), "{other}");
     let mut joins = config(1, data.clone());
-    joins.join = true;
+    joins.raft.join = true;
     let error = restore(&file, &joins, options()).unwrap_err();
     assert!(matches!(error, RestoreError::Joins), "{error}");
     let early = RestoreOptions {
@@ -315,7 +315,13 @@ fn open(disk: &SimDisk, config: &NodeConfig) -> Result<Option<[u8; 16]>, Storage
         ..WalOptions::default()
     };
     let disk = Arc::new(disk.clone());
-    let storage = Storage::open(disk, &config.data_dir, &config.cluster, config.node_id, options)?;
+    let storage = Storage::open(
+        disk,
+        &config.raft.data_dir,
+        &config.raft.cluster,
+        config.raft.node_id,
+        options,
+    )?;
     Ok(storage.dir.identity().cluster_id)
 }
 
@@ -337,7 +343,7 @@ async fn a_restore_that_is_interrupted_can_be_done_again_and_no_node_starts_befo
                 Ok(second) => {
                     assert_eq!(open(&again, &config).unwrap(), Some(second.cluster_id));
                     assert!(events < disk.events(), "what was done is not done again");
-                    let names = left().list(&config.data_dir).unwrap_or_default();
+                    let names = left().list(&config.raft.data_dir).unwrap_or_default();
                     if names.iter().any(|name| name == "restored") {
                         let refused = open(&left(), &config).unwrap_err();
                         assert!(refused.to_string().contains("interrupted"), "{refused}");
@@ -346,7 +352,7 @@ async fn a_restore_that_is_interrupted_can_be_done_again_and_no_node_starts_befo
                 Err(RestoreError::NotEmpty { .. }) => {
                     assert_eq!(open(&again, &config).unwrap(), Some(restored.cluster_id));
                     // A directory that is somebody's has its state: without it the cluster would begin with nothing.
-                    let state = again.open(&config.data_dir.join("restored")).unwrap();
+                    let state = again.open(&config.raft.data_dir.join("restored")).unwrap();
                     let mut bytes = vec![0; state.len().unwrap() as usize];
                     state.read_exact_at(&mut bytes, 0).unwrap();
                     read(&bytes).unwrap();
@@ -389,8 +395,8 @@ async fn begin(disk: &SimDisk, config: &NodeConfig) -> Node {
 async fn a_cluster_that_is_interrupted_while_it_begins_from_a_backup_begins_again() {
     let bytes = small_backup().await;
     let mut config = config(1, "/data".into());
-    config.members.retain(|id, _| *id == 1);
-    config.log.segment_bytes = 64 * 1024;
+    config.raft.members.retain(|id, _| *id == 1);
+    config.raft.log.segment_bytes = 64 * 1024;
     let disk = SimDisk::new();
     let restored = restore_into(&disk, &bytes, &config).unwrap();
     let before = disk.events();
@@ -414,7 +420,7 @@ async fn a_cluster_that_is_interrupted_while_it_begins_from_a_backup_begins_agai
                 assert!(next.zxid > restored.zxid, "after event {events}");
                 node.stop().await;
                 // It is formed, so the file is not needed any more and is gone.
-                let names = left.list(&config.data_dir).unwrap();
+                let names = left.list(&config.raft.data_dir).unwrap();
                 assert!(!names.iter().any(|name| name == "restored"), "{names:?}");
             });
         }
@@ -432,15 +438,19 @@ async fn a_restored_directory_does_not_serve_another_place() {
     restore(&file, &config, options()).unwrap();
     // Another restore's state in this directory.
     let mut other = config.clone();
-    other.data_dir = dir.path().join("other");
+    other.raft.data_dir = dir.path().join("other");
     restore(&file, &other, options()).unwrap();
-    let mine = std::fs::read(config.data_dir.join("restored")).unwrap();
-    std::fs::copy(other.data_dir.join("restored"), config.data_dir.join("restored")).unwrap();
+    let mine = std::fs::read(config.raft.data_dir.join("restored")).unwrap();
+    std::fs::copy(
+        other.raft.data_dir.join("restored"),
+        config.raft.data_dir.join("restored"),
+    )
+    .unwrap();
     let listener = || TcpListener::bind("127.0.0.1:0");
     let refused = Node::start_on(config.clone(), listener().await.unwrap()).await;
     let refused = refused.map(drop).unwrap_err();
     assert!(matches!(refused, StartError::Identity(_)), "{refused}");
-    std::fs::write(config.data_dir.join("restored"), mine).unwrap();
+    std::fs::write(config.raft.data_dir.join("restored"), mine).unwrap();
     let node = Node::start_on(config, listener().await.unwrap()).await.unwrap();
     node.stop().await;
 }

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use raft_log::Disk;
-use raft_log::sim_disk::SimDisk;
-use raft_node::znode_store::{
+use lock_node::znode_store::{
     Acl, Applied, Command, CreateMode, CreatePath, Data, Identities, Op, Refusal, Reply, Request, RequestId,
     ZPath,
 };
-use raft_node::{MemberAddress, Node, NodeConfig, NodeId, Role, SnapshotConfig, StartError};
+use lock_node::{MemberAddress, Node, NodeConfig, NodeId, Role, SnapshotConfig, StartError};
+use raft_log::Disk;
+use raft_log::sim_disk::SimDisk;
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
@@ -50,7 +50,7 @@ impl Cluster {
     pub async fn start_on_with(disks: BTreeMap<NodeId, SimDisk>, change: impl Fn(&mut NodeConfig)) -> Self {
         Self::launch(disks.len() as u64, disks, |config| {
             // A simulated disk remembers every write for the whole test.
-            config.log.segment_bytes = 256 * 1024;
+            config.raft.log.segment_bytes = 256 * 1024;
             change(config);
         })
         .await
@@ -125,10 +125,10 @@ impl Cluster {
         };
         let data_dir = self.dir.path().join(format!("node-{id}"));
         let mut config = self.configs.values().next().unwrap().clone();
-        config.node_id = id;
-        config.data_dir = data_dir;
-        config.join = true;
-        config.members = BTreeMap::from([(id, address.clone())]);
+        config.raft.node_id = id;
+        config.raft.data_dir = data_dir;
+        config.raft.join = true;
+        config.raft.members = BTreeMap::from([(id, address.clone())]);
         let node = Node::start_on(config.clone(), listener).await.unwrap();
         self.configs.insert(id, config);
         self.nodes.insert(id, node);
@@ -192,7 +192,7 @@ impl Cluster {
         };
         let node = match disk {
             Some(disk) => {
-                let listener = TcpListener::bind(&config.members[&id].peer).await.unwrap();
+                let listener = TcpListener::bind(&config.raft.members[&id].peer).await.unwrap();
                 Node::start_on_disk(config, listener, disk).await?
             }
             None => Node::start(config).await?,
@@ -333,7 +333,7 @@ async fn many_callers_share_entries() {
 }
 
 pub fn small_snapshots(config: &mut NodeConfig) {
-    config.snapshots = SnapshotConfig {
+    config.raft.snapshots = SnapshotConfig {
         every_entries: 20,
         keep_entries: 5,
         ..SnapshotConfig::default()
@@ -347,7 +347,7 @@ async fn large_data_reaches_a_follower_that_was_away() {
     cluster.stop(away).await;
     let here = cluster.leader().await;
     // As much as fits into a znode, so often that all of it would be too much for one frame.
-    let large = "x".repeat(raft_node::znode_store::MAX_DATA_BYTES);
+    let large = "x".repeat(lock_node::znode_store::MAX_DATA_BYTES);
     for n in 0..80 {
         assert!(
             put(cluster.node(here), &format!("/large-{n}"), &large)

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use raft_node::znode_store::{CreateMode, Reply, Store};
-use raft_node::{HeartbeatError, ProposeError, StartError};
+use lock_node::znode_store::{CreateMode, Reply, Store};
+use lock_node::{HeartbeatError, ProposeError, StartError};
 
 use crate::cluster::{Cluster, PATIENCE, create, eventually, path, put, request};
 
@@ -55,7 +55,7 @@ async fn leadership_moves_at_a_stop_and_writes_go_on() {
     let node = cluster.node(survivor);
     node.read_barrier().await.unwrap();
     let there = node.read(|store| {
-        let names = store.children(&raft_node::znode_store::ZPath::root()).unwrap();
+        let names = store.children(&lock_node::znode_store::ZPath::root()).unwrap();
         names.iter().filter(|name| name.starts_with('w')).count()
     });
     assert_eq!(there, paths.len(), "what was answered was done, and exactly once");
@@ -85,7 +85,8 @@ async fn all_nodes_remember_after_a_restart() {
 
 #[tokio::test]
 async fn without_a_quorum_nothing_is_pretended() {
-    let mut cluster = Cluster::start_with(3, |config| config.propose_timeout = Duration::from_secs(2)).await;
+    let mut cluster =
+        Cluster::start_with(3, |config| config.raft.propose_timeout = Duration::from_secs(2)).await;
     let session = cluster
         .node(1)
         .open_session(None, "", "", None)
@@ -120,7 +121,7 @@ async fn a_node_whose_directory_was_lost_is_refused() {
     // The founder, too: it would draw another cluster id.
     for id in [3, 1] {
         cluster.stop(id).await;
-        let lost = cluster.configs[&id].data_dir.clone();
+        let lost = cluster.configs[&id].raft.data_dir.clone();
         let kept = lost.with_extension("kept");
         std::fs::rename(&lost, &kept).unwrap();
         cluster.restart(id).await.unwrap();
@@ -147,9 +148,9 @@ async fn a_directory_of_another_node_is_refused() {
     let dirs: BTreeMap<u64, _> = cluster
         .configs
         .iter()
-        .map(|(id, config)| (*id, config.data_dir.clone()))
+        .map(|(id, config)| (*id, config.raft.data_dir.clone()))
         .collect();
-    cluster.configs.get_mut(&3).unwrap().data_dir = dirs[&2].clone();
+    cluster.configs.get_mut(&3).unwrap().raft.data_dir = dirs[&2].clone();
     match cluster.restart(3).await {
         Err(StartError::Identity(text)) => assert!(text.contains("belongs to node 2"), "{text}"),
         other => panic!("{:?}", other.err()),
@@ -164,7 +165,7 @@ async fn a_node_that_is_started_anew_shows_nothing_older_than_in_its_earlier_lif
     let written = put(cluster.node(1), "/a", "x").await;
     let node = cluster.node(1);
     assert_eq!(node.caught_up_with(written.zxid).await, Ok(true));
-    let future = raft_node::znode_store::Zxid(written.zxid.0 + 1_000);
+    let future = lock_node::znode_store::Zxid(written.zxid.0 + 1_000);
     assert_eq!(
         node.caught_up_with(future).await,
         Ok(false),

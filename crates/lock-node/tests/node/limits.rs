@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use raft_node::znode_store::{CreateMode, Limited, Limits, MAX_DATA_BYTES, Refusal, Reply};
-use raft_node::{MemberAddress, Node, NodeConfig, StartError};
+use lock_node::znode_store::{CreateMode, Limited, Limits, MAX_DATA_BYTES, Refusal, Reply};
+use lock_node::{MemberAddress, Node, NodeConfig, StartError};
 
 use crate::cluster::{Cluster, create, eventually, path, put, request};
 
@@ -46,7 +46,7 @@ async fn configured_limits_hold_and_change_with_the_configuration() {
 
 #[tokio::test]
 async fn the_limits_are_those_of_whoever_leads() {
-    let own = |config: &mut NodeConfig| config.limits = children(100 + config.node_id as u32);
+    let own = |config: &mut NodeConfig| config.limits = children(100 + config.raft.node_id as u32);
     let mut cluster = Cluster::start_with(3, own).await;
     let first = cluster.leader().await;
     let node = cluster.node(cluster.follower().await).clone();

@@ -1,7 +1,7 @@
 //! How those who wait for a lock get into the log.
 
-use raft_node::Node;
-use raft_node::znode_store::{
+use lock_node::Node;
+use lock_node::znode_store::{
     AttemptId, Command, LockCommand, LockMode, LockName, LockWish, Password, Reply, Request, SessionId,
 };
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use raft_node::znode_store::{CreateMode, Identities, Reply};
-use raft_node::znode_watch::WatchKind;
-use raft_node::{
+use lock_node::znode_store::{CreateMode, Identities, Reply};
+use lock_node::znode_watch::WatchKind;
+use lock_node::{
     MAX_PROMOTE_LAG, MemberAddress, MembershipError, MembershipRefusal, Node, NodeId, Role, StartError,
 };
 use tokio::net::TcpListener;
@@ -129,7 +129,7 @@ async fn one_node_becomes_three_and_five_and_one_again_under_load() {
     );
     cluster.node(5).read_barrier().await.unwrap();
     let there = cluster.node(5).read(|store| {
-        let names = store.children(&raft_node::znode_store::ZPath::root()).unwrap();
+        let names = store.children(&lock_node::znode_store::ZPath::root()).unwrap();
         names.iter().filter(|name| name.starts_with('w')).count()
     });
     assert_eq!(there, written, "what was answered is there, and nothing twice");
@@ -167,18 +167,18 @@ async fn a_learner_gets_all_by_snapshot_when_the_log_is_purged_and_serves_everyt
         .read_and_watch(&path("/n7"), WatchKind::Data, Identities::none(), |_| ())
         .unwrap();
     put(learner, "/n7/child", "x").await;
-    let delete = raft_node::znode_store::Op::Delete {
+    let delete = lock_node::znode_store::Op::Delete {
         path: path("/n7/child"),
         version: -1,
     };
-    let command = raft_node::znode_store::Command::Write(delete);
+    let command = lock_node::znode_store::Command::Write(delete);
     learner.propose(request(command)).await.unwrap();
-    let set = raft_node::znode_store::Op::Set {
+    let set = lock_node::znode_store::Op::Set {
         path: path("/n7"),
         data: "y".into(),
         version: -1,
     };
-    let command = raft_node::znode_store::Command::Write(set);
+    let command = lock_node::znode_store::Command::Write(set);
     cluster.node(1).propose(request(command)).await.unwrap();
     let notice = tokio::time::timeout(PATIENCE, watcher.fired()).await.unwrap();
     assert!(notice.is_some(), "{notice:?}");
@@ -331,7 +331,7 @@ async fn ids_are_retired_for_ever() {
     cluster.restart(3).await.unwrap();
     hears_that_it_was_removed(cluster.node(3)).await;
     cluster.stop(3).await;
-    std::fs::remove_dir_all(&cluster.configs[&3].data_dir).unwrap();
+    std::fs::remove_dir_all(&cluster.configs[&3].raft.data_dir).unwrap();
     cluster.restart(3).await.unwrap();
     hears_that_it_was_removed(cluster.node(3)).await;
     cluster.stop_all().await;
@@ -373,13 +373,13 @@ async fn what_is_asked_for_again_is_a_success_and_what_is_wrong_is_told() {
     ));
     // A node of another cluster is not taken in, and takes no harm; nor does the only node of this one.
     let mut other = Cluster::start(1).await;
-    let stranger = other.configs[&1].members[&1].clone();
+    let stranger = other.configs[&1].raft.members[&1].clone();
     assert!(matches!(
         refusal(add(1, &stranger).await),
         MembershipRefusal::MemberExists { .. }
     ));
     let mut lonely = Cluster::start(1).await;
-    let theirs = cluster.configs[&2].members[&2].clone();
+    let theirs = cluster.configs[&2].raft.members[&2].clone();
     assert!(matches!(
         refusal(lonely.node(1).add_member(2, theirs).await),
         MembershipRefusal::Unreachable { node_id: 2, .. }
@@ -452,7 +452,7 @@ async fn nodes_that_move_tell_where_they_are_now() {
         let new = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let place = new.local_addr().unwrap().to_string();
         let config = cluster.configs.get_mut(&id).unwrap();
-        let own = config.members.get_mut(&id).unwrap();
+        let own = config.raft.members.get_mut(&id).unwrap();
         own.peer = place.clone();
         own.http = place.clone();
         let node = Node::start_on(config.clone(), new).await.unwrap();
@@ -475,7 +475,7 @@ async fn nodes_that_move_tell_where_they_are_now() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let place = listener.local_addr().unwrap().to_string();
         for config in cluster.configs.values_mut() {
-            let member = config.members.get_mut(&id).unwrap();
+            let member = config.raft.members.get_mut(&id).unwrap();
             member.peer = place.clone();
             member.http = place.clone();
         }
@@ -489,7 +489,7 @@ async fn nodes_that_move_tell_where_they_are_now() {
     }
     cluster.wait_ready().await;
     put(cluster.node(2), "/after", "x").await;
-    let members = &cluster.configs[&1].members;
+    let members = &cluster.configs[&1].raft.members;
     for node in cluster.nodes.values() {
         eventually("all new addresses are known", || {
             let seen = node.status().members;
@@ -539,7 +539,7 @@ async fn a_directory_that_was_made_anew_is_not_the_member() {
     let mut cluster = Cluster::start(3).await;
     cluster.join(1, 4).await;
     cluster.stop(4).await;
-    let data_dir = cluster.configs[&4].data_dir.clone();
+    let data_dir = cluster.configs[&4].raft.data_dir.clone();
     std::fs::remove_dir_all(&data_dir).unwrap();
     match cluster.restart(4).await {
         Err(StartError::Identity(_)) => {}

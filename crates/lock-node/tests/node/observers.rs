@@ -1,8 +1,8 @@
 //! Members without a vote, as ZooKeeper's observers: they serve readers, watchers and sessions, and decide nothing.
 
-use raft_node::znode_store::{Command, Identities, Op};
-use raft_node::znode_watch::WatchKind;
-use raft_node::{Node, Role};
+use lock_node::znode_store::{Command, Identities, Op};
+use lock_node::znode_watch::WatchKind;
+use lock_node::{Node, Role};
 
 use crate::cluster::{Cluster, PATIENCE, eventually, path, put, request};
 

@@ -4,12 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use raft_node::{AlarmKind, Node, NodeConfig, NodeId, StartError};
+use lock_node::{AlarmKind, Node, NodeConfig, NodeId, StartError};
 
 use crate::cluster::{Cluster, PATIENCE, eventually, put};
 
 fn often(config: &mut NodeConfig) {
-    config.audit_interval = Duration::from_millis(50);
+    config.raft.audit_interval = Duration::from_millis(50);
 }
 
 /// Copies a directory with all that is in it.
@@ -25,7 +25,7 @@ pub fn copy(from: &Path, to: &Path) {
 }
 
 fn data_dir(cluster: &Cluster, id: NodeId) -> PathBuf {
-    cluster.configs[&id].data_dir.clone()
+    cluster.configs[&id].raft.data_dir.clone()
 }
 
 fn image(cluster: &Cluster, id: NodeId) -> PathBuf {
@@ -153,7 +153,7 @@ async fn second_process_on_a_copy_is_refused_and_the_first_goes_on() {
     cluster.wait_ready().await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut config = cluster.configs[&id].clone();
-    config.data_dir = image;
+    config.raft.data_dir = image;
     let second = Node::start_on(config, listener).await.unwrap();
     let failure = failure_of(&second).await;
     assert!(failure.contains("two copies of it"), "{failure}");

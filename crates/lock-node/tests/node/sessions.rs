@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use raft_node::HeartbeatError;
-use raft_node::znode_store::{Command, CreateMode, Identities, Request, SessionFate};
+use lock_node::HeartbeatError;
+use lock_node::znode_store::{Command, CreateMode, Identities, Request, SessionFate};
 
 use crate::cluster::{Cluster, create, eventually, path};
 
@@ -80,7 +80,7 @@ async fn a_closed_session_is_known_to_have_ended() {
     for node in cluster.nodes.values() {
         assert_eq!(node.heartbeat(session).await, Err(HeartbeatError::SessionEnded));
     }
-    let never = raft_node::znode_store::SessionId(42);
+    let never = lock_node::znode_store::SessionId(42);
     assert_eq!(node.heartbeat(never).await, Err(HeartbeatError::NoSession));
     eventually("the leader hears of others", || node.not_ready().is_none()).await;
     cluster.stop_all().await;

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use raft_node::{AlarmKind, NodeConfig};
+use lock_node::{AlarmKind, NodeConfig};
 
 use crate::cluster::{Cluster, eventually, put};
 
 /// Looks that do not make a test wait.
 fn watchful(config: &mut NodeConfig) {
-    config.disk.check_interval = Duration::from_millis(20);
-    config.disk.stall = Duration::from_millis(300);
-    config.disk.hand_over_pause = Duration::from_millis(500);
+    config.raft.disk.check_interval = Duration::from_millis(20);
+    config.raft.disk.stall = Duration::from_millis(300);
+    config.raft.disk.hand_over_pause = Duration::from_millis(500);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Snapshots: logs stay short, and a node that was away longer than the log reaches catches up.
 
-use raft_node::znode_store::ZPath;
+use lock_node::znode_store::ZPath;
 
 use crate::cluster::{Cluster, eventually, put, small_snapshots};
 

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use bytes::BytesMut;
-use raft_node::fuzz::{ClusterId, DiskId, FrameReader, Gate, HelloReply, Purpose, put_frame};
-use raft_node::{NodeConfig, NodeId};
+use lock_node::fuzz::{ClusterId, DiskId, FrameReader, Gate, HelloReply, Purpose, put_frame};
+use lock_node::{NodeConfig, NodeId};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -19,7 +19,7 @@ use transport_security::issue::{Authority, CertificateRequest};
 use transport_security::{ClientTls, HandshakeLimits, PeerName, PeerTls, TlsFiles};
 
 use crate::cluster::{Cluster, create, eventually, request};
-use raft_node::znode_store::CreateMode;
+use lock_node::znode_store::CreateMode;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -106,10 +106,10 @@ impl io::Write for Log {
 
 /// Elections are a matter of minutes here: whoever starts one all the same was made to by a stranger.
 fn patient(config: &mut NodeConfig) {
-    config.timing.heartbeat = Duration::from_millis(500);
-    config.timing.election_min = Duration::from_secs(20);
-    config.timing.election_max = Duration::from_secs(40);
-    config.propose_timeout = Duration::from_secs(60);
+    config.raft.timing.heartbeat = Duration::from_millis(500);
+    config.raft.timing.election_min = Duration::from_secs(20);
+    config.raft.timing.election_max = Duration::from_secs(40);
+    config.raft.propose_timeout = Duration::from_secs(60);
     config.sessions.min = Duration::from_secs(80);
     config.sessions.default = Duration::from_secs(80);
 }
@@ -158,12 +158,13 @@ async fn whoever_is_no_peer_is_refused_and_nothing_else_happens() {
     let (ca, other) = (Ca::new(), Ca::new());
     let mut cluster = Cluster::start_with(3, |config| {
         patient(config);
-        config.tls = Some(ca.peer("test", config.node_id));
+        config.raft.tls = Some(ca.peer("test", config.raft.node_id));
     })
     .await;
     let leader = cluster.leader().await;
     let (term, before) = (cluster.node(leader).status().term, log.count("rejected a peer"));
     let addresses: Vec<(NodeId, String)> = cluster.configs[&1]
+        .raft
         .members
         .iter()
         .map(|(id, member)| (*id, member.peer.clone()))

@@ -1,7 +1,7 @@
 //! Clusters whose nodes run programs of several versions, as they do during an upgrade.
 
-use raft_node::versions::{ProgramVersions, WireRange};
-use raft_node::{Node, NodeId};
+use lock_node::versions::{ProgramVersions, WireRange};
+use lock_node::{Node, NodeId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -23,7 +23,7 @@ fn versions_of(seen_by: &Node, member: NodeId) -> Option<ProgramVersions> {
 async fn nodes_whose_versions_overlap_make_a_cluster_that_knows_them() {
     let ranges = [range(1, OWN), range(OWN, OWN + 2), range(OWN - 1, OWN + 1)];
     let mut cluster = Cluster::start_with(3, |config| {
-        config.wire = ranges[config.node_id as usize - 1];
+        config.raft.wire = ranges[config.raft.node_id as usize - 1];
     })
     .await;
     for node in cluster.nodes.values() {
@@ -51,11 +51,11 @@ async fn nodes_whose_versions_overlap_make_a_cluster_that_knows_them() {
 async fn a_cluster_is_upgraded_node_by_node_and_serves_meanwhile() {
     let old = range(OWN - 1, OWN);
     let new = range(OWN, OWN + 1);
-    let mut cluster = Cluster::start_with(3, |config| config.wire = old).await;
+    let mut cluster = Cluster::start_with(3, |config| config.raft.wire = old).await;
     put(cluster.node(1), "/before", "x").await;
     for id in 1..=3 {
         cluster.stop(id).await;
-        cluster.configs.get_mut(&id).unwrap().wire = new;
+        cluster.configs.get_mut(&id).unwrap().raft.wire = new;
         let other = *cluster.nodes.keys().next().unwrap();
         assert!(
             put(cluster.node(other), &format!("/without-{id}"), "x")
@@ -68,7 +68,7 @@ async fn a_cluster_is_upgraded_node_by_node_and_serves_meanwhile() {
     }
     // A program that lags behind by one release too many is not let in any more.
     cluster.stop(3).await;
-    cluster.configs.get_mut(&3).unwrap().wire = range(OWN - 1, OWN - 1);
+    cluster.configs.get_mut(&3).unwrap().raft.wire = range(OWN - 1, OWN - 1);
     cluster.restart(3).await.unwrap();
     let late = cluster.nodes.remove(&3).unwrap();
     eventually("it says why", || {
@@ -96,7 +96,7 @@ async fn answer_to(peer: &str, message: &[u8]) -> String {
 #[tokio::test]
 async fn a_caller_of_a_version_that_nobody_here_knows_is_told_so() {
     let mut cluster = Cluster::start(1).await;
-    let peer = cluster.configs[&1].members[&1].peer.clone();
+    let peer = cluster.configs[&1].raft.members[&1].peer.clone();
     // Magic and versions are all that a program of the far future has in common with this one.
     let mut hello = b"lockgate".to_vec();
     hello.extend([90, 99]);

@@ -1,7 +1,7 @@
 //! Clients that watch at one node what happens at others.
 
-use raft_node::znode_store::{Command, CreateMode, Identities, Request};
-use raft_node::{WatchKind, WatchLists, WatchesLost};
+use lock_node::znode_store::{Command, CreateMode, Identities, Request};
+use lock_node::{WatchKind, WatchLists, WatchesLost};
 
 use crate::cluster::{Cluster, PATIENCE, create, eventually, path, put, small_snapshots};
 

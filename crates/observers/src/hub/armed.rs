@@ -16,7 +16,7 @@ pub struct ArmedWatches {
 
 impl Hub {
     /// How many watchers have a watch.
-    pub(crate) fn watching(&self) -> usize {
+    pub fn watching(&self) -> usize {
         let tables = self.tables.lock();
         let has_some = |watcher: &&WatcherId| tables.watches.armed(**watcher).next().is_some();
         tables.outlets.keys().filter(has_some).count()
@@ -24,7 +24,7 @@ impl Hub {
 
     /// What each watcher waits for that waits for anything. The tables are locked anew for each of them, so that no event
     /// has to wait until all of a large node's watches are copied. What fires meanwhile may be there or not.
-    pub(crate) fn armed(&self) -> Vec<ArmedWatches> {
+    pub fn armed(&self) -> Vec<ArmedWatches> {
         let watchers: Vec<WatcherId> = self.tables.lock().outlets.keys().copied().collect();
         let armed = watchers.into_iter().filter_map(|watcher| self.armed_by(watcher));
         armed.collect()

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use znode_watch::{Notice, TooManyWatches, units};
 
-use crate::sync::{Mutex, MutexGuard};
+use raft_log::sync::{Mutex, MutexGuard};
 
 /// How many places an empty queue may keep; what a burst needed beyond that is given back.
 const KEPT_CAPACITY: usize = 64;
@@ -38,7 +38,7 @@ pub enum WatchesLost {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct Backlog {
+pub struct Backlog {
     state: Mutex<State>,
 }
 
@@ -107,12 +107,12 @@ impl Backlog {
     }
 
     /// The next notice, if one waits.
-    pub(crate) fn try_next(&self) -> Result<Option<Notice>, WatchesLost> {
+    pub fn try_next(&self) -> Result<Option<Notice>, WatchesLost> {
         self.state.lock().next()
     }
 
     /// The same, or has the task woken when something has come. One task at a time may wait: the last one that asked.
-    pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Result<Notice, WatchesLost>> {
+    pub fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Result<Notice, WatchesLost>> {
         let mut state = self.state.lock();
         if let Some(next) = state.next().transpose() {
             return Poll::Ready(next);
@@ -125,7 +125,7 @@ impl Backlog {
     }
 
     /// Waits for the next notice. Given up, it has taken none.
-    pub(crate) async fn next(&self) -> Result<Notice, WatchesLost> {
+    pub async fn next(&self) -> Result<Notice, WatchesLost> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 }

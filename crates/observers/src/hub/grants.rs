@@ -29,7 +29,7 @@ pub struct GrantWait {
 
 impl GrantWait {
     /// A wait that is over before it begins.
-    pub(crate) fn decided(verdict: Verdict) -> Self {
+    pub fn decided(verdict: Verdict) -> Self {
         let (tx, rx) = oneshot::channel();
         tx.send(verdict).expect("the receiver is in this function");
         Self {

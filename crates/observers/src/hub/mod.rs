@@ -9,7 +9,6 @@ mod armed;
 mod backlog;
 mod connections;
 mod grants;
-pub mod chronicle;
 pub mod happenings;
 pub mod session_events;
 
@@ -28,7 +27,7 @@ use znode_watch::{
 };
 
 pub use self::armed::ArmedWatches;
-pub(crate) use self::backlog::Backlog;
+pub use self::backlog::Backlog;
 pub use self::backlog::WatchesLost;
 use self::connections::SessionConnections;
 pub use self::grants::{GrantWait, Verdict};
@@ -36,7 +35,7 @@ use self::grants::{Grants, Until};
 use self::happenings::Recent;
 use self::session_events::SessionEvents;
 use crate::config::{SessionEventsConfig, WatchConfig};
-use crate::sync::Mutex;
+use raft_log::sync::Mutex;
 
 /// A watch that was armed for one notice. Dropping it disarms it.
 #[derive(Debug)]
@@ -52,12 +51,12 @@ impl Watcher {
     }
 
     /// Likewise, for those who wait for many things. It must not be asked again after it was ready.
-    pub(crate) fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<Option<Notice>> {
+    pub fn poll_fired(&mut self, cx: &mut Context<'_>) -> Poll<Option<Notice>> {
         Pin::new(&mut self.told).poll(cx).map(Result::ok)
     }
 
     /// Likewise, as of this moment, also for a task that has had its share of the runtime and is told `Pending` by others.
-    pub(crate) fn try_fired(&mut self) -> Poll<Option<Notice>> {
+    pub fn try_fired(&mut self) -> Poll<Option<Notice>> {
         match self.told.try_recv() {
             Ok(notice) => Poll::Ready(Some(notice)),
             Err(TryRecvError::Closed) => Poll::Ready(None),
@@ -68,7 +67,7 @@ impl Watcher {
 
 /// Takes a watcher off the hub when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Registration {
+pub struct Registration {
     hub: Arc<Hub>,
     watcher: WatcherId,
 }
@@ -123,9 +122,9 @@ pub struct Hub {
     /// How often who may do what has changed, or may have.
     access: watch::Sender<u64>,
     /// What has happened to sessions, and who follows them.
-    pub(crate) sessions: Arc<SessionEvents>,
+    pub sessions: Arc<SessionEvents>,
     /// What has happened to all of them, and to locks.
-    pub(crate) recent: Recent,
+    pub recent: Recent,
 }
 
 impl Hub {
@@ -174,7 +173,7 @@ impl Hub {
     }
 
     /// A client has connected. It has no watches yet.
-    pub(crate) fn connect(self: &Arc<Self>, caller: Identities) -> HubConnection {
+    pub fn connect(self: &Arc<Self>, caller: Identities) -> HubConnection {
         let backlog = Arc::<Backlog>::default();
         let mut tables = self.tables.lock();
         let watcher = tables.watches.connect(caller);
@@ -195,7 +194,7 @@ impl Hub {
 
     /// The connection is for a session from now on, which was opened, or last reconnected, at `since`: it ends when the
     /// session does, or goes on elsewhere. Call it while the state is locked.
-    pub(crate) fn connect_session(
+    pub fn connect_session(
         self: &Arc<Self>,
         store: &Store,
         session: SessionId,
@@ -235,7 +234,7 @@ impl Hub {
     }
 
     /// Changes whenever who may do what does.
-    pub(crate) fn access_changes(&self) -> watch::Receiver<u64> {
+    pub fn access_changes(&self) -> watch::Receiver<u64> {
         self.access.subscribe()
     }
 
@@ -339,7 +338,7 @@ impl Hub {
 
     /// The bug [`LostWatches`](znode_store::planted::Bug::LostWatches): nobody watches anything any more, and nobody is told.
     #[cfg(feature = "planted")]
-    pub(crate) fn forget_watches(&self) {
+    pub fn forget_watches(&self) {
         let mut tables = self.tables.lock();
         let Tables { watches, outlets, .. } = &mut *tables;
         for watcher in outlets.keys() {
@@ -411,21 +410,22 @@ fn deliver(
 }
 
 /// What the hub has of a client's connection. The rest is the [`crate::WatchConnection`].
-pub(crate) struct HubConnection {
-    pub(crate) backlog: Arc<Backlog>,
+pub struct HubConnection {
+    /// Notices that wait for the client.
+    pub backlog: Arc<Backlog>,
     registration: Registration,
 }
 
 impl HubConnection {
     /// Call it while the state is locked.
-    pub(crate) fn arm(&self, kind: WatchKind, path: &ZPath) -> Result<(), NotArmed> {
+    pub fn arm(&self, kind: WatchKind, path: &ZPath) -> Result<(), NotArmed> {
         let mut tables = self.tables();
         self.still_there(&tables)?;
         Ok(tables.watches.arm(self.registration.watcher, kind, path)?)
     }
 
     /// Call it while the state is locked.
-    pub(crate) fn rearm(&self, store: &Store, since: Zxid, lists: &WatchLists) -> Result<(), WatchesLost> {
+    pub fn rearm(&self, store: &Store, since: Zxid, lists: &WatchLists) -> Result<(), WatchesLost> {
         let mut tables = self.tables();
         self.still_there(&tables)?;
         let watcher = self.registration.watcher;
@@ -441,14 +441,16 @@ impl HubConnection {
         })
     }
 
-    pub(crate) fn set_identities(&self, caller: Identities) {
+    /// Sets what the client has proven to be.
+    pub fn set_identities(&self, caller: Identities) {
         let mut tables = self.tables();
         if self.still_there(&tables).is_ok() {
             tables.watches.set_identities(self.registration.watcher, caller);
         }
     }
 
-    pub(crate) fn remove(&self, path: &ZPath, which: WatcherType) -> Result<(), NoWatch> {
+    /// Removes watches on a path.
+    pub fn remove(&self, path: &ZPath, which: WatcherType) -> Result<(), NoWatch> {
         let mut tables = self.tables();
         match self.still_there(&tables) {
             Ok(()) => tables.watches.remove(self.registration.watcher, path, which),
@@ -456,12 +458,13 @@ impl HubConnection {
         }
     }
 
-    pub(crate) fn is_armed(&self, path: &ZPath, which: WatcherType) -> bool {
+    /// Returns whether the client has a watch on a path.
+    pub fn is_armed(&self, path: &ZPath, which: WatcherType) -> bool {
         let tables = self.tables();
         self.still_there(&tables).is_ok() && tables.watches.is_armed(self.registration.watcher, path, which)
     }
 
-    fn tables(&self) -> crate::sync::MutexGuard<'_, Tables> {
+    fn tables(&self) -> raft_log::sync::MutexGuard<'_, Tables> {
         self.registration.hub.tables.lock()
     }
 

@@ -9,9 +9,8 @@ use znode_store::{
     AccessChange, Event, HolderId, LockName, SessionId, ZPath, ZnodeEventKind, Zxid, lock_of_contender,
 };
 
-use super::chronicle::{Chronicle, ClusterHappening};
 use super::session_events::{EventPosition, SessionEvent, translate};
-use crate::sync::Mutex;
+use raft_log::sync::Mutex;
 
 /// How many are kept. A page that is opened shows the last hundred; the rest is for those who ask for few of many locks.
 pub const MAX_HAPPENINGS: usize = 8192;
@@ -114,10 +113,8 @@ pub struct TooManyOnlookers;
 
 /// What is kept.
 #[derive(Debug)]
-pub(crate) struct Recent {
+pub struct Recent {
     kept: Mutex<Kept>,
-    /// What has happened to the cluster. It has no place in the log.
-    pub(crate) chronicle: Chronicle,
     /// How often something was added, or the state was replaced; onlookers wait for it.
     changes: watch::Sender<u64>,
 }
@@ -139,13 +136,12 @@ impl Recent {
                 // Room that grew piece by piece would leave as much behind that nobody uses. Untouched, it takes no memory.
                 happenings: VecDeque::with_capacity(MAX_HAPPENINGS + ROOM_FOR_ONE_COMMAND),
             }),
-            chronicle: Chronicle::default(),
             changes: watch::Sender::new(0),
         }
     }
 
     /// Keeps what one command did. Call it while the state is locked.
-    pub(crate) fn happened(&self, zxid: Zxid, time_ms: u64, events: &[Event]) {
+    pub fn happened(&self, zxid: Zxid, time_ms: u64, events: &[Event]) {
         let mut numbers = 1..;
         let mut new = events.iter().enumerate().filter_map(|(place, event)| {
             let before = place.checked_sub(1).map(|before| &events[before]);
@@ -167,12 +163,6 @@ impl Recent {
         self.changed();
     }
 
-    /// Keeps what has happened to the cluster.
-    pub(crate) fn note(&self, happening: ClusterHappening) {
-        self.chronicle.add(happening);
-        self.changed();
-    }
-
     /// The state was replaced by one that stands at `zxid`: what happened before is not known.
     pub(super) fn state_replaced(&self, zxid: Zxid) {
         let mut kept = self.kept.lock();
@@ -182,7 +172,8 @@ impl Recent {
         self.changed();
     }
 
-    fn changed(&self) {
+    /// Wakes those who look on.
+    pub fn changed(&self) {
         // Nobody looks on most of the time. Whoever begins to from now on sees what was kept just now.
         if self.changes.receiver_count() > 0 {
             self.changes.send_modify(|changes| *changes += 1);
@@ -190,7 +181,7 @@ impl Recent {
     }
 
     /// Looks on. Each look is at what came since the one before.
-    pub(crate) fn look_on(&self) -> Result<watch::Receiver<u64>, TooManyOnlookers> {
+    pub fn look_on(&self) -> Result<watch::Receiver<u64>, TooManyOnlookers> {
         match self.changes.receiver_count() < MAX_ONLOOKERS {
             true => Ok(self.changes.subscribe()),
             false => Err(TooManyOnlookers),
@@ -198,7 +189,7 @@ impl Recent {
     }
 
     /// The latest `count` of what happened after `after` and `is_meant`. `None`: as many as there are.
-    pub(crate) fn after(
+    pub fn after(
         &self,
         after: Option<EventPosition>,
         count: usize,

@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use znode_store::{ContenderEnd, Event, Grant, Hold, HolderId, LockMode, LockName, SessionId, Zxid};
 
 use crate::config::SessionEventsConfig;
-use crate::sync::Mutex;
+use raft_log::sync::Mutex;
 
 /// What an event takes beside its texts: its own place, the hold that it shares with the history, and its share of the tables.
 const EVENT_BYTES: usize = 384;
@@ -228,7 +228,7 @@ pub struct SessionEventCounts {
 
 /// What is kept, and who follows.
 #[derive(Debug)]
-pub(crate) struct SessionEvents {
+pub struct SessionEvents {
     config: SessionEventsConfig,
     state: Mutex<State>,
     told: AtomicU64,
@@ -278,7 +278,7 @@ impl SessionEvents {
     }
 
     /// Keeps what one command did to sessions, and wakes those who follow them. Call it while the state is locked.
-    pub(crate) fn happened(&self, zxid: Zxid, time_ms: u64, events: &[Event]) {
+    pub fn happened(&self, zxid: Zxid, time_ms: u64, events: &[Event]) {
         // Most commands of most users have to do with no session's locks.
         if !events.iter().any(concerns_a_session) {
             return;
@@ -317,19 +317,19 @@ impl SessionEvents {
     }
 
     /// Whether all that happened after `position` is kept.
-    pub(crate) fn knows_all_after(&self, position: EventPosition) -> bool {
+    pub fn knows_all_after(&self, position: EventPosition) -> bool {
         position >= self.state.lock().complete_after
     }
 
     /// Whether something is kept that happened to the session after `position`.
-    pub(crate) fn has_any_after(&self, session: SessionId, position: EventPosition) -> bool {
+    pub fn has_any_after(&self, session: SessionId, position: EventPosition) -> bool {
         let state = self.state.lock();
         let last = state.kept.get(&session).and_then(VecDeque::back);
         last.is_some_and(|kept| kept.at > position)
     }
 
     /// Follows a session from after `told` on. Call it while the state is locked.
-    pub(crate) fn follow(
+    pub fn follow(
         self: &Arc<Self>,
         session: SessionId,
         told: EventPosition,
@@ -365,17 +365,17 @@ impl SessionEvents {
     }
 
     /// Somebody came back after something that is not known here any more.
-    pub(crate) fn count_reset(&self) {
+    pub fn count_reset(&self) {
         self.resets.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether anybody follows a session.
-    pub(crate) fn are_followed(&self) -> bool {
+    pub fn are_followed(&self) -> bool {
         self.state.lock().streams > 0
     }
 
     /// How much there is of what.
-    pub(crate) fn counts(&self) -> SessionEventCounts {
+    pub fn counts(&self) -> SessionEventCounts {
         let state = self.state.lock();
         SessionEventCounts {
             streams: state.streams,
@@ -431,7 +431,7 @@ impl Follower {
 
 /// One who follows a session. Dropped, it does not any more.
 #[derive(Debug)]
-pub(crate) struct Following {
+pub struct Following {
     events: Arc<SessionEvents>,
     session: SessionId,
     number: u64,
@@ -441,7 +441,7 @@ pub(crate) struct Following {
 impl Following {
     /// What has happened since it was asked last, at most `limit` of it, and whether there is more. `until` is where the state
     /// stands, which is locked: if there is no more, that is what is told by then.
-    pub(crate) fn take(&self, until: Zxid, limit: usize) -> Result<(Vec<Kept>, bool), StreamLost> {
+    pub fn take(&self, until: Zxid, limit: usize) -> Result<(Vec<Kept>, bool), StreamLost> {
         let mut state = self.events.state.lock();
         let State { kept, followers, .. } = &mut *state;
         let followers = followers.get_mut(&self.session).into_iter().flatten();
@@ -468,7 +468,7 @@ impl Following {
     }
 
     /// Waits until there may be something new. Given up, it misses nothing.
-    pub(crate) async fn changed(&self) {
+    pub async fn changed(&self) {
         self.wake.notified().await;
     }
 }

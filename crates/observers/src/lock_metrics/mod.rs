@@ -8,9 +8,9 @@ use std::collections::HashMap;
 
 use znode_store::{Command, ContenderEnd, Event, Hold, LockCommand, LockName, Store, WithdrawCause};
 
-use super::sheet::Sheet;
-use crate::counters::{Classes, Counter, Histogram};
-use crate::sync::Mutex;
+use instruments::counters::{Classes, Counter, Histogram};
+use instruments::sheet::Sheet;
+use raft_log::sync::Mutex;
 
 /// The beginnings of so many holds of ZooKeeper's clients are remembered at most, whose ends do not tell them. Of those beyond
 /// the time is not known, and not counted.

@@ -1,0 +1,432 @@
+//! Start of a node: its storage, Raft, and the tasks that it consists of.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fault_injection::planted::{self, Bug};
+use futures_util::future::BoxFuture;
+use openraft::SnapshotPolicy;
+use raft_log::sync::{Mutex, RwLock};
+use raft_log::{Disk, StorageError};
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::{Inner, RaftNode};
+use crate::application::Application;
+use crate::asker::{self, Asker};
+use crate::audit::Audit;
+use crate::cluster_clock::ClusterClock;
+use crate::compaction::{self, Compaction};
+use crate::config::RaftNodeConfig;
+use crate::counters::RaftCounters;
+use crate::disks::{self, Disks};
+use crate::error::StartError;
+use crate::formation::{self, InitialState};
+use crate::ids::{ClusterId, DiskId};
+use crate::leader_view::{self, LeaderView, LeaderViews};
+use crate::membership::change::MembershipLeader;
+use crate::membership::knock::Knocker;
+use crate::peers::network::Network;
+use crate::peers::server::{self, Services};
+use crate::peers::stream::PeerListener;
+use crate::peers::{Gate, Peers, SnapshotTraffic};
+use crate::proposer::{self, Proposer};
+use crate::replicated_state::ReplicatedState;
+use crate::state_machine::{Raft, StateMachine};
+use crate::storage::Storage;
+use crate::submitter::Submitter;
+use crate::succession::Succession;
+
+/// Log entries in one frame to a follower. Entries are batches of about a megabyte at most (a single large
+/// transaction may be some more), and all frames must stay well below [`MAX_ENCODED_BYTES`](crate::codec::MAX_ENCODED_BYTES).
+const MAX_ENTRIES_IN_FRAME: u64 = 16;
+
+/// Search for the state with which a new cluster begins, in the data directory of a node: the disk, the directory, the id of its cluster, and
+/// whether its log or a snapshot exists, which then is made of that state.
+pub type FindInitialState =
+    fn(Arc<dyn Disk>, &Path, Option<[u8; 16]>, bool) -> Result<Option<Arc<dyn InitialState>>, StorageError>;
+
+/// Program that a node replicates.
+pub struct Program {
+    /// State that entries are applied to.
+    pub state: Arc<dyn ReplicatedState>,
+    /// Program around the state.
+    pub application: Arc<dyn Application>,
+    /// Proposals of this node, with their numbers.
+    pub proposals: mpsc::UnboundedReceiver<(u64, Bytes)>,
+    /// Newest version of commands that the program can apply.
+    pub commands: u8,
+}
+
+/// Data directory of a node that is about to start.
+pub struct OpenedStorage {
+    config: RaftNodeConfig,
+    storage: Arc<Storage>,
+    initial_state: Option<Arc<dyn InitialState>>,
+    is_founder: bool,
+    clock: Arc<ClusterClock>,
+}
+
+impl OpenedStorage {
+    /// Opens the data directory.
+    pub async fn open(
+        config: RaftNodeConfig,
+        disk: Arc<dyn Disk>,
+        find_initial_state: FindInitialState,
+    ) -> Result<Self, StartError> {
+        let is_founder = !config.join && formation::founder(&config.members) == Some(config.node_id);
+        let opening = config.clone();
+        let opened =
+            crate::blocking::run(move || open_storage(disk, &opening, is_founder, find_initial_state));
+        let (storage, initial_state) = opened
+            .await
+            .map_err(|error| StartError::Raft(error.to_string()))??;
+        Ok(Self {
+            config,
+            storage: Arc::new(storage),
+            initial_state,
+            is_founder,
+            clock: Arc::new(ClusterClock::default()),
+        })
+    }
+
+    /// Returns the id of the data directory.
+    pub fn disk_id(&self) -> DiskId {
+        DiskId(self.storage.dir.identity().disk_id)
+    }
+
+    /// Returns the clock that entries will be stamped with.
+    pub fn clock(&self) -> &Arc<ClusterClock> {
+        &self.clock
+    }
+
+    /// Starts the node, which accepts its peers at `listener`.
+    ///
+    /// The compiler generates an `async fn` in each crate that awaits it, with all that it spawns. This future is in a box, and the
+    /// function is not inlined, so that the tasks of a node are compiled in this crate and in no other.
+    #[inline(never)]
+    pub fn start(
+        self,
+        listener: PeerListener,
+        program: Program,
+    ) -> BoxFuture<'static, Result<RaftNode, StartError>> {
+        Box::pin(self.start_here(listener, program))
+    }
+
+    async fn start_here(self, listener: PeerListener, program: Program) -> Result<RaftNode, StartError> {
+        let (failure, _) = watch::channel(None);
+        let gate = self.gate(&failure, program.commands);
+        let Self {
+            config,
+            storage,
+            initial_state,
+            is_founder,
+            clock,
+        } = self;
+        let Program {
+            state,
+            application,
+            proposals,
+            ..
+        } = program;
+        let peers = Arc::new(Peers::new(gate.clone()));
+        let traffic = Arc::new(SnapshotTraffic::new(config.snapshots.send_bytes_per_second));
+        let log_store = storage.log_store();
+        let raft = {
+            let network = Network::new(peers.clone(), traffic.clone(), config.timing.election_max * 2);
+            let retiring = gate.clone();
+            let machine = StateMachine::new(
+                state.clone(),
+                storage.snapshots.clone(),
+                gate.failure().clone(),
+                Box::new(move |ids| retiring.set_retired(ids)),
+            );
+            let raft_config = Arc::new(raft_config(&config)?);
+            Raft::new(config.node_id, raft_config, network, log_store, machine)
+                .await
+                .map_err(|error| StartError::Raft(error.to_string()))?
+        };
+
+        let (leader_views, leader) = watch::channel(LeaderView::default());
+        let (own_terms, own_term) = watch::channel(None);
+        let (submissions, submission_queue) = proposer::submissions();
+        let (questions, question_queues) = asker::questions();
+        let (snapshots, snapshot_orders) = compaction::orders();
+        let disks = Arc::new(Disks::new(config.node_id, config.disk.clone()));
+        let snapshot_config = Arc::new(RwLock::new(config.snapshots.clone()));
+        let counters = Arc::new(RaftCounters::default());
+        let membership = {
+            let application = application.clone();
+            Arc::new(MembershipLeader::new(
+                raft.clone(),
+                state.applied().clone(),
+                gate.clone(),
+                leader.clone(),
+                config.timing.election_max,
+                config.propose_timeout / 2,
+                Box::new(move |patience| application.prepare_hand_over(patience)),
+            ))
+        };
+        let asker = Arc::new(Asker {
+            node: config.node_id,
+            application: application.clone(),
+            peers: peers.clone(),
+            leader: leader.clone(),
+            membership: membership.clone(),
+            patience: config.propose_timeout.min(config.timing.election_max * 5),
+            change_patience: config.propose_timeout,
+            distance: Mutex::default(),
+        });
+        let audit = Arc::new(Audit::new(
+            gate.clone(),
+            state.clone(),
+            clock.clone(),
+            raft.clone(),
+        ));
+        let succession = Arc::new(Succession::new(
+            config.node_id,
+            config.timing.clone(),
+            peers.clone(),
+            raft.clone(),
+            storage.wal.clone(),
+            leader.clone(),
+        ));
+        let node = RaftNode {
+            inner: Arc::new(Inner {
+                config,
+                raft,
+                distrust: audit.distrusted(),
+                audit,
+                state,
+                application,
+                clock,
+                gate,
+                questions,
+                snapshots,
+                asker,
+                membership,
+                leader,
+                own_term,
+                succession,
+                failure,
+                disks,
+                wal: storage.wal.clone(),
+                confirmed: Mutex::new(None),
+                stop: CancellationToken::new(),
+                tasks: TaskTracker::new(),
+                snapshot_config,
+                traffic,
+                counters,
+                storage: Mutex::new(Some(storage.clone())),
+            }),
+        };
+        let inner = &*node.inner;
+        let (tasks, stop) = (node.tasks(), &inner.stop);
+        tasks.spawn(
+            inner
+                .audit
+                .clone()
+                .run(peers.clone(), inner.config.audit_interval, stop.clone()),
+        );
+        tasks.spawn(inner.succession.clone().run(stop.clone()));
+        tasks.spawn(compaction::run(
+            inner.compaction(&storage),
+            snapshot_orders,
+            stop.clone(),
+        ));
+        let services = inner.services(&storage, submissions.clone());
+        tasks.spawn(server::serve(
+            listener,
+            inner.gate.clone(),
+            services,
+            stop.clone(),
+        ));
+        tasks.spawn(disks::look(
+            inner.disks.clone(),
+            storage.clone(),
+            inner.raft.clone(),
+            inner.snapshots.clone(),
+            stop.clone(),
+        ));
+        tasks.spawn(disks::judge(
+            inner.disks.clone(),
+            peers.clone(),
+            inner.raft.clone(),
+            stop.clone(),
+        ));
+        let proposer = Proposer {
+            gate: inner.gate.clone(),
+            raft: inner.raft.clone(),
+            application: inner.application.clone(),
+            applied: inner.state.applied().clone(),
+            clock: inner.clock.clone(),
+            counters: inner.counters.clone(),
+            disks: inner.disks.clone(),
+            wal: inner.wal.clone(),
+            patience: inner.config.timing.election_max,
+            queue: submission_queue,
+        };
+        tasks.spawn(proposer.run(stop.clone()));
+        let submitter = Submitter {
+            node: inner.config.node_id,
+            application: inner.application.clone(),
+            peers: peers.clone(),
+            submissions,
+            leader: inner.leader.clone(),
+            queue: proposals,
+            patience: inner.config.propose_timeout,
+        };
+        tasks.spawn(submitter.run(stop.clone()));
+        let views = LeaderViews {
+            leader: leader_views,
+            own_term: own_terms,
+        };
+        tasks.spawn(leader_view::follow(
+            inner.raft.clone(),
+            peers.clone(),
+            views,
+            inner.counters.clone(),
+            stop.clone(),
+        ));
+        tasks.spawn(asker::run(inner.asker.clone(), question_queues, stop.clone()));
+        tasks.spawn(node.clone().watch_raft());
+        tasks.spawn(node.clone().watch_log());
+        tasks.spawn(node.clone().watch_readiness());
+        if let Some(own_address) = inner.config.members.get(&inner.config.node_id).cloned() {
+            let knocker = Knocker {
+                peers,
+                leadership: inner.membership.clone(),
+                own_address,
+                waits_for: node.waits_for(),
+            };
+            let knocking = node.clone();
+            let up_to_date = move || knocking.not_ready().is_none();
+            tasks.spawn(knocker.run(up_to_date, stop.clone()));
+        }
+        if is_founder {
+            tasks.spawn(formation::form(
+                inner.raft.clone(),
+                inner.gate.clone(),
+                DiskId(storage.dir.identity().disk_id),
+                inner.config.members.clone(),
+                initial_state.map(|state| (state, storage.snapshots.clone())),
+                stop.clone(),
+            ));
+        }
+        Ok(node)
+    }
+
+    /// Returns this node's side of every handshake.
+    fn gate(&self, failure: &watch::Sender<Option<String>>, commands: u8) -> Arc<Gate> {
+        let (config, identity) = (&self.config, self.storage.dir.identity());
+        let gate = Gate::new(
+            config.node_id,
+            config.cluster.clone(),
+            DiskId(identity.disk_id),
+            identity.cluster_id.map(ClusterId),
+            config.members.clone(),
+            failure.clone(),
+        );
+        Arc::new(
+            gate.speaking(config.wire)
+                .applying(commands)
+                .secured(config.tls.clone())
+                .witnessed(self.storage.witness.clone())
+                .with_clock(self.clock.clone()),
+        )
+    }
+}
+
+impl Inner {
+    fn compaction(&self, storage: &Storage) -> Compaction {
+        let snapshot_config = self.snapshot_config.clone();
+        Compaction {
+            gate: self.gate.clone(),
+            raft: self.raft.clone(),
+            applied: self.state.applied().clone(),
+            snapshots: storage.snapshots.clone(),
+            log: self.wal.clone(),
+            traffic: self.traffic.clone(),
+            settings: Box::new(move || snapshot_config.read().clone()),
+            counters: self.counters.snapshots.clone(),
+        }
+    }
+
+    fn services(&self, storage: &Arc<Storage>, submissions: proposer::Submissions) -> Services {
+        Services {
+            raft: self.raft.clone(),
+            submissions,
+            application: self.application.clone(),
+            membership: self.membership.clone(),
+            storage: storage.clone(),
+            disks: self.disks.clone(),
+            traffic: self.traffic.clone(),
+            succession: self.succession.clone(),
+            audit: self.audit.clone(),
+        }
+    }
+}
+
+/// Opens the data directory. The founder of a new cluster draws its id, or finds the state with which it begins.
+fn open_storage(
+    disk: Arc<dyn Disk>,
+    config: &RaftNodeConfig,
+    is_founder: bool,
+    find_initial_state: FindInitialState,
+) -> Result<(Storage, Option<Arc<dyn InitialState>>), StartError> {
+    let options = config.log.clone();
+    let storage = Storage::open(
+        disk.clone(),
+        &config.data_dir,
+        &config.cluster,
+        config.node_id,
+        options,
+    )?;
+    let begun = storage.wal.last().is_some() || storage.snapshots.latest().is_some();
+    let cluster_id = storage.dir.identity().cluster_id;
+    let initial_state = find_initial_state(disk, &config.data_dir, cluster_id, begun)?;
+    if initial_state.is_some() && !is_founder {
+        let text = "a backup was restored into this node's data directory, so a cluster has to begin here, and it does \
+                    at the member with the lowest id: this node is not that one";
+        return Err(StartError::Config(text.to_owned()));
+    }
+    if is_founder && storage.dir.identity().cluster_id.is_none() {
+        let mut id = [0; 16];
+        getrandom::fill(&mut id).expect("the operating system gives random numbers");
+        storage.set_cluster_id(id)?;
+    }
+    Ok((storage, initial_state))
+}
+
+fn raft_config(config: &RaftNodeConfig) -> Result<openraft::Config, StartError> {
+    let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let timing = &config.timing;
+    let raft = openraft::Config {
+        cluster_name: config.cluster.clone(),
+        heartbeat_interval: ms(timing.heartbeat),
+        election_timeout_min: ms(timing.election_min),
+        election_timeout_max: ms(timing.election_max),
+        // A node that comes back from a partition must not depose a healthy leader.
+        enable_pre_vote: Some(true),
+        // The state is in memory: a leader that restarts has to win an election before it knows what is
+        // committed.
+        enable_leader_restore: Some(false),
+        // A leader that lost its quorum falls silent by `succession`: here one that only stood still would, too.
+        quorum_loss_probe_interval: planted::is(Bug::MutedByPause).then(|| 2 * ms(timing.election_max)),
+        // By itself it makes no snapshots and purges nothing: see `compaction.rs`.
+        snapshot_policy: SnapshotPolicy::Never,
+        max_in_snapshot_log_to_keep: u64::MAX,
+        max_payload_entries: MAX_ENTRIES_IN_FRAME,
+        // Proposals are bounded by our own queues; these only have to be large enough never to matter.
+        api_channel_size: Some(4096),
+        notification_channel_size: Some(4096),
+        state_machine_channel_size: Some(1024),
+        backoff: "50ms 100ms ..500ms".to_owned(),
+        ..openraft::Config::default()
+    };
+    raft.validate()
+        .map_err(|error| StartError::Config(error.to_string()))
+}
