@@ -48,7 +48,7 @@
 //! # A server in a few lines
 //!
 //! ```no_run
-//! # async fn example(node: raft_node::Node) -> std::io::Result<()> {
+//! # async fn example(node: lock_node::Node) -> std::io::Result<()> {
 //! use lock_api::Locks;
 //! use lock_api::http::{HttpConfig, router, serve};
 //! use tokio_util::sync::CancellationToken;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use local_cluster::layout::free_ports;
 use lockgate::lock_client::{AcquireOptions, CreateMode, Error as LockError, Loss, Transaction};
-use lockgate::raft_node::{MemberAddress, NodeId};
+use lockgate::lock_node::{MemberAddress, NodeId};
 use lockgate::{Lockgate, StartError};
 
 const NODES: u64 = 3;

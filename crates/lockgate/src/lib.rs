@@ -36,7 +36,7 @@
 //!
 //! The page `docs/start/embed.md` of the repository describes runtimes, blocking programs, readiness, shutdown, defaults and tests.
 //!
-//! `lock_api` documents the guarantees of locks, `raft_node` replicates the state, and `znode_store` decides every command. This crate only
+//! `lock_api` documents the guarantees of locks, `lock_node` replicates the state, and `znode_store` decides every command. This crate only
 //! starts and stops them.
 //!
 //! # Features
@@ -85,7 +85,10 @@ pub use transport::TlsConfig;
 
 pub use lock_api;
 pub use lock_client;
-pub use raft_node;
+pub use lock_node;
+/// Former name of [`lock_node`], for programs that use it.
+#[doc(hidden)]
+pub use lock_node as raft_node;
 pub use transport_security;
 #[cfg(feature = "zookeeper")]
 pub use zk_front;

@@ -12,8 +12,8 @@ use lock_api::http;
 use lock_api::http::{HttpConfig, LiveConfig, OperatorToken, Tracing};
 use lock_api::locks::Locks;
 use lock_client::{LockClient, LockSession};
-use raft_node::metrics::sheet::Registry;
-use raft_node::{
+use lock_node::metrics::sheet::Registry;
+use lock_node::{
     AdmissionConfig, MemberAddress, MembershipChanged, MembershipError, MetricsConfig, Node, NodeConfig,
     NodeId, RaftTiming, SessionBounds, SnapshotConfig, SweepConfig, Tuning, WatchConfig,
 };
@@ -117,19 +117,19 @@ enum HttpListen {
 impl Builder {
     /// Sets the id of this node, which is one of the members. Default 1.
     pub fn node_id(mut self, id: NodeId) -> Self {
-        self.config.node_id = id;
+        self.config.raft.node_id = id;
         self
     }
 
     /// Sets the name of the cluster. The node rejects peers of another cluster. Default `lockgate`.
     pub fn cluster(mut self, name: impl Into<String>) -> Self {
-        self.config.cluster = name.into();
+        self.config.raft.cluster = name.into();
         self
     }
 
     /// Adds a member, this node or another, with its addresses for peers and for HTTP clients (`host:port`).
     pub fn member(mut self, id: NodeId, peer: impl Into<String>, http: impl Into<String>) -> Self {
-        self.config.members.insert(
+        self.config.raft.members.insert(
             id,
             MemberAddress {
                 peer: peer.into(),
@@ -141,26 +141,26 @@ impl Builder {
 
     /// Sets all members.
     pub fn members(mut self, members: BTreeMap<NodeId, MemberAddress>) -> Self {
-        self.config.members = members;
+        self.config.raft.members = members;
         self
     }
 
     /// Joins an existing cluster: the node waits until a member adds it ([`Lockgate::add_member`] there). The member list then needs only
     /// this node.
     pub fn join(mut self) -> Self {
-        self.config.join = true;
+        self.config.raft.join = true;
         self
     }
 
     /// Sets the directory of log, vote and snapshots. Default `data` in the working directory.
     pub fn data_dir(mut self, dir: impl Into<PathBuf>) -> Self {
-        self.config.data_dir = dir.into();
+        self.config.raft.data_dir = dir.into();
         self
     }
 
     /// Sets the address to listen at for peers, if it differs from the member list. Peers call the port of the list, so port 0 has no use.
     pub fn peer_listen(mut self, address: SocketAddr) -> Self {
-        self.config.peer_listen = Some(address);
+        self.config.raft.peer_listen = Some(address);
         self
     }
 
@@ -251,13 +251,13 @@ impl Builder {
 
     /// Sets the timing of Raft, which is the same on all nodes.
     pub fn timing(mut self, timing: RaftTiming) -> Self {
-        self.config.timing = timing;
+        self.config.raft.timing = timing;
         self
     }
 
     /// Sets when snapshots are made.
     pub fn snapshots(mut self, snapshots: SnapshotConfig) -> Self {
-        self.config.snapshots = snapshots;
+        self.config.raft.snapshots = snapshots;
         self
     }
 
@@ -299,7 +299,7 @@ impl Builder {
 
     /// Sets the commit timeout. A proposal without an outcome after it has an unknown outcome.
     pub fn propose_timeout(mut self, timeout: Duration) -> Self {
-        self.config.propose_timeout = timeout;
+        self.config.raft.propose_timeout = timeout;
         self
     }
 
@@ -318,12 +318,17 @@ impl Builder {
             HttpListen::At(address) => Some(address),
             HttpListen::AsMember => self
                 .config
+                .raft
                 .members
-                .get(&self.config.node_id)
+                .get(&self.config.raft.node_id)
                 .map(|own| own.http.clone()),
         };
         let transport = match &self.tls {
-            Some(tls) => Some(Transport::new(tls, &self.config.cluster, self.config.node_id)?),
+            Some(tls) => Some(Transport::new(
+                tls,
+                &self.config.raft.cluster,
+                self.config.raft.node_id,
+            )?),
             None if self.insecure => None,
             None => {
                 let admin = self.admin_listen.as_deref();
@@ -331,7 +336,7 @@ impl Builder {
                 None
             }
         };
-        self.config.tls = transport.as_ref().map(|transport| transport.peers.clone());
+        self.config.raft.tls = transport.as_ref().map(|transport| transport.peers.clone());
         // Ports first: an unreachable node should not take part in elections.
         let http = match address {
             None => None,
@@ -388,7 +393,7 @@ impl Builder {
             && access_required
         {
             let stop = CancellationToken::new();
-            let own = node.config().members.get(&node.id());
+            let own = node.config().raft.members.get(&node.id());
             let notice = SetupNotice {
                 address,
                 advertised_address: own.map(|own| own.http.clone()).filter(|_| transport.is_some()),
@@ -444,7 +449,7 @@ impl Builder {
 /// Writes the operator's token. A node that has no space or permission to write it starts all the same,
 /// because others depend on it.
 fn create_operator_token(node: &Node) -> Option<(OperatorFile, OperatorToken)> {
-    let created = OperatorFile::create(&node.config().data_dir);
+    let created = OperatorFile::create(&node.config().raft.data_dir);
     created.inspect_err(
         |error| warn!(node = node.id(), %error, "the node cannot write its operator's token and accepts no operator"),
     )

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use raft_node::Node;
+use lock_node::Node;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 

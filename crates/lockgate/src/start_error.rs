@@ -8,13 +8,13 @@ use transport_security::TlsError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// The settings are not usable. They are named as the fields of [`NodeConfig`](raft_node::NodeConfig), which methods of
+    /// The settings are not usable. They are named as the fields of [`NodeConfig`](lock_node::NodeConfig), which methods of
     /// [`Builder`](crate::Builder) set.
     #[error("the configuration is not usable: {0}")]
     Settings(String),
     /// The node cannot start.
     #[error(transparent)]
-    Node(raft_node::StartError),
+    Node(lock_node::StartError),
     /// The address for HTTP cannot be bound.
     #[error("cannot listen for HTTP at {address}: {source}")]
     Http {
@@ -55,7 +55,7 @@ pub enum StartError {
     },
 }
 
-/// Names of settings in the configuration file, which the checks of `raft_node` use, and in a program. The first match counts.
+/// Names of settings in the configuration file, which the checks of `lock_node` use, and in a program. The first match counts.
 const FIELDS: [(&str, &str); 6] = [
     ("raft.", "timing."),
     ("load.session_openings_at_once", "admission.openings.burst"),
@@ -66,10 +66,10 @@ const FIELDS: [(&str, &str); 6] = [
     ("_ms", ""),
 ];
 
-impl From<raft_node::StartError> for StartError {
-    fn from(error: raft_node::StartError) -> Self {
+impl From<lock_node::StartError> for StartError {
+    fn from(error: lock_node::StartError) -> Self {
         match error {
-            raft_node::StartError::Config(text) => {
+            lock_node::StartError::Config(text) => {
                 let names = FIELDS.iter();
                 Self::Settings(names.fold(text, |text, (in_file, in_program)| {
                     text.replace(in_file, in_program)
@@ -85,15 +85,15 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use raft_node::NodeConfig;
+    use lock_node::NodeConfig;
 
     use super::*;
 
     #[test]
     fn settings_are_named_as_fields_of_the_program() {
         let mut config = NodeConfig::new(1, "orders", BTreeMap::new(), "data");
-        config.timing.heartbeat = Duration::from_millis(200);
-        config.timing.election_min = Duration::from_millis(300);
+        config.raft.timing.heartbeat = Duration::from_millis(200);
+        config.raft.timing.election_min = Duration::from_millis(300);
         config.admission.openings.burst = 0;
         let error = StartError::from(config.validate().unwrap_err()).to_string();
         for part in [

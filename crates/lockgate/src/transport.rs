@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use raft_node::{NodeConfig, NodeId};
+use lock_node::{NodeConfig, NodeId};
 use tokio::net::lookup_host;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -114,9 +114,13 @@ pub(crate) async fn refuse_exposed(
     zookeeper: [Option<&str>; 2],
     admin: Option<&str>,
 ) -> Result<(), StartError> {
-    let peers = match config.peer_listen {
+    let peers = match config.raft.peer_listen {
         Some(address) => Some(address.to_string()),
-        None => config.members.get(&config.node_id).map(|own| own.peer.clone()),
+        None => config
+            .raft
+            .members
+            .get(&config.raft.node_id)
+            .map(|own| own.peer.clone()),
     };
     let all = [
         ("HTTP", http),

@@ -4,8 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 
 use lock_api::http::{ConnectionMetrics, Tracing};
-use raft_node::Node;
-use raft_node::metrics::sheet::Registry;
+use lock_node::Node;
+use lock_node::metrics::sheet::Registry;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;

@@ -26,7 +26,8 @@ pub mod wal;
 pub mod simulation;
 
 mod sizes;
-mod sync;
+#[doc(hidden)]
+pub mod sync;
 
 pub use self::disk::{Disk, RealDisk};
 pub use self::error::StorageError;

@@ -8,13 +8,12 @@ use fault_injection::planted::{self, Bug};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use znode_store::SessionId;
 
+use crate::application::Application;
 use crate::disks::Disks;
 use crate::disks::report::MemberNews;
 use crate::error::Unavailable;
 use crate::ids::NodeId;
-use crate::leader::Leadership;
 use crate::leader_view::LeaderView;
 use crate::membership::change::MembershipLeader;
 use crate::membership::{
@@ -24,7 +23,7 @@ use crate::messages::{HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched};
 use crate::peers::wire::{Answer, Ask, HEARTBEATS_SINCE};
 use crate::peers::{LinkError, Peers, Purpose};
 use crate::state_machine::Raft;
-use crate::sync::Mutex;
+use raft_log::sync::Mutex;
 
 /// Heartbeats in one frame, and callers that wait for the next.
 const MAX_AT_ONCE: usize = 4_096;
@@ -51,7 +50,7 @@ pub struct Asker {
     /// This node.
     pub node: NodeId,
     /// This node as a leader.
-    pub leadership: Arc<Leadership>,
+    pub application: Arc<dyn Application>,
     /// The others.
     pub peers: Arc<Peers>,
     /// Current leader.
@@ -68,7 +67,7 @@ pub struct Asker {
 
 /// A caller of [`Questions::heartbeat`].
 struct Heartbeat {
-    session: SessionId,
+    session: u64,
     /// Time at which this node received the session's heartbeat.
     heard: Instant,
     answer: oneshot::Sender<Result<Touched, Unavailable>>,
@@ -157,7 +156,7 @@ pub fn questions() -> (Questions, QuestionQueues) {
 
 impl Questions {
     /// Has the leader count a session's heartbeat from when it was `heard` at this node.
-    pub async fn heartbeat(&self, session: SessionId, heard: Instant) -> Result<Touched, Unavailable> {
+    pub async fn heartbeat(&self, session: u64, heard: Instant) -> Result<Touched, Unavailable> {
         let (answer, rx) = oneshot::channel();
         let stopped = || Unavailable::new("this node is stopping");
         let heartbeat = Heartbeat {
@@ -283,7 +282,7 @@ impl Asker {
     async fn touch(&self, beats: &[Heartbeat]) -> Result<Vec<Touched>, Unavailable> {
         let here = || {
             let beats = beats.iter().map(|beat| (beat.session, beat.heard));
-            self.leadership.touch(beats.collect())
+            self.application.touch(beats.collect())
         };
         let there = |leader, left| self.touch_at(leader, beats, left);
         self.way().ask(here, there).await
@@ -306,7 +305,7 @@ impl Asker {
             let now = Instant::now();
             let left = end.saturating_duration_since(now);
             if version.is_some_and(|version| version < HEARTBEATS_SINCE) {
-                let sessions = waiting().map(|beat| beat.session.0).collect();
+                let sessions = waiting().map(|beat| beat.session).collect();
                 return Ok(match link.ask(Ask::Touch { sessions }, left).await? {
                     Answer::Touch(touched) => touched.map(|touched| in_their_places(&asked, touched)),
                     _ => Err(NotLeader { leader: None }),
@@ -321,7 +320,7 @@ impl Asker {
                 seen,
                 within_ms: within.as_millis().try_into().unwrap_or(u32::MAX),
                 sessions: waiting()
-                    .map(|beat| (beat.session.0, age(beat).try_into().unwrap_or(u32::MAX)))
+                    .map(|beat| (beat.session, age(beat).try_into().unwrap_or(u32::MAX)))
                     .collect(),
             };
             let HeartbeatsTaken { moment, touched } = match link.ask(ask, left).await? {
@@ -340,7 +339,7 @@ impl Asker {
     }
 
     async fn read_index(&self) -> Result<u64, Unavailable> {
-        let here = || self.leadership.read_index();
+        let here = || self.application.read_index();
         let there = |leader, left| {
             let link = self.peers.link(leader, Purpose::Control);
             async move {

@@ -17,8 +17,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::ids::NodeId;
-use crate::sync::Mutex;
 use crate::wall_clock::SteadyClock;
+use raft_log::sync::Mutex;
 
 /// A wall clock that differs from the median by more than this is overruled. Clocks that a time service sets differ by far
 /// less, and an hour's token may live for a minute more or less.

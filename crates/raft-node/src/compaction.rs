@@ -16,7 +16,6 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::counters::Counter;
 use crate::error::Unavailable;
 use crate::ids::NodeId;
 use crate::peers::Gate;
@@ -27,6 +26,7 @@ use crate::snapshot_file;
 use crate::snapshot_file::Snapshot;
 use crate::state_machine::Raft;
 use fault_injection::fail_step;
+use instruments::counters::Counter;
 use raft_log::{SnapshotStore, Wal};
 
 /// Interval between checks whether a snapshot is due: a few megabytes at the highest rate of a disk.

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 
 pub use crate::codec::{decode, encode};
-pub use crate::envelope::{CommandBatch, Envelope, Origin};
+pub use crate::command_batch::CommandBatch;
 pub use crate::state_machine::PORTION;
 use crate::storage::log_entry::{decode_entry, encode_entry};
 use crate::types::{Entry, Payload, Proposal, log_id};

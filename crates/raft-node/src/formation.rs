@@ -6,7 +6,7 @@
 //! directories included. So a cluster forms only when all its first members are up, and from then on nobody
 //! can take part with a directory that the membership does not name.
 //!
-//! A cluster that begins with the state of a backup (see `crate::backup`) begins with a snapshot instead of an entry: it
+//! A cluster that begins with the state of a backup (see `lock_node::backup`) begins with a snapshot instead of an entry: it
 //! covers the place where that entry would be, and holds the same membership. The others find that the founder's log
 //! begins behind it, and get it.
 
@@ -20,9 +20,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ids::{DiskId, Member};
 use crate::ids::{MemberAddress, NodeId};
+use crate::membership::RetiredIds;
 use crate::peers::link::connect;
 use crate::peers::{Gate, Purpose};
-use crate::snapshot_file::{Snapshot, SnapshotHandle, blocking};
+use crate::replicated_state::SnapshotParts;
+use crate::snapshot_file::{self, Snapshot, blocking};
 use crate::state_machine::Raft;
 use crate::types::{Membership, SnapshotMeta, StoredMembership, Vote, log_id};
 use raft_log::{SnapshotStore, StorageError};
@@ -35,8 +37,8 @@ const NOBODY: NodeId = 0;
 
 /// State with which a new cluster begins, in the data directory of its founder until the cluster is formed.
 pub trait InitialState: Send + Sync {
-    /// Writes the state as the snapshot that `meta` describes. When this returns, the snapshot is durable. Blocks.
-    fn write_snapshot(&self, store: &SnapshotStore, meta: &SnapshotMeta) -> io::Result<SnapshotHandle>;
+    /// Returns the encoded parts of the state. Blocks.
+    fn parts(&self) -> io::Result<SnapshotParts>;
 
     /// Removes the state from the directory. Blocks.
     fn discard(&self) -> Result<(), StorageError>;
@@ -109,7 +111,14 @@ async fn begin_with(
         last_membership: StoredMembership::new(Some(log_id(0, 0)), membership),
     };
     let (sown, described) = (seed.clone(), meta.clone());
-    let snapshot = blocking(move || sown.write_snapshot(&snapshots, &described)).await?;
+    let snapshot = blocking(move || {
+        let mut parts = sown.parts()?;
+        // The new cluster has given no id before.
+        snapshot_file::write(&snapshots, &described, RetiredIds::default(), || {
+            Ok(parts()?.map(|part| part.to_vec()))
+        })
+    })
+    .await?;
     // As from a leader that was before the first election. It is nobody, and so will not be heard of again.
     let nobody = Vote::new_committed(1, NOBODY);
     let snapshot = Snapshot { meta, snapshot };

@@ -4,7 +4,7 @@
 use openraft::raft::AppendEntriesRequest;
 
 pub use crate::codec::{BadBytes, decode, decode_start, encode};
-pub use crate::envelope::{CommandBatch, Envelope, Origin};
+pub use crate::command_batch::CommandBatch;
 pub use crate::ids::{ClusterId, DiskId, Member};
 pub use crate::peers::Gate;
 pub use crate::peers::wire::{
@@ -12,13 +12,8 @@ pub use crate::peers::wire::{
     SnapshotTail, WireAppend, WireAppendResult, WireSnapshotMeta, put_frame,
 };
 
-/// Returns the state that is in a snapshot file.
-pub fn restore(file: &raft_log::SnapshotFile) -> std::io::Result<znode_store::Store> {
-    let mut reader = file.read()?;
-    crate::replica::restore::restore(Box::new(move || Ok(reader.next_part()?)))
-}
-
 pub use crate::storage::log_entry::{decode_entry, decode_membership, encode_membership};
+pub use crate::types::{Entry, Membership, Payload, StoredMembership, log_id};
 use crate::types::{SnapshotMeta, TypeConfig};
 pub use crate::versions::WIRE_VERSION;
 pub use crate::witness::Shown;

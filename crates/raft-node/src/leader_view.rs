@@ -1,11 +1,18 @@
 //! Leader as this node knows it, and the proof that this node still leads.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use openraft::ReadPolicy;
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::{ReadPolicy, ServerState};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
-use crate::ids::NodeId;
+use crate::counters::RaftCounters;
+use crate::ids::{Member, NodeId};
 use crate::messages::NotLeader;
+use crate::peers::Peers;
 use crate::state_machine::Raft;
 
 /// Leader of a term, as far as this node knows.
@@ -29,5 +36,77 @@ pub async fn prove_leadership(raft: &Raft, patience: Duration) -> Result<(u64, u
             leader: forward.leader_id,
         })),
         Err(_) => Err(unknown),
+    }
+}
+
+/// Senders of what this node knows of the leader.
+pub struct LeaderViews {
+    /// Who leads.
+    pub leader: watch::Sender<LeaderView>,
+    /// Term in which this node itself leads.
+    pub own_term: watch::Sender<Option<u64>>,
+}
+
+/// Follows openraft's view of the leader and of the members until `stop`, and publishes it.
+pub async fn follow(
+    raft: Raft,
+    peers: Arc<Peers>,
+    views: LeaderViews,
+    counters: Arc<RaftCounters>,
+    stop: CancellationToken,
+) {
+    let mut metrics = raft.server_metrics();
+    let mut members = None;
+    let mut stood_in = None;
+    loop {
+        let (view, state, membership, committed) = {
+            let now = metrics.borrow_watched();
+            let view = LeaderView {
+                term: now.vote.leader_id.term,
+                leader: now.current_leader,
+            };
+            (
+                view,
+                now.state,
+                now.membership_config.clone(),
+                now.committed_membership_config.clone(),
+            )
+        };
+        // A change that is not committed may yet be undone, by a leader that it removes.
+        let known: BTreeMap<NodeId, Member> = committed
+            .nodes()
+            .chain(membership.nodes())
+            .map(|(id, member)| (*id, member.clone()))
+            .collect();
+        if members.as_ref() != Some(&known) {
+            peers.gate().set_members(known.clone());
+            peers.keep_members();
+            members = Some(known);
+        }
+        // A candidate that wins at once was never seen as one: its term tells.
+        let leads = state == ServerState::Leader;
+        if (leads || state == ServerState::Candidate) && stood_in != Some(view.term) {
+            stood_in = Some(view.term);
+            counters.elections.up();
+        }
+        views.leader.send_if_modified(|before| {
+            let changed = *before != view;
+            if changed && view.leader.is_some() {
+                counters.leader_changes.up();
+            }
+            if changed {
+                tracing::info!(term = view.term, leader = ?view.leader, "the view of who leads changed");
+                *before = view;
+            }
+            changed
+        });
+        let own_term = leads.then_some(view.term);
+        views
+            .own_term
+            .send_if_modified(|before| std::mem::replace(before, own_term) != own_term);
+        tokio::select! {
+            changed = metrics.changed() => if changed.is_err() { return },
+            () = stop.cancelled() => return,
+        }
     }
 }

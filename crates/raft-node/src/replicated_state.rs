@@ -88,6 +88,12 @@ pub type SnapshotParts = Box<dyn FnMut() -> io::Result<Option<Bytes>> + Send>;
 /// A state is replaced as a whole when a snapshot is installed. Each replacement begins a new *generation*; a snapshot of an older
 /// generation cannot be continued.
 pub trait ReplicatedState: Send + Sync {
+    /// Returns the position of the last applied entry.
+    fn applied(&self) -> &AppliedPosition;
+
+    /// Returns the number of the last command that was applied.
+    fn zxid(&self) -> u64;
+
     /// Applies an entry without commands.
     fn apply_blank(&self, at: LogPosition);
 

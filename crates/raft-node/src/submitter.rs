@@ -12,13 +12,13 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::application::Application;
 use crate::ids::NodeId;
 use crate::leader_view::LeaderView;
 use crate::messages::Declined;
 use crate::peers::wire::{Answer, Ask};
 use crate::peers::{LinkError, Peers, Purpose};
 use crate::proposer::{MAX_ENTRY_BYTES, MAX_ENTRY_COMMANDS, Submissions};
-use crate::replica::Replica;
 use fault_injection::fail_step;
 
 /// Maximum number of runs on their way to a leader.
@@ -34,8 +34,8 @@ type Call = (u64, Bytes);
 pub struct Submitter {
     /// This node.
     pub node: NodeId,
-    /// Replica whose calls are sent.
-    pub replica: Arc<Replica>,
+    /// Program whose calls are sent.
+    pub application: Arc<dyn Application>,
     /// To other leaders.
     pub peers: Arc<Peers>,
     /// To this node, if it leads.
@@ -77,14 +77,14 @@ impl Submitter {
                 },
                 Some(fate) = in_flight.next() => {
                     match fate {
-                        Fate::Settled(numbers, declined) => self.replica.calls.decline(&numbers, &declined),
+                        Fate::Settled(numbers, declined) => self.application.settle(&numbers, &declined),
                         Fate::Refused(numbers) => {
-                            self.replica.resubmit(self.replica.calls.mark_unsent(&numbers));
+                            self.application.retry(&numbers);
                             calm.as_mut().reset(tokio::time::Instant::now() + RETRY_PAUSE);
                         }
                         // If the term is over here already, nothing else will bring these calls back.
                         Fate::InDoubt => {
-                            self.replica.resubmit_lost();
+                            self.application.retry_lost();
                             calm.as_mut().reset(tokio::time::Instant::now() + RETRY_PAUSE);
                         }
                     }
@@ -106,7 +106,7 @@ impl Submitter {
                 waiting.insert(number, envelope);
             }
             let mut calls = take_run(&mut waiting);
-            self.replica.calls.mark_sent(view.term, &mut calls);
+            self.application.mark_sent(view.term, &mut calls);
             if calls.is_empty() {
                 continue;
             }

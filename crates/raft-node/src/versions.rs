@@ -5,7 +5,7 @@
 //!
 //! - A connection uses the highest version of the peer protocol that both ends speak ([`WireRange`]). A question that an
 //!   older peer does not know is not sent to it (`peers::wire::Ask::since`).
-//! - A kind of command that is new is proposed only when all members can apply it (`command_versions.rs`); before, it is refused and
+//! - A kind of command that is new is proposed only when all members can apply it (`command_versions.rs` of `lock-node`); before, it is refused and
 //!   nothing is done. For what is in the log must be applied by all, and in the same way.
 //!
 //! Files have versions of their own; a program refuses those that it cannot read.
@@ -21,9 +21,6 @@ pub const WIRE_VERSION: u16 = 11;
 
 /// Oldest version of the peer protocol that this program speaks.
 pub const OLDEST_WIRE_VERSION: u16 = 7;
-
-/// The newest kinds of commands that this program can apply.
-pub const COMMANDS_VERSION: u8 = 3;
 
 /// Version of commands that every member can apply about which nothing is known yet.
 pub const OLDEST_COMMANDS_VERSION: u8 = 1;
@@ -74,12 +71,12 @@ pub struct ProgramVersions {
 }
 
 impl ProgramVersions {
-    /// This program.
-    pub fn own() -> Self {
+    /// Returns the versions of this program, which applies commands up to version `commands`.
+    pub fn own(commands: u8) -> Self {
         Self {
             program: env!("CARGO_PKG_VERSION").to_owned(),
             wire: WireRange::OWN,
-            commands: COMMANDS_VERSION,
+            commands,
         }
     }
 }

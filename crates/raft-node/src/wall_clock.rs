@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-use crate::counters::Counter;
-use crate::sync::Mutex;
+use instruments::counters::Counter;
+use raft_log::sync::Mutex;
 
 /// Difference between the wall clock and the monotonic one, between two readings, that counts as a jump. A gradual adjustment
 /// changes the clock by less in minutes, and readings are a moment apart.

@@ -28,11 +28,10 @@ use serde::{Deserialize, Serialize};
 use crate::codec;
 use crate::ids::DiskId;
 use crate::ids::NodeId;
-use crate::sync::Mutex;
-use crate::versions::COMMANDS_VERSION;
 use fault_injection::fail_step;
 use raft_log::disk::Disk;
 use raft_log::error::StorageError;
+use raft_log::sync::Mutex;
 use raft_log::two_slots::TwoSlots;
 
 /// The file in the data directory.
@@ -501,8 +500,14 @@ impl Witness {
         record.map_or(0, |record| record.acknowledged.index)
     }
 
-    /// Returns the records of all members, and of this node itself.
-    pub fn records(&self, own_term: u64, own_last: u64, committed: u64) -> BTreeMap<NodeId, Record> {
+    /// Returns the records of all members, and of this node itself, which applies `commands`.
+    pub fn records(
+        &self,
+        own_term: u64,
+        own_last: u64,
+        committed: u64,
+        commands: u8,
+    ) -> BTreeMap<NodeId, Record> {
         let mut records = self.known.lock().content.members.clone();
         let own = Record {
             term: self.shown.term.max(own_term),
@@ -511,7 +516,7 @@ impl Witness {
                 index: own_last,
             },
             committed: own_last.min(committed),
-            ..Record::of(self.disk, &self.shown, COMMANDS_VERSION)
+            ..Record::of(self.disk, &self.shown, commands)
         };
         records.insert(self.node, own);
         records
@@ -675,8 +680,11 @@ mod tests {
         }
     }
 
+    /// Newest commands that members apply.
+    const COMMANDS: u8 = 3;
+
     fn meet(witness: &Witness, shown: &Shown) -> Result<(), Loss> {
-        witness.meet(2, PEER_DISK, shown, COMMANDS_VERSION).unwrap()
+        witness.meet(2, PEER_DISK, shown, COMMANDS).unwrap()
     }
 
     #[test]
@@ -702,7 +710,7 @@ mod tests {
         drop(witness);
         let witness = place.begin(0, 0);
         assert!(witness.has_met(2, PEER_DISK, &shown(5, 3, 10)));
-        assert_eq!(witness.commands_of(2, PEER_DISK), Some(COMMANDS_VERSION));
+        assert_eq!(witness.commands_of(2, PEER_DISK), Some(COMMANDS));
         let old = Loss::OldStart { shown: 4, known: 5 };
         assert_eq!(meet(&witness, &shown(4, 3, 10)), Err(old));
         let other = Shown {
@@ -783,7 +791,10 @@ mod tests {
         let leader = Place::new().begin(0, 0);
         assert_eq!(meet(&leader, &shown(5, 3, 10)), Ok(()));
         leader.acknowledged(2, 4, 20, 20);
-        let learnt = witness.learn(&leader.records(4, 30, 20), &BTreeMap::from([(2, PEER_DISK)]));
+        let learnt = witness.learn(
+            &leader.records(4, 30, 20, COMMANDS),
+            &BTreeMap::from([(2, PEER_DISK)]),
+        );
         assert_eq!(learnt.unwrap(), None);
         drop(witness);
         let witness = place.begin(0, 0);
@@ -796,7 +807,7 @@ mod tests {
     #[test]
     fn node_hears_from_its_leader_that_it_went_back() {
         let witness = Place::new().begin(0, 0);
-        let mut records = witness.records(0, 0, 0);
+        let mut records = witness.records(0, 0, 0, COMMANDS);
         let disks = BTreeMap::from([(1, DISK)]);
         assert_eq!(witness.learn(&records, &disks).unwrap(), None, "it is what it is");
         records.get_mut(&1).unwrap().number = 9;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use listener::ConnectionLimits;
-use raft_node::traces::Tracing;
+use lock_node::traces::Tracing;
 use znode_store::PathBounds;
 
 use crate::four_letter_word::FourLetterWord;

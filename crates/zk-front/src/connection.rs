@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use access_token::{Secret, Standing};
 use bytes::{Bytes, BytesMut};
-use raft_node::admission::{Place, Work};
-use raft_node::{Node, ProposeError, Unavailable, WatchConnection, WatchesLost, fail_step};
+use lock_node::admission::{Place, Work};
+use lock_node::{Node, ProposeError, Unavailable, WatchConnection, WatchesLost, fail_step};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -721,7 +721,7 @@ async fn admission(node: &Node, held_back: Option<Work>) {
     }
 }
 
-fn write_notice(client: &Client, out: &mut BytesMut, notice: &raft_node::Notice) {
+fn write_notice(client: &Client, out: &mut BytesMut, notice: &lock_node::Notice) {
     let zxid = notice.zxid.0.cast_signed();
     ReplyHeader::write_notification(zxid, &translate::notification(notice), out);
     client.sent(zxid);

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-use raft_node::{ClusterStatus, Node, Role};
+use lock_node::{ClusterStatus, Node, Role};
 use zk_wire::{MultiResult, Reply, Request};
 
 /// Path of the znode.

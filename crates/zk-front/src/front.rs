@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use listener::{ConnectionLimiter, ConnectionMetrics, LiveConnectionLimits};
+use lock_node::Node;
+use lock_node::metrics::sheet::{self, Instruments, Registry, Sheet};
 use parking_lot::{Mutex, RwLock};
-use raft_node::Node;
-use raft_node::metrics::sheet::{self, Instruments, Registry, Sheet};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use zk_wire::{ErrorCode, op_code};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use listener::{ConnectionMetrics, Socket};
-use raft_node::{Node, OpenSessionError, ProposeError, fail_step};
+use lock_node::{Node, OpenSessionError, ProposeError, fail_step};
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;

@@ -4,7 +4,7 @@
 //! # Overview
 //!
 //! One task serves one connection. It reads requests, answers reads at once from this node's state, and
-//! proposes writes without waiting for earlier ones ([`raft_node::Node::submit`]). Replies are sent in the
+//! proposes writes without waiting for earlier ones ([`lock_node::Node::submit`]). Replies are sent in the
 //! order of the requests, and reads behind a write wait for it. So a client that sends requests without
 //! waiting for replies is served as fast as the log takes its writes, and gets ZooKeeper's guarantees:
 //!

@@ -9,7 +9,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use raft_node::{Proposal, ProposeError, Unavailable};
+use lock_node::{Proposal, ProposeError, Unavailable};
 use zk_wire::{ErrorCode, Outcome, Request};
 use znode_store::Applied;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use raft_node::{Node, NotArmed, WatchConnection, WatchKind, WatchLists, WatchesLost, WatchingLook};
+use lock_node::{Node, NotArmed, WatchConnection, WatchKind, WatchLists, WatchesLost, WatchingLook};
 use tokio::time::Instant;
 use zk_wire::{ErrorCode, MultiResult, Outcome, Reply, Request, SetWatches};
 use znode_store::{BadPath, Identities, MAX_OPERATIONS, SessionId, Store, ZPath, Zxid};

@@ -4,8 +4,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use raft_node::counters::{Classes, Counter, Histogram};
-use raft_node::metrics::sheet::Sheet;
+use lock_node::counters::{Classes, Counter, Histogram};
+use lock_node::metrics::sheet::Sheet;
 use tokio::time::Instant;
 use zk_wire::{ErrorCode, op_code};
 

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use raft_node::{HeartbeatError, Node};
+use lock_node::{HeartbeatError, Node};
 use tokio::time::{Instant, Sleep};
 use znode_store::{Identities, Refusal, SessionId};
 
@@ -222,7 +222,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-    use raft_node::Unavailable;
+    use lock_node::Unavailable;
 
     use super::*;
 

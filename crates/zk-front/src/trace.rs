@@ -1,11 +1,11 @@
 //! Span of a traced request of a ZooKeeper client. The protocol cannot carry a caller's trace context, so
 //! each request begins a trace of its own, and a configured share of them is traced. Proposals within the
-//! request are traced by `raft_node::traces`.
+//! request are traced by `lock_node::traces`.
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use raft_node::traces::{Collector, Scope, Span, SpanKind, Tracing, draw_span, draw_trace};
+use lock_node::traces::{Collector, Scope, Span, SpanKind, Tracing, draw_span, draw_trace};
 use zk_wire::{ErrorCode, Request, op_code};
 use znode_store::SessionId;
 

@@ -7,7 +7,7 @@ use znode_store::{
     ZnodeEventKind,
 };
 
-use raft_node::{Notice, WatchKind, WatcherType};
+use lock_node::{Notice, WatchKind, WatcherType};
 
 /// Returns the operation of a write request; `in_multi` if it is an item of a multi. An error code means that
 /// the request is rejected without an operation.

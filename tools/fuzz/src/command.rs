@@ -2,7 +2,7 @@
 //! log.
 
 use bytes::Bytes;
-use raft_node::fuzz::{CommandBatch, Envelope, decode, encode};
+use lock_node::fuzz::{CommandBatch, Envelope, decode, encode};
 use znode_store::EntryContext;
 
 use crate::material;

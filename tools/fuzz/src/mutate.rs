@@ -3,7 +3,7 @@
 //! sometimes to the whole.
 
 use bytes::Bytes;
-use raft_node::fuzz::{CommandBatch, Envelope, decode, encode};
+use lock_node::fuzz::{CommandBatch, Envelope, decode, encode};
 
 use crate::disk::files;
 use crate::http::script;

@@ -1,7 +1,7 @@
 //! Two replicas that apply the same commands. One is repeatedly restored from a snapshot of itself; the other
 //! builds a snapshot meanwhile. Any difference is an error in the store or in an encoding.
 
-use raft_node::fuzz::{decode, encode};
+use lock_node::fuzz::{decode, encode};
 use znode_store::{Applied, EntryContext, Event, Request, Restorer, SnapshotPart, Store};
 
 /// Number of znodes in one part of a snapshot: small, so that even small states have several parts.

@@ -2,7 +2,7 @@
 //! writes them to the directory of the fuzzer.
 
 use bytes::Bytes;
-use raft_node::fuzz::{CommandBatch, Envelope, Origin, encode};
+use lock_node::fuzz::{CommandBatch, Envelope, Origin, encode};
 use znode_store::{
     AccessCommand, Acl, AclEntry, AttemptId, Command, CreateMode, Downgraded, EntryContext, Identities,
     Identity, Limits, LockCommand, LockMode, NewToken, Op, Password, PathGrant, Perms, Request, Right,

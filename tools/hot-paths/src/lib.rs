@@ -13,7 +13,7 @@
 //!
 //! - Each path has a process of its own, so none depends on what ran before it.
 //! - Random bytes of the operating system come from a seed (`mad-turmoil`, as in the simulation).
-//! - Whole requests run on the simulated machine of `raft_node::simulation`: one thread, a clock that
+//! - Whole requests run on the simulated machine of `lock_node::simulation`: one thread, a clock that
 //!   advances only when every task waits, and a disk in memory that takes no time.
 //! - The allocator is the C library's, which reads no clock. The server's own allocator is not counted.
 //!

@@ -145,7 +145,7 @@ pub const ALL: &[Mutant] = &[
     },
 ];
 
-/// Returns the name of the test in raft-node's crash suite that detects the bug. A real machine rarely shows
+/// Returns the name of the test in lock-node's crash suite that detects the bug. A real machine rarely shows
 /// storage bugs: ext4 writes a file's name along with the next sync of anything, and a few hundred
 /// microseconds lie between a vote and the next entry. The simulated disk is cut off at every moment.
 fn crash_suite_test(number: u8) -> Option<&'static str> {
@@ -164,7 +164,7 @@ async fn crash_suite_detects(name: &str) -> anyhow::Result<bool> {
         .args([
             "test",
             "-p",
-            "raft-node",
+            "lock-node",
             "--features",
             "planted",
             "--test",
@@ -248,11 +248,11 @@ pub async fn search(
         match crash_suite_detects(name).await? {
             true => {
                 found.caught_by = Some((
-                    "raft-node's own tests".to_owned(),
+                    "lock-node's own tests".to_owned(),
                     format!("their check of {name} fails"),
                 ))
             }
-            false => found.missed_by.push("raft-node's own tests".to_owned()),
+            false => found.missed_by.push("lock-node's own tests".to_owned()),
         }
     }
     found.seconds = begun.elapsed().as_secs_f64();

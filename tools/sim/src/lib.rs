@@ -36,7 +36,7 @@
 //!
 //! - The same seed with as many steps is the same run, in a process of its own. Two runs of one build can be
 //!   compared by their trace; another build may draw differently.
-//! - The nodes run the production code, with the seams of `raft_node::simulation`: connections, disk, clocks, and
+//! - The nodes run the production code, with the seams of `lock_node::simulation`: connections, disk, clocks, and
 //!   threads (there is one). Randomness is replaced at the system call, by `mad-turmoil`.
 //!
 //! # Out of scope

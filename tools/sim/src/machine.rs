@@ -12,10 +12,10 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lock_api::locks::Locks;
+use lock_node::simulation::{self, DiskTiming, DiskWork, Host, Line, Place, ReplicationHost};
+use lock_node::{Node, NodeConfig};
 use parking_lot::Mutex;
 use raft_log::sim_disk::SimDisk;
-use raft_node::simulation::{self, DiskTiming, DiskWork, Host, Line, Place};
-use raft_node::{Node, NodeConfig};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -137,7 +137,7 @@ impl DiskTiming for SimulatedHost {
     }
 }
 
-impl Host for SimulatedHost {
+impl ReplicationHost for SimulatedHost {
     fn wall_clock_ms(&self) -> u64 {
         let now = EPOCH_MS + self.network.lock().agenda.now() / MILLI;
         now.saturating_add_signed(self.wall_ahead.get())
@@ -169,6 +169,14 @@ impl Host for SimulatedHost {
         self.ledger.borrow_mut().appended(self.index, at, payload, before);
     }
 
+    fn applied(&self, at: Place, payload: &[u8]) {
+        self.ledger.borrow_mut().applied(self.index, at, payload);
+        let node = self.index as u64;
+        self.network.lock().agenda.note(&[node, at.term, at.index]);
+    }
+}
+
+impl Host for SimulatedHost {
     fn removals_per_entry(&self) -> Option<usize> {
         self.removals_per_entry
     }
@@ -182,12 +190,6 @@ impl Host for SimulatedHost {
         let now = self.network.lock().agenda.now();
         let mut ledger = self.ledger.borrow_mut();
         ledger.carried_out(self.index, now, at, zxid, events, store);
-    }
-
-    fn applied(&self, at: Place, payload: &[u8]) {
-        self.ledger.borrow_mut().applied(self.index, at, payload);
-        let node = self.index as u64;
-        self.network.lock().agenda.note(&[node, at.term, at.index]);
     }
 
     fn replaced(&self, at: Place, store: &Store) {
@@ -478,7 +480,7 @@ impl Machine {
 
     /// Returns the node's id.
     pub fn id(&self) -> u64 {
-        self.config.node_id
+        self.config.raft.node_id
     }
 
     /// Ends the process, and replaces the disk by the copy; the disk is kept or lost.

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use raft_node::{MemberAddress, NodeConfig, SnapshotConfig};
+use lock_node::{MemberAddress, NodeConfig, SnapshotConfig};
 
 use crate::dice::Dice;
 use crate::faults::Kind;
@@ -134,18 +134,18 @@ impl Plan {
         };
         let members: BTreeMap<_, _> = (1..=self.machines as u64).map(member).collect();
         let mut config = NodeConfig::new(machine as u64 + 1, "simulated", members, "/data");
-        config.log.segment_bytes = SEGMENT_BYTES;
+        config.raft.log.segment_bytes = SEGMENT_BYTES;
         // Only few entries are cached, so that followers and the apply loop read from the disk as well.
-        config.log.cached_bytes = SEGMENT_BYTES;
+        config.raft.log.cached_bytes = SEGMENT_BYTES;
         config.history.enabled = false;
-        config.snapshots = SnapshotConfig {
+        config.raft.snapshots = SnapshotConfig {
             every_entries: self.snapshot_every,
             keep_entries: self.snapshot_every / 4,
             ..SnapshotConfig::default()
         };
         config.sweeps.empty_for = Duration::from_secs(2);
         config.sweeps.every = Duration::from_secs(1);
-        config.propose_timeout = Duration::from_secs(5);
+        config.raft.propose_timeout = Duration::from_secs(5);
         config
     }
 }

@@ -104,7 +104,7 @@ impl World {
             return Some(KnownBy::All);
         }
         let leader = self.watch.leader().filter(|leader| *leader != machine)?;
-        let leading = self.machines[leader].node().filter(raft_node::Node::leads)?;
+        let leading = self.machines[leader].node().filter(lock_node::Node::leads)?;
         let is_healthy =
             |other: usize| self.machines[other].is_healthy() && !self.machines[other].is_stopping();
         let is_calm = self.now() >= self.watch.broken_until

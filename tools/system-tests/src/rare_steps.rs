@@ -8,6 +8,6 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    lockgate::raft_node::fail_points::make_rare_steps_frequent();
+    lockgate::lock_node::fail_points::make_rare_steps_frequent();
     lockgate::cli::main()
 }

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
 use ::lockgate::Lockgate;
-use ::lockgate::raft_node::{SessionBounds, SweepConfig};
+use ::lockgate::lock_node::{SessionBounds, SweepConfig};
 use ::lockgate::zk_front::ZkConfig;
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;

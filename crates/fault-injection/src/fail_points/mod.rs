@@ -87,7 +87,14 @@ mod tests {
     fn the_table_has_every_point_of_the_sources_once_and_no_other() {
         let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let mut files = Vec::new();
-        for name in ["raft-log", "raft-node", "lock-api", "zk-front", "lockgate"] {
+        for name in [
+            "raft-log",
+            "raft-node",
+            "lock-node",
+            "lock-api",
+            "zk-front",
+            "lockgate",
+        ] {
             sources(&crates.join(name).join("src"), &mut files);
         }
         let mut in_sources = BTreeMap::new();

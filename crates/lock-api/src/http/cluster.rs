@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use axum::http::Uri;
-use raft_node::ClusterStatus;
+use lock_node::ClusterStatus;
 use serde::Serialize;
 use utoipa::ToSchema;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use axum::response::Response;
 use listener::ReadDelay;
-use raft_node::Node;
+use lock_node::Node;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use znode_store::{Grant, LockName, LockWish};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::State;
-use raft_node::fail_points::{self, Action};
+use lock_node::fail_points::{self, Action};
 use serde::{Deserialize, Serialize};
 
 use super::Shared;

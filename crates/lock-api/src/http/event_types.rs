@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::str::FromStr;
 
-use raft_node::{EventPosition, SessionEvent};
+use lock_node::{EventPosition, SessionEvent};
 use serde::Serialize;
 use utoipa::ToSchema;
 use znode_store::{ContenderEnd, ContenderState, Grant, Hold, LockMode, SessionId, Store, ZPath, Zxid};

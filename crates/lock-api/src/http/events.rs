@@ -16,7 +16,7 @@ use axum::extract::{Query, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use axum::response::Response;
-use raft_node::{
+use lock_node::{
     EventPosition, FollowError, HeartbeatError, Node, Notice, SessionStream, StreamBegin, StreamLook,
     StreamLost, ToldWhat,
 };

@@ -10,7 +10,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::Response;
 use futures_util::StreamExt;
-use raft_node::Unavailable;
+use lock_node::Unavailable;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize, Serializer};
 use tokio::time::Instant;

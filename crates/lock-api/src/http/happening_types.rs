@@ -1,6 +1,6 @@
 //! The documents of `GET /v1/events`: what happened, in a word, with all that there is to say about it.
 
-use raft_node::{Alarm, ClusterHappened, ClusterHappening, Happened, Happening, SessionEvent};
+use lock_node::{Alarm, ClusterHappened, ClusterHappening, Happened, Happening, SessionEvent};
 use serde::Serialize;
 use utoipa::ToSchema;
 use znode_store::{ContenderEnd, Hold, SessionId, Store};

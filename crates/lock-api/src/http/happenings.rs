@@ -11,7 +11,7 @@ use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use axum::response::Response;
-use raft_node::{EventPosition, Happened, Happening, Happenings, MAX_ONLOOKERS};
+use lock_node::{EventPosition, Happened, Happening, Happenings, MAX_ONLOOKERS};
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior};

@@ -1,8 +1,8 @@
 //! The route of a lock's history and its documents. What is remembered is decided elsewhere; here it is only shown.
 
 use axum::http::Uri;
-use raft_node::lock_history::{End, Gap, Position, Record};
-use raft_node::{HistoryEntry, LockHistory};
+use lock_node::lock_history::{End, Gap, Position, Record};
+use lock_node::{HistoryEntry, LockHistory};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use znode_store::{ContenderEnd, Hold, LockMode, LockName};

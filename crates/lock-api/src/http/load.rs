@@ -13,8 +13,8 @@ use axum::extract::Request;
 use axum::http::header::{CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
-use raft_node::admission::BUSY_RETRY;
-use raft_node::{Node, Unavailable};
+use lock_node::admission::BUSY_RETRY;
+use lock_node::{Node, Unavailable};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Api;

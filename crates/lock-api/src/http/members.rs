@@ -1,10 +1,10 @@
 //! Routes that change the members of the cluster, and the leader. The leader decides which changes are possible,
-//! in `raft_node::membership`.
+//! in `lock_node::membership`.
 
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::Uri;
-use raft_node::{DiskReport, MemberAddress, MemberNews, MemberStatus, MembershipChange, NodeId};
+use lock_node::{DiskReport, MemberAddress, MemberNews, MemberStatus, MembershipChange, NodeId};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 

@@ -60,8 +60,8 @@ use std::sync::Arc;
 use axum::Router;
 use axum::http::{Method, Uri};
 use axum::middleware;
-use raft_node::Node;
-use raft_node::metrics::sheet::Registry;
+use lock_node::Node;
+use lock_node::metrics::sheet::Registry;
 
 use self::door::{Needs, UnknownTokens};
 use self::passage::Guarded;

@@ -155,7 +155,7 @@ fn is_members(api: &Api, host: &str) -> bool {
             .rsplit_once(':')
             .is_some_and(|(name, _)| plain(name) == host)
     };
-    let configured = api.node.config().members.values();
+    let configured = api.node.config().raft.members.values();
     configured.map(|member| &member.http).any(|http| same(http))
         || api.node.status().members.iter().any(|member| same(&member.http))
 }

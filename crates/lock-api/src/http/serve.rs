@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info};
 use transport_security::{ServerTls, Stream};
 
-use raft_node::{Node, fail_step};
+use lock_node::{Node, fail_step};
 
 use super::config::{HttpConfig, LiveConfig};
 use super::front::Front;

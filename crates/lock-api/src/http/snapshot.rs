@@ -1,4 +1,4 @@
-//! The route that hands out a backup. What is in one, and how it is read again, is `raft_node::backup`'s.
+//! The route that hands out a backup. What is in one, and how it is read again, is `lock_node::backup`'s.
 
 use std::io;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use axum::http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::{HeaderValue, Uri};
 use axum::response::Response;
 use futures_util::stream;
-use raft_node::backup::Backup;
+use lock_node::backup::Backup;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 use tracing::{info, warn};

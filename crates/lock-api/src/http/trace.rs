@@ -1,6 +1,6 @@
 //! Selection of traced requests, and the span of a request. A caller that is traced itself sends `traceparent`
 //! (W3C Trace Context), and its trace continues here; of all others a configured part is traced. Proposals are
-//! traced where they are made (`raft_node::traces`).
+//! traced where they are made (`lock_node::traces`).
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -9,8 +9,8 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
-pub use raft_node::traces::Tracing;
-use raft_node::traces::{Collector, Scope, Span, SpanId, SpanKind, TraceId, draw_span, draw_trace};
+pub use lock_node::traces::Tracing;
+use lock_node::traces::{Collector, Scope, Span, SpanId, SpanKind, TraceId, draw_span, draw_trace};
 
 use super::Shared;
 use super::problem::Code;

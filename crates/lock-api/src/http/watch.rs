@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::Uri;
-use raft_node::{Unavailable, WatchKind};
+use lock_node::{Unavailable, WatchKind};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use znode_store::{Stat, ZPath, ZnodeEventKind, Zxid};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use raft_node::WatchKind;
+use lock_node::WatchKind;
 use tokio::time::Instant;
 use znode_store::{AttemptId, Identities, Identity, LockName, SessionFate, SessionId, Store, WithdrawCause};
 
@@ -100,7 +100,7 @@ impl Abandoned {
 /// Finds the contenders that stand for a call whose outcome was not told. They may come yet, all at once.
 async fn seek(shared: &Shared, session: SessionId, locks: &[LockName], attempt: AttemptId) -> Option<Places> {
     let node = &shared.node;
-    let end = Instant::now() + node.config().propose_timeout * SEEK_PATIENCE;
+    let end = Instant::now() + node.config().raft.propose_timeout * SEEK_PATIENCE;
     while node.read_barrier().await.is_err() {
         if node.is_stopping() || Instant::now() > end {
             break;

@@ -1,7 +1,7 @@
 //! Errors of lock calls. Refusals, unavailability and unknown outcomes never share a variant: the caller has to react
 //! differently to each.
 
-use raft_node::{HistoryError, ProposeError, Unavailable};
+use lock_node::{HistoryError, ProposeError, Unavailable};
 use znode_store::{Refusal, Reply};
 
 /// Reason why a lock call failed.

@@ -1,6 +1,6 @@
 //! Access to a lock's history. The node keeps its contents.
 
-use raft_node::LockHistory;
+use lock_node::LockHistory;
 use znode_store::LockName;
 
 use super::{LockHistoryError, Locks};

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use raft_node::{MemberAddress, NodeConfig, WatchKind};
+use lock_node::{MemberAddress, NodeConfig, WatchKind};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;

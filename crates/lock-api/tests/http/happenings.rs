@@ -1,7 +1,7 @@
 //! The feed of events: in order; earlier ones; the mark that there were more; and none for callers without the
 //! right.
 
-use raft_node::MAX_ONLOOKERS;
+use lock_node::MAX_ONLOOKERS;
 use serde_json::{Value, json};
 
 use crate::stream::Stream;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lock_api::http::HttpConfig;
-use raft_node::MemberAddress;
-use raft_node::admission::KEPT_PLACES;
+use lock_node::MemberAddress;
+use lock_node::admission::KEPT_PLACES;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -19,8 +19,8 @@ async fn stuck(config: HttpConfig) -> Server {
             peer: "127.0.0.1:1".into(),
             http: "127.0.0.1:1".into(),
         };
-        node.members.insert(2, missing);
-        node.propose_timeout = Duration::from_secs(600);
+        node.raft.members.insert(2, missing);
+        node.raft.propose_timeout = Duration::from_secs(600);
         node.admission.max_outstanding = 2;
     })
     .await

@@ -43,7 +43,7 @@ fn named(hosts: &[&str], origins: &[&str]) -> HttpConfig {
 #[tokio::test]
 async fn a_node_is_called_by_its_own_names_only() {
     let server = Server::start_node(named(&["locks.example"], &[]), |node| {
-        let own = node.members.get_mut(&1).unwrap();
+        let own = node.raft.members.get_mut(&1).unwrap();
         own.http = "n1.internal:7400".into();
     })
     .await;

@@ -1,6 +1,6 @@
 //! The download of a backup.
 
-use raft_node::backup::BackupReader;
+use lock_node::backup::BackupReader;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lock_api::Locks;
 use lock_api::http::{HttpConfig, OperatorToken, router, serve};
-use raft_node::{MemberAddress, Node, NodeConfig};
+use lock_node::{MemberAddress, Node, NodeConfig};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -64,8 +64,8 @@ impl Server {
                 peer: "127.0.0.1:1".into(),
                 http: "127.0.0.1:1".into(),
             };
-            node.members.insert(2, missing);
-            node.propose_timeout = Duration::from_millis(200);
+            node.raft.members.insert(2, missing);
+            node.raft.propose_timeout = Duration::from_millis(200);
         })
         .await
     }
@@ -91,10 +91,10 @@ impl Server {
             http: address.to_string(),
         };
         let mut node = NodeConfig::new(1, "test", [(1, member)].into(), directory.path());
-        node.peer_listen = Some("127.0.0.1:0".parse().unwrap());
-        node.timing.heartbeat = Duration::from_millis(20);
-        node.timing.election_min = Duration::from_millis(60);
-        node.timing.election_max = Duration::from_millis(120);
+        node.raft.peer_listen = Some("127.0.0.1:0".parse().unwrap());
+        node.raft.timing.heartbeat = Duration::from_millis(20);
+        node.raft.timing.election_min = Duration::from_millis(60);
+        node.raft.timing.election_max = Duration::from_millis(120);
         node.sessions.min = Duration::from_millis(300);
         adjust(&mut node);
         let node = Node::start(node).await.unwrap();

@@ -8,7 +8,7 @@ use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};
 use cli_support::certificates::{CA_CERTIFICATE, days, make_authority, put, read_authority};
 use cli_support::output::say;
-use raft_node::NodeId;
+use lock_node::NodeId;
 use transport_security::PeerName;
 use transport_security::issue::CertificateRequest;
 

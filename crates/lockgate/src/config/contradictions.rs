@@ -45,11 +45,16 @@ impl SettingsReader<'_> {
                     self.error::<()>(&later.setting, &fact);
                 }
             }
-            let others = config.node.members.iter().filter(|_| !self.has_error("members"));
+            let others = config
+                .node
+                .raft
+                .members
+                .iter()
+                .filter(|_| !self.has_error("members"));
             let others: Vec<_> = others.collect();
             for (id, member) in others {
                 let theirs = [&member.peer, &member.http];
-                if *id != config.node.node_id
+                if *id != config.node.raft.node_id
                     && theirs.iter().any(|address| **address == later.address)
                     && !later.address.ends_with(":0")
                 {
@@ -144,10 +149,10 @@ impl SettingsReader<'_> {
 
 fn listeners(config: &ServeConfig) -> Vec<Listener> {
     let node = &config.node;
-    let own = node.members.get(&node.node_id);
-    let peer = match (&node.peer_listen, own) {
+    let own = node.raft.members.get(&node.raft.node_id);
+    let peer = match (&node.raft.peer_listen, own) {
         (Some(address), _) => Some(("peer_listen".to_owned(), address.to_string())),
-        (None, Some(own)) => Some((format!("members.{}", node.node_id), own.peer.clone())),
+        (None, Some(own)) => Some((format!("members.{}", node.raft.node_id), own.peer.clone())),
         (None, None) => None,
     };
     let http =

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use raft_node::{MemberAddress, NodeId};
+use lock_node::{MemberAddress, NodeId};
 
 use super::settings::variable;
 use super::settings_reader::{SettingsReader, Value};

@@ -1,6 +1,6 @@
 //! Configuration of `lockgate serve`: a TOML file, and environment variables that override it.
 //!
-//! The settings of the node and their defaults belong to `raft_node`. This module names them in the file, and `settings.rs` has the table
+//! The settings of the node and their defaults belong to `lock_node`. This module names them in the file, and `settings.rs` has the table
 //! of all settings. Every problem is reported at once, with the name of the setting and the place, so that one round corrects a file.
 //! `check.rs` checks the files, directories and ports that the configuration names.
 
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lock_api::http::HttpConfig;
-use raft_node::{AdmissionConfig, NodeConfig};
+use lock_node::{AdmissionConfig, NodeConfig};
 use zk_front::FourLetterWord;
 use zk_front::ZkConfig;
 
@@ -216,9 +216,9 @@ impl SettingsReader<'_> {
         let admin_listen = self.optional_address("admin_listen");
 
         let mut node = NodeConfig::new(node_id, cluster, members, data_dir);
-        node.join = join.unwrap_or(node.join);
+        node.raft.join = join.unwrap_or(node.raft.join);
         if let Some(address) = self.text("peer_listen") {
-            node.peer_listen = match address.parse() {
+            node.raft.peer_listen = match address.parse() {
                 Ok(address) => Some(address),
                 Err(_) => self.error(
                     "peer_listen",
@@ -226,35 +226,36 @@ impl SettingsReader<'_> {
                 ),
             };
         }
-        self.duration("propose_timeout_ms", &mut node.propose_timeout);
+        self.duration("propose_timeout_ms", &mut node.raft.propose_timeout);
 
-        self.duration("raft.heartbeat_ms", &mut node.timing.heartbeat);
-        self.duration("raft.election_min_ms", &mut node.timing.election_min);
-        self.duration("raft.election_max_ms", &mut node.timing.election_max);
+        self.duration("raft.heartbeat_ms", &mut node.raft.timing.heartbeat);
+        self.duration("raft.election_min_ms", &mut node.raft.timing.election_min);
+        self.duration("raft.election_max_ms", &mut node.raft.timing.election_max);
 
-        self.positive("snapshots.every_entries", &mut node.snapshots.every_entries);
-        self.positive("snapshots.every_bytes", &mut node.snapshots.every_bytes);
+        self.positive("snapshots.every_entries", &mut node.raft.snapshots.every_entries);
+        self.positive("snapshots.every_bytes", &mut node.raft.snapshots.every_bytes);
         if let Some(entries) = self.integer("snapshots.keep_entries") {
-            node.snapshots.keep_entries = entries;
+            node.raft.snapshots.keep_entries = entries;
         }
         if let Some(bytes) = self.integer("snapshots.keep_bytes") {
-            node.snapshots.keep_bytes = bytes;
+            node.raft.snapshots.keep_bytes = bytes;
         }
         self.positive(
             "snapshots.send_bytes_per_second",
-            &mut node.snapshots.send_bytes_per_second,
+            &mut node.raft.snapshots.send_bytes_per_second,
         );
 
-        self.positive("disk.low_water_bytes", &mut node.disk.low_water_bytes);
-        node.disk.resume_bytes = node
+        self.positive("disk.low_water_bytes", &mut node.raft.disk.low_water_bytes);
+        node.raft.disk.resume_bytes = node
+            .raft
             .disk
             .low_water_bytes
-            .saturating_add(node.disk.low_water_bytes / 4);
-        self.positive("disk.resume_bytes", &mut node.disk.resume_bytes);
-        self.duration("disk.check_interval_ms", &mut node.disk.check_interval);
-        self.duration("disk.stall_ms", &mut node.disk.stall);
-        self.duration("disk.hand_over_pause_ms", &mut node.disk.hand_over_pause);
-        self.size("disk.segment_bytes", &mut node.log.segment_bytes);
+            .saturating_add(node.raft.disk.low_water_bytes / 4);
+        self.positive("disk.resume_bytes", &mut node.raft.disk.resume_bytes);
+        self.duration("disk.check_interval_ms", &mut node.raft.disk.check_interval);
+        self.duration("disk.stall_ms", &mut node.raft.disk.stall);
+        self.duration("disk.hand_over_pause_ms", &mut node.raft.disk.hand_over_pause);
+        self.size("disk.segment_bytes", &mut node.raft.log.segment_bytes);
 
         self.duration("sessions.min_ms", &mut node.sessions.min);
         self.duration("sessions.max_ms", &mut node.sessions.max);

@@ -182,7 +182,7 @@ impl<'a> SettingsReader<'a> {
         let (least, most) = setting.kind.bounds().expect("it is a number");
         // Fail points need many small segments.
         #[cfg(feature = "failpoints")]
-        let least = match raft_node::fail_points::rare_steps_are_frequent() {
+        let least = match lock_node::fail_points::rare_steps_are_frequent() {
             true => 1,
             false => least,
         };

@@ -25,9 +25,9 @@ const MEMBER: &str = "[members.1]\npeer = \"127.0.0.1:7500\"\nhttp = \"127.0.0.1
 fn smallest_file_has_the_documented_defaults() {
     let config = parse(SMALLEST, &[]).unwrap();
     assert_eq!(config.http_listen, "127.0.0.1:7400");
-    assert_eq!(config.node.data_dir, Path::new("/base/data"));
-    assert_eq!(config.node.timing, raft_node::RaftTiming::default());
-    assert_eq!(config.node.sessions, raft_node::SessionBounds::default());
+    assert_eq!(config.node.raft.data_dir, Path::new("/base/data"));
+    assert_eq!(config.node.raft.timing, lock_node::RaftTiming::default());
+    assert_eq!(config.node.sessions, lock_node::SessionBounds::default());
     assert_eq!(config.node.limits, znode_store::Limits::default());
     assert_eq!(config.workers, default_workers());
 }
@@ -98,10 +98,14 @@ fn limits_have_bounds() {
 fn resume_threshold_of_the_disk_follows_low_water() {
     let with = |disk: &str| parse(&format!("{SMALLEST}[disk]\n{disk}\n"), &[]);
     assert_eq!(
-        parse(SMALLEST, &[]).unwrap().node.disk,
-        raft_node::DiskConfig::default()
+        parse(SMALLEST, &[]).unwrap().node.raft.disk,
+        lock_node::DiskConfig::default()
     );
-    let disk = with("low_water_bytes = 1000\nstall_ms = 30").unwrap().node.disk;
+    let disk = with("low_water_bytes = 1000\nstall_ms = 30")
+        .unwrap()
+        .node
+        .raft
+        .disk;
     assert_eq!((disk.low_water_bytes, disk.resume_bytes), (1000, 1250));
     assert_eq!(disk.stall, Duration::from_millis(30));
     for (disk, error) in [
@@ -130,11 +134,11 @@ fn environment_overrides_the_file() {
         ],
     )
     .unwrap();
-    assert_eq!(config.node.timing.heartbeat, Duration::from_millis(70));
-    assert_eq!(config.node.node_id, 2);
-    assert_eq!(config.node.members[&2].peer, "b:1");
+    assert_eq!(config.node.raft.timing.heartbeat, Duration::from_millis(70));
+    assert_eq!(config.node.raft.node_id, 2);
+    assert_eq!(config.node.raft.members[&2].peer, "b:1");
     assert_eq!(config.http_listen, "b:2");
-    assert_eq!(config.node.data_dir, Path::new("/elsewhere"));
+    assert_eq!(config.node.raft.data_dir, Path::new("/elsewhere"));
 }
 
 #[test]
@@ -164,9 +168,9 @@ fn launcher_and_node_read_the_same_addresses() {
     for node in nodes {
         let text = std::fs::read_to_string(node.config_file()).unwrap();
         let config = parse(&text, &[]).unwrap();
-        assert_eq!(config.node.node_id, node.id);
+        assert_eq!(config.node.raft.node_id, node.id);
         assert_eq!(config.http_listen, node.http);
-        assert_eq!(config.node.members[&node.id].peer, node.peer);
+        assert_eq!(config.node.raft.members[&node.id].peer, node.peer);
         assert_eq!(config.zookeeper_listen, node.zookeeper);
         assert_eq!(config.access_required, Some(true));
         assert!(node.requires_access);
@@ -184,12 +188,12 @@ fn node_id_comes_from_the_host_name() {
         ),
     ];
     let node = parse("", &environment).unwrap().node;
-    assert_eq!(node.node_id, 3, "lockgate-2 is the third");
-    assert_eq!(node.members.keys().copied().collect::<Vec<_>>(), [1, 2, 3]);
-    assert_eq!(node.members[&1].peer, "lockgate-0.peers:7500");
-    assert_eq!(node.members[&3].http, "lockgate-2.peers:7400");
+    assert_eq!(node.raft.node_id, 3, "lockgate-2 is the third");
+    assert_eq!(node.raft.members.keys().copied().collect::<Vec<_>>(), [1, 2, 3]);
+    assert_eq!(node.raft.members[&1].peer, "lockgate-0.peers:7500");
+    assert_eq!(node.raft.members[&3].http, "lockgate-2.peers:7400");
     let in_file = "node_id = \"hostname\"\n[members.3]\npeer = \"a:1\"\nhttp = \"a:2\"\n";
-    assert_eq!(parse(in_file, &[]).unwrap().node.node_id, 3);
+    assert_eq!(parse(in_file, &[]).unwrap().node.raft.node_id, 3);
     for wrong in [
         "0..2=a:1/a:2",
         "3..1=a:1/a:2",
@@ -527,8 +531,8 @@ fn sample_files_show_the_defaults() {
         let unchanged = load(&text);
         assert_eq!(unchanged.warnings, []);
         let unchanged = unchanged.config;
-        assert_eq!(unchanged.node.node_id, id);
-        assert_eq!(unchanged.node.members.len(), 3);
+        assert_eq!(unchanged.node.raft.node_id, id);
+        assert_eq!(unchanged.node.raft.members.len(), 3);
 
         // A setting that is commented out is "#key = value", prose is "# like this".
         let uncommented: String = text
@@ -550,7 +554,7 @@ fn sample_files_show_the_defaults() {
         let mut with_defaults = config;
         // These have no fixed default; the samples show an example.
         with_defaults.pid_file = None;
-        with_defaults.node.peer_listen = None;
+        with_defaults.node.raft.peer_listen = None;
         with_defaults.workers = unchanged.workers;
         with_defaults.access_required = None;
         assert_eq!(format!("{with_defaults:?}"), format!("{unchanged:?}"));

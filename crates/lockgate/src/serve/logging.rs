@@ -90,8 +90,8 @@ mod tests {
             let targets = with_silent_libraries(directives.parse().unwrap());
             targets.would_enable(target, &Level::ERROR)
         };
-        for directives in ["info", "trace", "info,raft_node=debug"] {
-            assert!(logs(directives, "raft_node::leader"), "{directives}");
+        for directives in ["info", "trace", "info,lock_node=debug"] {
+            assert!(logs(directives, "lock_node::leader"), "{directives}");
             assert!(
                 !logs(directives, "openraft::core::heartbeat::worker"),
                 "{directives}"

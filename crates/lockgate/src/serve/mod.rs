@@ -63,7 +63,7 @@ pub fn serve(file: Option<&Path>, insecure: bool) -> anyhow::Result<()> {
     huge_pages::disable();
     abort_on_panic();
     #[cfg(feature = "failpoints")]
-    raft_node::fail_points::order_from_environment().map_err(anyhow::Error::msg)?;
+    lock_node::fail_points::order_from_environment().map_err(anyhow::Error::msg)?;
     #[cfg(feature = "planted")]
     plant_from_environment()?;
     let runtime = runtime(config.workers).context("starting the runtime")?;
@@ -105,7 +105,7 @@ fn abort_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         report(panic);
-        if raft_node::lock_history::contains_this_panic() {
+        if lock_node::lock_history::contains_this_panic() {
             return;
         }
         eprintln!("the node aborts: after a panic its state cannot be trusted");
@@ -134,11 +134,11 @@ async fn run(config: ServeConfig, mut reloader: Reloader) -> anyhow::Result<()> 
     if std::process::id() == 1 {
         Orphans::collect()?;
     }
-    let node_id = config.node.node_id;
-    let cluster = config.node.cluster.clone();
+    let node_id = config.node.raft.node_id;
+    let cluster = config.node.raft.cluster.clone();
     info!(
         node = node_id,
-        cluster = config.node.cluster,
+        cluster = config.node.raft.cluster,
         version = env!("CARGO_PKG_VERSION"),
         workers = config.workers,
         "starting"

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use raft_node::Tuning;
+use lock_node::Tuning;
 use tracing::{error, info, warn};
 
 use super::logging::LogLevel;

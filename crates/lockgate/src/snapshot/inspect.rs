@@ -7,7 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use anyhow::Context;
 use clap::ValueEnum;
 use cli_support::output::shown;
-use raft_node::backup::{Inspection, inspect_told};
+use lock_node::backup::{Inspection, inspect_told};
 use serde_json::{Value, json};
 use znode_store::{Store, ZPath};
 

@@ -1,5 +1,5 @@
 //! `lockgate snapshot`: backups on the command line. `save` downloads one from a running node; `inspect` and
-//! `restore` need no node. `raft_node::backup` defines the contents of a backup, and the effects of a
+//! `restore` need no node. `lock_node::backup` defines the contents of a backup, and the effects of a
 //! restore.
 
 mod inspect;
@@ -13,7 +13,7 @@ use clap::Subcommand;
 use cli_support::connection_options::{ConnectionOptions, addresses};
 use cli_support::output::say;
 use cli_support::progress::Progress;
-use raft_node::backup::{MOVED_AT_LEAST, RestoreOptions, Restored, restore_told};
+use lock_node::backup::{MOVED_AT_LEAST, RestoreOptions, Restored, restore_told};
 
 pub use self::inspect::List;
 pub use self::save::{SaveError, save};
@@ -102,8 +102,8 @@ pub async fn run(command: Command) -> anyhow::Result<()> {
                 let mut progress = read_progress(&file, "reading the backup");
                 restore_told(&file, &config, options, &mut progress).context("nothing was restored")?
             };
-            let data_dir = config.data_dir.display().to_string();
-            say(restore_report(&restored, &data_dir, config.members.len()))
+            let data_dir = config.raft.data_dir.display().to_string();
+            say(restore_report(&restored, &data_dir, config.raft.members.len()))
         }
     }
 }

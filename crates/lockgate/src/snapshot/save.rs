@@ -10,7 +10,7 @@ use cli_support::api_client::request_id;
 use cli_support::credentials::Credentials;
 use cli_support::http_client;
 use cli_support::progress::Progress;
-use raft_node::backup::{BackupError, Inspection, inspect_told};
+use lock_node::backup::{BackupError, Inspection, inspect_told};
 
 /// Mode of the file: only its owner can read it, because a backup contains the passwords of sessions.
 const PRIVATE: u32 = 0o600;

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use cli_support::http_client;
-use raft_node::counters::Counter;
-use raft_node::traces::{Collector, Span, SpanCounts};
+use lock_node::counters::Counter;
+use lock_node::traces::{Collector, Span, SpanCounts};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};

@@ -4,7 +4,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use raft_node::traces::{Span, SpanKind};
+use lock_node::traces::{Span, SpanKind};
 use serde_json::{Value, json};
 
 /// `STATUS_CODE_ERROR`.

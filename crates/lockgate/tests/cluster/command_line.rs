@@ -12,7 +12,7 @@ use tokio::process::Command;
 use cli_support::http_client;
 use local_cluster::process::send_signal;
 use local_cluster::{LocalCluster, START_TIMEOUT};
-use lockgate::raft_node::NodeId;
+use lockgate::lock_node::NodeId;
 use nix::unistd::Pid;
 
 use crate::harness::{LOCKGATE, TIMEOUT, TestCluster, eventually};

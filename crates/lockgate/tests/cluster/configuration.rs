@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lockgate::raft_node::NodeId;
+use lockgate::lock_node::NodeId;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -8,7 +8,7 @@ pub use cli_support::api_client::RenewedSession;
 use cli_support::api_client::{ApiClient, HeldLock};
 use cli_support::http_client::{self, Response};
 use local_cluster::{LocalCluster, Ports, START_TIMEOUT};
-use lockgate::raft_node::NodeId;
+use lockgate::lock_node::NodeId;
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::time::Instant;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use local_cluster::START_TIMEOUT;
-use lockgate::raft_node::NodeId;
+use lockgate::lock_node::NodeId;
 use serde_json::{Value, json};
 
 use crate::harness::{LOCKGATE, TestCluster, assert_refused, eventually};

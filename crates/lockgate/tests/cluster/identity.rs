@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use local_cluster::START_TIMEOUT;
-use lockgate::raft_node::NodeId;
+use lockgate::lock_node::NodeId;
 
 use crate::harness::{TIMEOUT, TestCluster};
 

@@ -54,7 +54,7 @@ async fn membership_change_is_made_once_or_not_when_the_leader_dies() {
                 let voters = view
                     .members
                     .iter()
-                    .filter(|member| member.role != lockgate::raft_node::Role::Learner);
+                    .filter(|member| member.role != lockgate::lock_node::Role::Learner);
                 views.insert(voters.count());
             }
             views.iter().eq([3].iter())

@@ -1,6 +1,6 @@
 //! Idempotent retries: a request with a `request_id` is applied once, at any node, after any failure.
 
-use lockgate::raft_node::NodeId;
+use lockgate::lock_node::NodeId;
 use serde_json::{Value, json};
 
 use crate::harness::{TestCluster, eventually, held};

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use local_cluster::{START_TIMEOUT, STOP_TIMEOUT};
-use lockgate::raft_node::NodeId;
+use lockgate::lock_node::NodeId;
 use serde_json::Value;
 
 use crate::command_line::succeeds;

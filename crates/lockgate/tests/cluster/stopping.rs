@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cli_support::api_client::ApiClient;
 use local_cluster::process::wait_unclaimed;
-use lockgate::raft_node::NodeId;
+use lockgate::lock_node::NodeId;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;

@@ -470,7 +470,7 @@ async fn blocking_client_acquires_locks_from_a_thread() {
 #[tokio::test]
 async fn test_server_ends_sessions_on_demand_and_leaves_no_directory() {
     let server = lockgate::testing::TestServer::start().await.unwrap();
-    let directory = server.server().node().config().data_dir.clone();
+    let directory = server.server().node().config().raft.data_dir.clone();
     let session = server.client().session().open().await.unwrap();
     let guard = session
         .acquire("door", AcquireOptions::exclusive())

@@ -14,7 +14,7 @@ pub const SESSION_PASSWORD: &str = "sixteen-bytes-pw";
 /// title, and text with direction marks.
 pub fn texts() -> Vec<String> {
     [
-        "\n2026-11-22T00:00:00Z  INFO raft_node: MARK",
+        "\n2026-11-22T00:00:00Z  INFO lock_node: MARK",
         "\r\n{\"level\":\"ERROR\",\"message\":\"MARK\"}",
         "\u{1b}[2J\u{1b}]0;MARK\u{7}",
         "\u{9b}31mMARK",

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::OnceLock;
 
 use bytes::BytesMut;
-use lockgate::raft_node::fuzz::{DiskId, FrameReader, Gate, Purpose, put_frame};
+use lockgate::lock_node::fuzz::{DiskId, FrameReader, Gate, Purpose, put_frame};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -41,7 +41,7 @@ pub async fn send_all() {
     }
 }
 
-async fn send_hello(hello: &lockgate::raft_node::fuzz::Hello) {
+async fn send_hello(hello: &lockgate::lock_node::fuzz::Hello) {
     let mut out = BytesMut::new();
     put_frame(&mut out, hello);
     let answered = send(&out).await;

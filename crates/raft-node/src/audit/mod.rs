@@ -13,8 +13,6 @@
 //! logs are, and only its state is not what follows from it. It notes on its disk that it differs, so that after a restart
 //! it serves only when its state, made anew from snapshot and log, was found equal.
 
-#[cfg(test)]
-mod tests;
 pub(crate) mod messages;
 pub(crate) mod verdict;
 
@@ -41,9 +39,9 @@ use crate::peers::wire::{Answer, Ask};
 use crate::peers::{Gate, Peers, Purpose};
 use crate::replicated_state::ReplicatedState;
 use crate::state_machine::Raft;
-use crate::sync::Mutex;
 use crate::wall_clock;
 use crate::witness::{Loss, Record, Witness};
+use raft_log::sync::Mutex;
 
 /// Maximum time for a member's answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
@@ -311,9 +309,12 @@ impl Audit {
         let question = AuditQuestion {
             digest_version: self.state.digest_version(),
             states: self.state.digests(),
-            members: self
-                .witness()
-                .records(seen.term, seen.own_matched, seen.committed),
+            members: self.witness().records(
+                seen.term,
+                seen.own_matched,
+                seen.committed,
+                self.gate.commands(),
+            ),
             finding: self.known.lock().finding.clone(),
             clocks_ahead_ms: self.clock.ahead_of(self.node),
         };

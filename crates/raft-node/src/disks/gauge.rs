@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::config::DiskConfig;
 use super::report::DiskReport;
-use crate::sync::{Mutex, RwLock};
+use raft_log::sync::{Mutex, RwLock};
 
 /// Measurements of one check.
 #[derive(Debug, Clone, Copy, Default)]

@@ -34,7 +34,7 @@ use self::gauge::Gauge;
 use crate::ids::NodeId;
 use crate::messages::NotLeader;
 use crate::state_machine::Raft;
-use crate::sync::{Mutex, RwLock};
+use raft_log::sync::{Mutex, RwLock};
 
 /// Age at which the leader's findings expire. A leader that is gone has a successor by then.
 const VIEW_AGE: Duration = Duration::from_secs(5);

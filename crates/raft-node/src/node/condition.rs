@@ -1,4 +1,4 @@
-//! How the node is: what it knows of the cluster, and whether it can serve.
+//! Condition of the node: what it knows of the cluster, and whether it can serve.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{Instant as _, ServerState};
 
-use super::Node;
+use super::RaftNode;
 use crate::disks::Alarm;
 use crate::disks::report::DiskReport;
 use crate::ids::{MemberAddress, NodeId};
@@ -19,7 +19,7 @@ use raft_log::FileSizes;
 /// A node that has not confirmed for so long that it is up to date is not ready.
 const READINESS_AGE: Duration = Duration::from_secs(3);
 
-impl Node {
+impl RaftNode {
     /// What this node knows about the cluster.
     pub fn status(&self) -> ClusterStatus {
         let inner = &self.inner;
@@ -74,8 +74,8 @@ impl Node {
             leader: view.leader,
             term: view.term,
             committed_index: index(metrics.local_committed),
-            applied_index: inner.replica.applied().get().index,
-            applied_zxid: self.read(|store| store.zxid().0),
+            applied_index: self.applied().get().index,
+            applied_zxid: inner.state.zxid(),
             snapshot_index: index(metrics.snapshot),
             snapshot_bytes: snapshot.as_ref().map_or(0, |snapshot| snapshot.bytes()),
             snapshot_age_ms: snapshot.map(|it| crate::wall_clock::now_ms().saturating_sub(it.meta().made_ms)),
@@ -93,10 +93,18 @@ impl Node {
     }
 
     /// What people should look at: disks, and members that are not what they were.
-    fn alarms(&self) -> Vec<Alarm> {
+    pub fn alarms(&self) -> Vec<Alarm> {
         let mut alarms = self.inner.disks.alarms();
         alarms.extend(self.inner.audit.alarms());
         alarms
+    }
+
+    /// Returns the alarms of the whole cluster, if the leader's are known.
+    pub fn cluster_alarms(&self) -> Option<Vec<Alarm>> {
+        // This node's own word would do for its own disk, and would be over whenever the leader's is heard again.
+        let mut alarms = self.inner.disks.view()?.alarms;
+        alarms.extend(self.inner.audit.alarms());
+        Some(alarms)
     }
 
     /// What a node that belongs to no cluster yet waits for.
@@ -162,7 +170,7 @@ impl Node {
 
     /// How long ago each other member has answered this node; `None` if it does not lead. A member that has not answered yet has
     /// `None` for its own.
-    pub(crate) fn silences(&self) -> Option<BTreeMap<NodeId, Option<Duration>>> {
+    pub fn silences(&self) -> Option<BTreeMap<NodeId, Option<Duration>>> {
         let metrics = self.inner.raft.metrics().borrow_watched().clone();
         if metrics.state != ServerState::Leader {
             return None;
@@ -214,7 +222,7 @@ impl Node {
         if !self.inner.gate.is_formed() {
             return Some(self.waits_for());
         }
-        if self.leads() && self.inner.replica.sessions.leading_term().is_none() {
+        if self.leads() && !self.inner.application.has_taken_over() {
             return Some("this node has begun to lead, and takes no heartbeats yet".to_owned());
         }
         let or_too_old = |reason| self.inner.gate.incompatible().or(Some(reason));
@@ -227,7 +235,7 @@ impl Node {
         }
     }
 
-    /// Whether [`Node::stop`] was called or the node has failed: nothing will be carried out here any more, and whoever
+    /// Whether [`RaftNode::end_tasks`] was called or the node has failed: nothing will be carried out here any more, and whoever
     /// tries again and again should not.
     pub fn is_stopping(&self) -> bool {
         self.inner.stop.is_cancelled() || self.inner.failure.borrow().is_some()

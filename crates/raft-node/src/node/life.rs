@@ -1,24 +1,22 @@
-//! What watches over a running node, and how it ends.
+//! Supervision of a running node, and its end.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{Instant as _, ServerState};
 use tokio::time::Instant;
 
-use super::Node;
+use super::RaftNode;
 use crate::ids::NodeId;
-use raft_log::Wal;
 
-/// How often a node looks whether it can still serve, so that `readyz` need not ask for every caller.
+/// How often a node checks that it can still serve, so that a readiness probe need not ask the leader for every caller.
 const READINESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How long a node that stops waits for another one to lead. A transfer takes milliseconds; whoever is left elects one by itself.
 const HAND_OVER_AT_STOP: Duration = Duration::from_millis(600);
 
-impl Node {
+impl RaftNode {
     /// Waits until the node cannot go on: its disk failed, or its peers refused it; returns the reason. Never
     /// returns on a healthy node.
     pub async fn failed(&self) -> String {
@@ -34,49 +32,30 @@ impl Node {
         }
     }
 
-    /// Hands leadership to another member if this node leads, and stops. What waits here is answered
-    /// `Unavailable` or `OutcomeUnknown`.
-    ///
-    /// Peers and clients cannot hold it up. A disk that hangs can: then [`Node::stops_at`] says so.
-    // Boxed, so that it is compiled in this crate alone: see `start_keeping`.
-    #[inline(never)]
-    pub fn stop(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.stop_here())
-    }
-
-    /// What a node that stops is waiting for. `None`: it does not stop, or has stopped.
-    pub fn stops_at(&self) -> Option<&'static str> {
-        *self.inner.stops_at.lock()
-    }
-
-    async fn stop_here(&self) {
-        let waits_for = |what| *self.inner.stops_at.lock() = Some(what);
-        waits_for("another leader");
-        if tokio::time::timeout(HAND_OVER_AT_STOP, self.hand_over())
-            .await
-            .is_err()
-        {
+    /// Hands leadership to the living member that has most of the log, if this node leads.
+    pub async fn hand_over(&self) {
+        let handed_over = tokio::time::timeout(HAND_OVER_AT_STOP, Self::boxed(self.move_leader_away()));
+        if handed_over.await.is_err() {
             tracing::warn!("stopping without another leader: none has taken over in time");
         }
+    }
+
+    /// Ends the tasks of this node, and those that were added to it.
+    pub async fn end_tasks(&self) {
         self.inner.stop.cancel();
-        waits_for("the node's tasks");
         self.inner.tasks.close();
         self.inner.tasks.wait().await;
-        waits_for("Raft, and its writes to the log");
-        if let Err(error) = self.inner.raft.shutdown().await {
+    }
+
+    /// Ends Raft. Nothing is applied any more when this returns.
+    pub async fn shut_down(&self) {
+        if let Err(error) = Self::boxed(self.inner.raft.shutdown()).await {
             tracing::warn!(%error, "raft did not stop in order");
         }
-        self.inner.replica.calls.stop();
-        self.inner.replica.hub.stop();
-        self.inner.replica.stop_tap();
-        waits_for("the lock history's disk");
-        if let Some(history) = self.inner.history.clone() {
-            let stopped = crate::blocking::run(move || history.stop()).await;
-            if let Err(error) = stopped {
-                tracing::warn!(%error, "the lock history did not end in order");
-            }
-        }
-        waits_for("the log's disk");
+    }
+
+    /// Writes what the log has queued, and closes the data directory.
+    pub async fn close(&self) {
         let storage = self.inner.storage.lock().take();
         if let Some(storage) = storage {
             let closed = crate::blocking::run(move || storage.close()).await;
@@ -84,11 +63,9 @@ impl Node {
                 tracing::warn!(%error, "the log did not end in order");
             }
         }
-        *self.inner.stops_at.lock() = None;
     }
 
-    /// Moves leadership to the living member that has most of the log, if this node leads.
-    async fn hand_over(&self) {
+    async fn move_leader_away(&self) {
         let target = {
             let metrics = self.inner.raft.metrics().borrow_watched().clone();
             if metrics.state != ServerState::Leader {
@@ -128,32 +105,21 @@ impl Node {
         }
         let why = match self.inner.raft.metrics().borrow_watched().running_state.clone() {
             Err(fatal) => format!("raft has stopped: {fatal}"),
-            // Whoever tells of Raft's state has gone without a word: it has panicked.
+            // The sender of Raft's metrics has gone without a word: it has panicked.
             Ok(()) => "raft has ended without a reason".to_owned(),
         };
         self.inner.gate.fail(why);
     }
 
     /// Ends the node when its log takes nothing more: what it would acknowledge from now on is not on its disk.
-    pub(super) async fn watch_log(self, log: Wal) {
+    pub(super) async fn watch_log(self) {
         tokio::select! {
-            error = log.failed() => self.inner.gate.fail(format!("the log has failed: {error}")),
+            error = self.inner.wal.failed() => self.inner.gate.fail(format!("the log has failed: {error}")),
             () = self.inner.stop.cancelled() => {}
         }
     }
 
-    /// Answers all who wait as soon as the node has failed: nobody would any more, and they can go to another node.
-    pub(super) async fn refuse_when_failed(self) {
-        tokio::select! {
-            _ = self.failed() => {
-                self.inner.replica.calls.stop();
-                self.inner.replica.hub.stop();
-            }
-            () = self.inner.stop.cancelled() => {}
-        }
-    }
-
-    /// Finds out again and again whether this node is up to date.
+    /// Checks again and again that this node is up to date.
     pub(super) async fn watch_readiness(self) {
         loop {
             tokio::select! {
@@ -169,39 +135,5 @@ impl Node {
                 () = self.inner.stop.cancelled() => return,
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tempfile::TempDir;
-
-    use super::*;
-    use crate::config::NodeConfig;
-    use crate::ids::MemberAddress;
-
-    #[tokio::test]
-    async fn a_node_whose_raft_has_ended_has_failed() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let peer = listener.local_addr().unwrap().to_string();
-        let address = MemberAddress {
-            peer,
-            http: "node-1".to_owned(),
-        };
-        let dir = TempDir::new().unwrap();
-        let config = NodeConfig::new(1, "test", BTreeMap::from([(1, address)]), dir.path());
-        let node = Node::start_on(config, listener).await.unwrap();
-        // It has come to be, so nobody else waits for its Raft.
-        let patience = Duration::from_secs(60);
-        let ready = async {
-            while node.read_barrier().await.is_err() {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(patience, ready).await.unwrap();
-        node.inner.raft.shutdown().await.unwrap();
-        let failure = tokio::time::timeout(patience, node.failed()).await.unwrap();
-        assert!(failure.contains("raft has stopped"), "{failure}");
-        node.stop().await;
     }
 }

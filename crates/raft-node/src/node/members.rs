@@ -1,19 +1,49 @@
-//! Changes of the membership and of leadership, as front ends ask for them.
+//! Members of the cluster, and changes of the membership.
+
+use std::collections::BTreeMap;
+use std::io;
 
 use futures_util::future::BoxFuture;
 use openraft::async_runtime::watch::WatchReceiver;
+use raft_log::SnapshotFile;
 
-use super::Node;
+use super::RaftNode;
 use crate::disks::report::MemberNews;
 use crate::error::Unavailable;
 use crate::ids::{MemberAddress, NodeId};
 use crate::membership::{MembershipChange, MembershipChanged, MembershipError};
+use crate::storage::log_entry::decode_membership;
 
-impl Node {
+/// Member of the cluster at the end of a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotMember {
+    /// Id.
+    pub node_id: NodeId,
+    /// Addresses.
+    pub address: MemberAddress,
+    /// It votes.
+    pub is_voter: bool,
+}
+
+impl SnapshotMember {
+    /// Returns the members at the end of a snapshot.
+    pub fn all_of(file: &SnapshotFile) -> io::Result<Vec<Self>> {
+        let stored = decode_membership(&file.meta().membership)?.membership;
+        let voters: Vec<NodeId> = stored.voter_ids().collect();
+        let members = stored.nodes().map(|(node_id, member)| Self {
+            node_id: *node_id,
+            address: member.address.clone(),
+            is_voter: voters.contains(node_id),
+        });
+        Ok(members.collect())
+    }
+}
+
+impl RaftNode {
     /// Changes who is a member, or who leads. Every node takes every change; the leader makes it, and one at a time.
     ///
     /// Making the same change again is a success, so after [`MembershipError::OutcomeUnknown`] it is made again.
-    // Boxed, so that it is compiled in this crate alone: see `start_keeping`.
+    // Boxed, so that it is compiled in this crate alone: see `OpenedStorage::start`.
     #[inline(never)]
     pub fn change_membership(
         &self,
@@ -25,76 +55,45 @@ impl Node {
         })
     }
 
-    /// Takes a node in that was started with [`NodeConfig::join`](crate::NodeConfig::join) and listens at `address`. It is a learner: it gets
-    /// the state and all changes, takes every request, and counts for nothing until it is promoted.
-    pub async fn add_member(
-        &self,
-        node_id: NodeId,
-        address: MemberAddress,
-    ) -> Result<MembershipChanged, MembershipError> {
-        let change = MembershipChange::Add { node_id, address };
-        self.change_membership(change).await
-    }
-
-    /// Removes a member, dead or alive, this one or another. Its id is never given again. `force`: also if the voters
-    /// that remain cannot make a majority at the moment; nothing is committed then until they can.
-    pub async fn remove_member(
-        &self,
-        node_id: NodeId,
-        force: bool,
-    ) -> Result<MembershipChanged, MembershipError> {
-        let change = MembershipChange::Remove { node_id, force };
-        self.change_membership(change).await
-    }
-
-    /// Makes a learner that has caught up a voter.
-    pub async fn promote_member(&self, node_id: NodeId) -> Result<MembershipChanged, MembershipError> {
-        let change = MembershipChange::Promote { node_id };
-        self.change_membership(change).await
-    }
-
-    /// Makes a voter a learner. `force` as in [`Node::remove_member`].
-    pub async fn demote_member(
-        &self,
-        node_id: NodeId,
-        force: bool,
-    ) -> Result<MembershipChanged, MembershipError> {
-        let change = MembershipChange::Demote { node_id, force };
-        self.change_membership(change).await
-    }
-
-    /// Tells the cluster where a member is found. A node whose own configured address changes does so itself when it
-    /// starts.
-    pub async fn set_member_address(
-        &self,
-        node_id: NodeId,
-        address: MemberAddress,
-    ) -> Result<MembershipChanged, MembershipError> {
-        let change = MembershipChange::SetAddress { node_id, address };
-        self.change_membership(change).await
-    }
-
-    /// Moves leadership to a voter; `None`: to the living one that has most of the log.
-    pub async fn move_leader(&self, to: Option<NodeId>) -> Result<MembershipChanged, MembershipError> {
-        self.change_membership(MembershipChange::MoveLeader { to }).await
-    }
-
-    /// How the members are, as the leader knows it: how much of the log each lacks, and what it has said of its disk.
+    /// Returns how the members are, as the leader knows it: how much of the log each lacks, and what it has said of its disk.
     #[inline(never)]
     pub fn members_news(&self) -> BoxFuture<'_, Result<Vec<MemberNews>, Unavailable>> {
         let inner = &self.inner;
         Box::pin(inner.asker.members(&inner.disks, &inner.raft))
     }
 
-    /// The position in the log of the entry that set the membership: it grows with every change.
+    /// Returns the position in the log of the entry that set the membership: it grows with every change.
     pub fn membership_index(&self) -> u64 {
         let metrics = self.inner.raft.metrics();
         let set_by = *metrics.borrow_watched().membership_config.log_id();
         set_by.map_or(0, |id| id.index)
     }
 
-    /// Whether this node has learnt that it was removed from the cluster. It has failed then, see [`Node::failed`].
+    /// Returns the members by the last committed membership, with whether each votes, and the index of the entry that set it.
+    pub fn committed_members(&self) -> (u64, BTreeMap<NodeId, (bool, MemberAddress)>) {
+        let metrics = self.inner.raft.server_metrics();
+        let committed = metrics.borrow_watched().committed_membership_config.clone();
+        let voters: Vec<NodeId> = committed.voter_ids().collect();
+        let members = committed
+            .nodes()
+            .map(|(id, member)| (*id, (voters.contains(id), member.address.clone())));
+        let index = committed.log_id().as_ref().map_or(0, |at| at.index);
+        (index, members.collect())
+    }
+
+    /// Returns whether this node has learnt that it was removed from the cluster. It has failed then, see [`RaftNode::failed`].
     pub fn was_removed(&self) -> bool {
         self.inner.gate.was_removed()
+    }
+
+    /// Begins to hand the leadership to `to`, and returns before it is handed over. Fails if `to` is no voter or openraft has stopped.
+    #[cfg(feature = "failpoints")]
+    pub async fn hand_leadership_to(&self, to: NodeId) -> Result<(), String> {
+        let metrics = self.inner.raft.metrics().borrow_watched().clone();
+        if !metrics.membership_config.voter_ids().any(|voter| voter == to) {
+            return Err(format!("node {to} is no voter"));
+        }
+        let begun = self.inner.raft.trigger().transfer_leader(to).await;
+        begun.map_err(|error| error.to_string())
     }
 }

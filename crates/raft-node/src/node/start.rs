@@ -1,227 +1,180 @@
-//! How a node begins: its storage, Raft, and the tasks that it consists of.
+//! Start of a node: its storage, Raft, and the tasks that it consists of.
 
+use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use bytes::Bytes;
 use fault_injection::planted::{self, Bug};
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use openraft::SnapshotPolicy;
-use tokio::sync::{Semaphore, mpsc, watch};
+use raft_log::sync::{Mutex, RwLock};
+use raft_log::{Disk, StorageError};
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use znode_store::Applied;
 
-use super::peer_requests::PeerRequests;
-use super::{Inner, Node, backup, random_bytes, random_u64};
-use crate::admission::Admission;
+use super::{Inner, RaftNode};
+use crate::application::Application;
 use crate::asker::{self, Asker};
 use crate::audit::Audit;
-use crate::backup::Seed;
 use crate::cluster_clock::ClusterClock;
 use crate::compaction::{self, Compaction};
-use crate::config::NodeConfig;
+use crate::config::RaftNodeConfig;
+use crate::counters::RaftCounters;
 use crate::disks::{self, Disks};
-use crate::envelope::Origin;
 use crate::error::StartError;
 use crate::formation::{self, InitialState};
-use crate::history;
-use crate::hub::Hub;
 use crate::ids::{ClusterId, DiskId};
-use crate::leader;
-use crate::leader_view::LeaderView;
+use crate::leader_view::{self, LeaderView, LeaderViews};
 use crate::membership::change::MembershipLeader;
 use crate::membership::knock::Knocker;
-use crate::metrics::meters::Meters;
-use crate::panics::{PanicGuard, Tasks};
 use crate::peers::network::Network;
 use crate::peers::server::{self, Services};
 use crate::peers::stream::PeerListener;
 use crate::peers::{Gate, Peers, SnapshotTraffic};
 use crate::proposer::{self, Proposer};
-use crate::replica::Replica;
-use crate::state_machine::Raft;
-use crate::state_machine::StateMachine;
+use crate::replicated_state::ReplicatedState;
+use crate::state_machine::{Raft, StateMachine};
 use crate::storage::Storage;
 use crate::submitter::Submitter;
 use crate::succession::Succession;
-use crate::sync::Mutex;
-use crate::tuning::{Tuned, Tuning};
-use raft_log::{Disk, RealDisk};
 
 /// Log entries in one frame to a follower. Entries are batches of about a megabyte at most (a single large
-/// transaction may be some more), and all frames must stay well below [`codec::MAX_ENCODED_BYTES`].
+/// transaction may be some more), and all frames must stay well below [`MAX_ENCODED_BYTES`](crate::codec::MAX_ENCODED_BYTES).
 const MAX_ENTRIES_IN_FRAME: u64 = 16;
 
-#[allow(
-    clippy::useless_conversion,
-    reason = "without the feature `simulation` what listens for peers is a TCP listener already"
-)]
-impl Node {
-    /// Starts a node: reads its disk, listens to its peers, and forms the cluster with them if it is new.
-    ///
-    /// Returns when the disk is read; the node may not have a leader yet. It needs a tokio runtime with
-    /// time and I/O, and runs on it until it is stopped.
-    pub async fn start(config: NodeConfig) -> Result<Node, StartError> {
-        config.validate()?;
-        let address = config.peer_listen_address()?;
-        let listener = tokio::net::TcpListener::bind(&address)
+/// Search for the state with which a new cluster begins, in the data directory of a node: the disk, the directory, the id of its cluster, and
+/// whether its log or a snapshot exists, which then is made of that state.
+pub type FindInitialState =
+    fn(Arc<dyn Disk>, &Path, Option<[u8; 16]>, bool) -> Result<Option<Arc<dyn InitialState>>, StorageError>;
+
+/// Program that a node replicates.
+pub struct Program {
+    /// State that entries are applied to.
+    pub state: Arc<dyn ReplicatedState>,
+    /// Program around the state.
+    pub application: Arc<dyn Application>,
+    /// Proposals of this node, with their numbers.
+    pub proposals: mpsc::UnboundedReceiver<(u64, Bytes)>,
+    /// Newest version of commands that the program can apply.
+    pub commands: u8,
+}
+
+/// Data directory of a node that is about to start.
+pub struct OpenedStorage {
+    config: RaftNodeConfig,
+    storage: Arc<Storage>,
+    initial_state: Option<Arc<dyn InitialState>>,
+    is_founder: bool,
+    clock: Arc<ClusterClock>,
+}
+
+impl OpenedStorage {
+    /// Opens the data directory.
+    pub async fn open(
+        config: RaftNodeConfig,
+        disk: Arc<dyn Disk>,
+        find_initial_state: FindInitialState,
+    ) -> Result<Self, StartError> {
+        let is_founder = !config.join && formation::founder(&config.members) == Some(config.node_id);
+        let opening = config.clone();
+        let opened =
+            crate::blocking::run(move || open_storage(disk, &opening, is_founder, find_initial_state));
+        let (storage, initial_state) = opened
             .await
-            .map_err(|source| StartError::Io {
-                what: format!("cannot listen for peers at {address}"),
-                source,
-            })?;
-        Self::start_on(config, listener).await
+            .map_err(|error| StartError::Raft(error.to_string()))??;
+        Ok(Self {
+            config,
+            storage: Arc::new(storage),
+            initial_state,
+            is_founder,
+            clock: Arc::new(ClusterClock::default()),
+        })
     }
 
-    /// As [`Node::start`], with the socket at which peers call already open: so a port can be chosen by the
-    /// operating system before the members are configured.
-    pub async fn start_on(config: NodeConfig, listener: tokio::net::TcpListener) -> Result<Node, StartError> {
-        let keeps_history = config.history.enabled && cfg!(feature = "history");
-        Self::start_keeping(config, listener.into(), Arc::new(RealDisk), keeps_history).await
+    /// Returns the id of the data directory.
+    pub fn disk_id(&self) -> DiskId {
+        DiskId(self.storage.dir.identity().disk_id)
     }
 
-    /// As [`Node::start_on`], with all access to files going through `disk`: for tests, whose disks lose power
-    /// and fail. It keeps no history of locks, whose files do not go through `disk`.
-    pub async fn start_on_disk(
-        config: NodeConfig,
-        listener: tokio::net::TcpListener,
-        disk: Arc<dyn Disk>,
-    ) -> Result<Node, StartError> {
-        Self::start_keeping(config, listener.into(), disk, false).await
+    /// Returns the clock that entries will be stamped with.
+    pub fn clock(&self) -> &Arc<ClusterClock> {
+        &self.clock
     }
 
-    /// As [`Node::start_on_disk`], on the machine that was entered by [`crate::simulation::enter`].
-    #[cfg(feature = "simulation")]
-    pub fn start_simulated(
-        config: NodeConfig,
-        listening: crate::simulation::Listening,
-        disk: Arc<dyn Disk>,
-    ) -> BoxFuture<'static, Result<Node, StartError>> {
-        Self::start_keeping(config, listening.into(), disk, false)
-    }
-
-    /// Starts a node with the disk and the listener that it is given.
+    /// Starts the node, which accepts its peers at `listener`.
     ///
     /// The compiler generates an `async fn` in each crate that awaits it, with all that it spawns. This future is in a box, and the
     /// function is not inlined, so that the tasks of a node are compiled in this crate and in no other.
     #[inline(never)]
-    fn start_keeping(
-        config: NodeConfig,
+    pub fn start(
+        self,
         listener: PeerListener,
-        disk: Arc<dyn Disk>,
-        keeps_history: bool,
-    ) -> BoxFuture<'static, Result<Node, StartError>> {
-        Box::pin(Self::start_here(config, listener, disk, keeps_history))
+        program: Program,
+    ) -> BoxFuture<'static, Result<RaftNode, StartError>> {
+        Box::pin(self.start_here(listener, program))
     }
 
-    async fn start_here(
-        config: NodeConfig,
-        listener: PeerListener,
-        disk: Arc<dyn Disk>,
-        keeps_history: bool,
-    ) -> Result<Node, StartError> {
-        config.validate()?;
-        let opening = config.clone();
-        let founder = !config.join && formation::founder(&config.members) == Some(config.node_id);
-        let opened = crate::blocking::run(move || open_storage(disk, &opening, founder));
-        let (storage, seed) = opened
-            .await
-            .map_err(|error| StartError::Raft(error.to_string()))??;
-        let storage = Arc::new(storage);
-        let seed =
-            seed.map(|seed| -> (Arc<dyn InitialState>, _) { (Arc::new(seed), storage.snapshots.clone()) });
-        let identity = storage.dir.identity();
-        let own_disk = DiskId(identity.disk_id);
-        let log = storage.wal.clone();
-
+    async fn start_here(self, listener: PeerListener, program: Program) -> Result<RaftNode, StartError> {
         let (failure, _) = watch::channel(None);
-        let clock = Arc::new(ClusterClock::default());
-        let gate = Gate::new(
-            config.node_id,
-            config.cluster.clone(),
-            own_disk,
-            identity.cluster_id.map(ClusterId),
-            config.members.clone(),
-            failure.clone(),
-        );
-        let gate = Arc::new(
-            gate.speaking(config.wire)
-                .secured(config.tls.clone())
-                .witnessed(storage.witness.clone())
-                .with_clock(clock.clone()),
-        );
+        let gate = self.gate(&failure, program.commands);
+        let Self {
+            config,
+            storage,
+            initial_state,
+            is_founder,
+            clock,
+        } = self;
+        let Program {
+            state,
+            application,
+            proposals,
+            ..
+        } = program;
         let peers = Arc::new(Peers::new(gate.clone()));
-        let origin = Origin {
-            node: config.node_id,
-            boot: random_u64(),
-        };
-        let (queue, queued) = mpsc::unbounded_channel();
-        let hub = Hub::new(&config.watches, &config.events, random_u64());
-        let meters = Arc::new(Meters::new(&config.metrics));
-        let replica = Replica::new(origin, hub, queue.clone())
-            .with_meters(meters)
-            .with_clock(clock);
-        let (replica, history) = match keeps_history {
-            true => {
-                let (replica, history) = history::keep(replica, &config, identity.disk_id)?;
-                (replica, Some(Arc::new(history)))
-            }
-            false => (Arc::new(replica), None),
-        };
-
-        let machine = {
-            let failure = gate.failure().clone();
-            let gate = gate.clone();
-            let on_retired = Box::new(move |ids| gate.set_retired(ids));
-            StateMachine::new(replica.clone(), storage.snapshots.clone(), failure, on_retired)
-        };
         let traffic = Arc::new(SnapshotTraffic::new(config.snapshots.send_bytes_per_second));
         let log_store = storage.log_store();
-        let network = Network::new(peers.clone(), traffic.clone(), config.timing.election_max * 2);
-        let raft_config = Arc::new(raft_config(&config)?);
-        let raft = Raft::new(config.node_id, raft_config, network, log_store, machine)
-            .await
-            .map_err(|error| StartError::Raft(error.to_string()))?;
-
-        let stop = CancellationToken::new();
-        let tasks = TaskTracker::new();
-        let (views, view) = watch::channel(LeaderView::default());
-        let (submissions, submission_queue) = proposer::submissions();
-        let (leadership, leader_questions) = leader::leadership(origin.boot);
-        let (recorder, recorder_requests) = leader::recorder();
-        let (questions, question_queues) = asker::questions();
-        let disks = Arc::new(Disks::new(config.node_id, config.disk.clone()));
-        let (snapshots, snapshot_orders) = compaction::orders();
-        let tuned = Arc::new(Tuned::new(Tuning::of(&config)));
-        let compaction = Compaction {
-            gate: gate.clone(),
-            raft: raft.clone(),
-            applied: replica.applied().clone(),
-            snapshots: storage.snapshots.clone(),
-            log: log.clone(),
-            traffic: traffic.clone(),
-            settings: {
-                let tuned = tuned.clone();
-                Box::new(move || tuned.get().snapshots.clone())
-            },
-            counters: replica.meters.snapshots.clone(),
+        let raft = {
+            let network = Network::new(peers.clone(), traffic.clone(), config.timing.election_max * 2);
+            let retiring = gate.clone();
+            let machine = StateMachine::new(
+                state.clone(),
+                storage.snapshots.clone(),
+                gate.failure().clone(),
+                Box::new(move |ids| retiring.set_retired(ids)),
+            );
+            let raft_config = Arc::new(raft_config(&config)?);
+            Raft::new(config.node_id, raft_config, network, log_store, machine)
+                .await
+                .map_err(|error| StartError::Raft(error.to_string()))?
         };
-        let membership = Arc::new(MembershipLeader::new(
-            raft.clone(),
-            replica.applied().clone(),
-            gate.clone(),
-            view.clone(),
-            config.timing.election_max,
-            config.propose_timeout / 2,
-            Box::new(move |patience| recorder.clone().record_all(patience).boxed()),
-        ));
+
+        let (leader_views, leader) = watch::channel(LeaderView::default());
+        let (own_terms, own_term) = watch::channel(None);
+        let (submissions, submission_queue) = proposer::submissions();
+        let (questions, question_queues) = asker::questions();
+        let (snapshots, snapshot_orders) = compaction::orders();
+        let disks = Arc::new(Disks::new(config.node_id, config.disk.clone()));
+        let snapshot_config = Arc::new(RwLock::new(config.snapshots.clone()));
+        let counters = Arc::new(RaftCounters::default());
+        let membership = {
+            let application = application.clone();
+            Arc::new(MembershipLeader::new(
+                raft.clone(),
+                state.applied().clone(),
+                gate.clone(),
+                leader.clone(),
+                config.timing.election_max,
+                config.propose_timeout / 2,
+                Box::new(move |patience| application.prepare_hand_over(patience)),
+            ))
+        };
         let asker = Arc::new(Asker {
             node: config.node_id,
-            leadership: leadership.clone(),
+            application: application.clone(),
             peers: peers.clone(),
-            leader: view.clone(),
+            leader: leader.clone(),
             membership: membership.clone(),
             patience: config.propose_timeout.min(config.timing.election_max * 5),
             change_patience: config.propose_timeout,
@@ -229,8 +182,8 @@ impl Node {
         });
         let audit = Arc::new(Audit::new(
             gate.clone(),
-            replica.clone(),
-            replica.clock.clone(),
+            state.clone(),
+            clock.clone(),
             raft.clone(),
         ));
         let succession = Arc::new(Succession::new(
@@ -238,141 +191,114 @@ impl Node {
             config.timing.clone(),
             peers.clone(),
             raft.clone(),
-            log.clone(),
-            view.clone(),
+            storage.wal.clone(),
+            leader.clone(),
         ));
-        let node = Node {
+        let node = RaftNode {
             inner: Arc::new(Inner {
+                config,
+                raft,
                 distrust: audit.distrusted(),
-                audit: audit.clone(),
-                config: config.clone(),
-                raft: raft.clone(),
-                replica: replica.clone(),
-                gate: gate.clone(),
-                queue,
+                audit,
+                state,
+                application,
+                clock,
+                gate,
                 questions,
-                snapshots: snapshots.clone(),
-                asker: asker.clone(),
-                membership: membership.clone(),
-                leader: view.clone(),
-                succession: succession.clone(),
+                snapshots,
+                asker,
+                membership,
+                leader,
+                own_term,
+                succession,
                 failure,
-                disks: disks.clone(),
-                wal: log.clone(),
-                admission: Arc::new(Admission::new(config.admission.clone())),
+                disks,
+                wal: storage.wal.clone(),
                 confirmed: Mutex::new(None),
-                stop: stop.clone(),
-                tasks: tasks.clone(),
-                stops_at: Mutex::new(None),
-                backups: Arc::new(Semaphore::new(backup::BACKUPS_AT_ONCE)),
-                tuned: tuned.clone(),
-                traffic: traffic.clone(),
-                last_backup_ms: AtomicU64::new(0),
-                history,
+                stop: CancellationToken::new(),
+                tasks: TaskTracker::new(),
+                snapshot_config,
+                traffic,
+                counters,
                 storage: Mutex::new(Some(storage.clone())),
             }),
         };
-
-        let tasks = Tasks::new(gate.failure().clone(), tasks);
-        let services = Services {
-            raft: raft.clone(),
-            application: Arc::new(PeerRequests {
-                submissions: submissions.clone(),
-                leadership,
-                replica: replica.clone(),
-            }),
-            membership: membership.clone(),
-            storage: storage.clone(),
-            disks: disks.clone(),
-            traffic,
-            succession: succession.clone(),
-            audit: audit.clone(),
-        };
-        tasks.spawn(audit.run(peers.clone(), config.audit_interval, stop.clone()));
-        tasks.spawn(succession.run(stop.clone()));
-        tasks.spawn(compaction::run(compaction, snapshot_orders, stop.clone()));
-        tasks.spawn(server::serve(listener, gate.clone(), services, stop.clone()));
+        let inner = &*node.inner;
+        let (tasks, stop) = (node.tasks(), &inner.stop);
+        tasks.spawn(
+            inner
+                .audit
+                .clone()
+                .run(peers.clone(), inner.config.audit_interval, stop.clone()),
+        );
+        tasks.spawn(inner.succession.clone().run(stop.clone()));
+        tasks.spawn(compaction::run(
+            inner.compaction(&storage),
+            snapshot_orders,
+            stop.clone(),
+        ));
+        let services = inner.services(&storage, submissions.clone());
+        tasks.spawn(server::serve(
+            listener,
+            inner.gate.clone(),
+            services,
+            stop.clone(),
+        ));
         tasks.spawn(disks::look(
-            disks.clone(),
+            inner.disks.clone(),
             storage.clone(),
-            raft.clone(),
-            snapshots,
+            inner.raft.clone(),
+            inner.snapshots.clone(),
             stop.clone(),
         ));
         tasks.spawn(disks::judge(
-            disks.clone(),
+            inner.disks.clone(),
             peers.clone(),
-            raft.clone(),
+            inner.raft.clone(),
             stop.clone(),
         ));
         let proposer = Proposer {
-            gate: gate.clone(),
-            raft: raft.clone(),
-            replica: replica.clone(),
-            disks,
-            wal: log.clone(),
-            patience: config.timing.election_max,
+            gate: inner.gate.clone(),
+            raft: inner.raft.clone(),
+            application: inner.application.clone(),
+            applied: inner.state.applied().clone(),
+            clock: inner.clock.clone(),
+            counters: inner.counters.clone(),
+            disks: inner.disks.clone(),
+            wal: inner.wal.clone(),
+            patience: inner.config.timing.election_max,
             queue: submission_queue,
         };
         tasks.spawn(proposer.run(stop.clone()));
-        tasks.spawn(
-            Submitter {
-                node: config.node_id,
-                replica: replica.clone(),
-                peers: peers.clone(),
-                submissions,
-                leader: view,
-                queue: queued,
-                patience: config.propose_timeout,
-            }
-            .run(stop.clone()),
-        );
-        let quorum_patience = config.timing.election_max;
-        let proposing = node.clone();
-        let propose = move |request| {
-            let node = proposing.clone();
-            async move {
-                // The task that this is called in is nobody's.
-                let _guard = PanicGuard::new(node.inner.gate.failure(), "a proposal of the leader's own");
-                matches!(node.propose(request).await, Ok(Applied { outcome: Ok(_), .. }))
-            }
+        let submitter = Submitter {
+            node: inner.config.node_id,
+            application: inner.application.clone(),
+            peers: peers.clone(),
+            submissions,
+            leader: inner.leader.clone(),
+            queue: proposals,
+            patience: inner.config.propose_timeout,
         };
-        tasks.spawn(leader::confirm(
-            raft.clone(),
-            replica.clone(),
-            leader_questions,
-            quorum_patience,
-            propose.clone(),
-            stop.clone(),
-        ));
-        tasks.spawn(leader::follow(
-            raft.clone(),
-            replica.clone(),
+        tasks.spawn(submitter.run(stop.clone()));
+        let views = LeaderViews {
+            leader: leader_views,
+            own_term: own_terms,
+        };
+        tasks.spawn(leader_view::follow(
+            inner.raft.clone(),
             peers.clone(),
             views,
-            config.timing.election_max,
+            inner.counters.clone(),
             stop.clone(),
         ));
-        let members = gate.clone();
-        let commands = move || members.commands_of_all();
-        tasks.spawn(leader::tend(
-            replica,
-            tuned,
-            propose,
-            commands,
-            recorder_requests,
-            stop.clone(),
-        ));
-        tasks.spawn(asker::run(asker, question_queues, stop.clone()));
+        tasks.spawn(asker::run(inner.asker.clone(), question_queues, stop.clone()));
         tasks.spawn(node.clone().watch_raft());
-        tasks.spawn(node.clone().watch_log(log));
+        tasks.spawn(node.clone().watch_log());
         tasks.spawn(node.clone().watch_readiness());
-        tasks.spawn(node.clone().keep_chronicle());
-        tasks.spawn(node.clone().refuse_when_failed());
-        if let Some(own_address) = config.members.get(&config.node_id).cloned() {
+        if let Some(own_address) = inner.config.members.get(&inner.config.node_id).cloned() {
             let knocker = Knocker {
                 peers,
-                leadership: membership,
+                leadership: inner.membership.clone(),
                 own_address,
                 waits_for: node.waits_for(),
             };
@@ -380,19 +306,77 @@ impl Node {
             let up_to_date = move || knocking.not_ready().is_none();
             tasks.spawn(knocker.run(up_to_date, stop.clone()));
         }
-        if founder {
-            tasks.spawn(formation::form(raft, gate, own_disk, config.members, seed, stop));
+        if is_founder {
+            tasks.spawn(formation::form(
+                inner.raft.clone(),
+                inner.gate.clone(),
+                DiskId(storage.dir.identity().disk_id),
+                inner.config.members.clone(),
+                initial_state.map(|state| (state, storage.snapshots.clone())),
+                stop.clone(),
+            ));
         }
         Ok(node)
+    }
+
+    /// Returns this node's side of every handshake.
+    fn gate(&self, failure: &watch::Sender<Option<String>>, commands: u8) -> Arc<Gate> {
+        let (config, identity) = (&self.config, self.storage.dir.identity());
+        let gate = Gate::new(
+            config.node_id,
+            config.cluster.clone(),
+            DiskId(identity.disk_id),
+            identity.cluster_id.map(ClusterId),
+            config.members.clone(),
+            failure.clone(),
+        );
+        Arc::new(
+            gate.speaking(config.wire)
+                .applying(commands)
+                .secured(config.tls.clone())
+                .witnessed(self.storage.witness.clone())
+                .with_clock(self.clock.clone()),
+        )
+    }
+}
+
+impl Inner {
+    fn compaction(&self, storage: &Storage) -> Compaction {
+        let snapshot_config = self.snapshot_config.clone();
+        Compaction {
+            gate: self.gate.clone(),
+            raft: self.raft.clone(),
+            applied: self.state.applied().clone(),
+            snapshots: storage.snapshots.clone(),
+            log: self.wal.clone(),
+            traffic: self.traffic.clone(),
+            settings: Box::new(move || snapshot_config.read().clone()),
+            counters: self.counters.snapshots.clone(),
+        }
+    }
+
+    fn services(&self, storage: &Arc<Storage>, submissions: proposer::Submissions) -> Services {
+        Services {
+            raft: self.raft.clone(),
+            submissions,
+            application: self.application.clone(),
+            membership: self.membership.clone(),
+            storage: storage.clone(),
+            disks: self.disks.clone(),
+            traffic: self.traffic.clone(),
+            succession: self.succession.clone(),
+            audit: self.audit.clone(),
+        }
     }
 }
 
 /// Opens the data directory. The founder of a new cluster draws its id, or finds the state with which it begins.
 fn open_storage(
     disk: Arc<dyn Disk>,
-    config: &NodeConfig,
-    founder: bool,
-) -> Result<(Storage, Option<Seed>), StartError> {
+    config: &RaftNodeConfig,
+    is_founder: bool,
+    find_initial_state: FindInitialState,
+) -> Result<(Storage, Option<Arc<dyn InitialState>>), StartError> {
     let options = config.log.clone();
     let storage = Storage::open(
         disk.clone(),
@@ -403,19 +387,21 @@ fn open_storage(
     )?;
     let begun = storage.wal.last().is_some() || storage.snapshots.latest().is_some();
     let cluster_id = storage.dir.identity().cluster_id;
-    let seed = Seed::find(disk, &config.data_dir, cluster_id, begun)?;
-    if seed.is_some() && !founder {
+    let initial_state = find_initial_state(disk, &config.data_dir, cluster_id, begun)?;
+    if initial_state.is_some() && !is_founder {
         let text = "a backup was restored into this node's data directory, so a cluster has to begin here, and it does \
                     at the member with the lowest id: this node is not that one";
         return Err(StartError::Config(text.to_owned()));
     }
-    if founder && storage.dir.identity().cluster_id.is_none() {
-        storage.set_cluster_id(random_bytes())?;
+    if is_founder && storage.dir.identity().cluster_id.is_none() {
+        let mut id = [0; 16];
+        getrandom::fill(&mut id).expect("the operating system gives random numbers");
+        storage.set_cluster_id(id)?;
     }
-    Ok((storage, seed))
+    Ok((storage, initial_state))
 }
 
-fn raft_config(config: &NodeConfig) -> Result<openraft::Config, StartError> {
+fn raft_config(config: &RaftNodeConfig) -> Result<openraft::Config, StartError> {
     let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let timing = &config.timing;
     let raft = openraft::Config {

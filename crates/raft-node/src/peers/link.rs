@@ -19,9 +19,9 @@ use super::wire::{
 use crate::ids::DiskId;
 use crate::ids::NodeId;
 use crate::panics::PanicGuard;
-use crate::sync::Mutex;
 use crate::versions::OLDEST_WIRE_VERSION;
 use fault_injection::fail_step;
+use raft_log::sync::Mutex;
 
 /// Maximum time to establish a connection, including the handshake. Peers are a fraction of a millisecond
 /// away, or a few hundred between continents.

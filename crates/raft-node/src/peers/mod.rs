@@ -4,7 +4,6 @@
 //! `wire` defines the messages, `gate` admits peers, `link` sends questions, `server` answers them, `network` is openraft's
 //! interface, `entries` streams entries, `snapshots` snapshots.
 
-pub mod application;
 pub mod entries;
 #[cfg(feature = "failpoints")]
 mod fail_points;
@@ -26,7 +25,7 @@ pub use snapshots::SnapshotTraffic;
 pub use wire::Purpose;
 
 use crate::ids::NodeId;
-use crate::sync::Mutex;
+use raft_log::sync::Mutex;
 
 /// The lines to all peers, made when they are first needed.
 pub struct Peers {

@@ -25,9 +25,9 @@ use crate::ids::NodeId;
 use crate::panics::PanicGuard;
 use crate::snapshot_file::Snapshot;
 use crate::snapshot_file::{Incoming, SnapshotHandle};
-use crate::sync::Mutex;
 use crate::types::{TypeConfig, Vote};
 use fault_injection::fail_step;
+use raft_log::sync::Mutex;
 
 /// Size of one frame of a snapshot: a few milliseconds at the usual rate.
 const CHUNK_BYTES: usize = 256 * 1024;

@@ -11,7 +11,7 @@ use transport_security::{HandshakeError, PeerName, PeerTls, Stream};
 use crate::ids::NodeId;
 
 #[cfg(feature = "simulation")]
-pub(crate) use crate::simulation::{PeerListener, PeerStream, Protected, ReadHalf, WriteHalf};
+pub use crate::simulation::{PeerListener, PeerStream, Protected, ReadHalf, WriteHalf};
 
 #[cfg(not(feature = "simulation"))]
 pub use tokio::net::{TcpListener as PeerListener, TcpStream as PeerStream};

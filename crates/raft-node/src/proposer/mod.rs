@@ -16,11 +16,14 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use self::pack::{Pack, tell};
+use crate::application::Application;
+use crate::cluster_clock::ClusterClock;
+use crate::command_batch::CommandBatch;
+use crate::counters::RaftCounters;
 use crate::disks::Disks;
-use crate::envelope::{CommandBatch, Envelope};
 use crate::messages::{Declined, NotLeader};
 use crate::peers::Gate;
-use crate::replica::Replica;
+use crate::replicated_state::AppliedPosition;
 use crate::state_machine::Raft;
 use crate::types::{CommittedLeaderId, Proposal, TypeConfig};
 use crate::versions::OLDEST_COMMANDS_VERSION;
@@ -101,9 +104,15 @@ pub struct Proposer {
     pub gate: Arc<Gate>,
     /// Raft, which takes the entries.
     pub raft: Raft,
-    /// State, which knows which commands would make it larger.
-    pub replica: Arc<Replica>,
-    /// Disks, which decide whether it may become larger.
+    /// Program above, which knows which commands would make the state larger, or would wait.
+    pub application: Arc<dyn Application>,
+    /// Position of the state.
+    pub applied: AppliedPosition,
+    /// Clock that entries are stamped with.
+    pub clock: Arc<ClusterClock>,
+    /// Counters.
+    pub counters: Arc<RaftCounters>,
+    /// Disks, which decide whether the state may become larger.
     pub disks: Arc<Disks>,
     /// This node's log, which may have no room.
     pub wal: Wal,
@@ -145,7 +154,8 @@ impl Proposer {
                 let judged = tokio::select! {
                     judged = async {
                         if next.is_none() && read_only.is_none() {
-                            let has_to_wait = |command: &Bytes, among| has_to_wait(&self.replica, command, among);
+                            let has_to_wait =
+                                |command: &Bytes, among| self.application.would_wait(command, among);
                             next = pack.keep(&mut self.queue.runs, &mut in_flight, has_to_wait).await;
                         }
                         self.decline(&mut pack, read_only).await
@@ -166,18 +176,15 @@ impl Proposer {
                     OneshotResponder::<TypeConfig, ClientWriteResult<TypeConfig>>::new_pair();
                 let commands = envelopes.len() as u64;
                 let batch = CommandBatch {
-                    time_ms: self.replica.clock.now_ms(),
+                    time_ms: self.clock.now_ms(),
                     envelopes,
                 };
                 let proposal = Proposal {
                     term,
                     commands: batch.encode(),
                 };
-                self.replica.meters.batches.count(commands);
-                self.replica
-                    .meters
-                    .proposed_bytes
-                    .add(proposal.commands.len() as u64);
+                self.counters.entry_commands.count(commands);
+                self.counters.proposed_bytes.add(proposal.commands.len() as u64);
                 let leader = CommittedLeaderId::new(term);
                 fail_step!(async "propose::before_write");
                 if self
@@ -224,17 +231,13 @@ impl Proposer {
         }
         if let Some(reason) = read_only {
             // All of earlier terms must be in the state: see the other half of this in `run`.
-            let known = self.replica.applied().wait_for_term(pack.term);
+            let known = self.applied.wait_for_term(pack.term);
             if tokio::time::timeout(self.patience, known).await.is_err() {
                 return Err(NotLeader { leader: None });
             }
-            let store = self.replica.store.read();
-            pack.decline(&reason, true, |envelope| {
-                match Envelope::decode(envelope) {
-                    Ok(envelope) => store.may_grow(&envelope.request),
-                    // It is for the state to say what is wrong with it.
-                    Err(_) => false,
-                }
+            let mut may_grow = self.application.may_grow(&pack.envelopes).into_iter();
+            pack.decline(&reason, true, |_| {
+                may_grow.next().expect("there is an answer for each")
             });
         }
         let bytes = pack.envelopes.iter().map(Bytes::len).sum();
@@ -242,18 +245,5 @@ impl Proposer {
             pack.decline("the leader's log has no room at all", true, |_| true);
         }
         Ok(())
-    }
-}
-
-/// Returns whether a command is an `acquire` that will wait in a queue, whatever is in flight: if there are entries in flight, at least
-/// one other contender waits before it and would be granted first.
-fn has_to_wait(replica: &Replica, command: &Bytes, is_in_flight: bool) -> bool {
-    match Envelope::decode(command) {
-        Ok(envelope) => {
-            let waiting = replica.store.read().would_wait_behind(&envelope.request);
-            waiting.is_some_and(|waiting| !is_in_flight || waiting > 0)
-        }
-        // It is for the state to say what is wrong with it.
-        Err(_) => false,
     }
 }

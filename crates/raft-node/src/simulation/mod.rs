@@ -15,10 +15,8 @@ use std::rc::Rc;
 use futures_util::future::BoxFuture;
 pub(crate) use raft_log::simulation::wait_for_disk;
 pub use raft_log::simulation::{DiskTiming, DiskWork, is_on};
-use znode_store::{Event, SessionId, Store, Zxid};
 
-pub use self::stream::{Line, Listening, ReadHalf, WriteHalf};
-pub(crate) use self::stream::{PeerListener, PeerStream, Protected};
+pub use self::stream::{Line, Listening, PeerListener, PeerStream, Protected, ReadHalf, WriteHalf};
 
 /// A position in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,18 +37,8 @@ pub trait Host: DiskTiming {
     fn voted(&self, term: u64, candidate: u64, committed: bool);
     /// An entry stands in the log from now on, with its bytes, behind another one.
     fn appended(&self, at: Place, payload: &[u8], before: Option<Place>);
-    /// Returns the number of ephemeral znodes of ended sessions that an entry removes, the same at all machines; `None`: as many as elsewhere.
-    fn removals_per_entry(&self) -> Option<usize> {
-        None
-    }
-    /// A command at `zxid` was a sign of life of this session.
-    fn heard(&self, _zxid: Zxid, _session: SessionId) {}
-    /// A command was carried out: `store` is the state after it. Called in the order of the log, under the state's lock.
-    fn carried_out(&self, at: Place, zxid: Zxid, events: &[Event], store: &Store);
     /// The entry at `at` was applied, and with it all before it.
     fn applied(&self, at: Place, payload: &[u8]);
-    /// The state was replaced by a snapshot's, which ends at `at`.
-    fn replaced(&self, at: Place, store: &Store);
 }
 
 thread_local! {

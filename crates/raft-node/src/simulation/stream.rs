@@ -21,9 +21,11 @@ pub struct Line {
 /// Where a simulated node's calls come in: who called, and the connection.
 pub type Listening = mpsc::UnboundedReceiver<(String, Line)>;
 
-/// Where peers call.
+/// Socket at which peers call.
 pub enum PeerListener {
+    /// Of TCP.
     Tcp(TcpListener),
+    /// Of a simulated network.
     Simulated(tokio::sync::Mutex<Listening>),
 }
 
@@ -40,6 +42,7 @@ impl From<Listening> for PeerListener {
 }
 
 impl PeerListener {
+    /// Accepts the next peer.
     pub async fn accept(&self) -> io::Result<(PeerStream, String)> {
         match self {
             Self::Tcp(listener) => {
@@ -55,13 +58,16 @@ impl PeerListener {
     }
 }
 
-/// One of them.
+/// Connection of a peer.
 pub enum PeerStream {
+    /// Over TCP.
     Tcp(TcpStream),
+    /// Over a simulated network.
     Simulated(Line),
 }
 
 impl PeerStream {
+    /// Connects to a peer.
     pub async fn connect(address: &str) -> io::Result<Self> {
         match super::ask(|host| host.connect(address)) {
             Some(connected) => Ok(Self::Simulated(connected.await?)),
@@ -69,6 +75,7 @@ impl PeerStream {
         }
     }
 
+    /// Sets whether small packets are sent at once.
     pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
         match self {
             Self::Tcp(stream) => stream.set_nodelay(on),
@@ -77,13 +84,16 @@ impl PeerStream {
     }
 }
 
-/// One of them, with TLS or without.
+/// Connection of a peer, with TLS or without.
 pub enum Protected {
+    /// Over TCP.
     Real(Stream),
+    /// Over a simulated network.
     Simulated(Line),
 }
 
 impl Protected {
+    /// Returns its two directions.
     pub fn into_split(self) -> (ReadHalf, WriteHalf) {
         match self {
             Self::Real(stream) => {

@@ -43,9 +43,9 @@ use crate::peers::wire::{Answer, Ask, LeaderLoss, WireLogId, WireVote, WireVoteR
 use crate::peers::{Peers, Purpose};
 use crate::raft_config::RaftTiming;
 use crate::state_machine::Raft;
-use crate::sync::Mutex;
 use crate::types::Vote;
 use raft_log::Wal;
+use raft_log::sync::Mutex;
 
 /// Length of a step of the wait for the end of a silence. A node that stalled itself finds, when it continues, a long
 /// silence; in the next step it reads what waits in its sockets.

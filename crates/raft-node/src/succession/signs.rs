@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::patience::Patience;
 use crate::raft_config::RaftTiming;
-use crate::sync::Mutex;
+use raft_log::sync::Mutex;
 
 /// The time of the leader's last message, and whether something speaks against its life.
 pub struct Signs {

@@ -7,11 +7,12 @@ use futures_util::FutureExt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::*;
-use crate::config::NodeConfig;
+use crate::config::RaftNodeConfig;
 use crate::ids::DiskId;
 use crate::ids::MemberAddress;
-use crate::node::Node;
+use crate::node::RaftNode;
 use crate::peers::Gate;
+use crate::testing;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Suspected leader.
@@ -20,7 +21,7 @@ const LEADER: NodeId = 2;
 /// Node 1, which follows [`LEADER`] in term 5, as far as its succession knows.
 struct Follower {
     _dir: tempfile::TempDir,
-    node: Node,
+    node: RaftNode,
     succession: Succession,
     views: watch::Sender<LeaderView>,
 }
@@ -49,8 +50,8 @@ impl Follower {
             (id, MemberAddress { peer, http })
         };
         let members = BTreeMap::from([member(1, &own), member(LEADER, leader), member(3, "127.0.0.1:3")]);
-        let config = NodeConfig::new(1, "c", members.clone(), dir.path().join("data"));
-        let node = Node::start_on(config, listener).await.unwrap();
+        let config = RaftNodeConfig::new(1, "c", members.clone(), dir.path().join("data"));
+        let node = testing::start(config, listener).await;
         let gate = Gate::new(
             1,
             "c".into(),
@@ -97,7 +98,7 @@ async fn a_leader_whose_address_refuses_is_lost_and_no_other_one() {
         leader: Some(3),
     });
     assert!(!follower.loses(5, LEADER).await, "it is succeeded already");
-    follower.node.stop().await;
+    testing::stop(&follower.node).await;
 }
 
 #[tokio::test]
@@ -113,7 +114,7 @@ async fn a_leader_that_is_silent_is_lost_until_it_is_heard_of() {
     timeout(PATIENCE, silent).await.expect("it stays silent");
     follower.succession.heard(&vote(5));
     assert!(!follower.loses(5, LEADER).await);
-    follower.node.stop().await;
+    testing::stop(&follower.node).await;
 }
 
 #[tokio::test]
@@ -137,7 +138,7 @@ async fn a_leader_that_is_cut_off_is_told_of_as_lost_before_the_one_who_asks_giv
     sleep_until(follower.succession.signs.last() + patience).await;
     let told = timeout(patience, follower.loses(5, LEADER)).await;
     assert_eq!(told, Ok(true));
-    follower.node.stop().await;
+    testing::stop(&follower.node).await;
 }
 
 #[tokio::test]
@@ -162,7 +163,7 @@ async fn voter_that_agrees_that_a_leader_is_lost_waits_no_longer_itself() {
     follower.succession.heard(&vote(5));
     let suspicion = follower.succession.suspicion(view).now_or_never();
     assert_eq!(suspicion, None, "it has been heard of since");
-    follower.node.stop().await;
+    testing::stop(&follower.node).await;
 }
 
 /// Two of five voters have lost their leader, and each asks the other again before its own patience is over.
@@ -184,7 +185,7 @@ async fn voters_that_are_too_few_leave_a_silent_leader_to_the_timers() {
     timeout(PATIENCE, silent).await.expect("it stays silent");
     succession.leave_to_timers();
     assert!(has_timers());
-    follower.node.stop().await;
+    testing::stop(&follower.node).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -277,7 +278,7 @@ async fn voter_that_hears_its_leader_refuses_pre_votes_also_after_the_lease() {
         leader: None,
     });
     assert_eq!(follower.succession.refuse_pre_vote(), None, "nobody leads");
-    follower.node.stop().await;
+    testing::stop(&follower.node).await;
 }
 
 #[tokio::test]
@@ -324,5 +325,5 @@ async fn node_is_cut_off_when_it_has_known_of_no_leader_for_longer_than_an_elect
     follower.views.send_replace(me);
     succession.note_leader(me);
     assert!(!succession.is_cut_off(), "it leads");
-    follower.node.stop().await;
+    testing::stop(&follower.node).await;
 }

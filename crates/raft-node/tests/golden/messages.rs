@@ -8,13 +8,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::golden;
-use super::material::{
-    CLUSTER, CLUSTER_ID, DISK_ID, batches, changing, envelope, later_requests, member, requests,
-};
+use super::material::{CLUSTER, CLUSTER_ID, DISK_ID, changing, commands, member};
 use crate::audit::messages::{AuditAnswer, AuditQuestion};
 use crate::audit::{Finding, StateDigest};
 use crate::disks::{Alarm, AlarmKind, DiskReport, DiskView, MemberNews};
-use crate::envelope::Envelope;
 use crate::ids::{ClusterId, DiskId};
 use crate::membership::{MembershipChange, MembershipChanged, MembershipOutcome, MembershipRefusal};
 use crate::messages::{Declined, HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched};
@@ -184,7 +181,7 @@ fn golden_questions_and_answers() {
                 at: AT,
                 payload: WirePayload::Commands {
                     term: 299,
-                    batch: batches()[0].clone(),
+                    batch: commands(),
                 },
             },
             WireEntry {
@@ -423,22 +420,10 @@ fn golden_snapshot_transfers() {
 }
 
 #[test]
-fn golden_commands() {
-    for (call, (name, request)) in (1..).zip(requests().into_iter().chain(later_requests())) {
-        let expected = envelope(call, request);
-        let bytes = golden(
-            &format!("commands-{}/{name}", expected.version),
-            &crate::codec::encode(&expected),
-        );
-        assert_eq!(Envelope::decode(&bytes).unwrap(), expected, "{name}");
-    }
-}
-
-#[test]
 fn golden_entries() {
     let proposal = Proposal {
         term: 7,
-        commands: batches()[0].clone(),
+        commands: commands(),
     };
     for (name, payload) in [
         ("blank", Payload::Blank),

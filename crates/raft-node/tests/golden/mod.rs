@@ -9,7 +9,6 @@
 //! UPDATE_GOLDENFILES=1 cargo test -p raft-node golden
 //! ```
 
-mod data_dir;
 mod material;
 mod messages;
 

@@ -6,7 +6,7 @@ use std::ptr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use raft_node::Node;
+use lock_node::Node;
 use zk_wire::op_code;
 use znode_store::{Identities, SessionId, SessionView, ZPath};
 

@@ -4,9 +4,9 @@ use std::env;
 use std::fmt::Display;
 use std::net::SocketAddr;
 
+use lock_node::FileSizes;
 use nix::sys::utsname::uname;
 use nix::unistd::{User, getuid};
-use raft_node::FileSizes;
 use tracing::warn;
 
 use super::server::version;
@@ -35,7 +35,7 @@ pub(super) fn conf(front: &Front) -> String {
     add("minSessionTimeout", &sessions.min.as_millis());
     add("maxSessionTimeout", &sessions.max.as_millis());
     add("clientPortListenBacklog", &NOT_CONFIGURED);
-    add("serverId", &config.node_id);
+    add("serverId", &config.raft.node_id);
     text
 }
 

@@ -4,8 +4,8 @@
 use std::fmt::Display;
 use std::fs;
 
+use lock_node::Role;
 use nix::sys::resource::{Resource, getrlimit};
-use raft_node::Role;
 
 use super::clients::sessions;
 use super::server::{mode, outstanding, version};
@@ -52,7 +52,7 @@ pub(super) fn mntr(front: &Front) -> String {
     if mode == "standalone" {
         return text;
     }
-    let votes = |member: &&raft_node::MemberStatus| member.role != Role::Learner;
+    let votes = |member: &&lock_node::MemberStatus| member.role != Role::Learner;
     add("quorum_size", &status.members.iter().filter(votes).count());
     if let Some(followers) = node.followers() {
         add("learners", &followers.answering);

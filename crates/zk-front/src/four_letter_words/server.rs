@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::fs;
 use std::sync::atomic::Ordering;
 
-use raft_node::{ClusterStatus, Role};
+use lock_node::{ClusterStatus, Role};
 
 use super::clients;
 use super::text::{Mean, line, minute};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use raft_node::{MemberAddress, Node, NodeConfig, NodeId};
+use lock_node::{MemberAddress, Node, NodeConfig, NodeId};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -80,9 +80,9 @@ impl Cluster {
         let mut served = BTreeMap::new();
         for (id, listener) in listeners {
             let mut config = NodeConfig::new(id, "test", members.clone(), dir.path().join(format!("{id}")));
-            config.timing.heartbeat = Duration::from_millis(30);
-            config.timing.election_min = Duration::from_millis(150);
-            config.timing.election_max = Duration::from_millis(300);
+            config.raft.timing.heartbeat = Duration::from_millis(30);
+            config.raft.timing.election_min = Duration::from_millis(150);
+            config.raft.timing.election_max = Duration::from_millis(300);
             config.sessions.min = MIN_SESSION_TIMEOUT;
             adjust(&mut config);
             let node = Node::start_on(config, listener).await.unwrap();

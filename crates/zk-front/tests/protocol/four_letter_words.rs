@@ -188,7 +188,7 @@ async fn watch_words_report_all_watches() {
     let path = ZPath::parse("/b").unwrap();
     let node = cluster.node(1);
     let (_, waits) = node
-        .read_and_watch(&path, raft_node::WatchKind::Data, Identities::none(), |_| ())
+        .read_and_watch(&path, lock_node::WatchKind::Data, Identities::none(), |_| ())
         .unwrap();
     assert_eq!(
         ask(&cluster, 1, "wchs").await,
@@ -354,7 +354,7 @@ async fn environment_words_report_configuration_and_files() {
     let cluster = start(1).await;
     let conf = ask(&cluster, 1, "conf").await;
     let config = cluster.node(1).config();
-    let data = config.data_dir.display();
+    let data = config.raft.data_dir.display();
     let max = config.sessions.max.as_millis();
     let min = MIN_SESSION_TIMEOUT.as_millis();
     // The log preallocates files in the meantime.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use access_token::TokenText;
 use bytes::Bytes;
-use raft_node::Node;
+use lock_node::Node;
 use zk_front::ZkConfig;
 use zk_wire::{
     AclEntry, CreateCall, ErrorCode, MultiResult, Outcome, Reply, Request, SetWatches, watch_mode,

@@ -1,10 +1,12 @@
 //! Structure of the sources: no large knots in any crate, and the layers of crates that declare them.
 //!
 //! A *knot* is a set of files that import each other in circles, directly or by way of others. Inside a knot no file can be understood, tested
-//! or moved without the others. `imports` reads the `use` lines and paths of a crate, `knots` finds the knots.
+//! or moved without the others. `imports` reads the `use` lines and paths of a crate, `knots` finds the knots, `manifests` holds which crate may
+//! depend on which.
 
 mod imports;
 mod knots;
+mod manifests;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,38 +19,6 @@ const MAX_KNOT: usize = 8;
 
 /// Crates with a larger knot, and its size. The table may only shrink: lower a number, or remove its row, when the knot becomes smaller.
 const LARGER_KNOTS: [(&str, usize); 0] = [];
-
-/// Modules of `raft-node` that bring entries to a state and know nothing of locks, sessions and commands, with the leaves that they use.
-const REPLICATION: [&str; 28] = [
-    "audit",
-    "blocking",
-    "cluster_clock",
-    "codec",
-    "compaction",
-    "counters",
-    "disks",
-    "error",
-    "formation",
-    "ids",
-    "invalid_setting",
-    "leader_view",
-    "membership",
-    "messages",
-    "panics",
-    "peers",
-    "raft_config",
-    "replicated_state",
-    "simulation",
-    "snapshot_file",
-    "state_machine",
-    "storage",
-    "succession",
-    "sync",
-    "types",
-    "versions",
-    "wall_clock",
-    "witness",
-];
 
 /// Layer of a crate: modules that may import the layers below, and each other only within one module or as `also` says.
 struct Layer {
@@ -242,24 +212,38 @@ fn layers_of_the_state_machine_hold() {
 }
 
 #[test]
-fn replication_imports_nothing_of_the_layers_above() {
-    let sources = Crate::read(&root().join("crates/raft-node/src"));
-    let is_replication = |module: &str| REPLICATION.iter().any(|name| is_within(module, name));
-    for name in REPLICATION {
-        assert!(
-            sources.imports.keys().any(|module| is_within(module, name)),
-            "{name} is no module"
-        );
+fn crates_depend_only_on_crates_below_them() {
+    let mut wrong = Vec::new();
+    let mut read = 0;
+    for (name, _) in crates() {
+        if let Some(product) = name.strip_prefix("crates/") {
+            let manifest =
+                fs::read_to_string(root().join(&name).join("Cargo.toml")).expect("it has a manifest");
+            wrong.extend(manifests::forbidden(product, &manifest));
+            read += 1;
+        }
     }
-    let wrong: Vec<String> = sources
-        .imports
-        .iter()
-        .filter(|(from, _)| is_replication(from))
-        .flat_map(|(from, targets)| targets.iter().map(move |to| (from, to)))
-        .filter(|(_, to)| !is_replication(to))
-        .map(|(from, to)| format!("{from} imports {to}"))
-        .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(
+        read,
+        manifests::ALLOWED.len(),
+        "the table lists a crate that is none"
+    );
+}
+
+#[test]
+fn manifests_reject_dependencies_upwards_sideways_and_on_libraries_of_others() {
+    let wrong = |name: &str, used: &str| {
+        let manifest =
+            format!("[dependencies]\n{used}.workspace = true\n\n[dev-dependencies]\naxum = \"1\"\n");
+        manifests::forbidden(name, &manifest).len()
+    };
+    assert_eq!(wrong("raft-node", "raft-log"), 0);
+    assert_eq!(wrong("raft-node", "openraft"), 0);
+    assert_eq!(wrong("raft-node", "znode-store"), 1);
+    assert_eq!(wrong("raft-log", "openraft"), 1);
+    assert_eq!(wrong("lock-api", "zk-front"), 1);
+    assert_eq!(wrong("unknown", "tokio"), 1);
 }
 
 #[test]

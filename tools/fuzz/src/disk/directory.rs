@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use lock_node::fuzz::decode_entry;
 use raft_log::sim_disk::SimDisk;
 use raft_log::wal::WalWriter;
 use raft_log::{DataDir, Disk, LogPos, StorageError, VoteRecord, Wal, WalIdentity, WalOptions};
-use raft_node::fuzz::decode_entry;
 
 pub const DATA_DIR: &str = "/data";
 pub const LOG_DIR: &str = "/data/log";

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use lock_node::fuzz::{MAX_POSITION, record_start};
 use raft_log::sim_disk::SimDisk;
 use raft_log::wal::{RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, Step};
 use raft_log::{LogPos, WalEntry};
-use raft_node::fuzz::{MAX_POSITION, record_start};
 
 use super::directory::{self, CLUSTER, DATA_DIR, LOG_DIR, NODE, State, open, put};
 

@@ -8,7 +8,7 @@ use axum::http::Request;
 use http_body_util::BodyExt;
 use lock_api::Locks;
 use lock_api::http::{Front, HttpConfig, router};
-use raft_node::{MemberAddress, Node, NodeConfig};
+use lock_node::{MemberAddress, Node, NodeConfig};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 use tower_service::Service;
@@ -54,11 +54,11 @@ impl Server {
                 http: "127.0.0.1:0".into(),
             };
             let mut config = NodeConfig::new(1, "fuzz", [(1, member)].into(), dir.path());
-            config.peer_listen = Some(([127, 0, 0, 1], 0).into());
-            config.timing.heartbeat = Duration::from_millis(20);
-            config.timing.election_min = Duration::from_millis(60);
-            config.timing.election_max = Duration::from_millis(120);
-            config.log.segment_bytes = 1024 * 1024;
+            config.raft.peer_listen = Some(([127, 0, 0, 1], 0).into());
+            config.raft.timing.heartbeat = Duration::from_millis(20);
+            config.raft.timing.election_min = Duration::from_millis(60);
+            config.raft.timing.election_max = Duration::from_millis(120);
+            config.raft.log.segment_bytes = 1024 * 1024;
             let node = Node::start(config)
                 .await
                 .expect("a node starts in an empty directory");

@@ -8,12 +8,12 @@ use std::fmt::Debug;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use raft_node::fuzz::{
+use lock_node::fuzz::{
     Answer, Ask, ClusterId, DiskId, FrameReader, Gate, Hello, HelloReply, HelloStart, MAX_POSITION, Member,
     Purpose, Shown, SnapshotHead, SnapshotResume, SnapshotTail, WireAppend, WireAppendResult,
     append_through_raft, decode, decode_start, encode, put_frame, snapshot_meta_through_raft,
 };
-use raft_node::{MemberAddress, NodeId};
+use lock_node::{MemberAddress, NodeId};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;

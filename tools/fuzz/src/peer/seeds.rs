@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use bytes::Bytes;
-use raft_node::fuzz::{Purpose, WIRE_VERSION, encode};
+use lock_node::fuzz::{Purpose, WIRE_VERSION, encode};
 
 use super::{frames_of, gate, stream_of};
 

@@ -7,9 +7,9 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use lock_node::fuzz::{decode_membership, encode, encode_membership};
 use raft_log::sim_disk::SimDisk;
 use raft_log::{LogPos, SnapshotFile, SnapshotKey, SnapshotMeta, SnapshotStore, StorageError};
-use raft_node::fuzz::{decode_membership, encode, encode_membership};
 use znode_store::{SnapshotError, Store};
 
 pub use self::layout::{Layout, repair};
@@ -75,7 +75,7 @@ fn restore(bytes: &[u8]) -> io::Result<Store> {
         membership,
         "encoding and decoding changed a membership"
     );
-    raft_node::fuzz::restore(&file)
+    lock_node::fuzz::restore(&file)
 }
 
 fn receive(bytes: &[u8]) -> Result<SnapshotFile, StorageError> {

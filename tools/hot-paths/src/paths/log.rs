@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use bytes::Bytes;
-use raft_node::counted::{
+use lock_node::counted::{
     CommandBatch, Envelope, Origin, encode, read_record as read, write_record as written,
 };
 use znode_store::{Command, Request};

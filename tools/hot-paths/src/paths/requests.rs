@@ -15,9 +15,9 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lock_api::Locks;
 use lock_api::http::{Front, HttpConfig, Peer, router};
+use lock_node::simulation::{self, DiskTiming, DiskWork, Host, Line, Place, ReplicationHost};
+use lock_node::{MemberAddress, Node, NodeConfig};
 use raft_log::sim_disk::SimDisk;
-use raft_node::simulation::{self, DiskTiming, DiskWork, Host, Line, Place};
-use raft_node::{MemberAddress, Node, NodeConfig};
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc;
@@ -51,7 +51,7 @@ impl DiskTiming for IsolatedHost {
     }
 }
 
-impl Host for IsolatedHost {
+impl ReplicationHost for IsolatedHost {
     fn wall_clock_ms(&self) -> u64 {
         NOW_MS
     }
@@ -62,8 +62,11 @@ impl Host for IsolatedHost {
 
     fn voted(&self, _: u64, _: u64, _: bool) {}
     fn appended(&self, _: Place, _: &[u8], _: Option<Place>) {}
-    fn carried_out(&self, _: Place, _: Zxid, _: &[Event], _: &Store) {}
     fn applied(&self, _: Place, _: &[u8]) {}
+}
+
+impl Host for IsolatedHost {
+    fn carried_out(&self, _: Place, _: Zxid, _: &[Event], _: &Store) {}
     fn replaced(&self, _: Place, _: &Store) {}
 }
 

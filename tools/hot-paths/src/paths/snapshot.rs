@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use raft_node::counted::{PORTION, decode, encode};
+use lock_node::counted::{PORTION, decode, encode};
 use znode_store::{Restorer, Store};
 
 use super::counted;

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use lock_api::{LockError, Locks, WaitFor};
-use raft_node::znode_watch::WatchKind;
-use raft_node::{HeartbeatError, Node, OpenSessionError, ProposeError};
+use lock_node::znode_watch::WatchKind;
+use lock_node::{HeartbeatError, Node, OpenSessionError, ProposeError};
 use znode_store::{Command, Identities, Refusal, Request, RequestId, SessionId};
 
 use super::{ClientId, ClientRequest, ClientResponse, OpId};

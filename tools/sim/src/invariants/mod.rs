@@ -21,7 +21,7 @@ mod state_time;
 mod tokens;
 mod watches;
 
-use raft_node::simulation::Place;
+use lock_node::simulation::Place;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 use znode_store::{Event, LockName, SessionId, Store, Zxid};
@@ -172,26 +172,26 @@ impl Ledger {
         self.machines.booted(machine);
     }
 
-    /// See [`raft_node::simulation::Host::voted`].
+    /// See [`lock_node::simulation::Host::voted`].
     pub fn voted(&mut self, machine: usize, term: u64, candidate: u64, committed: bool) {
         let check = self.elections.voted(machine, term, candidate, committed);
         self.note("election safety", check);
     }
 
-    /// See [`raft_node::simulation::Host::appended`].
+    /// See [`lock_node::simulation::Host::appended`].
     pub fn appended(&mut self, machine: usize, at: Place, payload: &[u8], before: Option<Place>) {
         let check = self.logs.appended(machine, at, xxh3_64(payload), before);
         self.note("log matching", check);
     }
 
-    /// See [`raft_node::simulation::Host::applied`].
+    /// See [`lock_node::simulation::Host::applied`].
     pub fn applied(&mut self, machine: usize, at: Place, payload: &[u8]) {
         self.coverage.applied += 1;
         let check = self.machines.applied(machine, at, xxh3_64(payload));
         self.note("state machine safety", check);
     }
 
-    /// See [`raft_node::simulation::Host::replaced`].
+    /// See [`lock_node::simulation::Host::replaced`].
     pub fn replaced(&mut self, machine: usize, at: Place, store: &Store) {
         self.coverage.snapshots += 1;
         let check = self.machines.replaced(machine, at);
@@ -201,7 +201,7 @@ impl Ledger {
         self.watches.replaced(machine);
     }
 
-    /// See [`raft_node::simulation::Host::carried_out`].
+    /// See [`lock_node::simulation::Host::carried_out`].
     pub fn carried_out(
         &mut self,
         machine: usize,

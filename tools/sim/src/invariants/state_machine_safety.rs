@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use raft_node::simulation::Place;
+use lock_node::simulation::Place;
 
 use super::Check;
 

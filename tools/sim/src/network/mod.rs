@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use bytes::Bytes;
+use lock_node::simulation::Line;
 use parking_lot::Mutex;
-use raft_node::simulation::Line;
 use tokio::sync::{mpsc, oneshot};
 
 pub use self::packet::{ConnId, Packet};

@@ -24,7 +24,7 @@ mod rules;
 #[allow(dead_code, reason = "other tests need more of it")]
 mod scrape;
 mod slow_disk;
-#[path = "../../../../crates/raft-node/tests/node/troubled_disk.rs"]
+#[path = "../../../../crates/lock-node/tests/node/troubled_disk.rs"]
 #[allow(dead_code, reason = "other tests need more of it")]
 mod troubled_disk;
 mod troubled;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use local_cluster::layout::free_ports;
 use lockgate::lock_api::Locks;
 use lockgate::lock_api::http::{HttpConfig, router, serve};
-use lockgate::raft_node::{MemberAddress, Node, NodeConfig};
+use lockgate::lock_node::{MemberAddress, Node, NodeConfig};
 use std::sync::Arc;
 use tempfile::TempDir;
 use tokio::net::TcpListener;

@@ -10,7 +10,7 @@ use cli_support::api_client::{ApiClient, RenewedSession};
 use cli_support::http_client;
 use local_cluster::members::Members;
 use local_cluster::{START_TIMEOUT, STOP_TIMEOUT};
-use lockgate::raft_node::{MemberAddress, NodeId};
+use lockgate::lock_node::{MemberAddress, NodeId};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::Instant;

@@ -21,7 +21,7 @@ mod dev_tools;
 
 use std::time::Instant;
 
-use raft_node::admission::BUSY_RETRY;
+use lock_node::admission::BUSY_RETRY;
 use serde_json::{Value, json};
 
 use browser::Browser;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
-use lockgate::raft_node::NodeId;
+use lockgate::lock_node::NodeId;
 use serde_json::json;
 use tokio::time::Instant;
 

@@ -2,7 +2,7 @@
 //! permitted actions. The cluster rejects all others anyway.
 
 use cli_support::http_client::{Response, request_as};
-use lockgate::raft_node::NodeId;
+use lockgate::lock_node::NodeId;
 use serde_json::{Value, json};
 
 use crate::browser::Browser;

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use lockgate::raft_node::NodeId;
-use lockgate::raft_node::fail_points::table::{Point, Side};
+use lockgate::lock_node::NodeId;
+use lockgate::lock_node::fail_points::table::{Point, Side};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 

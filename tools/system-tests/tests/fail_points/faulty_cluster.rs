@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cli_support::http_client;
 use local_cluster::{LocalCluster, Ports, START_TIMEOUT};
-use lockgate::raft_node::NodeId;
+use lockgate::lock_node::NodeId;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::Instant;

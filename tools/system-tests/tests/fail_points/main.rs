@@ -26,7 +26,7 @@ mod zookeeper_client;
 
 use std::time::{Duration, Instant, SystemTime};
 
-use lockgate::raft_node::fail_points::table::{POINTS, Side};
+use lockgate::lock_node::fail_points::table::{POINTS, Side};
 
 use crate::cell::{Cell, matrix};
 use crate::faulty_cluster::FaultyCluster;

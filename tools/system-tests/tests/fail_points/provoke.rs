@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lockgate::raft_node::NodeId;
+use lockgate::lock_node::NodeId;
 use nix::sys::signal::Signal;
 
 use crate::faulty_cluster::{FaultyCluster, within};

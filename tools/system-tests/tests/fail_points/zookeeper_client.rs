@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use lockgate::raft_node::NodeId;
+use lockgate::lock_node::NodeId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use zk_wire::{ConnectRequest, ConnectResponse, Reader, Request, frame};

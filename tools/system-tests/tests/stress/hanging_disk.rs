@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use local_cluster::process::wait_unclaimed;
-use lockgate::raft_node::NodeId;
+use lockgate::lock_node::NodeId;
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 

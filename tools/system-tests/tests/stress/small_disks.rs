@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use lockgate::raft_node::NodeId;
+use lockgate::lock_node::NodeId;
 use tempfile::TempDir;
 
 use crate::harness::TestCluster;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use raft_node::Node;
+use lock_node::Node;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use znode_store::{Identities, Refusal, Unproven, View};

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use listener::{ConnectionCounts, ConnectionMetrics};
-use raft_node::metrics::sheet::{self, Instruments, Registry, Sheet};
+use lock_node::metrics::sheet::{self, Instruments, Registry, Sheet};
 
 /// Has these doors asked at every scrape, each under its name.
 pub fn register_doors(registry: &mut Registry, doors: Vec<(&'static str, ConnectionMetrics)>) {

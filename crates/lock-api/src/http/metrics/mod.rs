@@ -13,9 +13,9 @@ use axum::extract::State;
 use axum::http::header::{CONTENT_TYPE, VARY};
 use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::response::Response;
+use lock_node::Node;
+use lock_node::metrics::sheet::{self, Registry};
 use prometheus_client::encoding::text;
-use raft_node::Node;
-use raft_node::metrics::sheet::{self, Registry};
 
 use self::format::Format;
 use self::requests::Requests;

@@ -6,9 +6,9 @@ use std::fs;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use lock_node::metrics::sheet::{Instruments, Sheet};
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 use nix::unistd::{SysconfVar, sysconf};
-use raft_node::metrics::sheet::{Instruments, Sheet};
 
 /// Metric with the version of this program.
 pub struct Build;

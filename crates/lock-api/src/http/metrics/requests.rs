@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use axum::extract::{MatchedPath, Request};
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
-use raft_node::counters::{Classes, Counter, Histogram};
-use raft_node::metrics::sheet::{Instruments, Sheet};
+use lock_node::counters::{Classes, Counter, Histogram};
+use lock_node::metrics::sheet::{Instruments, Sheet};
 use tokio::time::Instant;
 
 use crate::http::problem::Code;

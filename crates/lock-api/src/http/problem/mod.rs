@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::http::header::{ALLOW, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use raft_node::{
+use lock_node::{
     BackupRefused, HeartbeatError, HistoryError, MembershipError, MembershipRefusal, OpenSessionError,
     ProposeError, TooManyStreams, TooManyWatches, Unavailable,
 };

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use lock_api::http::HttpConfig;
-use raft_node::OpeningBounds;
+use lock_node::OpeningBounds;
 use serde_json::{Value, json};
 
 use crate::contract::{self, Answer};
@@ -38,45 +38,45 @@ const ELSEWHERE_TESTED: &[(&str, &str, &str)] = &[
     (
         "*",
         "membership_change_in_progress",
-        "needs several nodes: raft-node/tests/node",
+        "needs several nodes: lock-node/tests/node",
     ),
     (
         "makeSnapshot",
         "unavailable",
-        "needs a disk that fails: raft-node/tests/node",
+        "needs a disk that fails: lock-node/tests/node",
     ),
-    ("addMember", "200", "needs several nodes: raft-node/tests/node"),
+    ("addMember", "200", "needs several nodes: lock-node/tests/node"),
     (
         "addMember",
         "limit_reached",
-        "needs seventeen nodes: raft-node's own tests",
+        "needs seventeen nodes: lock-node's own tests",
     ),
     (
         "addMember",
         "node_id_retired",
-        "needs several nodes: raft-node/tests/node",
+        "needs several nodes: lock-node/tests/node",
     ),
-    ("removeMember", "200", "needs several nodes: raft-node/tests/node"),
+    ("removeMember", "200", "needs several nodes: lock-node/tests/node"),
     (
         "promoteMember",
         "not_caught_up",
-        "needs several nodes: raft-node/tests/node",
+        "needs several nodes: lock-node/tests/node",
     ),
     (
         "promoteMember",
         "no_majority",
-        "needs several nodes: raft-node/tests/node",
+        "needs several nodes: lock-node/tests/node",
     ),
-    ("demoteMember", "200", "needs several nodes: raft-node/tests/node"),
+    ("demoteMember", "200", "needs several nodes: lock-node/tests/node"),
     (
         "moveLeader",
         "not_a_voter",
-        "needs several nodes: raft-node/tests/node",
+        "needs several nodes: lock-node/tests/node",
     ),
     (
         "moveLeader",
         "not_caught_up",
-        "needs several nodes: raft-node/tests/node",
+        "needs several nodes: lock-node/tests/node",
     ),
     (
         "downloadBackup",
@@ -514,9 +514,9 @@ async fn unavailable() -> BTreeSet<Answer> {
 /// The disks are nearly full: no disk has what this node asks for.
 async fn read_only() -> BTreeSet<Answer> {
     let server = Server::start_node(HttpConfig::default(), |node| {
-        node.disk.low_water_bytes = u64::MAX;
-        node.disk.resume_bytes = u64::MAX;
-        node.disk.check_interval = Duration::from_millis(20);
+        node.raft.disk.low_water_bytes = u64::MAX;
+        node.raft.disk.resume_bytes = u64::MAX;
+        node.raft.disk.check_interval = Duration::from_millis(20);
     })
     .await;
     until("the disks are full", async || {

@@ -11,7 +11,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, Response};
 use lock_api::Locks;
 use lock_api::http::{Front, HttpConfig, OperatorToken, Peer, router, served};
-use raft_node::{MemberAddress, Node, NodeConfig};
+use lock_node::{MemberAddress, Node, NodeConfig};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::net::TcpListener;

@@ -10,7 +10,7 @@ use cli_support::credentials::Credentials;
 use cli_support::usage::UsageError;
 use local_cluster::members::{ChangeResult, Members};
 use local_cluster::{LocalCluster, STOP_TIMEOUT};
-use raft_node::{MemberAddress, NodeId};
+use lock_node::{MemberAddress, NodeId};
 
 use super::NodeName;
 

@@ -15,7 +15,7 @@ use local_cluster::{
     HTTP_BASE_PORT, LocalCluster, NodeReport, PEER_BASE_PORT, Ports, START_TIMEOUT, STOP_TIMEOUT,
     ZOOKEEPER_BASE_PORT, mixed_directories,
 };
-use raft_node::{Alarm, NodeId, Role, SnapshotMade};
+use lock_node::{Alarm, NodeId, Role, SnapshotMade};
 
 /// Default number of nodes of a new cluster: the fewest that survive the loss of one.
 const DEFAULT_NODES: u64 = 3;

@@ -14,7 +14,7 @@ use crate::transport::TlsConfig;
 
 /// Checks all files and directories.
 pub(super) fn check_all(config: &ServeConfig, findings: &mut Findings) {
-    directory("data_dir", &config.node.data_dir, findings);
+    directory("data_dir", &config.node.raft.data_dir, findings);
     space(config, findings);
     if let Some(pid_file) = &config.pid_file {
         match pid_file.exists() {
@@ -84,13 +84,13 @@ fn nearest(path: &Path) -> Option<PathBuf> {
 
 /// Warns if the disk would count as nearly full from the start.
 fn space(config: &ServeConfig, findings: &mut Findings) {
-    let Some(nearest) = nearest(&config.node.data_dir) else {
+    let Some(nearest) = nearest(&config.node.raft.data_dir) else {
         return;
     };
     match statvfs(&nearest) {
         Ok(about) => {
             let free = about.blocks_available().saturating_mul(about.fragment_size());
-            let low = config.node.disk.low_water_bytes;
+            let low = config.node.raft.disk.low_water_bytes;
             if free < low {
                 let fact = format!(
                     "the disk of {} has {free} free bytes and counts as nearly full",
@@ -120,7 +120,7 @@ fn certificates(config: &ServeConfig, tls: &TlsConfig, findings: &mut Findings) 
     );
     let peer_files = tls.peers.as_ref().unwrap_or(files);
     let node = &config.node;
-    let peers = PeerTls::new(peer_files, &node.cluster, node.node_id, tls.handshakes);
+    let peers = PeerTls::new(peer_files, &node.raft.cluster, node.raft.node_id, tls.handshakes);
     let prefix = if tls.peers.is_some() { "peer_" } else { "" };
     let mut reported = Vec::new();
     let mut refuse = |error: TlsError, files: &TlsFiles, prefix: &str, findings: &mut Findings| {
@@ -199,7 +199,7 @@ fn expiry(setting: &str, not_after: Option<SystemTime>, findings: &mut Findings)
 
 /// Warns if the certificate lacks the host name by which clients call this node.
 fn check_certificate_host(config: &ServeConfig, hosts: &[String], findings: &mut Findings) {
-    let Some(own) = config.node.members.get(&config.node.node_id) else {
+    let Some(own) = config.node.raft.members.get(&config.node.raft.node_id) else {
         return;
     };
     let host = own.http.rsplit_once(':').map_or("", |(host, _)| host);
@@ -213,7 +213,7 @@ fn check_certificate_host(config: &ServeConfig, hosts: &[String], findings: &mut
     if is_name && !hosts.iter().any(fits) {
         let fact = format!(
             "the certificate lacks the name {host:?}, by which clients call this node (members.{}.http)",
-            config.node.node_id
+            config.node.raft.node_id
         );
         findings.warn("tls.certificate", fact);
     }

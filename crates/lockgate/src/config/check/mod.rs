@@ -92,10 +92,15 @@ fn is_running(config: &ServeConfig, findings: &mut Findings) -> bool {
 /// Checks that the data directory belongs to this node: it belongs to one node only.
 fn check_owner(config: &ServeConfig, findings: &mut Findings) {
     let node = &config.node;
-    if !node.data_dir.is_dir() {
+    if !node.raft.data_dir.is_dir() {
         return;
     }
-    match DataDir::look(&RealDisk, &node.data_dir, &node.cluster, node.node_id) {
+    match DataDir::look(
+        &RealDisk,
+        &node.raft.data_dir,
+        &node.raft.cluster,
+        node.raft.node_id,
+    ) {
         Ok(Some(_)) | Ok(None) => {}
         Err(error) => findings.error("data_dir", error.to_string()),
     }

@@ -30,10 +30,14 @@ pub(super) async fn check_all(config: &ServeConfig, runs: bool, findings: &mut F
         );
         findings.warn("zookeeper_plain_listen", fact);
     }
-    let own = node.members.get(&node.node_id).map(|own| own.peer.clone());
-    let (peer_setting, peer) = match &node.peer_listen {
+    let own = node
+        .raft
+        .members
+        .get(&node.raft.node_id)
+        .map(|own| own.peer.clone());
+    let (peer_setting, peer) = match &node.raft.peer_listen {
         Some(address) => ("peer_listen".to_owned(), Some(address.to_string())),
-        None => (format!("members.{}", node.node_id), own),
+        None => (format!("members.{}", node.raft.node_id), own),
     };
     let all = [
         ("http_listen".to_owned(), Some(config.http_listen.clone())),

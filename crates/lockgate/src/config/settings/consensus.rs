@@ -1,6 +1,6 @@
 //! Raft, snapshots, disks and sessions. Part of the table of settings.
 
-use raft_node::MIN_SEND_BYTES_PER_SECOND;
+use lock_node::MIN_SEND_BYTES_PER_SECOND;
 
 use super::{
     DefaultValue, Kind, MAX_SEGMENT_BYTES, MAX_TIME_MS, MIN_SEGMENT_BYTES, Reload, SampleForm, Section,

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use local_cluster::LocalCluster;
 use lock_client::{LockClient, Token};
-use lockgate::raft_node::NodeId;
+use lockgate::lock_node::NodeId;
 use tokio::process::Command;
 
 use crate::harness::{LOCKGATE, TestCluster};

@@ -4,7 +4,7 @@ use std::fs;
 
 use cli_support::http_client::{Response, request};
 use local_cluster::START_TIMEOUT;
-use lockgate::raft_node::NodeId;
+use lockgate::lock_node::NodeId;
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;

@@ -1,7 +1,7 @@
 //! Client that sends its requests to the leader, while leaders change.
 
 use lock_client::{AcquireOptions, LockClient, LockSession};
-use lockgate::raft_node::NodeId;
+use lockgate::lock_node::NodeId;
 use serde_json::{Value, json};
 
 use super::BRISK_TTL;

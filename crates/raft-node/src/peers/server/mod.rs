@@ -7,11 +7,11 @@ use std::time::Duration;
 use bytes::BytesMut;
 use openraft::raft::TransferLeaderRequest;
 use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use transport_security::{HandshakeLimiter, HandshakeLimits, PeerName};
 
-use super::application::Application;
 use super::entries::answers;
 use super::gate::{Gate, HandshakeError};
 use super::link::CONNECT_TIMEOUT;
@@ -21,12 +21,14 @@ use super::wire::{
     Answer, Ask, FrameReader, Hello, HelloReply, HelloStart, Purpose, WireAppendResult, decode_frame,
     put_frame, send_frames,
 };
+use crate::application::Application;
 use crate::audit::Audit;
 use crate::codec;
 use crate::disks::Disks;
 use crate::ids::NodeId;
 use crate::membership::change::MembershipLeader;
 use crate::panics::PanicGuard;
+use crate::proposer::Submissions;
 use crate::snapshot_file::blocking;
 use crate::state_machine::Raft;
 use crate::storage::Storage;
@@ -55,7 +57,9 @@ const PARTING_GRACE: Duration = Duration::from_millis(200);
 pub struct Services {
     /// Raft.
     pub raft: Raft,
-    /// Commands, sessions and reads.
+    /// Queue of forwarded commands.
+    pub submissions: Submissions,
+    /// Sessions and reads.
     pub application: Arc<dyn Application>,
     /// Changes of the membership.
     pub membership: Arc<MembershipLeader>,
@@ -306,7 +310,7 @@ async fn answer(
 async fn begin(ask: Ask, services: Services) -> futures_util::future::BoxFuture<'static, Answer> {
     match ask {
         Ask::Forward { term, envelopes } => {
-            let done = services.application.forward(term, envelopes).await;
+            let done = services.submissions.submit(term, envelopes).await;
             Box::pin(async move {
                 match done.await {
                     Ok(outcome) => Answer::Forward(outcome),
@@ -357,7 +361,11 @@ async fn finish(ask: Ask, services: Services) -> Answer {
                 Err(error) => failed(&error),
             }
         }
-        Ask::Touch { sessions } => Answer::Touch(services.application.touch(sessions).await),
+        Ask::Touch { sessions } => {
+            let arrived = Instant::now();
+            let beats = sessions.into_iter().map(|session| (session, arrived)).collect();
+            Answer::Touch(services.application.touch(beats).await)
+        }
         Ask::Heartbeats {
             seen,
             within_ms,

@@ -13,10 +13,10 @@ use transport_security::{HandshakeError, HandshakeLimits, PeerTls, Stream, TlsFi
 
 use super::super::wire::MAX_GREETING_BYTES;
 use super::*;
-use crate::config::NodeConfig;
+use crate::config::RaftNodeConfig;
 use crate::ids::DiskId;
 use crate::ids::MemberAddress;
-use crate::node::Node;
+use crate::testing;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
@@ -94,9 +94,9 @@ async fn a_peer_is_whom_its_certificate_says() {
         member(2, "127.0.0.1:2"),
         member(3, "127.0.0.1:3"),
     ]);
-    let mut config = NodeConfig::new(1, "c", members.clone(), dir.path().join("data"));
+    let mut config = RaftNodeConfig::new(1, "c", members.clone(), dir.path().join("data"));
     config.tls = Some(tls(&authority, dir.path(), 1));
-    let node = Node::start_on(config, listener).await.unwrap();
+    let node = testing::start(config, listener).await;
     assert!(node.certificate_expiry().is_some());
 
     let two = tls(&authority, dir.path(), 2);
@@ -108,7 +108,7 @@ async fn a_peer_is_whom_its_certificate_says() {
     let socket = TcpStream::connect(&address).await.unwrap();
     let refused = two.connect(3, socket).await.map(drop).unwrap_err();
     assert!(matches!(refused, HandshakeError::Peer(_)), "{refused}");
-    node.stop().await;
+    testing::stop(&node).await;
 }
 
 #[tokio::test]
@@ -122,8 +122,8 @@ async fn silent_callers_keep_no_peer_out() {
         (id, MemberAddress { peer, http })
     };
     let members = BTreeMap::from([member(1, &address), member(2, "127.0.0.1:2")]);
-    let config = NodeConfig::new(1, "c", members.clone(), dir.path().join("data"));
-    let node = Node::start_on(config, listener).await.unwrap();
+    let config = RaftNodeConfig::new(1, "c", members.clone(), dir.path().join("data"));
+    let node = testing::start(config, listener).await;
     // More than there are places. Some announce a greeting that nobody may send.
     let mut strangers = Vec::new();
     for number in 0..MAX_CONNECTIONS + 50 {
@@ -143,5 +143,5 @@ async fn silent_callers_keep_no_peer_out() {
         .await
         .expect("it is hung up on");
     assert!(hung_up.is_err() || told.is_empty());
-    node.stop().await;
+    testing::stop(&node).await;
 }

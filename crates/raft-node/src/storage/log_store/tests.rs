@@ -36,7 +36,7 @@ struct Nothing {
     last: Option<LogId>,
     membership: StoredMembership,
     snapshot: Option<SnapshotMetaOf<TypeConfig>>,
-    built: Arc<parking_lot::Mutex<Option<SnapshotMetaOf<TypeConfig>>>>,
+    built: Arc<raft_log::sync::Mutex<Option<SnapshotMetaOf<TypeConfig>>>>,
 }
 
 impl RaftStateMachine<TypeConfig> for Nothing {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use local_cluster::{LocalCluster, Ports};
-use lockgate::raft_node::NodeId;
+use lockgate::lock_node::NodeId;
 use tempfile::TempDir;
 
 use super::SERVERS;

@@ -1,7 +1,7 @@
 //! Operations for operators of the cluster, and for their programs.
 
 use axum::http::StatusCode;
-use raft_node::SnapshotMade;
+use lock_node::SnapshotMade;
 use serde_json::{Value, json};
 
 use super::{CHANGE, GROWS};

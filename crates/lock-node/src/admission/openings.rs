@@ -1,0 +1,202 @@
+//! How fast sessions are opened at this node: a bucket of tokens for all, and one for each address. A session costs the whole
+//! cluster memory, a place among the sessions there may be, and an expiry; one is cheap, and a flood of them is not.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::request_error::OpenSessionError;
+use raft_node::Unavailable;
+
+/// For so many addresses at a time it is known how fast they open sessions. Whoever has not opened any for a while is not
+/// remembered; with more than this only the bound of all holds.
+const MAX_ADDRESSES: usize = 4_096;
+
+/// How fast sessions may be opened at one node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpeningBounds {
+    /// In the long run, in a second.
+    pub per_second: u32,
+    /// At once, after a rest.
+    pub burst: u32,
+    /// The part of one address: one in so many. 1: an address may have all.
+    pub share: u32,
+}
+
+impl Default for OpeningBounds {
+    fn default() -> Self {
+        Self {
+            // Each one is a commit. So many leave most of a small machine's commits for locks.
+            per_second: 1_000,
+            // Ten thousand clients of one address lose their node and come here: they get in at once, twice.
+            burst: 20_000,
+            share: 2,
+        }
+    }
+}
+
+/// Why a session is not opened now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TooFast {
+    /// The caller's address has used up its share.
+    OfAddress(Duration),
+    /// All together have used up what there is.
+    OfAll(Duration),
+}
+
+impl From<TooFast> for OpenSessionError {
+    fn from(too_fast: TooFast) -> Self {
+        match too_fast {
+            TooFast::OfAddress(retry_after) => Self::TooMany { retry_after },
+            TooFast::OfAll(retry_after) => Unavailable {
+                retry_after,
+                ..Unavailable::new("too many sessions are opened at this node")
+            }
+            .into(),
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Openings {
+    bounds: OpeningBounds,
+    all: Bucket,
+    addresses: HashMap<Box<str>, Bucket>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    tokens: f64,
+    at: Instant,
+}
+
+impl Bucket {
+    /// What is in it by now.
+    fn fill(&mut self, now: Instant, per_second: f64, burst: f64) {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        self.tokens = (self.tokens + passed * per_second).min(burst);
+        self.at = now;
+    }
+
+    fn missing(&self, per_second: f64) -> Option<Duration> {
+        (self.tokens < 1.0).then(|| Duration::from_secs_f64((1.0 - self.tokens) / per_second))
+    }
+}
+
+impl Openings {
+    /// With all buckets full.
+    pub fn new(bounds: OpeningBounds, now: Instant) -> Self {
+        Self {
+            bounds,
+            all: Bucket {
+                tokens: f64::from(bounds.burst),
+                at: now,
+            },
+            addresses: HashMap::new(),
+        }
+    }
+
+    /// Takes a token for a session that is opened from `address` (with its port or without).
+    pub fn take(&mut self, now: Instant, address: &str) -> Result<(), TooFast> {
+        let (rate, burst) = (f64::from(self.bounds.per_second), f64::from(self.bounds.burst));
+        let share = f64::from(self.bounds.share.max(1));
+        let (own_rate, own_burst) = (rate / share, (burst / share).max(1.0));
+        self.all.fill(now, rate, burst);
+        let host = host(address);
+        if !self.addresses.contains_key(host) {
+            if self.addresses.len() >= MAX_ADDRESSES {
+                self.forget_those_at_rest(now, own_rate, own_burst);
+            }
+            if self.addresses.len() < MAX_ADDRESSES {
+                let full = Bucket {
+                    tokens: own_burst,
+                    at: now,
+                };
+                self.addresses.insert(host.into(), full);
+            }
+        }
+        let own = self.addresses.get_mut(host);
+        if let Some(own) = own {
+            own.fill(now, own_rate, own_burst);
+            if let Some(missing) = own.missing(own_rate) {
+                return Err(TooFast::OfAddress(missing));
+            }
+            // Whom all others leave nothing has used up nothing.
+            if let Some(missing) = self.all.missing(rate) {
+                return Err(TooFast::OfAll(missing));
+            }
+            own.tokens -= 1.0;
+        } else if let Some(missing) = self.all.missing(rate) {
+            return Err(TooFast::OfAll(missing));
+        }
+        self.all.tokens -= 1.0;
+        Ok(())
+    }
+
+    fn forget_those_at_rest(&mut self, now: Instant, rate: f64, burst: f64) {
+        self.addresses.retain(|_, bucket| {
+            bucket.fill(now, rate, burst);
+            bucket.tokens < burst
+        });
+    }
+}
+
+/// An address without its port.
+fn host(address: &str) -> &str {
+    address.rsplit_once(':').map_or(address, |(host, _)| host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: OpeningBounds = OpeningBounds {
+        per_second: 100,
+        burst: 10,
+        share: 2,
+    };
+
+    fn opened(openings: &mut Openings, now: Instant, address: &str, tries: usize) -> usize {
+        (0..tries).filter(|_| openings.take(now, address).is_ok()).count()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_gets_its_share_and_leaves_the_rest_to_others() {
+        let mut now = Instant::now();
+        let mut openings = Openings::new(BOUNDS, now);
+        assert_eq!(opened(&mut openings, now, "192.0.2.1:1", 100), 5);
+        let refused = openings.take(now, "192.0.2.1:2");
+        assert_eq!(
+            refused,
+            Err(TooFast::OfAddress(Duration::from_millis(20))),
+            "the port does not matter"
+        );
+        assert_eq!(opened(&mut openings, now, "192.0.2.2:1", 100), 5);
+        let refused = openings.take(now, "192.0.2.3:1");
+        assert_eq!(refused, Err(TooFast::OfAll(Duration::from_millis(10))));
+        now += Duration::from_millis(100);
+        assert_eq!(opened(&mut openings, now, "192.0.2.1:1", 100), 5);
+        assert_eq!(opened(&mut openings, now, "[2001:db8::1]:9", 100), 5);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_addresses_are_remembered_than_there_is_room_for() {
+        let now = Instant::now();
+        let bounds = OpeningBounds {
+            per_second: 1_000_000,
+            burst: 1_000_000,
+            share: 2,
+        };
+        let mut openings = Openings::new(bounds, now);
+        for number in 0..MAX_ADDRESSES + 10 {
+            let taken = openings.take(now, &format!("host-{number}:1"));
+            assert_eq!(taken, Ok(()));
+        }
+        assert_eq!(openings.addresses.len(), MAX_ADDRESSES);
+        let later = now + Duration::from_secs(1);
+        assert_eq!(openings.take(later, "another:1"), Ok(()));
+        assert_eq!(openings.addresses.len(), 1, "the others are at rest");
+    }
+}

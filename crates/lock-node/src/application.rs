@@ -1,0 +1,104 @@
+//! This node, for replication: its proposals, and its answers to other members about commands, sessions and reads.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use raft_node::application::Application;
+use raft_node::messages::{Declined, HeartbeatsTaken, NotLeader, SeenMoment, Touched};
+use tokio::time::Instant;
+use znode_store::SessionId;
+
+use crate::envelope::Envelope;
+use crate::leader::{Leadership, Recorder};
+use crate::replica::Replica;
+
+/// This node, for replication.
+pub(crate) struct LockApplication {
+    /// Heartbeats of sessions and confirmations of reads.
+    pub leadership: Arc<Leadership>,
+    /// The state, and the calls that wait.
+    pub replica: Arc<Replica>,
+    /// Records of the silence of sessions.
+    pub recorder: Recorder,
+}
+
+impl Application for LockApplication {
+    fn mark_sent(&self, term: u64, proposals: &mut Vec<(u64, Bytes)>) {
+        self.replica.calls.mark_sent(term, proposals);
+    }
+
+    fn settle(&self, numbers: &[u64], declined: &Declined) {
+        self.replica.calls.decline(numbers, declined);
+    }
+
+    fn retry(&self, numbers: &[u64]) {
+        self.replica.resubmit(self.replica.calls.mark_unsent(numbers));
+    }
+
+    fn retry_lost(&self) {
+        self.replica.resubmit_lost();
+    }
+
+    /// An `acquire` would wait in a queue. If entries are in flight, it still would if at least one other contender waits before it, which
+    /// is granted first.
+    fn would_wait(&self, command: &Bytes, is_in_flight: bool) -> bool {
+        match Envelope::decode(command) {
+            Ok(envelope) => {
+                let waiting = self.replica.store.read().would_wait_behind(&envelope.request);
+                waiting.is_some_and(|waiting| !is_in_flight || waiting > 0)
+            }
+            // The state refuses it.
+            Err(_) => false,
+        }
+    }
+
+    fn may_grow(&self, commands: &[Bytes]) -> Vec<bool> {
+        let store = self.replica.store.read();
+        let commands = commands.iter();
+        // The state refuses what cannot be decoded.
+        let may_grow = |command: &Bytes| {
+            Envelope::decode(command).is_ok_and(|envelope| store.may_grow(&envelope.request))
+        };
+        commands.map(may_grow).collect()
+    }
+
+    fn touch(&self, beats: Vec<(u64, Instant)>) -> BoxFuture<'_, Result<Vec<Touched>, NotLeader>> {
+        let beats = beats.into_iter();
+        let beats = beats
+            .map(|(session, heard)| (SessionId(session), heard))
+            .collect();
+        self.leadership.touch(beats).boxed()
+    }
+
+    fn take_heartbeats(
+        &self,
+        seen: Option<SeenMoment>,
+        within: Duration,
+        sessions: Vec<(u64, u32)>,
+    ) -> BoxFuture<'_, Result<HeartbeatsTaken, NotLeader>> {
+        let sessions = sessions.into_iter();
+        let sessions = sessions
+            .map(|(session, age_ms)| (SessionId(session), age_ms))
+            .collect();
+        self.leadership.take_heartbeats(seen, within, sessions).boxed()
+    }
+
+    fn read_index(&self) -> BoxFuture<'_, Result<u64, NotLeader>> {
+        self.leadership.read_index().boxed()
+    }
+
+    fn awaits_entries(&self) -> bool {
+        self.replica.is_awaited()
+    }
+
+    fn has_taken_over(&self) -> bool {
+        self.replica.sessions.leading_term().is_some()
+    }
+
+    fn prepare_hand_over(&self, patience: Duration) -> BoxFuture<'static, ()> {
+        self.recorder.clone().record_all(patience).boxed()
+    }
+}

@@ -1,0 +1,121 @@
+//! Reading a backup from the first byte to the last, wherever the bytes come from. Nothing is answered that was not
+//! checked.
+
+use std::io::{self, Read};
+
+use bytes::Bytes;
+use znode_store::{Restorer, SnapshotPart, Store};
+
+use super::BackupError;
+use super::format::{
+    BackupHead, END_BYTES, END_MAGIC, FRAME_BYTES, START_BYTES, Tally, check_part, frame_length,
+};
+use raft_node::codec::{self, BadBytes};
+
+/// A backup that is being read.
+pub struct BackupReader<R> {
+    from: Counted<R>,
+    head: BackupHead,
+    tally: Tally,
+    ended: bool,
+}
+
+struct Counted<R> {
+    from: R,
+    bytes: u64,
+}
+
+impl<R: Read> Counted<R> {
+    /// Fills the buffer. An end before that is a backup that was cut off.
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<(), BackupError> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.from.read(&mut buffer[filled..]) {
+                Ok(0) => return Err(BackupError::Cut(self.bytes + filled as u64)),
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.bytes += filled as u64;
+        Ok(())
+    }
+}
+
+impl<R: Read> BackupReader<R> {
+    /// Reads the head.
+    pub fn open(from: R) -> Result<Self, BackupError> {
+        let mut from = Counted { from, bytes: 0 };
+        let mut start = [0; START_BYTES];
+        match from.fill(&mut start) {
+            // Too short to say what it is.
+            Err(BackupError::Cut(bytes)) if bytes < 8 || start[..8] != super::format::MAGIC => {
+                return Err(BackupError::Foreign);
+            }
+            filled => filled?,
+        }
+        let mut rest = vec![0; BackupHead::rest(&start)?];
+        from.fill(&mut rest)?;
+        let (head, chain) = BackupHead::decode(&start, &rest)?;
+        Ok(Self {
+            from,
+            head,
+            tally: Tally::new(chain),
+            ended: false,
+        })
+    }
+
+    /// What the backup says of itself.
+    pub fn head(&self) -> &BackupHead {
+        &self.head
+    }
+
+    /// How many bytes were read.
+    pub fn bytes(&self) -> u64 {
+        self.from.bytes
+    }
+
+    /// The next part. `None` after the last, when the end and all checksums have been found right and nothing follows.
+    pub fn next_part(&mut self) -> Result<Option<Bytes>, BackupError> {
+        if self.ended {
+            return Ok(None);
+        }
+        let mut frame = [0; FRAME_BYTES];
+        self.from.fill(&mut frame)?;
+        if frame == END_MAGIC {
+            let mut end = [0; END_BYTES];
+            end[..FRAME_BYTES].copy_from_slice(&frame);
+            self.from.fill(&mut end[FRAME_BYTES..])?;
+            if end != self.tally.end() {
+                let what = "it does not have the parts that its end tells of";
+                return Err(BackupError::Damaged(what.into()));
+            }
+            match self.from.fill(&mut [0]) {
+                Err(BackupError::Cut(_)) => self.ended = true,
+                Ok(()) => return Err(BackupError::Damaged("something follows its end".into())),
+                Err(error) => return Err(error),
+            }
+            return Ok(None);
+        }
+        let mut part = vec![0; frame_length(&frame)?];
+        self.from.fill(&mut part)?;
+        let crc = check_part(self.tally.chain, &frame, &part)?;
+        self.tally.count(&part, crc);
+        Ok(Some(part.into()))
+    }
+
+    /// Reads all that is left, and makes a state of it, whose digest is the one that was drawn.
+    pub fn load(&mut self) -> Result<Store, BackupError> {
+        let mut restorer = Restorer::new();
+        while let Some(bytes) = self.next_part()? {
+            restorer.add(decode_part(&bytes)?)?;
+        }
+        Ok(restorer.finish()?)
+    }
+}
+
+/// Decodes one part of a state. It is not inside the generic `load`, because each crate that loads a backup would then compile the decoders
+/// of the whole state again.
+fn decode_part(bytes: &[u8]) -> Result<SnapshotPart, BadBytes> {
+    codec::decode(bytes)
+}

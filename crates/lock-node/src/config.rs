@@ -1,0 +1,182 @@
+//! Configuration of a node. Defaults stand here and in `raft-node`, and nowhere else.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use observers::config::{HistoryConfig, SessionEventsConfig, WatchConfig};
+use raft_node::{InvalidSetting, MemberAddress, NodeId, RaftNodeConfig, StartError};
+use znode_store::{Limits, MAX_DATA_BYTES};
+
+use crate::admission::AdmissionConfig;
+use crate::metrics::config::MetricsConfig;
+
+/// Configuration of a node.
+#[derive(Debug, Clone)]
+pub struct NodeConfig {
+    /// Node, cluster, data directory and replication.
+    pub raft: RaftNodeConfig,
+    /// Bounds of session timeouts.
+    pub sessions: SessionBounds,
+    /// When containers that nobody uses are swept.
+    pub sweeps: SweepConfig,
+    /// How much there may be of what in the tree. What the leader says holds in the whole cluster, from shortly after
+    /// it began to lead; so it should be the same on all nodes.
+    pub limits: Limits,
+    /// How much is kept for those who watch.
+    pub watches: WatchConfig,
+    /// How much is kept for those who follow the events of a session.
+    pub events: SessionEventsConfig,
+    /// Settings of the lock history.
+    pub history: HistoryConfig,
+    /// How much this node takes in for the cluster. It changes nothing that is replicated, so nodes may differ in this.
+    pub admission: AdmissionConfig,
+    /// What is counted on its own, and what is logged as slow.
+    pub metrics: MetricsConfig,
+}
+
+impl NodeConfig {
+    /// Returns a configuration with the defaults of everything that can have a default.
+    pub fn new(
+        node_id: NodeId,
+        cluster: impl Into<String>,
+        members: BTreeMap<NodeId, MemberAddress>,
+        data_dir: impl Into<PathBuf>,
+    ) -> Self {
+        Self {
+            raft: RaftNodeConfig::new(node_id, cluster, members, data_dir),
+            sessions: SessionBounds::default(),
+            sweeps: SweepConfig::default(),
+            limits: Limits::default(),
+            watches: WatchConfig::default(),
+            events: SessionEventsConfig::default(),
+            history: HistoryConfig::default(),
+            admission: AdmissionConfig::default(),
+            metrics: MetricsConfig::default(),
+        }
+    }
+
+    /// Returns an error that names all invalid settings.
+    pub fn validate(&self) -> Result<(), StartError> {
+        let wrong = self.invalid_settings();
+        let facts: Vec<String> = wrong
+            .iter()
+            .map(|InvalidSetting { setting, fact }| format!("{setting} {fact}"))
+            .collect();
+        match facts.is_empty() {
+            true => Ok(()),
+            false => Err(StartError::Config(facts.join("; "))),
+        }
+    }
+
+    /// Returns the settings that are invalid.
+    pub fn invalid_settings(&self) -> Vec<InvalidSetting> {
+        let mut found = self.raft.invalid_settings();
+        let mut refuse = |is_wrong: bool, setting, fact: String| {
+            if is_wrong {
+                found.push(InvalidSetting { setting, fact });
+            }
+        };
+        let ms = |time: Duration| time.as_millis();
+        let timing = &self.raft.timing;
+        let sessions = &self.sessions;
+        let fact = format!(
+            "must be at most sessions.max_ms ({}), and is {}",
+            ms(sessions.max),
+            ms(sessions.min)
+        );
+        refuse(sessions.min > sessions.max, "sessions.min_ms", fact);
+        let fact = format!(
+            "must lie between sessions.min_ms ({}) and sessions.max_ms ({}), and is {}",
+            ms(sessions.min),
+            ms(sessions.max),
+            ms(sessions.default)
+        );
+        let outside = !(sessions.min..=sessions.max).contains(&sessions.default);
+        refuse(
+            outside && sessions.min <= sessions.max,
+            "sessions.default_ms",
+            fact,
+        );
+        let fact = format!(
+            "must be at least twice raft.election_max_ms ({}), and is {}",
+            ms(timing.election_max),
+            ms(sessions.min)
+        );
+        let short = sessions.min < timing.election_max.saturating_mul(2);
+        refuse(short, "sessions.min_ms", fact);
+
+        let limits = &self.limits;
+        let fits = (1..=MAX_DATA_BYTES).contains(&(limits.data_bytes as usize));
+        refuse(
+            !fits,
+            "limits.data_bytes",
+            format!("must be 1 to {MAX_DATA_BYTES}"),
+        );
+        let (watches, events, admission) = (&self.watches, &self.events, &self.admission);
+        let openings = &admission.openings;
+        let history = &self.history.bounds;
+        for (nothing, setting) in [
+            (limits.children == 0, "limits.children"),
+            (limits.ephemerals == 0, "limits.ephemerals"),
+            (limits.sessions == 0, "limits.sessions"),
+            (self.sweeps.every.is_zero(), "sweeps.every_ms"),
+            (watches.limits.per_watcher == 0, "watches.per_watcher"),
+            (watches.limits.per_node == 0, "watches.per_node"),
+            (watches.backlog == 0, "watches.backlog"),
+            (events.streams_per_session == 0, "events.streams_per_session"),
+            (events.streams_per_node == 0, "events.streams_per_node"),
+            (history.records == 0, "history.records"),
+            (history.max_age.is_zero(), "history.max_age_ms"),
+            (admission.target.is_zero(), "load.target_ms"),
+            (admission.max_outstanding == 0, "load.max_outstanding"),
+            (admission.max_outstanding_bytes == 0, "load.max_outstanding_bytes"),
+            (openings.per_second == 0, "load.session_openings_per_second"),
+            (openings.burst == 0, "load.session_openings_at_once"),
+            (openings.share == 0, "load.session_openings_share"),
+        ] {
+            refuse(nothing, setting, "must not be 0".into());
+        }
+        found.extend(self.metrics.invalid_settings());
+        found
+    }
+}
+
+/// Bounds of session timeouts. A wish outside is moved to the nearer bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionBounds {
+    /// Shorter ones would expire in an ordinary failover.
+    pub min: Duration,
+    /// Longer ones would keep a dead holder's locks closed for too long.
+    pub max: Duration,
+    /// For clients that do not say.
+    pub default: Duration,
+}
+
+impl Default for SessionBounds {
+    fn default() -> Self {
+        Self {
+            min: Duration::from_secs(2),
+            max: Duration::from_secs(300),
+            default: Duration::from_secs(10),
+        }
+    }
+}
+
+/// When container znodes, and with them locks that nobody uses, are swept; and TTL nodes whose time is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SweepConfig {
+    /// How long a container must have been empty: a lock in steady use is not to be created again and again.
+    pub empty_for: Duration,
+    /// How often the leader looks. So much later than its time a TTL node may be swept.
+    pub every: Duration,
+}
+
+impl Default for SweepConfig {
+    fn default() -> Self {
+        Self {
+            empty_for: Duration::from_secs(60),
+            every: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,732 @@
+//! Who leads, and what a leader does beside ordering the log: it keeps the sessions' deadlines, ends those that
+//! fall silent, confirms heartbeats and reads with proof that it still leads, and makes its configured limits hold.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fault_injection::planted::{self, Bug};
+use futures_util::future::join_all;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use znode_store::{AccessCommand, Command, Limits, LockCommand, Request, SessionId, ZPath, Zxid};
+
+use crate::command_versions::{RECORDS_SINCE, WAITS_END_WITH_RIGHTS};
+use crate::delays::{Delays, Passed};
+use crate::replica::Replica;
+use crate::sessions::{Counted, Due, Found};
+use crate::stall_log::StallLog;
+use crate::tuning::Tuned;
+use fault_injection::fail_step;
+use raft_node::RaftNode;
+#[cfg(feature = "planted")]
+use raft_node::leader_view::LeaderView;
+use raft_node::messages::{HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched};
+use raft_node::replicated_state::ReplicatedState;
+
+/// How often the leader looks for sessions whose time is over: how late a session may end beside everything
+/// else. A look at nothing costs nothing.
+const TICK: Duration = Duration::from_millis(50);
+
+/// A tick that comes later than this was not just scheduled late: the process or the machine stood still, and
+/// clients' heartbeats may be waiting in the socket buffers.
+const STALL: Duration = Duration::from_millis(200);
+
+/// Sessions ended by one command: each may own many ephemeral nodes, and an entry is applied in one go.
+const MAX_EXPIRED_AT_ONCE: usize = 64;
+
+/// Containers swept by one command.
+const MAX_SWEPT_AT_ONCE: usize = 1_000;
+
+/// Questions for one confirmation.
+const MAX_CONFIRMED_AT_ONCE: usize = 4_096;
+
+enum Question {
+    Touch {
+        beats: Vec<(SessionId, Instant)>,
+        answer: oneshot::Sender<Result<Vec<Touched>, NotLeader>>,
+    },
+    ReadIndex {
+        answer: oneshot::Sender<Result<u64, NotLeader>>,
+    },
+}
+
+/// The way to ask this node as the leader.
+pub struct Leadership {
+    questions: mpsc::Sender<Question>,
+    clock: Clock,
+}
+
+/// This process's monotonic clock, in a form that other nodes can send back.
+struct Clock {
+    id: u64,
+    began: Instant,
+}
+
+impl Clock {
+    fn moment(&self, at: Instant) -> Moment {
+        let micros = at.saturating_duration_since(self.began).as_micros();
+        Moment {
+            clock: self.id,
+            micros: micros.try_into().unwrap_or(u64::MAX),
+        }
+    }
+
+    /// The longest time that a message with this proof may have been on its way when it arrived. `None`: the proof says
+    /// nothing, because it is of another process's clock.
+    fn longest_way(&self, seen: SeenMoment, arrived: Instant) -> Option<Duration> {
+        let now = self.moment(arrived);
+        // The node knew the moment for so long when it sent the message, so it sent it that much later at the earliest.
+        let sent = seen.moment.micros.saturating_add(seen.known_for_us);
+        (seen.moment.clock == now.clock && seen.moment.micros <= now.micros)
+            .then(|| Duration::from_micros(now.micros.saturating_sub(sent)))
+    }
+}
+
+/// The questions, before their task is started.
+pub struct LeaderQuestions {
+    queue: mpsc::Receiver<Question>,
+}
+
+/// A queue of questions to the leader and the way into it. `process` is a random number of this process.
+pub fn leadership(process: u64) -> (Arc<Leadership>, LeaderQuestions) {
+    let (questions, queue) = mpsc::channel(MAX_CONFIRMED_AT_ONCE);
+    let clock = Clock {
+        id: process,
+        began: Instant::now(),
+    };
+    (
+        Arc::new(Leadership { questions, clock }),
+        LeaderQuestions { queue },
+    )
+}
+
+impl Leadership {
+    /// Counts heartbeats of sessions, each from the time beside it, if this node leads and can prove it.
+    pub async fn touch(&self, beats: Vec<(SessionId, Instant)>) -> Result<Vec<Touched>, NotLeader> {
+        let (answer, outcome) = oneshot::channel();
+        self.ask(Question::Touch { beats, answer }, outcome).await
+    }
+
+    /// The same for heartbeats that another node has forwarded and whose ages it says. They count from their ages before
+    /// their arrival, which is never before they were sent, and later by the time on the way: so that time is bounded.
+    pub async fn take_heartbeats(
+        &self,
+        seen: Option<SeenMoment>,
+        within: Duration,
+        sessions: Vec<(SessionId, u32)>,
+    ) -> Result<HeartbeatsTaken, NotLeader> {
+        let arrived = Instant::now();
+        let way = seen.and_then(|seen| self.clock.longest_way(seen, arrived));
+        let in_time = way.is_some_and(|way| way <= within) || planted::is(Bug::HeartbeatAge);
+        let touched = match in_time {
+            true => {
+                let age = |ms: u32| Duration::from_millis(u64::from(ms));
+                let sessions = sessions.into_iter();
+                let beats = sessions.map(|(session, age_ms)| (session, heard_at(arrived, age(age_ms))));
+                Some(self.touch(beats.collect()).await?)
+            }
+            false => None,
+        };
+        let moment = self.clock.moment(Instant::now());
+        Ok(HeartbeatsTaken { moment, touched })
+    }
+
+    /// The index up to which a node has to apply for a linearizable read, if this node leads and can prove it.
+    pub async fn read_index(&self) -> Result<u64, NotLeader> {
+        let (answer, outcome) = oneshot::channel();
+        self.ask(Question::ReadIndex { answer }, outcome).await
+    }
+
+    async fn ask<T>(
+        &self,
+        question: Question,
+        outcome: oneshot::Receiver<Result<T, NotLeader>>,
+    ) -> Result<T, NotLeader> {
+        let unknown = NotLeader { leader: None };
+        if self.questions.send(question).await.is_err() {
+            return Err(unknown);
+        }
+        outcome.await.unwrap_or(Err(unknown))
+    }
+}
+
+/// When a heartbeat was sent that is so old on its arrival.
+fn heard_at(arrived: Instant, age: Duration) -> Instant {
+    match planted::is(Bug::HeartbeatAge) {
+        true => arrived,
+        // A clock that has not run for so long: the heartbeat was sent after it began.
+        false => arrived.checked_sub(age).unwrap_or(arrived),
+    }
+}
+
+/// Answers questions to the leader, until `stop`: those that wait share one proof of leadership, which is
+/// begun after the last of them has come. A heartbeat of a session whose silence is on record is confirmed when an entry of
+/// the log says that it was heard; `propose` proposes that.
+pub async fn confirm<P, F>(
+    raft: RaftNode,
+    replica: Arc<Replica>,
+    mut questions: LeaderQuestions,
+    propose: P,
+    stop: CancellationToken,
+) where
+    P: Fn(Request) -> F,
+    F: Future<Output = bool> + Send + 'static,
+{
+    let mut waiting = Vec::new();
+    loop {
+        tokio::select! {
+            count = questions.queue.recv_many(&mut waiting, MAX_CONFIRMED_AT_ONCE) => {
+                if count == 0 {
+                    return;
+                }
+            }
+            () = stop.cancelled() => return,
+        }
+        fail_step!(async "confirm::before_proof");
+        let unproven = planted::is(Bug::UnprovenLeader)
+            && waiting
+                .iter()
+                .all(|question| matches!(question, Question::Touch { .. }));
+        let proof = match replica.sessions.leading_term() {
+            Some(term) if unproven => Ok((term, 0)),
+            _ => raft.prove_leadership().await,
+        };
+        fail_step!(async "confirm::after_proof");
+        for question in waiting.drain(..) {
+            // Whoever asked may have given up: then nobody takes the answer.
+            match question {
+                Question::ReadIndex { answer } => {
+                    let _ = answer.send(proof.clone().map(|(_, index)| index));
+                }
+                Question::Touch { beats, answer } => {
+                    let counted = proof.clone().and_then(|(term, _)| {
+                        let counted = replica.sessions.touch(term, &beats);
+                        Ok((term, counted.ok_or(NotLeader { leader: None })?))
+                    });
+                    match counted {
+                        Err(not_leader) => {
+                            let _ = answer.send(Err(not_leader));
+                        }
+                        Ok((_, Counted { touched, to_note }))
+                            if to_note.is_empty() || planted::is(Bug::SilenceKept) =>
+                        {
+                            let _ = answer.send(Ok(touched));
+                        }
+                        Ok((term, Counted { touched, to_note })) => {
+                            let noted = propose(Request::internal(Command::NoteHeartbeats {
+                                sessions: to_note,
+                                term,
+                            }));
+                            tokio::spawn(async move {
+                                let confirmed = match noted.await {
+                                    true => Ok(touched),
+                                    false => Err(NotLeader { leader: None }),
+                                };
+                                let _ = answer.send(confirmed);
+                            });
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Takes up or lays down the deadlines when this node begins or ceases to lead, until `stop`. No session ends before its client had the time of
+/// an `election` to reach the new leader.
+pub async fn follow(
+    replica: Arc<Replica>,
+    mut own_terms: watch::Receiver<Option<u64>>,
+    election: Duration,
+    stop: CancellationToken,
+) {
+    loop {
+        let own_term = *own_terms.borrow_and_update();
+        let reigns = replica.sessions.leading_term();
+        match own_term {
+            None if reigns.is_some() => replica.sessions.resign(),
+            // Deadlines begin when an entry of this term is applied: so whatever an earlier leader has ended
+            // is ended here too.
+            Some(term) if reigns != Some(term) => {
+                tokio::select! {
+                    () = replica.applied().wait_for_term(term) => {
+                        fail_step!("session::before_take_up");
+                        take_up(&replica, term, election);
+                        fail_step!("session::after_take_up");
+                    }
+                    changed = own_terms.changed() => if changed.is_err() { return },
+                    () = stop.cancelled() => return,
+                }
+                continue;
+            }
+            _ => {}
+        }
+        tokio::select! {
+            changed = own_terms.changed() => if changed.is_err() { return },
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+/// The bug [`LostWatches`](fault_injection::planted::Bug::LostWatches): watches are forgotten when another node leads.
+#[cfg(feature = "planted")]
+pub async fn lose_watches(
+    replica: Arc<Replica>,
+    mut leader: watch::Receiver<LeaderView>,
+    stop: CancellationToken,
+) {
+    let mut known = None;
+    loop {
+        let now = leader.borrow_and_update().leader;
+        if known != now {
+            known = now;
+            if planted::is(Bug::LostWatches) {
+                replica.hub.forget_watches();
+            }
+        }
+        tokio::select! {
+            changed = leader.changed() => if changed.is_err() { return },
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+fn take_up(replica: &Replica, term: u64, grace: Duration) {
+    // Under the lock of the state: a session that is opened now is either in the list or comes as an event.
+    let store = replica.store.read();
+    let timeout = |ms: u32| Duration::from_millis(u64::from(ms));
+    let sessions = store.sessions().into_iter().map(|view| Found {
+        session: view.session,
+        timeout: timeout(view.timeout_ms),
+        silence: view.silence,
+    });
+    replica.meters.locks.forget();
+    replica.sessions.lead(term, Instant::now(), grace, sessions);
+}
+
+/// What `take` takes of the sessions, with the position that was applied before they were looked at.
+fn take_as_of<T>(replica: &Replica, take: impl FnOnce() -> T) -> (Zxid, T) {
+    // In this order: whatever is applied in between has been heard when deadlines are looked at, or is later than this.
+    let as_of = replica.store.read().zxid();
+    (as_of, take())
+}
+
+/// Proposes to put silences on record. Returns whether that is done.
+async fn record<P, F>(replica: Arc<Replica>, propose: P, due: Due, as_of: Zxid) -> bool
+where
+    P: Fn(Request) -> F,
+    F: Future<Output = bool>,
+{
+    let Due { term, silent, .. } = due;
+    let command = Command::RecordSilence {
+        sessions: silent.clone(),
+        term,
+        as_of,
+    };
+    fail_step!(async "session::before_record");
+    let recorded = propose(Request::internal(command)).await;
+    fail_step!(async "session::after_record");
+    if !recorded {
+        replica.sessions.not_recorded(term, &silent, Instant::now());
+    }
+    recorded
+}
+
+/// The way to have the leader put the silence of all sessions on record, before another node leads.
+#[derive(Clone)]
+pub struct Recorder {
+    requests: mpsc::Sender<oneshot::Sender<()>>,
+}
+
+/// The other end of [`Recorder`].
+pub struct RecorderRequests {
+    queue: mpsc::Receiver<oneshot::Sender<()>>,
+}
+
+/// See [`Recorder`].
+pub fn recorder() -> (Recorder, RecorderRequests) {
+    let (requests, queue) = mpsc::channel(1);
+    (Recorder { requests }, RecorderRequests { queue })
+}
+
+impl Recorder {
+    /// Returns when that is done, or cannot be done in time: then the next leader gives some sessions more time than it has to.
+    pub async fn record_all(self, patience: Duration) {
+        let (done, recorded) = oneshot::channel();
+        let recording = async {
+            if self.requests.send(done).await.is_ok() {
+                let _ = recorded.await;
+            }
+        };
+        if tokio::time::timeout(patience, recording).await.is_err() {
+            tracing::warn!("the silence of sessions could not be put on record before another node leads");
+        }
+    }
+}
+
+/// Ends silent sessions, puts silences on record, opens locks that were closed for a while, sweeps empty containers and TTL nodes whose time is
+/// over, and sees to it that the configured limits hold, while this node leads, until `stop`.
+///
+/// `propose` proposes a command from this node, in the ordinary way. An end that reaches the log in another
+/// term than its own is refused by the state. `commands` tells the newest kinds of commands that all members can apply.
+pub async fn tend<P, F>(
+    replica: Arc<Replica>,
+    tuned: Arc<Tuned>,
+    propose: P,
+    commands: impl Fn() -> u8,
+    mut recorder: RecorderRequests,
+    stop: CancellationToken,
+) where
+    P: Fn(Request) -> F + Clone + Send + 'static,
+    F: Future<Output = bool> + Send + 'static,
+{
+    let mut last = Instant::now();
+    let mut swept = Instant::now();
+    let mut setting: Option<JoinHandle<()>> = None;
+    let mut finishing: Option<JoinHandle<()>> = None;
+    let mut delays = Delays::default();
+    let mut stalls = StallLog::default();
+    loop {
+        let records = || commands() >= RECORDS_SINCE;
+        tokio::select! {
+            () = tokio::time::sleep_until(last + TICK) => {}
+            Some(done) = recorder.queue.recv() => {
+                let (as_of, parts) = take_as_of(&replica, || match records() {
+                    true => replica.sessions.take_all_silent(Instant::now()),
+                    false => Vec::new(),
+                });
+                let parts = parts.into_iter();
+                let recording = parts.map(|due| record(replica.clone(), propose.clone(), due, as_of));
+                let recording = join_all(recording);
+                tokio::spawn(async move {
+                    recording.await;
+                    // Nobody may wait any more.
+                    let _ = done.send(());
+                });
+                continue;
+            }
+            () = stop.cancelled() => return,
+        }
+        let tuning = tuned.get();
+        let (sweeps, limits) = (&tuning.sweeps, tuning.limits);
+        // A clock that nobody asks could not tell a jump from the time that has passed. Logs also that it is overruled.
+        replica.clock.now_ms();
+        let now = Instant::now();
+        let late = (now - last).saturating_sub(TICK);
+        last = now;
+        // Only what goes beyond: a leader that is always late, because it has too much to do, would otherwise
+        // never end a session.
+        let stall = late.saturating_sub(STALL);
+        if !stall.is_zero() {
+            stalls.note(late);
+            replica.sessions.stalled(stall);
+        }
+        while let (as_of, Some(due)) = take_as_of(&replica, || {
+            replica.sessions.take_due(now, MAX_EXPIRED_AT_ONCE, records())
+        }) {
+            if !due.over.is_empty() {
+                let ending = end(
+                    replica.clone(),
+                    propose.clone(),
+                    due.term,
+                    due.over.clone(),
+                    as_of,
+                );
+                let stop = stop.clone();
+                tokio::spawn(async move { stop.run_until_cancelled(ending).await });
+            }
+            if !due.silent.is_empty() {
+                tokio::spawn(record(replica.clone(), propose.clone(), due, as_of));
+            }
+        }
+        // The ends of large sessions: also those that an earlier leader has begun.
+        if finishing.as_ref().is_none_or(JoinHandle::is_finished)
+            && let Some(term) = replica.sessions.leading_term()
+            && replica
+                .store
+                .try_read()
+                .is_some_and(|store| !store.ending_sessions(1).is_empty())
+        {
+            let finishing_ends = finish_ends(replica.clone(), propose.clone(), term);
+            let stop = stop.clone();
+            finishing = Some(tokio::spawn(async move {
+                stop.run_until_cancelled(finishing_ends).await;
+            }));
+        }
+        // An earlier leader was configured otherwise. Its word may even come after this one's, if it lost its office with
+        // the proposal in hand; and this one's may fail. So there is no end to looking.
+        if setting.as_ref().is_none_or(JoinHandle::is_finished)
+            && let Some(command) = missing_setting(&replica, limits, &commands)
+        {
+            let propose = propose.clone();
+            setting = Some(tokio::spawn(async move {
+                tracing::info!(%command, "proposing a setting that the state lacks");
+                propose(Request::internal(command)).await;
+            }));
+        }
+        if let Some((term, locks)) = delays_to_tell(&replica, &mut delays, now) {
+            let propose = propose.clone();
+            let command = Command::Lock(LockCommand::CountDelays { locks, term });
+            tokio::spawn(async move {
+                fail_step!(async "delay::before_count");
+                // What is not told now is told again.
+                propose(Request::internal(command)).await;
+                fail_step!(async "delay::after_count");
+            });
+        }
+        if now - swept >= sweeps.every {
+            swept = now;
+            let due = to_sweep(&replica, sweeps.empty_for);
+            if !due.is_empty() {
+                let propose = propose.clone();
+                let command = Command::Sweep(due);
+                tokio::spawn(async move {
+                    // What is not swept now is swept the next time.
+                    propose(Request::internal(command)).await;
+                });
+            }
+        }
+    }
+}
+
+/// Proposes the end of these sessions until a proposal is applied, a command of the session spares it, or this node stops leading in `term`.
+async fn end<P, F>(replica: Arc<Replica>, propose: P, term: u64, sessions: Vec<SessionId>, as_of: Zxid)
+where
+    P: Fn(Request) -> F,
+    F: Future<Output = bool>,
+{
+    tracing::info!(?sessions, "sessions fell silent");
+    // Nearly always it is one.
+    let pieces = replica.store.read().ending_together(&sessions).into_iter();
+    let pieces: Vec<Vec<SessionId>> = pieces.map(<[_]>::to_vec).collect();
+    for mut sessions in pieces {
+        loop {
+            sessions = replica.sessions.still_ending(term, sessions);
+            if sessions.is_empty() {
+                break;
+            }
+            let command = Command::ExpireSessions {
+                sessions: sessions.clone(),
+                term,
+                as_of,
+            };
+            fail_step!(async "session::before_expire");
+            let proposed = propose(Request::internal(command)).await;
+            fail_step!(async "session::after_expire");
+            if proposed {
+                break;
+            }
+            tokio::time::sleep(TICK).await;
+        }
+    }
+}
+
+/// Removes what is left of sessions that have ended, one entry after the other, until nothing is left, this node does not lead in `term` any
+/// more, or a proposal fails: then the next tick begins again.
+async fn finish_ends<P, F>(replica: Arc<Replica>, propose: P, term: u64)
+where
+    P: Fn(Request) -> F,
+    F: Future<Output = bool>,
+{
+    while replica.sessions.leading_term() == Some(term) {
+        let (sessions, as_of) = {
+            let store = replica.store.read();
+            (store.ending_sessions(MAX_EXPIRED_AT_ONCE), store.zxid())
+        };
+        if sessions.is_empty() {
+            return;
+        }
+        let command = Command::ExpireSessions {
+            sessions,
+            term,
+            as_of,
+        };
+        let proposed = propose(Request::internal(command)).await;
+        if !proposed {
+            return;
+        }
+    }
+}
+
+/// Returns the command that the state lacks: one that sets these limits, or a rule that all members know by now. Returns `None` on a
+/// follower, and while a long entry is being applied; the next tick asks again, because sessions cannot wait.
+fn missing_setting(replica: &Replica, limits: Limits, commands: impl Fn() -> u8) -> Option<Command> {
+    replica.sessions.leading_term()?;
+    let store = replica.store.try_read()?;
+    if store.limits() != limits {
+        return Some(Command::SetLimits(limits));
+    }
+    let is_due = store.lets_waits_outlive_rights() && commands() >= WAITS_END_WITH_RIGHTS;
+    is_due.then_some(Command::Access(AccessCommand::EndWaitsWithRights))
+}
+
+/// What is to be told of the locks that are closed, if this node leads. A look that would have to wait is left for the next
+/// tick.
+fn delays_to_tell(replica: &Replica, delays: &mut Delays, now: Instant) -> Option<(u64, Vec<Passed>)> {
+    let term = replica.sessions.leading_term();
+    let closed = match term {
+        Some(_) => replica.store.try_read()?.closed_locks(),
+        None => Vec::new(),
+    };
+    delays.look(term, closed, now)
+}
+
+fn to_sweep(replica: &Replica, empty_for: Duration) -> Vec<ZPath> {
+    if replica.sessions.leading_term().is_none() {
+        return Vec::new();
+    }
+    let store = replica.store.read();
+    // The state's own time stands still while nothing is proposed.
+    let now_ms = store.time_ms().max(replica.clock.now_ms());
+    let empty_for_ms = u64::try_from(empty_for.as_millis()).unwrap_or(u64::MAX);
+    let mut due = store.to_sweep(now_ms.saturating_sub(empty_for_ms), now_ms);
+    due.truncate(MAX_SWEPT_AT_ONCE);
+    due
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use znode_store::EntryContext;
+
+    use super::*;
+    use crate::command_versions::COMMANDS_VERSION;
+    use crate::config::NodeConfig;
+    use crate::envelope::Origin;
+    use crate::tuning::Tuning;
+    use observers::config::{SessionEventsConfig, WatchConfig};
+    use observers::hub::Hub;
+
+    const FEW: Limits = Limits {
+        data_bytes: 10,
+        children: 20,
+        ephemerals: 30,
+        sessions: 40,
+    };
+
+    fn replica() -> Arc<Replica> {
+        let origin = Origin { node: 1, boot: 7 };
+        let hub = Hub::new(&WatchConfig::default(), &SessionEventsConfig::default(), 1);
+        Arc::new(Replica::new(origin, hub, mpsc::unbounded_channel().0))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn forwarded_heartbeats_count_from_their_age_if_they_were_on_their_way_for_a_bounded_time() {
+        const WITHIN: Duration = Duration::from_millis(100);
+        let (leadership, mut questions) = leadership(7);
+        let told = leadership.clock.moment(Instant::now());
+        // What the leader counts of a heartbeat with this age, so long after the moment that its node knows, and has known for so long.
+        let mut take = async |clock: u64, passed_ms: u64, known_for_ms: u64, age_ms: u32| {
+            tokio::time::sleep(Duration::from_millis(passed_ms)).await;
+            let now = leadership.clock.moment(Instant::now());
+            let seen = SeenMoment {
+                moment: Moment {
+                    clock,
+                    micros: now.micros - passed_ms * 1_000,
+                },
+                known_for_us: known_for_ms * 1_000,
+            };
+            let session = (SessionId(1), age_ms);
+            let taking = leadership.take_heartbeats(Some(seen), WITHIN, vec![session]);
+            let arrived = Instant::now();
+            let answering = async {
+                let Some(Question::Touch { beats, answer }) = questions.queue.recv().await else {
+                    panic!("a touch is expected");
+                };
+                answer.send(Ok(vec![Touched::Renewed(9_000)])).expect("it waits");
+                arrived - beats[0].1
+            };
+            tokio::select! {
+                biased;
+                taken = taking => {
+                    assert_eq!(taken.map(|taken| taken.touched), Ok(None));
+                    None
+                }
+                age = answering => Some(age),
+            }
+        };
+        assert_eq!(told.clock, 7);
+        // It was sent 200 ms ago at the earliest, and 30 ms ago at the earliest if it is known that it was sent 170 ms later.
+        assert_eq!(take(7, 200, 0, 40).await, None);
+        assert_eq!(take(7, 200, 170, 40).await, Some(Duration::from_millis(40)));
+        assert_eq!(take(7, 200, 100, 0).await, Some(Duration::ZERO), "at the bound");
+        assert_eq!(take(7, 200, 99, 0).await, None, "beyond it");
+        assert_eq!(take(8, 200, 200, 0).await, None, "of another process's clock");
+        assert_eq!(
+            leadership
+                .take_heartbeats(None, WITHIN, vec![])
+                .await
+                .map(|taken| taken.touched),
+            Ok(None),
+            "no proof"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn limits_are_proposed_by_a_leader_until_they_hold() {
+        let (replica, stop) = (replica(), CancellationToken::new());
+        let proposed = Arc::new(AtomicUsize::new(0));
+        let propose = {
+            let (replica, proposed) = (replica.clone(), proposed.clone());
+            move |request: Request| {
+                assert_eq!(request.command, Command::SetLimits(FEW));
+                // The first two are lost.
+                let done = proposed.fetch_add(1, Ordering::SeqCst) >= 2;
+                if done {
+                    let entry = EntryContext { time_ms: 1, term: 1 };
+                    let applied = replica.store.write().apply(&entry, request, &mut Vec::new());
+                    assert!(applied.outcome.is_ok());
+                }
+                async move { done }
+            }
+        };
+        let config = NodeConfig::new(1, "test", BTreeMap::new(), "unused");
+        let few = Tuning {
+            limits: FEW,
+            ..Tuning::of(&config)
+        };
+        let tuned = Arc::new(Tuned::new(few));
+        let (_recorder, requests) = recorder();
+        let tending = tend(
+            replica.clone(),
+            tuned.clone(),
+            propose,
+            || COMMANDS_VERSION,
+            requests,
+            stop.clone(),
+        );
+        let tending = tokio::spawn(tending);
+
+        tokio::time::sleep(TICK * 10).await;
+        assert_eq!(
+            proposed.load(Ordering::SeqCst),
+            0,
+            "who does not lead proposes nothing"
+        );
+        take_up(&replica, 1, TICK);
+        while replica.store.read().limits() != FEW {
+            tokio::time::sleep(TICK).await;
+        }
+        tokio::time::sleep(TICK * 10).await;
+        assert_eq!(proposed.load(Ordering::SeqCst), 3);
+
+        // A deposed leader's word comes late.
+        let late = Request::internal(Command::SetLimits(Limits::default()));
+        let entry = EntryContext { time_ms: 2, term: 1 };
+        replica
+            .store
+            .write()
+            .apply(&entry, late, &mut Vec::new())
+            .outcome
+            .unwrap();
+        while replica.store.read().limits() != FEW {
+            tokio::time::sleep(TICK).await;
+        }
+        stop.cancel();
+        tending.await.unwrap();
+    }
+}

@@ -1,0 +1,25 @@
+//! This node's wall clock beside the time of the state: whether a clock is wrong.
+
+use std::fmt;
+
+use crate::node::Node;
+use instruments::sheet::Sheet;
+use raft_node::wall_clock;
+
+pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node) -> fmt::Result {
+    // The state first: an entry that is applied in between has a later time than a clock that was read before.
+    let state_ms = node.read(|store| store.time_ms());
+    let wall_ms = wall_clock::now_ms();
+    let help = "What this node's wall clock shows, in seconds since 1970";
+    sheet.gauge("wall_clock_timestamp_seconds", help, seconds(wall_ms))?;
+    let help =
+        "How far the newest time in the state is ahead of this node's wall clock, in seconds; 0 if it is not";
+    let ahead_ms = state_ms.saturating_sub(wall_ms);
+    sheet.gauge("state_time_ahead_seconds", help, seconds(ahead_ms))?;
+    let help = "How often this node's wall clock has jumped";
+    sheet.counter("wall_clock_jumps", help, node.raft().clock().jumps())
+}
+
+fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1e3
+}

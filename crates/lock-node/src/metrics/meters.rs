@@ -1,0 +1,178 @@
+//! What a node counts while it works, beside locks: how it proposes and applies, and what becomes of sessions.
+
+use std::fmt;
+
+use tokio::time::Instant;
+use znode_store::Event;
+
+use super::config::MetricsConfig;
+use crate::calls::Times;
+use crate::slow::SlowLog;
+use instruments::counters::{Classes, Counter, Histogram, Longest};
+use instruments::sheet::Sheet;
+use observers::lock_metrics::LockMeters;
+use raft_node::counters::RaftCounters;
+
+/// How a proposal ended for whoever waited for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// Carried out.
+    Done,
+    /// The state refused it.
+    Refused,
+    /// Nothing was done.
+    Unavailable,
+    /// Nobody knows.
+    Unknown,
+    /// Nobody waited any more.
+    GivenUp,
+}
+
+impl Ended {
+    const ALL: [Self; 5] = [
+        Self::Done,
+        Self::Refused,
+        Self::Unavailable,
+        Self::Unknown,
+        Self::GivenUp,
+    ];
+
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Refused => "refused",
+            Self::Unavailable => "unavailable",
+            Self::Unknown => "unknown",
+            Self::GivenUp => "given_up",
+        }
+    }
+}
+
+/// See the module. One for each node, shared by all its tasks.
+#[derive(Debug)]
+pub struct Meters {
+    /// Commands that were applied here.
+    pub applied: Counter,
+    /// How long one entry took that was applied here.
+    pub applying: Histogram,
+    /// The longest of them lately.
+    pub applied_longest: Longest,
+    /// The longest time lately that somebody who read the state kept it from being changed.
+    pub read_longest: Longest,
+    /// What becomes of locks.
+    pub locks: LockMeters,
+    /// Tells of what took long.
+    pub slow: SlowLog,
+    ended: [Counter; Ended::ALL.len()],
+    queued: Histogram,
+    committed: Histogram,
+    replied: Histogram,
+    all: Histogram,
+    sessions_opened: Counter,
+    sessions_closed: Counter,
+    sessions_expired: Counter,
+}
+
+impl Default for Meters {
+    fn default() -> Self {
+        Self::new(&MetricsConfig::default())
+    }
+}
+
+impl Meters {
+    /// Nothing is counted yet.
+    pub fn new(config: &MetricsConfig) -> Self {
+        let latency = || Histogram::new(&Classes::LATENCY);
+        Self {
+            applied: Counter::default(),
+            applying: latency(),
+            applied_longest: Longest::default(),
+            read_longest: Longest::default(),
+            locks: LockMeters::new(&config.lock_prefixes),
+            slow: SlowLog::new(config.slow),
+            ended: Default::default(),
+            queued: latency(),
+            committed: latency(),
+            replied: latency(),
+            all: latency(),
+            sessions_opened: Counter::default(),
+            sessions_closed: Counter::default(),
+            sessions_expired: Counter::default(),
+        }
+    }
+
+    /// Takes what one command did to sessions. As with locks, only the leader counts.
+    pub fn follow_sessions(&self, events: &[Event]) {
+        for event in events {
+            match event {
+                Event::SessionOpened(_) => self.sessions_opened.up(),
+                Event::SessionEnded { expired: true, .. } => self.sessions_expired.up(),
+                Event::SessionEnded { expired: false, .. } => self.sessions_closed.up(),
+                _ => {}
+            }
+        }
+    }
+
+    /// A proposal of this node's is over.
+    pub fn ended(&self, how: Ended, times: Option<&Times>) {
+        self.ended[how as usize].up();
+        if let Some(times) = times {
+            self.queued.took(times.queued());
+            self.committed.took(times.committing());
+            self.replied.took(times.replying());
+            self.all.took(times.in_all());
+        }
+    }
+
+    /// Writes all counters, those of the replication among them.
+    pub fn write(&self, sheet: &mut Sheet<'_>, raft: &RaftCounters) -> fmt::Result {
+        let help = "How often this node stood for election";
+        sheet.counter("raft_elections", help, raft.elections.get())?;
+        let help = "How often this node learnt of another leader";
+        sheet.counter("raft_leader_changes", help, raft.leader_changes.get())?;
+        let help = "Commands in one entry of the log, of those that this node proposed as the leader";
+        sheet.histogram("raft_entry_commands", help, &raft.entry_commands.measured())?;
+        let help = "Bytes of all these entries";
+        sheet.counter("raft_proposed_bytes", help, raft.proposed_bytes.get())?;
+        let help = "Commands that were applied here";
+        sheet.counter("raft_applied_commands", help, self.applied.get())?;
+        let help = "How long it takes to apply an entry";
+        sheet.histogram("raft_apply_duration_seconds", help, &self.applying.measured())?;
+        let help = "Longest time in the last one to two minutes that one read of the state, or the commands of one entry, took: \
+                    the node does nothing else meanwhile";
+        let longest = [("read", &self.read_longest), ("apply", &self.applied_longest)];
+        let longest =
+            longest.map(|(word, longest)| ([("by", word)], longest.get(Instant::now()).as_secs_f64()));
+        sheet.gauges("longest_hold_seconds", help, longest)?;
+        let help = "Snapshots that this node has made, or could not make";
+        let made = [("made", &raft.snapshots.made), ("failed", &raft.snapshots.failed)];
+        let made = made.map(|(word, counter)| ([("outcome", word)], counter.get()));
+        sheet.counters("snapshots", help, made)?;
+
+        let help = "Requests to change something that this node took in and that are over, by how they ended";
+        let ended = Ended::ALL.map(|how| ([("outcome", how.word())], self.ended[how as usize].get()));
+        sheet.counters("proposals_ended", help, ended)?;
+        let help = "How long those took that were carried out or refused by the state, until their caller had the answer";
+        sheet.histogram("proposal_duration_seconds", help, &self.all.measured())?;
+        let help = "Where that time went: until it was sent to the leader, until it was committed, until whoever waited woke";
+        let stages = [
+            ("queue", &self.queued),
+            ("commit", &self.committed),
+            ("reply", &self.replied),
+        ];
+        let stages = stages.map(|(stage, times)| ([("stage", stage)], times.measured()));
+        sheet.histograms("proposal_stage_duration_seconds", help, stages)?;
+
+        let help = "Sessions that were opened";
+        sheet.counter("sessions_opened", help, self.sessions_opened.get())?;
+        let help = "Sessions that ended, at their owner's wish or for want of heartbeats";
+        let ended = [
+            ("closed", &self.sessions_closed),
+            ("expired", &self.sessions_expired),
+        ];
+        let ended = ended.map(|(reason, counter)| ([("reason", reason)], counter.get()));
+        sheet.counters("sessions_ended", help, ended)?;
+        self.locks.write(sheet)
+    }
+}

@@ -1,0 +1,77 @@
+//! What a node keeps on its disk, how much room there is, and how long the disk takes.
+
+use std::fmt;
+
+use crate::node::Node;
+use instruments::counters::Measured;
+use instruments::sheet::Sheet;
+use raft_log::wal::SYNC_CLASSES_US;
+use raft_node::status::ClusterStatus;
+
+pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) -> fmt::Result {
+    let report = node.disk_report();
+    if let Some(free) = report.free_bytes {
+        let help = "Bytes free in the file system of the data directory";
+        sheet.gauge("disk_free_bytes", help, free)?;
+    }
+    let help = "With fewer bytes free the disk counts as nearly full";
+    sheet.gauge("disk_low_water_bytes", help, report.low_water_bytes)?;
+    let help = "Whether this node's disk is nearly full (1) or not (0)";
+    sheet.gauge("disk_low", help, u64::from(report.low))?;
+    let help = "Whether this node's log has no room for entries (1) or has (0)";
+    sheet.gauge("log_full", help, u64::from(report.log_full))?;
+    let help = "Whether the cluster takes only what makes the state smaller (1) or everything (0)";
+    sheet.gauge("read_only", help, u64::from(status.read_only))?;
+    log(sheet, node, status)?;
+    snapshot(sheet, status)?;
+    if let Some(made_at_ms) = node.last_backup_ms() {
+        let help = "Of which time the newest backup is that was drawn from this node since it started, in seconds since 1970";
+        sheet.gauge("backup_last_timestamp_seconds", help, made_at_ms as f64 / 1e3)?;
+    }
+    Ok(())
+}
+
+fn log(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) -> fmt::Result {
+    let wal = node.raft().wal();
+    let segments = wal.segments();
+    sheet.gauge("log_segments", "Files of the log", segments)?;
+    let help = "What these take on the disk";
+    sheet.gauge("log_file_bytes", help, segments * wal.segment_bytes())?;
+    let help = "What the entries have that are in the log";
+    sheet.gauge("log_bytes", help, status.log_bytes)?;
+    let help = "The oldest entry that is in the log";
+    sheet.gauge("log_first_index", help, status.log_first_index)?;
+    let help = "For how long the write to the log that is under way has lasted, in seconds";
+    let working = wal.fsync_stats().working_for().as_secs_f64();
+    sheet.gauge("log_write_under_way_seconds", help, working)?;
+    let times = wal.fsync_stats().sync_times();
+    let bounds = SYNC_CLASSES_US.iter().map(|us| *us as f64 / 1e6);
+    let measured = Measured {
+        classes: bounds.chain([f64::INFINITY]).zip(times.counts).collect(),
+        sum: times.sum.as_secs_f64(),
+    };
+    sheet.histogram(
+        "log_sync_duration_seconds",
+        "How long syncs of the log take",
+        &measured,
+    )
+}
+
+fn snapshot(sheet: &mut Sheet<'_>, status: &ClusterStatus) -> fmt::Result {
+    let help = "What the newest snapshot takes on the disk; 0 if there is none";
+    sheet.gauge("snapshot_bytes", help, status.snapshot_bytes)?;
+    if let Some(age_ms) = status.snapshot_age_ms {
+        let help =
+            "How long ago the newest snapshot was begun. There is a new one only when enough was changed";
+        sheet.gauge("snapshot_age_seconds", help, age_ms as f64 / 1e3)?;
+    }
+    let help = "How many entries the state has in it that the newest snapshot has not";
+    let behind = status.applied_index.saturating_sub(status.snapshot_index);
+    sheet.gauge("snapshot_behind_entries", help, behind)?;
+    let help = "Whether the last try to make a snapshot has failed (1) or not (0)";
+    sheet.gauge(
+        "snapshot_failing",
+        help,
+        u64::from(status.snapshot_failure.is_some()),
+    )
+}

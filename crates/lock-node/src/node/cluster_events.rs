@@ -1,0 +1,211 @@
+//! This node looks what happens to the cluster, and keeps it for people who look on ([`crate::cluster_events`]). Nothing is decided
+//! by it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Node;
+use crate::cluster_events::{ClusterHappened, ClusterHappening};
+use raft_node::disks::{Alarm, AlarmKind};
+use raft_node::leader_view::LeaderView;
+use raft_node::{MemberAddress, NodeId};
+
+/// How often it is looked who is a member, and what there is to look at. Who leads is told at once.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// What was seen last.
+#[derive(Debug, Default)]
+struct Chronicler {
+    leader: LeaderView,
+    members: Option<Members>,
+    alarms: BTreeMap<(AlarmKind, Option<NodeId>), Alarm>,
+}
+
+/// Who is a member, by the log.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Members {
+    /// Of the entry that says so.
+    index: u64,
+    /// Whether each votes, and where it is.
+    each: BTreeMap<NodeId, (bool, MemberAddress)>,
+}
+
+impl Node {
+    /// Looks until the node stops.
+    pub(super) async fn keep_chronicle(self) {
+        let mut chronicler = Chronicler::default();
+        let raft = &self.inner.raft;
+        let mut view = raft.leader_changes();
+        loop {
+            let leader = *view.borrow_and_update();
+            for what in chronicler.see(leader, self.committed_members(), raft.cluster_alarms()) {
+                let time_ms = self.now_ms();
+                self.inner.cluster_events.add(ClusterHappening { time_ms, what });
+                self.inner.replica.hub.recent.changed();
+            }
+            tokio::select! {
+                changed = view.changed() => if changed.is_err() { return },
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = raft.stop_token().cancelled() => return,
+            }
+        }
+    }
+
+    fn committed_members(&self) -> Members {
+        let (index, each) = self.inner.raft.committed_members();
+        Members { index, each }
+    }
+
+    /// What has happened to the cluster after the first `after` that this node has seen, the latest `count` of it; and how many there
+    /// were, to ask with the next time.
+    pub fn chronicle(&self, after: u64, count: usize) -> (Vec<Arc<ClusterHappening>>, u64) {
+        self.inner.cluster_events.after(after, count)
+    }
+}
+
+impl Chronicler {
+    /// What is new.
+    fn see(
+        &mut self,
+        leader: LeaderView,
+        members: Members,
+        alarms: Option<Vec<Alarm>>,
+    ) -> Vec<ClusterHappened> {
+        let mut news = Vec::new();
+        if let Some(id) = leader.leader
+            && leader != self.leader
+        {
+            self.leader = leader;
+            let (leader, term) = (id, leader.term);
+            news.push(ClusterHappened::LeaderChanged { leader, term });
+        }
+        if !members.each.is_empty() && self.members.as_ref() != Some(&members) {
+            // Whoever has only just begun to look does not know what it was before.
+            if let Some(before) = self.members.replace(members.clone()) {
+                let change = difference(&before, &members);
+                let index = members.index;
+                if !change.is_empty() {
+                    news.push(ClusterHappened::MembersChanged { index, change });
+                }
+            }
+        }
+        if let Some(alarms) = alarms {
+            let key = |alarm: &Alarm| (alarm.kind, alarm.node_id);
+            let now: BTreeMap<_, _> = alarms.into_iter().map(|alarm| (key(&alarm), alarm)).collect();
+            let before = std::mem::take(&mut self.alarms);
+            let begun = now.iter().filter(|(key, _)| !before.contains_key(key));
+            news.extend(begun.map(|(_, alarm)| ClusterHappened::AlarmBegan(alarm.clone())));
+            let over = before.iter().filter(|(key, _)| !now.contains_key(key));
+            news.extend(over.map(|(_, alarm)| ClusterHappened::AlarmOver(alarm.clone())));
+            // As it began: that is what its end is told of.
+            self.alarms = now
+                .into_iter()
+                .map(|(key, alarm)| (key, before.get(&key).cloned().unwrap_or(alarm)))
+                .collect();
+        }
+        news
+    }
+}
+
+/// In words; empty if nothing is different that people care about.
+fn difference(before: &Members, now: &Members) -> String {
+    let mut all = Vec::new();
+    for (id, (votes, address)) in &now.each {
+        match before.each.get(id) {
+            None if *votes => all.push(format!("node {id} was added as a voter")),
+            None => all.push(format!("node {id} was added as a learner")),
+            Some((voted, _)) if voted != votes => {
+                let what = if *votes { "votes now" } else { "votes no more" };
+                all.push(format!("node {id} {what}"));
+            }
+            Some((_, was_at)) if was_at != address => {
+                all.push(format!(
+                    "node {id} is at {} and {} now",
+                    address.peer, address.http
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    let gone = before.each.keys().filter(|id| !now.each.contains_key(id));
+    all.extend(gone.map(|id| format!("node {id} was removed")));
+    all.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn members(index: u64, each: &[(NodeId, bool)]) -> Members {
+        let address = |id: &NodeId| MemberAddress {
+            peer: format!("host-{id}:7500"),
+            http: format!("host-{id}:7400"),
+        };
+        Members {
+            index,
+            each: each
+                .iter()
+                .map(|(id, votes)| (*id, (*votes, address(id))))
+                .collect(),
+        }
+    }
+
+    fn led(term: u64, leader: Option<NodeId>) -> LeaderView {
+        LeaderView { term, leader }
+    }
+
+    #[test]
+    fn leaders_and_members_are_told_when_they_change() {
+        let mut chronicler = Chronicler::default();
+        let three = || members(1, &[(1, true), (2, true), (3, true)]);
+        let first = chronicler.see(led(1, Some(1)), three(), None);
+        assert_eq!(first, [ClusterHappened::LeaderChanged { leader: 1, term: 1 }]);
+        for nothing_new in [led(1, Some(1)), led(2, None), led(1, Some(1))] {
+            assert_eq!(chronicler.see(nothing_new, three(), None), []);
+        }
+        let again = chronicler.see(led(3, Some(1)), three(), None);
+        assert_eq!(again, [ClusterHappened::LeaderChanged { leader: 1, term: 3 }]);
+        let mut told = |index, each: &[(NodeId, bool)]| match &chronicler.see(
+            led(3, Some(1)),
+            members(index, each),
+            None,
+        )[..]
+        {
+            [ClusterHappened::MembersChanged { index: at, change }] if *at == index => change.clone(),
+            other => panic!("{other:?}"),
+        };
+        let learner = told(5, &[(1, true), (2, true), (3, true), (4, false)]);
+        assert_eq!(learner, "node 4 was added as a learner");
+        let swapped = told(6, &[(1, true), (2, true), (4, true)]);
+        assert_eq!(swapped, "node 4 votes now, node 3 was removed");
+        let mut moved = members(7, &[(1, true), (2, true), (4, true)]);
+        moved.each.get_mut(&4).unwrap().1.http = "elsewhere:7400".to_owned();
+        assert_eq!(
+            difference(&members(6, &[(1, true), (2, true), (4, true)]), &moved),
+            "node 4 is at host-4:7500 and elsewhere:7400 now"
+        );
+    }
+
+    #[test]
+    fn an_alarm_begins_once_and_is_over_once_whatever_is_heard_between() {
+        let mut chronicler = Chronicler::default();
+        let alarm = |since_ms| Alarm {
+            node_id: Some(2),
+            kind: AlarmKind::DiskLow,
+            since_ms,
+            detail: "80 MB are free".to_owned(),
+            action: "free some".to_owned(),
+            free_bytes: None,
+            low_water_bytes: None,
+            sync_us: None,
+        };
+        let mut see = |alarms| chronicler.see(LeaderView::default(), Members::default(), alarms);
+        assert_eq!(see(Some(vec![alarm(5)])), [ClusterHappened::AlarmBegan(alarm(5))]);
+        // Nobody leads for a while, and the next leader has seen it later.
+        assert_eq!(see(None), []);
+        assert_eq!(see(Some(vec![alarm(7)])), []);
+        assert_eq!(see(Some(Vec::new())), [ClusterHappened::AlarmOver(alarm(5))]);
+        assert_eq!(see(Some(Vec::new())), []);
+    }
+}

@@ -1,0 +1,33 @@
+//! What a test asks of a node beside fail points: to do at once what it would do some time, and to say exactly where it
+//! is. Only with the feature `failpoints`.
+
+use super::{Node, NodeId};
+
+/// Where a node's state is. Two nodes at the same position have the same digest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StatePosition {
+    /// The last log entry that was applied.
+    pub index: u64,
+    /// The last position of the tree.
+    pub zxid: u64,
+    /// The state at that position, as a number.
+    pub digest: u64,
+}
+
+impl Node {
+    /// Where this node's state is.
+    pub fn state_position(&self) -> StatePosition {
+        let replica = &self.inner.replica;
+        let store = replica.store.read();
+        StatePosition {
+            index: self.inner.raft.applied().get().index,
+            zxid: store.zxid().0,
+            digest: store.digest(),
+        }
+    }
+
+    /// Begins to hand the leadership to `to`, and returns before it is handed over. Fails if `to` is no voter or openraft has stopped.
+    pub async fn hand_leadership_to(&self, to: NodeId) -> Result<(), String> {
+        self.inner.raft.hand_leadership_to(to).await
+    }
+}

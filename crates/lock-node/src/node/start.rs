@@ -1,0 +1,216 @@
+//! Start of a node: its state with the observers, the replication under it, and the tasks around it.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use futures_util::future::BoxFuture;
+use observers::history::History;
+use observers::hub::Hub;
+use observers::tap::Tap;
+use raft_log::sync::Mutex;
+use raft_log::{Disk, RealDisk};
+use raft_node::peers::stream::PeerListener;
+use raft_node::{OpenedStorage, Program, StartError};
+use tokio::sync::{Semaphore, mpsc};
+use znode_store::{Applied, Request};
+
+use super::{Inner, Node, backup, random_u64};
+use crate::admission::Admission;
+use crate::application::LockApplication;
+use crate::backup::Seed;
+use crate::cluster_events::ClusterEvents;
+use crate::command_versions::COMMANDS_VERSION;
+use crate::config::NodeConfig;
+use crate::envelope::Origin;
+use crate::leader::{self, LeaderQuestions, RecorderRequests};
+use crate::metrics::meters::Meters;
+use crate::replica::Replica;
+use crate::tuning::{Tuned, Tuning};
+
+/// Directory of the lock history in the data directory.
+const HISTORY_DIR: &str = "history";
+
+#[allow(
+    clippy::useless_conversion,
+    reason = "without the feature `simulation` what listens for peers is a TCP listener already"
+)]
+impl Node {
+    /// Starts a node: reads its disk, listens to its peers, and forms the cluster with them if it is new.
+    ///
+    /// Returns when the disk is read; the node may not have a leader yet. It needs a tokio runtime with
+    /// time and I/O, and runs on it until it is stopped.
+    pub async fn start(config: NodeConfig) -> Result<Node, StartError> {
+        config.validate()?;
+        let address = config.raft.peer_listen_address()?;
+        let listener = tokio::net::TcpListener::bind(&address)
+            .await
+            .map_err(|source| StartError::Io {
+                what: format!("cannot listen for peers at {address}"),
+                source,
+            })?;
+        Self::start_on(config, listener).await
+    }
+
+    /// As [`Node::start`], with the socket at which peers call already open: so a port can be chosen by the
+    /// operating system before the members are configured.
+    pub async fn start_on(config: NodeConfig, listener: tokio::net::TcpListener) -> Result<Node, StartError> {
+        let keeps_history = config.history.enabled && cfg!(feature = "history");
+        Self::start_keeping(config, listener.into(), Arc::new(RealDisk), keeps_history).await
+    }
+
+    /// As [`Node::start_on`], with all access to files going through `disk`: for tests, whose disks lose power
+    /// and fail. It keeps no history of locks, whose files do not go through `disk`.
+    pub async fn start_on_disk(
+        config: NodeConfig,
+        listener: tokio::net::TcpListener,
+        disk: Arc<dyn Disk>,
+    ) -> Result<Node, StartError> {
+        Self::start_keeping(config, listener.into(), disk, false).await
+    }
+
+    /// As [`Node::start_on_disk`], on the machine that was entered by [`crate::simulation::enter`].
+    #[cfg(feature = "simulation")]
+    pub fn start_simulated(
+        config: NodeConfig,
+        listening: crate::simulation::Listening,
+        disk: Arc<dyn Disk>,
+    ) -> BoxFuture<'static, Result<Node, StartError>> {
+        Self::start_keeping(config, listening.into(), disk, false)
+    }
+
+    /// Starts a node with the disk and the listener that it is given.
+    ///
+    /// The compiler generates an `async fn` in each crate that awaits it, with all that it spawns. This future is in a box, and the
+    /// function is not inlined, so that the tasks of a node are compiled in this crate and in no other.
+    #[inline(never)]
+    fn start_keeping(
+        config: NodeConfig,
+        listener: PeerListener,
+        disk: Arc<dyn Disk>,
+        keeps_history: bool,
+    ) -> BoxFuture<'static, Result<Node, StartError>> {
+        Box::pin(Self::start_here(config, listener, disk, keeps_history))
+    }
+
+    async fn start_here(
+        config: NodeConfig,
+        listener: PeerListener,
+        disk: Arc<dyn Disk>,
+        keeps_history: bool,
+    ) -> Result<Node, StartError> {
+        config.validate()?;
+        let storage = OpenedStorage::open(config.raft.clone(), disk, Seed::find_state).await?;
+        let origin = Origin {
+            node: config.raft.node_id,
+            boot: random_u64(),
+        };
+        let (queue, proposals) = mpsc::unbounded_channel();
+        let (tap, history) = match keeps_history {
+            true => {
+                let (tap, end, meter) = Tap::new();
+                (tap, Some((end, meter)))
+            }
+            false => (Tap::default(), None),
+        };
+        let replica = Replica::new(
+            origin,
+            Hub::new(&config.watches, &config.events, random_u64()),
+            queue.clone(),
+        )
+        .with_meters(Arc::new(Meters::new(&config.metrics)))
+        .with_clock(storage.clock().clone())
+        .with_tap(tap);
+        let replica = Arc::new(replica);
+        let history = history.map(|(end, meter)| {
+            let dir = config.raft.data_dir.join(HISTORY_DIR);
+            let bounds = config.history.bounds.clone();
+            let holders = Arc::downgrade(&replica);
+            History::start(dir, storage.disk_id().0, bounds, end, meter, holders)
+        });
+        let history = history.transpose().map_err(|source| StartError::Io {
+            what: "cannot start the thread of the lock history".to_owned(),
+            source,
+        })?;
+
+        let (leadership, leader_questions) = leader::leadership(origin.boot);
+        let (recorder, recorder_requests) = leader::recorder();
+        let program = Program {
+            state: replica.clone(),
+            application: Arc::new(LockApplication {
+                leadership,
+                replica: replica.clone(),
+                recorder,
+            }),
+            proposals,
+            commands: COMMANDS_VERSION,
+        };
+        let raft = storage.start(listener, program).await?;
+        let node = Node {
+            inner: Arc::new(Inner {
+                raft,
+                replica,
+                queue,
+                admission: Arc::new(Admission::new(config.admission.clone())),
+                stops_at: Mutex::new(None),
+                backups: Arc::new(Semaphore::new(backup::BACKUPS_AT_ONCE)),
+                tuned: Arc::new(Tuned::new(Tuning::of(&config))),
+                last_backup_ms: AtomicU64::new(0),
+                history: history.map(Arc::new),
+                cluster_events: ClusterEvents::default(),
+                config,
+            }),
+        };
+        node.spawn_tasks(leader_questions, recorder_requests);
+        Ok(node)
+    }
+
+    fn spawn_tasks(&self, leader_questions: LeaderQuestions, recorder_requests: RecorderRequests) {
+        let Inner {
+            raft,
+            replica,
+            tuned,
+            config,
+            ..
+        } = &*self.inner;
+        let (tasks, stop) = (raft.tasks(), raft.stop_token());
+        let proposing = self.clone();
+        let propose = move |request: Request| {
+            let node = proposing.clone();
+            async move {
+                // The task that this is called in is nobody's.
+                let _guard = node.inner.raft.panic_guard("a proposal of the leader's own");
+                matches!(node.propose(request).await, Ok(Applied { outcome: Ok(_), .. }))
+            }
+        };
+        tasks.spawn(leader::confirm(
+            raft.clone(),
+            replica.clone(),
+            leader_questions,
+            propose.clone(),
+            stop.clone(),
+        ));
+        tasks.spawn(leader::follow(
+            replica.clone(),
+            raft.own_terms(),
+            config.raft.timing.election_max,
+            stop.clone(),
+        ));
+        #[cfg(feature = "planted")]
+        tasks.spawn(leader::lose_watches(
+            replica.clone(),
+            raft.leader_changes(),
+            stop.clone(),
+        ));
+        let members = raft.clone();
+        tasks.spawn(leader::tend(
+            replica.clone(),
+            tuned.clone(),
+            propose,
+            move || members.commands_of_all(),
+            recorder_requests,
+            stop.clone(),
+        ));
+        tasks.spawn(self.clone().keep_chronicle());
+        tasks.spawn(self.clone().refuse_when_failed());
+    }
+}

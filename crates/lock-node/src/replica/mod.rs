@@ -1,0 +1,723 @@
+//! This node's copy of the state and everything that feeds on it: waiting callers, watches, deadlines.
+//! Entries come in at one end, in order; replies, events and heard sessions go out at the others.
+//!
+//! It does not know where entries come from: openraft's side is in `state_machine.rs`.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fault_injection::planted::{self, Bug};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use znode_store::{
+    Applied, Command, ContenderEnd, ContenderState, EntryContext, EntryWork, Event, Hold, HolderId, LockMode,
+    LockName, Reply, SessionId, Store, Zxid,
+};
+
+use crate::calls::{Applying, Calls};
+use crate::command_versions;
+use crate::envelope::{Envelope, Origin};
+use crate::metrics::meters::Meters;
+use crate::sessions::SessionTracker;
+use fault_injection::fail_step;
+use observers::history::Holders;
+use observers::hub::{GrantWait, Hub, Verdict};
+use observers::lock_metrics::times_out;
+use observers::tap::Tap;
+use raft_log::sync::{RwLock, RwLockReadGuard};
+use raft_node::Proposal;
+use raft_node::audit::StateDigest;
+use raft_node::cluster_clock::ClusterClock;
+use raft_node::codec::{self, BadBytes};
+use raft_node::command_batch::CommandBatch;
+use raft_node::replicated_state::{
+    AppliedPosition, LogPosition, ReplicatedState, SnapshotPart, SnapshotParts,
+};
+
+mod looks;
+pub(crate) mod restore;
+mod states;
+
+use looks::Looks;
+use states::States;
+
+/// The state of this node, and those who wait for it.
+pub struct Replica {
+    /// Who this node is in envelopes.
+    pub origin: Origin,
+    /// The tree, sessions and locks. Readers hold it shortly; the applier for one entry at a time.
+    pub store: RwLock<Store>,
+    /// Watches and waits.
+    pub hub: Arc<Hub>,
+    /// This node's unanswered proposals.
+    pub calls: Calls,
+    /// Deadlines, while this node leads.
+    pub sessions: SessionTracker,
+    /// What entries are stamped with.
+    pub clock: Arc<ClusterClock>,
+    /// What is counted.
+    pub meters: Arc<Meters>,
+    /// Tells of holds that began and ended.
+    tap: Tap,
+    /// Whether anybody outside reads the state.
+    looks: Looks,
+    /// Digests of some earlier states.
+    states: States,
+    applied: AppliedPosition,
+    /// Number of times that the state was replaced as a whole. Read it while the state is locked.
+    generation: AtomicU64,
+    /// Proposals that were lost with their leader go back to the queue from which they came.
+    resubmit: mpsc::UnboundedSender<(u64, Bytes)>,
+}
+
+impl Replica {
+    /// An empty state. Lost proposals go to `resubmit`, which is unbounded because the calls are bounded.
+    pub fn new(origin: Origin, hub: Hub, resubmit: mpsc::UnboundedSender<(u64, Bytes)>) -> Self {
+        Self {
+            origin,
+            store: RwLock::new(Store::new()),
+            hub: Arc::new(hub),
+            calls: Calls::default(),
+            sessions: SessionTracker::default(),
+            clock: Arc::default(),
+            meters: Arc::default(),
+            tap: Tap::default(),
+            looks: Looks::default(),
+            states: States::default(),
+            applied: AppliedPosition::default(),
+            generation: AtomicU64::new(0),
+            resubmit,
+        }
+    }
+
+    /// The same, with somebody who is told of holds.
+    pub(crate) fn with_tap(self, tap: Tap) -> Self {
+        Self { tap, ..self }
+    }
+
+    /// The same, by this clock.
+    pub(crate) fn with_clock(self, clock: Arc<ClusterClock>) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// The same, counting in `meters`.
+    pub(crate) fn with_meters(self, meters: Arc<Meters>) -> Self {
+        Self { meters, ..self }
+    }
+
+    /// Nothing more will be applied: whoever is told of holds can go.
+    pub fn stop_tap(&self) {
+        self.tap.stop();
+    }
+
+    /// Waits until the state fulfils `is_so`.
+    pub async fn wait_until(&self, is_so: impl Fn(&Store) -> bool) {
+        self.applied.wait_for(|_| is_so(&self.store.read())).await;
+    }
+
+    /// The state, locked for somebody outside who reads it.
+    pub fn look(&self) -> RwLockReadGuard<'_, Store> {
+        self.looks.note();
+        self.store.read()
+    }
+
+    /// Whether somebody waits for what is applied next: a caller for an answer or for what was committed elsewhere, who wants a lock, who
+    /// is connected or follows a session, and whoever has looked lately and may look again.
+    pub fn is_awaited(&self) -> bool {
+        self.applied.is_awaited()
+            || !self.calls.is_empty()
+            || self.hub.is_awaited()
+            || self.looks.were_lately(Instant::now())
+    }
+
+    /// Waits for a contender, or says at once what became of it. With `alone` it waits until a holder's upgrade is
+    /// granted.
+    pub fn wait_for_grant(&self, lock: &LockName, holder: &HolderId, alone: bool) -> GrantWait {
+        let store = self.store.read();
+        match store.contender_state(lock, holder) {
+            Some(ContenderState::Upgrades(_)) if alone => self.hub.wait_for_grant(lock, holder),
+            // An upgrade that was given up, elsewhere and under the same request.
+            Some(ContenderState::Holds(grant)) if alone && grant.mode != LockMode::Exclusive => {
+                GrantWait::decided(Verdict::Ended(ContenderEnd::Withdrawn))
+            }
+            Some(ContenderState::Holds(grant) | ContenderState::Upgrades(grant)) => {
+                GrantWait::decided(Verdict::Granted(grant))
+            }
+            Some(ContenderState::Waits(_)) => self.hub.wait_for_grant(lock, holder),
+            None => GrantWait::decided(Verdict::Lost),
+        }
+    }
+
+    /// Waits for the end of a contender, or says at once that it is gone.
+    pub fn wait_for_end(&self, lock: &LockName, holder: &HolderId) -> GrantWait {
+        let store = self.store.read();
+        match store.contender_state(lock, holder) {
+            Some(_) => self.hub.wait_for_end(lock, holder),
+            None => GrantWait::decided(Verdict::Lost),
+        }
+    }
+
+    /// Puts proposals that were not carried out back into the queue.
+    pub fn resubmit(&self, calls: Vec<(u64, Bytes)>) {
+        for call in calls {
+            // The queue is closed when the node stops, and then the calls are answered by `Calls::stop`.
+            let _ = self.resubmit.send(call);
+        }
+    }
+
+    /// Sends again what was sent in terms before the one applied last, and not carried out there.
+    pub fn resubmit_lost(&self) {
+        self.resubmit(self.calls.term_began(self.applied.get().term));
+    }
+
+    fn advance(&self, at: LogPosition) {
+        let before = self.applied.advance(at);
+        if before.term < at.term {
+            self.resubmit_lost();
+        }
+    }
+
+    /// A session on record is off it, if the state has heard it at this very position: what a caller without rights asks for is
+    /// no sign of life there.
+    fn off_record(&self, store: &Store, session: SessionId, at: Zxid) {
+        if store.session_heard_at(session) == Some(at) {
+            self.sessions.off_record(session);
+        }
+    }
+
+    /// What events mean for this node itself.
+    fn follow_events(
+        &self,
+        applied: &Applied,
+        events: &[Event],
+        opening: Option<Duration>,
+        now: Instant,
+        store: &Store,
+    ) {
+        let heard = |session| {
+            if self.sessions.heard(session, now) {
+                self.off_record(store, session, applied.zxid);
+            }
+        };
+        // Also if that was done and answered before: whoever asked again counts from then on.
+        if let Ok(Reply::SessionOpened { session, .. }) = &applied.outcome {
+            heard(*session);
+        }
+        for event in events {
+            match event {
+                Event::SessionOpened(session) => {
+                    if let (Ok(Reply::SessionOpened { .. }), Some(timeout)) = (&applied.outcome, opening) {
+                        self.sessions.opened(*session, timeout, now);
+                    }
+                }
+                Event::SessionReconnected { session, .. } => heard(*session),
+                Event::SessionEnded { session, .. } => self.sessions.ended(*session),
+                // Nothing in it is secret. As below, it is told once.
+                Event::AccessChanged(change) if self.sessions.leading_term().is_some() => {
+                    let (by, change) = (change.by.to_string(), change.command.to_string());
+                    tracing::info!(by, change, "who may do what was changed");
+                }
+                // Told once in the cluster: by the leader, and not again by whoever reads the log after a restart.
+                Event::SoftQuotaPassed {
+                    path,
+                    what,
+                    limit,
+                    used,
+                } if self.sessions.leading_term().is_some() => {
+                    tracing::warn!(path = path.to_string(), of = %what, limit, used, "a soft quota was passed");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Replaces the state by one that ends at `at`. Returns the former state, unless the lock history took it.
+    fn replace(&self, at: LogPosition, restored: Store) -> Option<Store> {
+        let (before, zxid, time_ms) = {
+            let mut store = self.store.write();
+            let before = std::mem::replace(&mut *store, restored);
+            self.generation.fetch_add(1, Ordering::Relaxed);
+            self.states.replaced();
+            self.hub.state_replaced(&before, &store);
+            #[cfg(feature = "simulation")]
+            crate::simulation::ask(|host| host.replaced(at.into(), &store));
+            self.sessions.replaced();
+            (before, store.zxid().0, store.time_ms())
+        };
+        self.calls.lose_sent();
+        self.advance(at);
+        self.tap.replaced(before, zxid, time_ms)
+    }
+}
+
+impl ReplicatedState for Replica {
+    fn applied(&self) -> &AppliedPosition {
+        &self.applied
+    }
+
+    fn zxid(&self) -> u64 {
+        self.look().zxid().0
+    }
+
+    fn apply_blank(&self, at: LogPosition) {
+        self.advance(at);
+    }
+
+    // Callers are answered after every watch has been notified.
+    fn apply_commands(&self, at: LogPosition, proposal: &Proposal) -> Result<(), BadBytes> {
+        // The proposer lost the term before the entry was appended, and the entry was meant for that term
+        // only: whoever proposed it tries again. The same on every replica, so no one applies it.
+        if proposal.term != at.term {
+            tracing::info!(
+                proposed = proposal.term,
+                term = at.term,
+                at.index,
+                "a proposal came too late"
+            );
+            self.advance(at);
+            return Ok(());
+        }
+        let batch = CommandBatch::decode(proposal.commands.clone())?;
+        let entry = EntryContext {
+            time_ms: match planted::is(Bug::OwnClock) {
+                true => raft_node::wall_clock::now_ms(),
+                false => batch.time_ms,
+            },
+            term: at.term,
+        };
+        let now = Instant::now();
+        // What happens in the whole cluster is counted once, by whoever leads.
+        let counts = self.sessions.leading_term().is_some();
+        let mut answers: Vec<(u64, Applied)> = Vec::new();
+        let (mut events, mut work) = (Vec::new(), EntryWork::default());
+        #[cfg(feature = "simulation")]
+        if let Some(removals) = crate::simulation::ask(|host| host.removals_per_entry()).flatten() {
+            work = EntryWork::with_removals(removals);
+        }
+        {
+            let mut store = self.store.write();
+            let mut holds = self.tap.collect(&store);
+            for bytes in &batch.envelopes {
+                let envelope = Envelope::decode(bytes)?;
+                // Nobody keeps somebody else's session alive.
+                let asking = envelope.request.session;
+                let is_its_connection = matches!(envelope.request.command, Command::InTurn { .. });
+                let asking = asking.filter(|session| {
+                    let view = store.seen_by(&envelope.request.caller);
+                    let may = match is_its_connection {
+                        true => view.may_go_on(*session),
+                        false => view.may_use(*session),
+                    };
+                    may.is_ok()
+                });
+                let on_record = asking.filter(|session| self.sessions.heard(*session, now));
+                let noted = noted_heartbeats(&envelope.request.command);
+                let opening = opened_timeout(&envelope.request.command);
+                let timed_out = counts && times_out(&envelope.request.command);
+                #[cfg(feature = "failpoints")]
+                crate::command_fail_points::applying(&envelope.request.command);
+                let rules = command_versions::rules(envelope.version);
+                let applied = store.apply_by(rules, &entry, &mut work, envelope.request, &mut events);
+                fail_step!("apply::after_command");
+                if let Some(session) = on_record {
+                    self.off_record(&store, session, applied.zxid);
+                }
+                match &applied.outcome {
+                    Ok(Reply::SilenceRecorded(_)) => self.sessions.recorded(applied.zxid, now),
+                    Ok(Reply::HeartbeatsNoted(_)) => {
+                        let sessions = noted.into_iter().flatten();
+                        sessions.for_each(|session| self.off_record(&store, session, applied.zxid));
+                    }
+                    _ => {}
+                }
+                self.follow_events(&applied, &events, opening, now, &store);
+                fail_step!("watch::before_dispatch");
+                self.hub.dispatch(applied.zxid, &events, store.visibility());
+                self.hub.sessions.happened(applied.zxid, store.time_ms(), &events);
+                self.hub.recent.happened(applied.zxid, store.time_ms(), &events);
+                fail_step!("watch::after_dispatch");
+                if counts && !events.is_empty() {
+                    self.meters.locks.follow(&store, timed_out, &events);
+                    self.meters.follow_sessions(&events);
+                }
+                if let Some(holds) = &mut holds {
+                    holds.follow(applied.zxid.0, store.time_ms(), &events);
+                }
+                #[cfg(feature = "simulation")]
+                if let Some(session) = asking.or(opened_session(&applied)) {
+                    crate::simulation::ask(|host| host.heard(applied.zxid, session));
+                }
+                #[cfg(feature = "simulation")]
+                crate::simulation::ask(|host| host.carried_out(at.into(), applied.zxid, &events, &store));
+                events.clear();
+                if envelope.origin == self.origin {
+                    answers.push((envelope.call, applied));
+                }
+            }
+            self.tap.applied(holds, &store);
+            self.states.applied(at.index, &store);
+        }
+        self.advance(at);
+        let applying = Applying {
+            began: now,
+            ended: Instant::now(),
+        };
+        self.meters.applied.add(batch.envelopes.len() as u64);
+        self.meters.applying.took(applying.ended - applying.began);
+        self.meters.applied_longest.note(applying.began, applying.ended);
+        fail_step!("apply::before_answers");
+        for (call, applied) in answers {
+            self.calls.complete(call, applied, applying);
+        }
+        fail_step!("apply::after_answers");
+        Ok(())
+    }
+
+    fn begin_snapshot(&self) -> u64 {
+        let mut store = self.store.write();
+        store.begin_snapshot();
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    fn next_snapshot_part(&self, generation: u64, items: usize) -> Option<Option<SnapshotPart>> {
+        let mut store = self.store.write();
+        if self.generation.load(Ordering::Relaxed) != generation {
+            return None;
+        }
+        let part = store.next_snapshot_part(items);
+        Some(part.map(|part| -> SnapshotPart { Box::new(move || codec::encode(&part)) }))
+    }
+
+    fn abandon_snapshot(&self, generation: u64) {
+        let mut store = self.store.write();
+        if self.generation.load(Ordering::Relaxed) == generation {
+            store.abandon_snapshot();
+        }
+    }
+
+    fn install(&self, at: LogPosition, parts: SnapshotParts) -> io::Result<()> {
+        let restored = restore::restore(parts)?;
+        let znodes = restored.node_count();
+        tracing::info!(at.index, at.term, znodes, "the state comes from a snapshot");
+        fail_step!("install::before_replace", |error| error);
+        let before = self.replace(at, restored);
+        fail_step!("install::after_replace", |error| error);
+        drop(before);
+        Ok(())
+    }
+
+    fn digest_version(&self) -> u32 {
+        znode_store::DIGEST_VERSION
+    }
+
+    fn digests(&self) -> Vec<StateDigest> {
+        self.states.with_present(&self.store.read())
+    }
+
+    fn end_waits(&self) {
+        self.calls.stop();
+        self.hub.stop();
+    }
+}
+
+impl Holders for Replica {
+    fn still_hold(&self, holds: &[Arc<Hold>]) -> Vec<bool> {
+        let store = self.store.read();
+        let holds = holds.iter();
+        holds
+            .map(|hold| store.is_held_by(&hold.lock, hold.fencing_token, &hold.holder))
+            .collect()
+    }
+}
+
+#[cfg(feature = "simulation")]
+fn opened_session(applied: &Applied) -> Option<SessionId> {
+    match applied.outcome {
+        Ok(Reply::SessionOpened { session, .. }) => Some(session),
+        _ => None,
+    }
+}
+
+fn noted_heartbeats(command: &Command) -> Option<Vec<SessionId>> {
+    match command {
+        Command::NoteHeartbeats { sessions, .. } => Some(sessions.clone()),
+        _ => None,
+    }
+}
+
+fn opened_timeout(command: &Command) -> Option<Duration> {
+    match command {
+        Command::OpenSession { timeout_ms, .. } => Some(Duration::from_millis(u64::from(*timeout_ms))),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod warnings;
+
+#[cfg(test)]
+mod tests {
+    use znode_store::{Acl, CreateMode, CreatePath, Identities, Op, Request, ZPath};
+    use znode_watch::WatchKind;
+
+    use super::*;
+    use crate::admission::{Admission, AdmissionConfig};
+    use crate::watch_connection::WatchConnection;
+    use observers::config::{SessionEventsConfig, WatchConfig};
+    use observers::hub::WatchesLost;
+    use raft_node::codec;
+
+    const ORIGIN: Origin = Origin { node: 1, boot: 7 };
+
+    struct Caller {
+        replica: Arc<Replica>,
+        again: mpsc::UnboundedReceiver<(u64, Bytes)>,
+    }
+
+    fn caller() -> Caller {
+        let (resubmit, again) = mpsc::unbounded_channel();
+        Caller {
+            replica: Arc::new(Replica::new(
+                ORIGIN,
+                Hub::new(&WatchConfig::default(), &SessionEventsConfig::default(), 1),
+                resubmit,
+            )),
+            again,
+        }
+    }
+
+    fn create(text: &str) -> Request {
+        let path = CreatePath::parse(text, false).unwrap();
+        let op = Op::Create {
+            path,
+            data: "x".into(),
+            acl: Acl::open(),
+            mode: CreateMode::Persistent,
+            parents: false,
+        };
+        Request {
+            session: None,
+            request_id: None,
+            caller: Identities::none(),
+            command: Command::Write(op),
+        }
+    }
+
+    fn proposal(term: u64, envelope: &Bytes) -> Proposal {
+        let batch = CommandBatch {
+            time_ms: 1,
+            envelopes: vec![envelope.clone()],
+        };
+        Proposal {
+            term,
+            commands: batch.encode(),
+        }
+    }
+
+    fn at(term: u64, index: u64) -> LogPosition {
+        LogPosition { index, term }
+    }
+
+    impl Caller {
+        fn call(&self, text: &str) -> (u64, Bytes, tokio::sync::oneshot::Receiver<crate::calls::Answered>) {
+            let request = create(text);
+            let place = Arc::new(Admission::new(AdmissionConfig::default())).place(&request);
+            let encode = |call| codec::encode(&Envelope::new(ORIGIN, call, request)).into();
+            self.replica.calls.enter(place.unwrap(), encode).unwrap()
+        }
+
+        fn sent(&self, term: u64, call: u64, envelope: &Bytes) {
+            self.replica
+                .calls
+                .mark_sent(term, &mut vec![(call, envelope.clone())]);
+        }
+
+        fn has(&self, text: &str) -> bool {
+            let path = ZPath::parse(text).unwrap();
+            self.replica.store.read().get(&path).is_some()
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_is_sent_again_when_its_term_is_over_and_not_before() {
+        let mut caller = caller();
+        let (call, envelope, mut answer) = caller.call("/a");
+        caller.sent(2, call, &envelope);
+        caller.replica.apply_blank(at(2, 1));
+        assert!(
+            caller.again.try_recv().is_err(),
+            "its own term has only begun: it may be in the log"
+        );
+        caller.replica.apply_blank(at(3, 2));
+        assert_eq!(
+            caller.again.try_recv().unwrap().0,
+            call,
+            "no entry of its term can follow"
+        );
+        caller.replica.apply_blank(at(4, 3));
+        assert!(caller.again.try_recv().is_err(), "it is in the queue already");
+        assert!(answer.try_recv().is_err());
+    }
+
+    #[tokio::test]
+    async fn a_proposal_in_another_term_than_its_own_is_void_and_so_is_never_done_twice() {
+        let mut caller = caller();
+        let (call, envelope, answer) = caller.call("/a");
+        caller.sent(2, call, &envelope);
+        // The leader of term 2 lost it and won term 3, and appended what was meant for term 2.
+        caller
+            .replica
+            .apply_commands(at(3, 1), &proposal(2, &envelope))
+            .unwrap();
+        assert!(!caller.has("/a"));
+        assert_eq!(caller.again.try_recv().unwrap().0, call);
+        caller.sent(3, call, &envelope);
+        caller
+            .replica
+            .apply_commands(at(3, 2), &proposal(3, &envelope))
+            .unwrap();
+        assert!(caller.has("/a"));
+        let applied = answer.await.unwrap().result.unwrap();
+        assert!(applied.outcome.is_ok());
+        assert_eq!(
+            caller.replica.store.read().zxid(),
+            applied.zxid,
+            "one command took one position"
+        );
+    }
+
+    #[tokio::test]
+    async fn an_answered_caller_finds_the_event_already_there() {
+        let caller = caller();
+        let path = ZPath::parse("/a").unwrap();
+        let hub = &caller.replica.hub;
+        let watcher = hub.watch(&path, WatchKind::Data, Identities::none()).unwrap();
+        let (call, envelope, answer) = caller.call("/a");
+        caller.sent(1, call, &envelope);
+        caller
+            .replica
+            .apply_commands(at(1, 1), &proposal(1, &envelope))
+            .unwrap();
+        let applied = answer.await.unwrap().result.unwrap();
+        // Without waiting: an event that comes later would be too late.
+        let event = futures_util::FutureExt::now_or_never(watcher.fired()).flatten();
+        assert_eq!(event.map(|event| event.zxid), Some(applied.zxid));
+    }
+
+    #[tokio::test]
+    async fn what_is_hidden_in_a_snapshot_is_unknown() {
+        let caller = caller();
+        let (call, envelope, answer) = caller.call("/a");
+        let (_, _, mut waiting) = caller.call("/b");
+        caller.sent(1, call, &envelope);
+        drop(caller.replica.replace(at(1, 10), Store::new()));
+        let unknown = answer.await.unwrap().result;
+        assert!(
+            matches!(
+                unknown,
+                Err(crate::request_error::ProposeError::OutcomeUnknown(_))
+            ),
+            "{unknown:?}"
+        );
+        assert!(waiting.try_recv().is_err(), "what was not sent can still be done");
+    }
+
+    /// The state after the creation of these.
+    fn state_with(paths: &[&str]) -> Store {
+        let mut store = Store::new();
+        let entry = EntryContext { time_ms: 1, term: 1 };
+        for path in paths {
+            store
+                .apply(&entry, create(path), &mut Vec::new())
+                .outcome
+                .unwrap();
+        }
+        store
+    }
+
+    fn watches_of(caller: &Caller) -> WatchConnection {
+        WatchConnection::new(caller.replica.clone(), Identities::none())
+    }
+
+    #[tokio::test]
+    async fn one_shot_watches_outlive_a_snapshot_that_replaces_the_state() {
+        let caller = caller();
+        let (come, never) = (ZPath::parse("/come").unwrap(), ZPath::parse("/never").unwrap());
+        let hub = &caller.replica.hub;
+        let watcher = hub.watch(&come, WatchKind::Data, Identities::none()).unwrap();
+        let client = watches_of(&caller);
+        for path in [&come, &never] {
+            client.look().arm(WatchKind::Data, path).unwrap();
+        }
+        drop(
+            caller
+                .replica
+                .replace(at(1, 10), state_with(&["/come", "/other"])),
+        );
+        let notice = client.try_next().unwrap().unwrap();
+        assert_eq!(notice.to_string(), "created /come at 1");
+        assert_eq!(watcher.fired().await, Some(notice));
+        // What has not happened yet is told when it does.
+        assert_eq!(client.try_next(), Ok(None));
+        let (_, envelope, _) = caller.call("/never");
+        caller
+            .replica
+            .apply_commands(at(1, 11), &proposal(1, &envelope))
+            .unwrap();
+        let notice = client.try_next().unwrap().unwrap();
+        assert_eq!(notice.to_string(), "created /never at 3");
+    }
+
+    #[tokio::test]
+    async fn a_persistent_watch_is_lost_with_what_it_should_have_told() {
+        let caller = caller();
+        let root = ZPath::root();
+        let hub = &caller.replica.hub;
+        let watcher = hub
+            .watch(&root, WatchKind::PersistentRecursive, Identities::none())
+            .unwrap();
+        let client = watches_of(&caller);
+        client.look().arm(WatchKind::Persistent, &root).unwrap();
+        drop(caller.replica.replace(at(1, 10), state_with(&["/a"])));
+        assert_eq!(client.next().await, Err(WatchesLost::StateReplaced));
+        assert_eq!(watcher.fired().await, None);
+    }
+
+    #[tokio::test]
+    async fn who_sees_a_change_has_its_notice_already() {
+        let caller = caller();
+        let client = watches_of(&caller);
+        let path = ZPath::parse("/a").unwrap();
+        client.look().arm(WatchKind::Data, &path).unwrap();
+        let (_, envelope, _) = caller.call("/a");
+        let replica = caller.replica.clone();
+        let applying = std::thread::spawn(move || {
+            replica.apply_commands(at(1, 1), &proposal(1, &envelope)).unwrap();
+        });
+        while client.look().store().stat(&path).is_none() {
+            std::thread::yield_now();
+        }
+        assert!(client.try_next().unwrap().is_some());
+        applying.join().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_looks_waits_for_what_is_applied_next_for_a_while() {
+        let Caller { replica, .. } = caller();
+        assert!(!replica.is_awaited());
+        drop(replica.look());
+        assert!(replica.is_awaited());
+        tokio::time::sleep(looks::LATELY).await;
+        assert!(!replica.is_awaited());
+        let client = WatchConnection::new(replica.clone(), Identities::none());
+        assert!(
+            replica.is_awaited(),
+            "by a client that is connected and may look at any time"
+        );
+        drop(client);
+        assert!(!replica.is_awaited());
+    }
+}

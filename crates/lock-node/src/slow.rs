@@ -1,0 +1,144 @@
+//! The log of what took long, with where the time went. A node on which everything is slow writes a bounded number of lines.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::calls::Times;
+use crate::metrics::meters::Ended;
+use crate::subject::Subject;
+use raft_log::sync::{Mutex, RwLock};
+
+/// What lines of it are found by.
+const TARGET: &str = "lockgate::slow";
+
+/// So many are told in a while; the others are counted. That is enough to see a pattern, and no disk is filled by it.
+const TOLD: u32 = 20;
+
+/// The while.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// See the module.
+#[derive(Debug)]
+pub struct SlowLog {
+    /// What takes longer is told; `None`: nothing is.
+    threshold: RwLock<Option<Duration>>,
+    lately: Mutex<Lately>,
+}
+
+#[derive(Debug, Default)]
+struct Lately {
+    since: Option<Instant>,
+    told: u32,
+    left_out: u64,
+}
+
+impl SlowLog {
+    /// Tells of what takes longer than `threshold`.
+    pub fn new(threshold: Option<Duration>) -> Self {
+        Self {
+            threshold: RwLock::new(threshold),
+            lately: Mutex::default(),
+        }
+    }
+
+    /// From now on tells of what takes longer than `threshold`.
+    pub fn set(&self, threshold: Option<Duration>) {
+        *self.threshold.write() = threshold;
+    }
+
+    fn is_quick(&self, took: Duration) -> bool {
+        self.threshold.read().is_none_or(|threshold| took < threshold)
+    }
+
+    /// Something is over.
+    pub fn note(&self, subject: &Subject, times: &Times, outcome: &str) {
+        if self.is_quick(times.in_all()) {
+            return;
+        }
+        let Some(left_out) = self.admit() else {
+            return;
+        };
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let note = match is_spared(subject, outcome) {
+            true => "slow, and harmless: these sessions were heard of in time, or another leader ended them",
+            false => "slow",
+        };
+        tracing::warn!(
+            target: TARGET,
+            what = %subject,
+            took_ms = ms(times.in_all()),
+            queue_ms = ms(times.queued()),
+            commit_ms = ms(times.committing()),
+            apply_ms = ms(times.applying()),
+            reply_ms = ms(times.replying()),
+            outcome,
+            others_not_told = left_out,
+            "{note}"
+        );
+    }
+
+    /// Something has waited in vain: nobody knows how far it came.
+    pub fn note_unanswered(&self, subject: &Subject, took: Duration, outcome: &str) {
+        if self.is_quick(took) {
+            return;
+        }
+        if let Some(left_out) = self.admit() {
+            let took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+            tracing::warn!(
+                target: TARGET,
+                what = %subject,
+                took_ms,
+                outcome,
+                others_not_told = left_out,
+                "slow, and not answered"
+            );
+        }
+    }
+
+    /// Whether one more is told, and how many were not before it.
+    fn admit(&self) -> Option<u64> {
+        let mut lately = self.lately.lock();
+        if lately.since.is_none_or(|since| since.elapsed() >= EVERY) {
+            (lately.since, lately.told) = (Some(Instant::now()), 0);
+        }
+        if lately.told >= TOLD {
+            lately.left_out += 1;
+            return None;
+        }
+        lately.told += 1;
+        Some(std::mem::take(&mut lately.left_out))
+    }
+}
+
+/// Whether the state refused to end sessions. That is its task: what was proposed on a busy machine may be wrong when it is applied.
+fn is_spared(subject: &Subject, outcome: &str) -> bool {
+    subject.what == "expire_sessions" && outcome == Ended::Refused.word()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_end_of_sessions_is_harmless_and_nothing_else_is() {
+        let about = |what| Subject { what, at: None };
+        assert!(is_spared(&about("expire_sessions"), Ended::Refused.word()));
+        assert!(!is_spared(&about("expire_sessions"), Ended::Done.word()));
+        assert!(!is_spared(&about("acquire"), Ended::Refused.word()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_flood_of_slow_requests_is_counted_and_not_told() {
+        let log = SlowLog::new(Some(Duration::from_millis(5)));
+        for _ in 0..TOLD {
+            assert_eq!(log.admit(), Some(0));
+        }
+        for _ in 0..1000 {
+            assert_eq!(log.admit(), None);
+        }
+        tokio::time::advance(EVERY).await;
+        assert_eq!(log.admit(), Some(1000));
+        assert_eq!(log.admit(), Some(0));
+    }
+}

@@ -1,0 +1,44 @@
+//! Old bytes through today's code. The directories beside this file hold what a program has written of everything that
+//! reaches a disk or a wire: each must still be read as what it was, and today's program must write the same bytes for
+//! the same version.
+//!
+//! A test that fails here means that a layout has changed. If that is meant, count up its version (docs/internals/format.md,
+//! "Upgrading"), keep reading the former one, keep its files, and write new ones beside them:
+//!
+//! ```sh
+//! UPDATE_GOLDENFILES=1 cargo test -p lock-node golden
+//! ```
+
+mod commands;
+mod data_dir;
+mod material;
+
+use std::path::{Path, PathBuf};
+
+/// Where the files are.
+fn place(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(name)
+}
+
+/// What the golden file `name` holds; `written` is what today's program writes instead.
+#[track_caller]
+fn golden(name: &str, written: &[u8]) -> Vec<u8> {
+    let path = place(name);
+    if std::env::var_os("UPDATE_GOLDENFILES").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, written).unwrap();
+    }
+    let golden = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let differs = golden.iter().zip(written).position(|(one, other)| one != other);
+    assert!(
+        golden == written,
+        "{name} is written otherwise than it was: {} bytes instead of {}, differing from byte {} on. crates/lock-node/\
+         tests/golden/mod.rs says what that means",
+        written.len(),
+        golden.len(),
+        differs.unwrap_or(golden.len().min(written.len())),
+    );
+    golden
+}

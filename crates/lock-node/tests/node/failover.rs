@@ -1,0 +1,197 @@
+//! What survives the end of nodes, and what a node does without the others.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lock_node::znode_store::{CreateMode, Reply, Store};
+use lock_node::{HeartbeatError, ProposeError, StartError};
+
+use crate::cluster::{Cluster, PATIENCE, create, eventually, path, put, request};
+
+#[tokio::test]
+async fn leadership_moves_at_a_stop_and_writes_go_on() {
+    let mut cluster = Cluster::start(3).await;
+    put(cluster.node(1), "/before", "x").await;
+    let leader = cluster.leader().await;
+    let survivor = cluster.follower().await;
+
+    // Calls that go out all the time, whether those before are answered or not, so that some are under way at
+    // every moment of the change: none of them may fail, and none may be carried out twice.
+    let done = Arc::new(AtomicBool::new(false));
+    let mut writers = tokio::task::JoinSet::new();
+    for writer in 0..4 {
+        let (node, done) = (cluster.node(survivor).clone(), done.clone());
+        writers.spawn(async move {
+            let mut calls = tokio::task::JoinSet::new();
+            while !done.load(Ordering::Relaxed) {
+                let node = node.clone();
+                calls.spawn(async move {
+                    let command = create(&format!("/w{writer}-"), "x", CreateMode::PersistentSequential);
+                    match node.propose(request(command)).await.unwrap().outcome {
+                        Ok(Reply::Created { path, .. }) => path,
+                        other => panic!("{other:?}"),
+                    }
+                });
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            calls.join_all().await
+        });
+    }
+    let node = cluster.node(survivor).clone();
+    let written = || node.read(|store| store.node_count());
+    let before = written();
+    eventually("the writers write", || written() > before + 50).await;
+    cluster.stop(leader).await;
+    assert_ne!(cluster.leader().await, leader);
+    let after = written();
+    eventually("the writers go on", || written() > after + 50).await;
+    done.store(true, Ordering::Relaxed);
+
+    let paths: Vec<_> = writers.join_all().await.into_iter().flatten().collect();
+    let distinct: std::collections::BTreeSet<_> = paths.iter().cloned().collect();
+    assert_eq!(distinct.len(), paths.len(), "no number was given twice");
+    let node = cluster.node(survivor);
+    node.read_barrier().await.unwrap();
+    let there = node.read(|store| {
+        let names = store.children(&lock_node::znode_store::ZPath::root()).unwrap();
+        names.iter().filter(|name| name.starts_with('w')).count()
+    });
+    assert_eq!(there, paths.len(), "what was answered was done, and exactly once");
+    cluster.stop_all().await;
+}
+
+#[tokio::test]
+async fn all_nodes_remember_after_a_restart() {
+    let mut cluster = Cluster::start(3).await;
+    for n in 0..20 {
+        put(cluster.node(1 + n % 3), &format!("/n{n}"), "x").await;
+    }
+    let zxid = cluster.node(1).read(|store| store.zxid());
+    cluster.stop_all().await;
+    for id in 1..=3 {
+        cluster.restart(id).await.unwrap();
+    }
+    cluster.wait_ready().await;
+    for node in cluster.nodes.values() {
+        node.read_barrier().await.unwrap();
+        let count = node.read(|store| store.node_count());
+        assert_eq!(count, Store::new().node_count() + 20);
+        assert!(node.read(|store| store.zxid()) >= zxid);
+    }
+    cluster.stop_all().await;
+}
+
+#[tokio::test]
+async fn without_a_quorum_nothing_is_pretended() {
+    let mut cluster =
+        Cluster::start_with(3, |config| config.raft.propose_timeout = Duration::from_secs(2)).await;
+    let session = cluster
+        .node(1)
+        .open_session(None, "", "", None)
+        .await
+        .unwrap()
+        .session;
+    let alone = cluster.follower().await;
+    let others: Vec<u64> = cluster.nodes.keys().copied().filter(|id| *id != alone).collect();
+    for id in others {
+        cluster.stop(id).await;
+    }
+    let node = cluster.node(alone);
+    eventually("the node notices that it is alone", || node.not_ready().is_some()).await;
+    let command = request(create("/a", "x", CreateMode::Persistent));
+    match node.propose(command).await {
+        Err(ProposeError::Unavailable(_) | ProposeError::OutcomeUnknown(_)) => {}
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(
+        node.heartbeat(session).await,
+        Err(HeartbeatError::Unavailable(_))
+    ));
+    assert!(node.read_barrier().await.is_err());
+    assert!(node.read(|store| store.get(&path("/a")).is_none()));
+    cluster.stop_all().await;
+}
+
+#[tokio::test]
+async fn a_node_whose_directory_was_lost_is_refused() {
+    let mut cluster = Cluster::start(3).await;
+    put(cluster.node(1), "/a", "x").await;
+    // The founder, too: it would draw another cluster id.
+    for id in [3, 1] {
+        cluster.stop(id).await;
+        let lost = cluster.configs[&id].raft.data_dir.clone();
+        let kept = lost.with_extension("kept");
+        std::fs::rename(&lost, &kept).unwrap();
+        cluster.restart(id).await.unwrap();
+        let failure = tokio::time::timeout(PATIENCE, cluster.node(id).failed())
+            .await
+            .unwrap();
+        assert!(failure.contains("data directory"), "{failure}");
+        cluster.stop(id).await;
+
+        std::fs::remove_dir_all(&lost).unwrap();
+        std::fs::rename(&kept, &lost).unwrap();
+        cluster.restart(id).await.unwrap();
+        cluster.wait_ready().await;
+    }
+    put(cluster.node(3), "/b", "x").await;
+    cluster.stop_all().await;
+}
+
+#[tokio::test]
+async fn a_directory_of_another_node_is_refused() {
+    let mut cluster = Cluster::start(3).await;
+    cluster.stop(3).await;
+    cluster.stop(2).await;
+    let dirs: BTreeMap<u64, _> = cluster
+        .configs
+        .iter()
+        .map(|(id, config)| (*id, config.raft.data_dir.clone()))
+        .collect();
+    cluster.configs.get_mut(&3).unwrap().raft.data_dir = dirs[&2].clone();
+    match cluster.restart(3).await {
+        Err(StartError::Identity(text)) => assert!(text.contains("belongs to node 2"), "{text}"),
+        other => panic!("{:?}", other.err()),
+    }
+    cluster.stop_all().await;
+}
+
+/// A node that has just been started has forgotten how far it had come; what it shows must not go back all the same.
+#[tokio::test]
+async fn a_node_that_is_started_anew_shows_nothing_older_than_in_its_earlier_life() {
+    let mut cluster = Cluster::start(3).await;
+    let written = put(cluster.node(1), "/a", "x").await;
+    let node = cluster.node(1);
+    assert_eq!(node.caught_up_with(written.zxid).await, Ok(true));
+    let future = lock_node::znode_store::Zxid(written.zxid.0 + 1_000);
+    assert_eq!(
+        node.caught_up_with(future).await,
+        Ok(false),
+        "nothing has come there"
+    );
+    cluster.stop_all().await;
+
+    cluster.restart(1).await.unwrap();
+    let alone = cluster.node(1).clone();
+    assert!(
+        alone.caught_up_once().await.is_err(),
+        "nobody can tell it what was committed"
+    );
+    for id in [2, 3] {
+        cluster.restart(id).await.unwrap();
+    }
+    let sees = || alone.read(|store| store.get(&path("/a")).is_some());
+    let caught_up = async { while alone.caught_up_once().await.is_err() {} };
+    tokio::time::timeout(PATIENCE, caught_up)
+        .await
+        .expect("they elect a leader");
+    assert!(sees());
+    // From then on it serves what it has, also alone.
+    for id in [2, 3] {
+        cluster.stop(id).await;
+    }
+    assert_eq!(alone.caught_up_once().await, Ok(()));
+    cluster.stop_all().await;
+}

@@ -1,0 +1,85 @@
+//! Members without a vote, as ZooKeeper's observers: they serve readers, watchers and sessions, and decide nothing.
+
+use lock_node::znode_store::{Command, Identities, Op};
+use lock_node::znode_watch::WatchKind;
+use lock_node::{Node, Role};
+
+use crate::cluster::{Cluster, PATIENCE, eventually, path, put, request};
+
+const OBSERVERS: [u64; 2] = [4, 5];
+
+async fn set(node: &Node, data: &str) {
+    let op = Op::Set {
+        path: path("/config"),
+        data: data.into(),
+        version: -1,
+    };
+    node.propose(request(Command::Write(op)))
+        .await
+        .unwrap()
+        .outcome
+        .unwrap();
+}
+
+fn data(node: &Node) -> String {
+    let (data, _) = node.read(|store| store.get(&path("/config"))).unwrap();
+    String::from_utf8(data.as_bytes().to_vec()).unwrap()
+}
+
+#[tokio::test]
+async fn observers_serve_through_the_loss_of_a_leader_and_count_for_no_majority() {
+    let mut cluster = Cluster::start(3).await;
+    put(cluster.node(1), "/config", "first").await;
+    for id in OBSERVERS {
+        cluster.join(1, id).await;
+    }
+    assert_eq!(cluster.voters(4), [1, 2, 3]);
+    let session = cluster
+        .node(4)
+        .open_session(None, "reader", "", None)
+        .await
+        .unwrap()
+        .session;
+    let mut watchers = Vec::new();
+    for id in OBSERVERS {
+        let (_, watcher) = cluster
+            .node(id)
+            .read_and_watch(&path("/config"), WatchKind::Data, Identities::none(), |_| ())
+            .unwrap();
+        watchers.push(watcher);
+    }
+
+    // The leader goes. What was asked at the observers goes on, and who writes at one reads its own write there.
+    let leader = cluster.leader().await;
+    assert!(!OBSERVERS.contains(&leader));
+    cluster.stop(leader).await;
+    set(cluster.node(4), "second").await;
+    assert_eq!(data(cluster.node(4)), "second");
+    for watcher in watchers {
+        let notice = tokio::time::timeout(PATIENCE, watcher.fired()).await.unwrap();
+        assert!(notice.is_some(), "the watch at an observer has fired");
+    }
+    cluster.node(4).heartbeat(session).await.unwrap();
+    cluster.node(5).read_barrier().await.unwrap();
+    assert_eq!(data(cluster.node(5)), "second");
+    assert!(cluster.node(5).read(|store| store.session(session).is_some()));
+
+    // One voter of three and two observers are three members of five, and no majority.
+    let second = cluster.leader().await;
+    assert!(!OBSERVERS.contains(&second));
+    cluster.stop(second).await;
+    for id in OBSERVERS {
+        let node = cluster.node(id);
+        eventually("nobody leads", || node.not_ready().is_some()).await;
+        assert_eq!(node.status().role, Role::Learner);
+        assert_eq!(data(node), "second", "what is known is still read");
+    }
+    cluster.restart(second).await.unwrap();
+    cluster.wait_ready().await;
+    set(cluster.node(5), "third").await;
+
+    // Nobody has made voters of them meanwhile.
+    assert_eq!(cluster.voters(5), [1, 2, 3]);
+    assert!(!OBSERVERS.contains(&cluster.leader().await));
+    cluster.stop_all().await;
+}

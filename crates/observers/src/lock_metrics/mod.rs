@@ -1,0 +1,265 @@
+//! What becomes of locks: how many are granted, how long they are waited for and held, and how that ends. For all locks, and for
+//! those below each configured prefix.
+//!
+//! Every node applies every command; here only the leader counts, so that the sum over all nodes is what happened. What an entry
+//! says that is applied between two reigns is counted by nobody. Times are the state's own, in milliseconds.
+
+use std::collections::HashMap;
+
+use znode_store::{Command, ContenderEnd, Event, Hold, LockCommand, LockName, Store, WithdrawCause};
+
+use instruments::counters::{Classes, Counter, Histogram};
+use instruments::sheet::Sheet;
+use raft_log::sync::Mutex;
+
+/// The beginnings of so many holds of ZooKeeper's clients are remembered at most, whose ends do not tell them. Of those beyond
+/// the time is not known, and not counted.
+const MAX_BEGINNINGS: usize = 65_536;
+
+/// How a hold or a wait can end, in words for labels.
+const ENDS: [&str; 10] = [
+    "released",
+    "withdrawn",
+    "timed_out",
+    "session_closed",
+    "session_expired",
+    "broken",
+    "deleted",
+    "never_grantable",
+    "upgraded",
+    "forbidden",
+];
+const TIMED_OUT: usize = 2;
+
+fn end(how: &ContenderEnd) -> usize {
+    match how {
+        ContenderEnd::Released => 0,
+        ContenderEnd::Withdrawn => 1,
+        ContenderEnd::SessionClosed => 3,
+        ContenderEnd::SessionExpired => 4,
+        ContenderEnd::Broken { .. } => 5,
+        ContenderEnd::Deleted => 6,
+        ContenderEnd::NeverGrantable { .. } => 7,
+        ContenderEnd::Upgraded => 8,
+        ContenderEnd::Forbidden => 9,
+    }
+}
+
+/// Returns whether a hold can end so. Only waits end by a timeout or as `forbidden`.
+fn ends_holds(end: usize) -> bool {
+    end != TIMED_OUT && ENDS[end] != "forbidden"
+}
+
+/// How a wait can end without the lock.
+fn ends_waits(end: usize) -> bool {
+    !matches!(ENDS[end], "released" | "upgraded")
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct LockMeters {
+    all: LockMeter,
+    below: Vec<(String, LockMeter)>,
+    /// When holds began whose ends will not tell it, by their fencing tokens.
+    beginnings: Mutex<HashMap<u64, u64>>,
+}
+
+#[derive(Debug)]
+struct LockMeter {
+    grants: Counter,
+    waits: Histogram,
+    holds: Histogram,
+    holds_ended: [Counter; ENDS.len()],
+    waits_ended: [Counter; ENDS.len()],
+}
+
+impl Default for LockMeter {
+    fn default() -> Self {
+        Self {
+            grants: Counter::default(),
+            waits: Histogram::new(&Classes::PATIENCE),
+            holds: Histogram::new(&Classes::PATIENCE),
+            holds_ended: Default::default(),
+            waits_ended: Default::default(),
+        }
+    }
+}
+
+/// Whether waits that a command withdraws were over in time.
+pub fn times_out(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Lock(
+            LockCommand::Withdraw {
+                cause: WithdrawCause::TimedOut,
+                ..
+            } | LockCommand::WithdrawMany {
+                cause: WithdrawCause::TimedOut,
+                ..
+            }
+        )
+    )
+}
+
+impl LockMeters {
+    /// For all locks, and for those below `prefixes`.
+    pub fn new(prefixes: &[String]) -> Self {
+        Self {
+            all: LockMeter::default(),
+            below: prefixes
+                .iter()
+                .map(|prefix| (prefix.clone(), LockMeter::default()))
+                .collect(),
+            beginnings: Mutex::default(),
+        }
+    }
+
+    /// A reign begins: what was remembered of an earlier one may have ended meanwhile.
+    pub fn forget(&self) {
+        self.beginnings.lock().clear();
+    }
+
+    /// Takes what one command did. `timed_out`: see [`times_out`].
+    pub fn follow(&self, store: &Store, timed_out: bool, events: &[Event]) {
+        // A holder that goes is told of twice, its hold first.
+        let mut held: Option<&Hold> = None;
+        for event in events {
+            match event {
+                Event::HoldBegan(hold) => {
+                    if is_silent(hold)
+                        && let Some(since_ms) = hold.since_ms
+                    {
+                        let mut beginnings = self.beginnings.lock();
+                        if beginnings.len() < MAX_BEGINNINGS {
+                            beginnings.insert(hold.fencing_token.0, since_ms);
+                        }
+                    }
+                    self.of(&hold.lock, |meter| meter.grants.up());
+                }
+                Event::Granted { grant, .. } => {
+                    let came = store.contender_came_ms(&grant.lock, &grant.holder);
+                    if let Some(came) = came {
+                        let waited = store.time_ms().saturating_sub(came);
+                        self.of(&grant.lock, |meter| meter.waits.count(waited));
+                    }
+                }
+                Event::HoldEnded { hold, how, .. } => {
+                    held = Some(hold);
+                    let known = match is_silent(hold) {
+                        true => self.beginnings.lock().remove(&hold.fencing_token.0),
+                        false => None,
+                    };
+                    let since = hold.since_ms.or(known);
+                    let lasted = since.map(|since| store.time_ms().saturating_sub(since));
+                    self.of(&hold.lock, |meter| {
+                        meter.holds_ended[end(how)].up();
+                        if let Some(lasted) = lasted {
+                            meter.holds.count(lasted);
+                        }
+                    });
+                }
+                Event::ContenderEnded {
+                    lock, holder, how, ..
+                } => {
+                    let was_held = held
+                        .take()
+                        .is_some_and(|hold| hold.lock == *lock && *hold.holder == **holder);
+                    if !was_held {
+                        let end = match how {
+                            ContenderEnd::Withdrawn if timed_out => TIMED_OUT,
+                            how => end(how),
+                        };
+                        self.of(lock, |meter| meter.waits_ended[end].up());
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn of(&self, lock: &LockName, count: impl Fn(&LockMeter)) {
+        count(&self.all);
+        for (prefix, meter) in &self.below {
+            if lock.as_str().starts_with(prefix.as_str()) {
+                count(meter);
+            }
+        }
+    }
+
+    /// The prefixes that are counted on their own.
+    pub fn prefixes(&self) -> impl Iterator<Item = &str> {
+        self.below.iter().map(|(prefix, _)| prefix.as_str())
+    }
+
+    /// Writes it down.
+    pub fn write(&self, sheet: &mut Sheet<'_>) -> std::fmt::Result {
+        let all = &self.all;
+        let help = "Locks that were granted, at once or after a wait";
+        sheet.counter("lock_grants", help, all.grants.get())?;
+        let help = "How long those waited who were granted a lock after a wait";
+        sheet.histogram("lock_wait_duration_seconds", help, &all.waits.measured())?;
+        let help = "How long locks were held that are not any more";
+        sheet.histogram("lock_hold_duration_seconds", help, &all.holds.measured())?;
+        let help = "Holds that ended, by how; all but released and upgraded are losses";
+        let ended = ended(&all.holds_ended, ends_holds);
+        sheet.counters(
+            "lock_holds_ended",
+            help,
+            ended.map(|(end, count)| ([("reason", end)], count)),
+        )?;
+        let help = "Waits that ended without the lock, by how";
+        let ended = self::ended(&all.waits_ended, ends_waits);
+        sheet.counters(
+            "lock_waits_ended",
+            help,
+            ended.map(|(end, count)| ([("reason", end)], count)),
+        )?;
+        self.write_below(sheet)
+    }
+
+    fn write_below(&self, sheet: &mut Sheet<'_>) -> std::fmt::Result {
+        let each = || {
+            self.below
+                .iter()
+                .map(|(prefix, meter)| (("prefix", prefix.as_str()), meter))
+        };
+        let help = "The same as lock_grants, of the locks below a configured prefix";
+        let grants = each().map(|(prefix, meter)| ([prefix], meter.grants.get()));
+        sheet.counters("lock_prefix_grants", help, grants)?;
+        let help = "The same as lock_wait_duration, below a configured prefix";
+        let waits = each().map(|(prefix, meter)| ([prefix], meter.waits.measured()));
+        sheet.histograms("lock_prefix_wait_duration_seconds", help, waits)?;
+        let help = "The same as lock_hold_duration, below a configured prefix";
+        let holds = each().map(|(prefix, meter)| ([prefix], meter.holds.measured()));
+        sheet.histograms("lock_prefix_hold_duration_seconds", help, holds)?;
+        let help = "The same as lock_holds_ended, below a configured prefix";
+        let holds = each().flat_map(|(prefix, meter)| {
+            let ended = ended(&meter.holds_ended, ends_holds);
+            ended.map(move |(end, count)| ([prefix, ("reason", end)], count))
+        });
+        sheet.counters("lock_prefix_holds_ended", help, holds)?;
+        let help = "The same as lock_waits_ended, below a configured prefix";
+        let waits = each().flat_map(|(prefix, meter)| {
+            let ended = ended(&meter.waits_ended, ends_waits);
+            ended.map(move |(end, count)| ([prefix, ("reason", end)], count))
+        });
+        sheet.counters("lock_prefix_waits_ended", help, waits)
+    }
+}
+
+/// All that can be, also what was not yet: whoever looks for an increase has to have seen a zero before.
+fn ended(
+    counters: &[Counter; ENDS.len()],
+    can_be: fn(usize) -> bool,
+) -> impl Iterator<Item = (&'static str, u64)> {
+    let counted = counters.iter().enumerate().filter(move |(end, _)| can_be(*end));
+    counted.map(|(end, counter)| (ENDS[end], counter.get()))
+}
+
+/// A contender of which the state keeps nothing but its znode: one of a client of ZooKeeper.
+fn is_silent(hold: &Hold) -> bool {
+    hold.address.is_empty() && hold.owner.is_empty() && hold.note.is_empty()
+}
+
+#[cfg(test)]
+mod tests;

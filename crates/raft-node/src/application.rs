@@ -1,0 +1,56 @@
+//! Interface between replication and the program above it: its proposals, and its answers to other members.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use tokio::time::Instant;
+
+use crate::messages::{Declined, HeartbeatsTaken, NotLeader, SeenMoment, Touched};
+
+/// Program that runs on a [`RaftNode`](crate::RaftNode). To replication, commands are bytes whose first byte is their version, and sessions are
+/// numbers.
+pub trait Application: Send + Sync {
+    /// Notes that these proposals of this node are about to be sent in `term`. Removes those that nobody waits for.
+    fn mark_sent(&self, term: u64, proposals: &mut Vec<(u64, Bytes)>);
+
+    /// Notes that the leader has declined some of these proposals. The others are applied.
+    fn settle(&self, numbers: &[u64], declined: &Declined);
+
+    /// Queues these proposals again: nothing was done.
+    fn retry(&self, numbers: &[u64]);
+
+    /// Queues proposals again that were sent in a term that has ended, and that were not applied.
+    fn retry_lost(&self);
+
+    /// Returns whether a command, applied now, would only wait for a later one. With `is_in_flight`: also after the commands of the entries
+    /// that are in flight, whatever these are.
+    fn would_wait(&self, command: &Bytes, is_in_flight: bool) -> bool;
+
+    /// Returns of each command whether it may make the state larger.
+    fn may_grow(&self, commands: &[Bytes]) -> Vec<bool>;
+
+    /// Counts heartbeats of sessions, each from the time beside it, if this node leads and can prove it.
+    fn touch(&self, beats: Vec<(u64, Instant)>) -> BoxFuture<'_, Result<Vec<Touched>, NotLeader>>;
+
+    /// Counts heartbeats of sessions, each with its age in milliseconds, if this node leads and the request was in transit for at most
+    /// `within`.
+    fn take_heartbeats(
+        &self,
+        seen: Option<SeenMoment>,
+        within: Duration,
+        sessions: Vec<(u64, u32)>,
+    ) -> BoxFuture<'_, Result<HeartbeatsTaken, NotLeader>>;
+
+    /// Returns the index up to which a node must have applied the log for a linearizable read, if this node leads and can prove it.
+    fn read_index(&self) -> BoxFuture<'_, Result<u64, NotLeader>>;
+
+    /// Returns whether a client of this node waits for entries that are committed next.
+    fn awaits_entries(&self) -> bool;
+
+    /// Returns whether this node, which leads, has taken over the leader's duties.
+    fn has_taken_over(&self) -> bool;
+
+    /// Prepares the state for another leader, in the given time at most. A hand-over that is not prepared is safe, too.
+    fn prepare_hand_over(&self, patience: Duration) -> BoxFuture<'static, ()>;
+}
