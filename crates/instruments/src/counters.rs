@@ -131,7 +131,7 @@ impl Default for Longest {
 }
 
 impl Longest {
-    /// Long enough that whoever asks twice a minute misses nothing.
+    /// Period of a maximum: a scraper that reads twice a minute misses none.
     const PERIOD: Duration = Duration::from_secs(60);
 
     /// Counts something that began and ended then.

@@ -18,9 +18,9 @@ const PREFIX: &str = "lockgate";
 /// what a caller sends: so the number of series is bounded.
 pub type Label<'a> = (&'static str, &'a str);
 
-/// Whoever measures something.
+/// Source of metrics.
 pub trait Instruments: Send + Sync + 'static {
-    /// Writes it down.
+    /// Writes the metrics to the sheet.
     fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result;
 }
 

@@ -1,4 +1,4 @@
-//! A proposal that is on its way, for whoever waits for it.
+//! Proposal in flight, and the wait for its outcome.
 
 use std::future::Future;
 use std::pin::Pin;
