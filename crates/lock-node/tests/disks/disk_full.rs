@@ -22,12 +22,12 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Small marks and files, and looks that do not make a test wait.
 fn small_disk(config: &mut NodeConfig) {
-    config.log.segment_bytes = SEGMENT_BYTES as usize;
-    config.disk.low_water_bytes = LOW_WATER_BYTES;
-    config.disk.resume_bytes = RESUME_BYTES;
-    config.disk.check_interval = CHECK_INTERVAL;
-    config.disk.hand_over_pause = Duration::from_millis(500);
-    config.propose_timeout = Duration::from_secs(5);
+    config.raft.log.segment_bytes = SEGMENT_BYTES as usize;
+    config.raft.disk.low_water_bytes = LOW_WATER_BYTES;
+    config.raft.disk.resume_bytes = RESUME_BYTES;
+    config.raft.disk.check_interval = CHECK_INTERVAL;
+    config.raft.disk.hand_over_pause = Duration::from_millis(500);
+    config.raft.propose_timeout = Duration::from_secs(5);
 }
 
 fn alarms(node: &Node) -> Vec<(Option<NodeId>, AlarmKind)> {
@@ -245,7 +245,7 @@ async fn disks_that_are_full_to_the_last_byte_leave_room_for_releases_and_for_st
     // The reserve is made long before a disk is full; here it is full from one moment to the next.
     for config in cluster.configs.values() {
         let made = |slot| {
-            let spare = config.data_dir.join(format!("log/spare-{slot}.tmp"));
+            let spare = config.raft.data_dir.join(format!("log/spare-{slot}.tmp"));
             std::fs::metadata(spare).is_ok_and(|spare| spare.len() == SEGMENT_BYTES)
         };
         eventually("the reserve is made", || made(0) && made(1)).await;

@@ -25,8 +25,8 @@ const WRITTEN_MEANWHILE: u64 = 3 * 1024 * 1024;
 const LOG_BOUND: u64 = 4 * EVERY_BYTES + KEEP_BYTES + WRITTEN_MEANWHILE + 4 * SEGMENT_BYTES;
 
 fn small(config: &mut NodeConfig) {
-    config.log.segment_bytes = SEGMENT_BYTES as usize;
-    config.snapshots = SnapshotConfig {
+    config.raft.log.segment_bytes = SEGMENT_BYTES as usize;
+    config.raft.snapshots = SnapshotConfig {
         every_bytes: EVERY_BYTES,
         keep_bytes: KEEP_BYTES,
         ..SnapshotConfig::default()
@@ -128,7 +128,7 @@ async fn the_disk_of_a_node_holds_what_the_limits_say_however_much_is_written() 
 
 #[tokio::test]
 async fn a_snapshot_is_made_when_somebody_asks() {
-    let mut cluster = Cluster::start_with(1, |config| config.snapshots.keep_bytes = 0).await;
+    let mut cluster = Cluster::start_with(1, |config| config.raft.snapshots.keep_bytes = 0).await;
     let node = cluster.node(1).clone();
     for n in 0..20 {
         let applied = node.propose(request(create(

@@ -34,8 +34,8 @@ fn disks() -> BTreeMap<u64, SimDisk> {
 
 /// Snapshots, purges and new segments so often that cuts fall into them.
 fn small(config: &mut NodeConfig) {
-    config.log.segment_bytes = 16 * 1024;
-    config.snapshots = SnapshotConfig {
+    config.raft.log.segment_bytes = 16 * 1024;
+    config.raft.snapshots = SnapshotConfig {
         every_entries: 20,
         keep_entries: 2,
         ..SnapshotConfig::default()

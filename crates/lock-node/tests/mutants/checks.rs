@@ -30,7 +30,7 @@ pub const ALL: [(Bug, Check); 9] = [
 
 /// Nobody waits long for what cannot come.
 fn impatient(config: &mut NodeConfig) {
-    config.propose_timeout = Duration::from_secs(3);
+    config.raft.propose_timeout = Duration::from_secs(3);
 }
 
 /// A cluster whose leader has lost all others.
@@ -141,7 +141,7 @@ async fn believes_an_old_image() -> bool {
     let mut cluster = Cluster::start(3).await;
     let id = cluster.follower().await;
     cluster.stop(id).await;
-    let dir = cluster.configs[&id].data_dir.clone();
+    let dir = cluster.configs[&id].raft.data_dir.clone();
     let image = dir.with_extension("image");
     copy(&dir, &image);
     cluster.restart(id).await.unwrap();
@@ -167,7 +167,7 @@ async fn believes_an_image_of_a_directory_in_use() -> bool {
     let id = cluster.follower().await;
     let leader = cluster.leader().await;
     put(cluster.node(id), "/a", "x").await;
-    let dir = cluster.configs[&id].data_dir.clone();
+    let dir = cluster.configs[&id].raft.data_dir.clone();
     let image = dir.with_extension("image");
     copy(&dir, &image);
     for n in 0..20 {
@@ -191,8 +191,10 @@ async fn believes_an_image_of_a_directory_in_use() -> bool {
 /// Replicas that differ, as they come from their snapshots, go on serving.
 async fn serves_a_state_that_differs() -> bool {
     let bug = [Bug::UncomparedState].into_iter().find(|bug| planted::is(*bug));
-    let mut cluster =
-        Cluster::start_with(3, |config| config.audit_interval = Duration::from_secs(3_600)).await;
+    let mut cluster = Cluster::start_with(3, |config| {
+        config.raft.audit_interval = Duration::from_secs(3_600)
+    })
+    .await;
     // Each replica applies some commands at a time of its own.
     planted::plant(Some(Bug::OwnClock));
     for n in 0..50 {
@@ -205,7 +207,7 @@ async fn serves_a_state_that_differs() -> bool {
     cluster.stop_all().await;
     planted::plant(bug);
     for id in 1..=3 {
-        cluster.configs.get_mut(&id).unwrap().audit_interval = Duration::from_millis(50);
+        cluster.configs.get_mut(&id).unwrap().raft.audit_interval = Duration::from_millis(50);
         cluster.restart(id).await.unwrap();
     }
     let leader = cluster.leader().await;
