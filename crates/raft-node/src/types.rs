@@ -56,7 +56,7 @@ pub type SnapshotMeta = openraft::alias::SnapshotMetaOf<TypeConfig>;
 pub struct Proposal {
     /// The term in which it was proposed. In any other term it is void: its proposers try again.
     pub term: u64,
-    /// A [`crate::envelope::CommandBatch`], encoded once.
+    /// Encoded batch of commands (`command_batch.rs`).
     pub commands: Bytes,
 }
 

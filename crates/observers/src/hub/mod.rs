@@ -409,7 +409,7 @@ fn deliver(
     }
 }
 
-/// What the hub has of a client's connection. The rest is the [`crate::WatchConnection`].
+/// The hub's part of a client's connection. `lock_node::WatchConnection` has the rest.
 pub struct HubConnection {
     /// Notices that wait for the client.
     pub backlog: Arc<Backlog>,

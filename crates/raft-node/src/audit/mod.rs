@@ -1,9 +1,9 @@
 //! Continuous check that all replicas are equal, and exchange of the members' progress.
 //!
 //! Every few seconds the leader sends each member the digests of its own state at some positions
-//! ([`ReplicatedState::digests`]), its records of all members' directories ([`crate::witness`]), and its
+//! ([`ReplicatedState::digests`]), its records of all members' directories (`witness.rs`), and its
 //! last finding. A member that has another digest at the same position stops to serve at once, and answers with its own
-//! digests. The leader judges all answers ([`verdict`]): the state that more than half of the members compared have is the
+//! digests. The leader judges all answers (`verdict.rs`): the state that more than half of the members compared have is the
 //! right one, also if it is not the leader's. Without such a majority the right one is unknown, and no member that differs
 //! serves.
 //!

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Only the leader decides what is read-only, when it packs an entry (`proposer.rs`); the state decides which requests that
-//! concerns ([`znode_store::Store::may_grow`]). A node whose log has no room takes no entries
+//! concerns (`replicated_state.rs`). A node whose log has no room takes no entries
 //! from its peers (`peers/server.rs`), and continues when it has. This module touches no file.
 
 pub(crate) mod config;
