@@ -13,7 +13,6 @@ const PERSISTENT_RECURSIVE: i32 = 1;
 async fn paths_of_a_hundred_thousand_bytes_work() {
     let cluster = Cluster::start(3).await;
     let mut client = Client::connect(cluster.address(1)).await;
-    let mut other = Client::connect(cluster.address(2)).await;
     // Four hundred levels, and one more below them.
     let name = "n".repeat(249);
     let mut path = String::new();
@@ -22,6 +21,8 @@ async fn paths_of_a_hundred_thousand_bytes_work() {
         client.create(&path, PERSISTENT).await;
     }
     assert_eq!(path.len(), 100_000);
+    // Connected only now: it sends no heartbeats, and the creations may take longer than its session lives.
+    let mut other = Client::connect(cluster.address(2)).await;
     let watch = Request::AddWatch {
         path: path.clone(),
         mode: PERSISTENT_RECURSIVE,
