@@ -270,9 +270,9 @@ fn contradiction_names_both_settings() {
         (
             "[raft]\nelection_min_ms = 3000\nelection_max_ms = 11000",
             &[
-                "sessions.min_ms: must be at least twice raft.election_max_ms (11000), and is 2000",
                 "propose_timeout_ms: must be at least raft.election_max_ms (11000), and is 10000: a proposal has to outlast an \
                  election",
+                "sessions.min_ms: must be at least twice raft.election_max_ms (11000), and is 2000",
             ],
         ),
         (
