@@ -121,6 +121,10 @@ impl Application for Idle {
 }
 
 /// Starts a node that takes no commands.
+#[allow(
+    clippy::useless_conversion,
+    reason = "without the feature `simulation` the listener for peers is a TCP listener already"
+)]
 pub async fn start(config: RaftNodeConfig, listener: TcpListener) -> RaftNode {
     let opened = OpenedStorage::open(config, Arc::new(RealDisk), |_, _, _, _| Ok(None));
     let opened = opened.await.expect("the directory can be opened");

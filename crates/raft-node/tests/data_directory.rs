@@ -86,7 +86,7 @@ fn a_purged_log_without_its_snapshot_is_refused() {
     assert!(
         refused
             .to_string()
-            .contains("covers entry 1-60, and there is none"),
+            .contains("covers entry 1-60, and there is no snapshot"),
         "{refused}"
     );
 }

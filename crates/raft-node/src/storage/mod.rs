@@ -100,7 +100,7 @@ fn check_snapshot_covers_purged(
     if last.is_some_and(|last| last.index >= purged.index) {
         return Ok(());
     }
-    let newest = last.map_or("no entry is there".to_owned(), |last| {
+    let newest = last.map_or("there is no snapshot".to_owned(), |last| {
         format!("the newest ends at {last}")
     });
     Err(StorageError::Damaged(format!(
