@@ -9,7 +9,7 @@ use znode_store::{AccessCommand, Command, Reply, RequestId};
 
 use super::access_types::{AccessAnswer, CallerAnswer, MadeTokenAnswer, SecureBody, grants};
 use super::audit;
-use super::door::TokenText;
+use super::auth::TokenText;
 use super::exchange::{Answer, ReadQuery, fresh, json, no_query, ok, parse, query, read_body};
 use super::problem::Problem;
 use super::znodes::carry_out;

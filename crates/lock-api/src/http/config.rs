@@ -7,7 +7,7 @@ use listener::{ConnectionLimits, ConnectionMetrics, LiveConnectionLimits};
 use parking_lot::RwLock;
 use znode_store::PathBounds;
 
-use super::door::OperatorToken;
+use super::auth::OperatorToken;
 use super::origin::KnownNames;
 use super::trace::Tracing;
 

@@ -24,7 +24,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use znode_store::{MAX_LOOKED_AT, Refusal, SessionId, SessionView, ZnodeEventKind, Zxid};
 
-use super::door::Vigil;
+use super::auth::RevocationWatch;
 use super::event_types::{
     ExpiringEvent, RenewedEvent, ResetEvent, StateEvent, StreamEndedEvent, WatchEvent, WatchWish, event,
     keep_alive, position, retry, session_event,
@@ -146,11 +146,11 @@ pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: He
             "watch: nothing has happened at {seen} yet"
         )));
     }
-    let vigil = Vigil::begin(&api.node, &peer);
+    let revocation = RevocationWatch::begin(&api.node, &peer);
     let begin = |look: &mut StreamLook<'_>| begin(look, session, &asked, &peer).map_err(NotBegun::Other);
     let begun = api.node.follow_session(session, asked.after, begin).await;
     let ((first, ttl), stream) = begun.map_err(|error| error.problem(session))?;
-    let feed = Feed::new(&api, session, vigil, stream, asked, ttl, first);
+    let feed = Feed::new(&api, session, revocation, stream, asked, ttl, first);
     let chunks = futures_util::stream::unfold(feed, |mut feed| async {
         let text = feed.next().await?;
         Some((Ok::<_, std::convert::Infallible>(Bytes::from(text)), feed))
@@ -249,7 +249,7 @@ fn watch(
 struct Feed {
     session: SessionId,
     /// Check that the reader may still have the stream.
-    vigil: Vigil,
+    revocation: RevocationWatch,
     stream: SessionStream,
     watches: Vec<WatchWish>,
     life: Option<Life>,
@@ -265,7 +265,7 @@ impl Feed {
     fn new(
         api: &Shared,
         session: SessionId,
-        vigil: Vigil,
+        revocation: RevocationWatch,
         stream: SessionStream,
         asked: Asked,
         ttl: Duration,
@@ -280,7 +280,7 @@ impl Feed {
             at: stream.told(),
             life: is_live.then(|| Life::new(api.node.clone(), session, ttl)),
             session,
-            vigil,
+            revocation,
             stream,
             watches: asked.watches,
             first: Some(first),
@@ -309,7 +309,7 @@ impl Feed {
                 biased;
                 () = self.closing.cancelled() => self.end(&mut text, "node_stops"),
                 // Checked before each message: its events require the rights that the caller has now.
-                refusal = self.vigil.lost(|view| view.may_use(session)) => {
+                refusal = self.revocation.revoked(|view| view.may_use(session)) => {
                     tracing::debug!(%session, %refusal, "a stream ends, for its reader may not go on");
                     self.end(&mut text, "access_lost");
                 }

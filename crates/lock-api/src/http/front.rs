@@ -15,7 +15,7 @@ use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either};
 use tower_service::Service;
 
-use super::door::Needs;
+use super::auth::RequiredPermission;
 use super::passage::{Asked, pass};
 use super::{Peer, Shared, locks, sessions, znodes};
 use crate::http::url::Verb;
@@ -73,13 +73,13 @@ struct Short {
 }
 
 impl Short {
-    fn new(api: Shared, routes: &[(&'static str, Method, Needs)]) -> Self {
+    fn new(api: Shared, routes: &[(&'static str, Method, RequiredPermission)]) -> Self {
         let asked = Often::ALL.map(|often| {
             let (address, method, verb) = often.place();
             let route = routes.iter().find(|(at, of, _)| *at == address && *of == method);
-            let (_, _, needs) = route.expect("the table of routes has it");
+            let (_, _, required) = route.expect("the table of routes has it");
             Asked {
-                needs: *needs,
+                required: *required,
                 operation: api.requests.operation_at(address, &method, verb),
             }
         });
@@ -127,8 +127,12 @@ pub struct Front {
 type Answering = Either<BoxFuture<'static, Result<Response, Infallible>>, RouteFuture<Infallible>>;
 
 impl Front {
-    /// The routes of this API, and what each of them needs.
-    pub(super) fn new(router: Router, api: Shared, routes: &[(&'static str, Method, Needs)]) -> Self {
+    /// The routes of this API, and what each of them requires.
+    pub(super) fn new(
+        router: Router,
+        api: Shared,
+        routes: &[(&'static str, Method, RequiredPermission)],
+    ) -> Self {
         // What is traced is so around the router.
         let is_traced = api.config().tracing.is_some();
         let short = (!is_traced).then(|| Short::new(api, routes));

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use utoipa::IntoParams;
 use znode_store::{Identities, LockName, Right, Store, ZPath};
 
-use super::door::{Needs, Vigil};
+use super::auth::{RequiredPermission, RevocationWatch};
 use super::event_types::{StreamEndedEvent, event, keep_alive, position, retry};
 use super::exchange::{Answer, fresh, query};
 use super::happening_types::{ClusterEntry, HappenedEvent, told};
@@ -81,14 +81,14 @@ pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: He
         .map(|last| last.to_str().unwrap_or("?"));
     let after = header.or(asked.after.as_deref()).map(position).transpose()?;
     fresh(&api, false).await?;
-    let vigil = Vigil::begin(&api.node, &peer);
+    let revocation = RevocationWatch::begin(&api.node, &peer);
     let changes = api.node.look_on().map_err(|_| {
         Problem::new(
             Code::TooManyRequests,
             format!("this node has {MAX_ONLOOKERS} observers, its maximum"),
         )
     })?;
-    let feed = Feed::new(api, peer.identities(), vigil, changes, asked, after);
+    let feed = Feed::new(api, peer.identities(), revocation, changes, asked, after);
     let chunks = futures_util::stream::unfold(feed, |mut feed| async {
         let text = feed.next().await?;
         Some((Ok::<_, std::convert::Infallible>(Bytes::from(text)), feed))
@@ -105,7 +105,7 @@ pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: He
 struct Feed {
     api: Shared,
     caller: Identities,
-    vigil: Vigil,
+    revocation: RevocationWatch,
     changes: watch::Receiver<u64>,
     prefix: Option<String>,
     with_locks: bool,
@@ -126,7 +126,7 @@ impl Feed {
     fn new(
         api: Shared,
         caller: Identities,
-        vigil: Vigil,
+        revocation: RevocationWatch,
         changes: watch::Receiver<u64>,
         asked: EventsQuery,
         after: Option<EventPosition>,
@@ -137,7 +137,7 @@ impl Feed {
             closing: api.locks.closing(),
             api,
             caller,
-            vigil,
+            revocation,
             changes,
             prefix: asked.prefix,
             with_locks: asked.locks,
@@ -175,7 +175,7 @@ impl Feed {
                 biased;
                 () = self.closing.cancelled() => self.end(&mut text, "node_stops"),
                 // Checked before each message: its events require the rights that the caller has now.
-                refusal = self.vigil.lost(|view| view.admission()) => {
+                refusal = self.revocation.revoked(|view| view.admission()) => {
                     tracing::debug!(%refusal, "a stream of events ends, for its reader may not go on");
                     self.end(&mut text, "access_lost");
                 }
@@ -252,5 +252,7 @@ fn may_hear(store: &Store, caller: &Identities, what: &Happened) -> bool {
 
 /// Returns whether the caller may see events of the cluster, as it may see its state.
 fn may_hear_of_cluster(store: &Store, caller: &Identities) -> bool {
-    Needs::ReadCluster.require(store.seen_by(caller)).is_ok()
+    RequiredPermission::ReadCluster
+        .require(store.seen_by(caller))
+        .is_ok()
 }

@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 use znode_store::{Downgraded, Grant, LockName, Right, SessionId, View, Zxid};
 
 use super::audit;
-use super::door::Vigil;
+use super::auth::RevocationWatch;
 use super::exchange::{
     Answer, MAX_PAGE, fresh, no_content, no_query, ok, page_length, parse, query, read_body, session_id,
 };
@@ -80,14 +80,14 @@ pub async fn granted(
         // Whether the caller may was decided in the log with it.
         Started::Granted(grants) => Ok(grants),
         Started::Queued(queued) => {
-            let mut vigil = Vigil::begin(&api.node, peer);
+            let mut revocation = RevocationWatch::begin(&api.node, peer);
             let locks = queued.locks().to_vec();
             let may_wait = |view: View<'_>| {
                 view.may_use(session)?;
                 let mut znodes = locks.iter().map(LockName::znode);
                 znodes.try_for_each(|znode| view.may(Right::Lock, znode))
             };
-            queued.granted_unless(vigil.lost(may_wait)).await
+            queued.granted_unless(revocation.revoked(may_wait)).await
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The HTTP front end: routes, documents, errors. What a lock means is not decided here but in
 //! [`crate::locks`], and what a change means not even there but in the state machine.
 //!
-//! One file per family of routes, its documents beside it; [`problem`] alone decides statuses and codes. `door` authenticates
+//! One file per family of routes, its documents beside it; [`problem`] alone decides statuses and codes. `auth` authenticates
 //! callers before each route, with the requirement that `routes` declares.
 
 mod access;
@@ -16,7 +16,7 @@ mod config;
 pub mod counted;
 #[cfg(feature = "failpoints")]
 mod debug;
-mod door;
+mod auth;
 mod event_types;
 mod events;
 mod exchange;
@@ -63,13 +63,13 @@ use axum::middleware;
 use lock_node::Node;
 use lock_node::metrics::sheet::Registry;
 
-use self::door::{Needs, UnknownTokens};
+use self::auth::{RequiredPermission, UnknownTokens};
 use self::passage::Guarded;
 use self::route::Route;
 use crate::locks::Locks;
 
+pub use auth::OperatorToken;
 pub use config::{HttpConfig, LiveConfig, MAX_HTTP_PATH_BYTES, SMALL_BODY_BYTES};
-pub use door::OperatorToken;
 pub use front::Front;
 pub use listener::ConnectionMetrics;
 pub use load::administration;
@@ -139,13 +139,13 @@ pub fn measured_router(
     for route in routes() {
         let served = route
             .served()
-            .map(|(method, needs)| (route.address(), method.clone(), *needs));
+            .map(|(method, required)| (route.address(), method.clone(), *required));
         needed.extend(served);
         router = router.route(route.address(), route.methods());
     }
     router = router
-        .fallback(for_anybody(no_route))
-        .method_not_allowed_fallback(for_anybody(method_not_allowed));
+        .fallback(public(no_route))
+        .method_not_allowed_fallback(public(method_not_allowed));
     // Where nothing is traced there is no step more on the way of a request.
     if api.config().tracing.is_some() {
         router = router.layer(middleware::from_fn_with_state(api.clone(), trace::follow));
@@ -170,23 +170,29 @@ pub fn served() -> Vec<(&'static str, Method)> {
 
 /// The one table of what is served where, and what its callers need.
 fn routes() -> Vec<Route> {
-    use Needs::{Administer, AdministerNow, Anybody, ByView, InLog, Nothing, ReadCluster};
+    use RequiredPermission::{
+        Administer, AdministerLinearizable, DecidedByHandler, DecidedInLog, Public, ReadCluster, ValidToken,
+    };
     let of_locks = |address| {
         Route::at(address)
-            .post(InLog, locks::act)
-            .put(InLog, locks::configure)
+            .post(DecidedInLog, locks::act)
+            .put(DecidedInLog, locks::configure)
             .otherwise(locks::not_served)
     };
     // The root of the tree has two addresses, all other znodes have one; so everywhere.
     let znodes = |address| {
         Route::at(address)
-            .get(ByView, znodes::look)
-            .post(InLog, znodes::create)
-            .put(InLog, znodes::set)
-            .delete(InLog, znodes::delete)
+            .get(DecidedByHandler, znodes::look)
+            .post(DecidedInLog, znodes::create)
+            .put(DecidedInLog, znodes::set)
+            .delete(DecidedInLog, znodes::delete)
     };
-    let acls = |address| Route::at(address).get(ByView, acls::look).put(InLog, acls::set);
-    let watches = |address| Route::at(address).get(ByView, watch::watch);
+    let acls = |address| {
+        Route::at(address)
+            .get(DecidedByHandler, acls::look)
+            .put(DecidedInLog, acls::set)
+    };
+    let watches = |address| Route::at(address).get(DecidedByHandler, watch::watch);
     vec![
         #[cfg(feature = "failpoints")]
         Route::at("/v1/debug").get(Administer, debug::look),
@@ -196,52 +202,52 @@ fn routes() -> Vec<Route> {
         Route::at("/v1/debug/snapshot").post(Administer, debug::snapshot),
         #[cfg(feature = "failpoints")]
         Route::at("/v1/debug/leader").post(Administer, debug::hand_over),
-        Route::at("/healthz").get(Nothing, cluster::healthz),
-        Route::at("/readyz").get(Nothing, cluster::readyz),
+        Route::at("/healthz").get(Public, cluster::healthz),
+        Route::at("/readyz").get(Public, cluster::readyz),
         Route::at("/metrics").get(ReadCluster, metrics::metrics),
         Route::at("/v1/cluster").get(ReadCluster, cluster::cluster),
         Route::at("/v1/cluster/snapshot").post(Administer, cluster::snapshot),
         Route::at("/v1/snapshot").get(Administer, snapshot::download),
         Route::at("/v1/cluster/members")
             .get(ReadCluster, members::conditions)
-            .post(AdministerNow, members::add),
-        Route::at("/v1/events").get(ByView, happenings::events),
+            .post(AdministerLinearizable, members::add),
+        Route::at("/v1/events").get(DecidedByHandler, happenings::events),
         Route::at("/v1/cluster/members/{id}")
-            .put(AdministerNow, members::set_address)
-            .delete(AdministerNow, members::remove),
-        Route::at("/v1/cluster/members/{id}/promote").post(AdministerNow, members::promote),
-        Route::at("/v1/cluster/members/{id}/demote").post(AdministerNow, members::demote),
-        Route::at("/v1/cluster/leader").post(AdministerNow, members::move_leader),
-        Route::at("/v1/access").get(Anybody, access::look),
-        Route::at("/v1/access/secure").post(InLog, access::secure),
+            .put(AdministerLinearizable, members::set_address)
+            .delete(AdministerLinearizable, members::remove),
+        Route::at("/v1/cluster/members/{id}/promote").post(AdministerLinearizable, members::promote),
+        Route::at("/v1/cluster/members/{id}/demote").post(AdministerLinearizable, members::demote),
+        Route::at("/v1/cluster/leader").post(AdministerLinearizable, members::move_leader),
+        Route::at("/v1/access").get(ValidToken, access::look),
+        Route::at("/v1/access/secure").post(DecidedInLog, access::secure),
         Route::at("/v1/tokens")
-            .get(ByView, tokens::list)
-            .post(InLog, tokens::create),
-        Route::at("/v1/tokens/{id}").delete(InLog, tokens::revoke),
-        Route::at("/v1/roles").get(ByView, roles::list),
+            .get(DecidedByHandler, tokens::list)
+            .post(DecidedInLog, tokens::create),
+        Route::at("/v1/tokens/{id}").delete(DecidedInLog, tokens::revoke),
+        Route::at("/v1/roles").get(DecidedByHandler, roles::list),
         Route::at("/v1/roles/{role}")
-            .get(ByView, roles::look)
-            .put(InLog, roles::set)
-            .delete(InLog, roles::delete),
+            .get(DecidedByHandler, roles::look)
+            .put(DecidedInLog, roles::set)
+            .delete(DecidedInLog, roles::delete),
         Route::at("/v1/certificates")
-            .get(ByView, certificates::list)
-            .put(InLog, certificates::set)
-            .delete(InLog, certificates::delete),
+            .get(DecidedByHandler, certificates::list)
+            .put(DecidedInLog, certificates::set)
+            .delete(DecidedInLog, certificates::delete),
         Route::at("/v1/sessions")
-            .get(ByView, sessions::list)
-            .post(InLog, sessions::open),
+            .get(DecidedByHandler, sessions::list)
+            .post(DecidedInLog, sessions::open),
         Route::at("/v1/sessions/{session}")
-            .get(ByView, sessions::look)
-            .delete(InLog, sessions::close),
-        Route::at("/v1/sessions/{session}/heartbeat").post(ByView, sessions::heartbeat),
-        Route::at("/v1/sessions/{session}/ephemerals").get(ByView, sessions::ephemerals),
-        Route::at("/v1/sessions/{session}/events").get(ByView, events::events),
-        Route::at("/v1/locks").get(ByView, locks::list),
-        of_locks("/v1/locks/").get(ByView, locks::look),
-        of_locks("/v1/locks/graph").get(ByView, locks::graph),
-        of_locks("/v1/locks/{*name_and_verb}").get(ByView, locks::look),
-        Route::at("/v1/multilock/acquire").post(InLog, multilock::acquire),
-        Route::at("/v1/multilock/release").post(InLog, multilock::release),
+            .get(DecidedByHandler, sessions::look)
+            .delete(DecidedInLog, sessions::close),
+        Route::at("/v1/sessions/{session}/heartbeat").post(DecidedByHandler, sessions::heartbeat),
+        Route::at("/v1/sessions/{session}/ephemerals").get(DecidedByHandler, sessions::ephemerals),
+        Route::at("/v1/sessions/{session}/events").get(DecidedByHandler, events::events),
+        Route::at("/v1/locks").get(DecidedByHandler, locks::list),
+        of_locks("/v1/locks/").get(DecidedByHandler, locks::look),
+        of_locks("/v1/locks/graph").get(DecidedByHandler, locks::graph),
+        of_locks("/v1/locks/{*name_and_verb}").get(DecidedByHandler, locks::look),
+        Route::at("/v1/multilock/acquire").post(DecidedInLog, multilock::acquire),
+        Route::at("/v1/multilock/release").post(DecidedInLog, multilock::release),
         znodes("/v1/znodes"),
         znodes("/v1/znodes/"),
         znodes("/v1/znodes/{*path}"),
@@ -251,23 +257,23 @@ fn routes() -> Vec<Route> {
         watches("/v1/watch"),
         watches("/v1/watch/"),
         watches("/v1/watch/{*path}"),
-        Route::at("/v1/txn").post(InLog, txn::txn),
+        Route::at("/v1/txn").post(DecidedInLog, txn::txn),
         Route::at("/v1/mirror")
-            .get(ByView, mirror::look)
-            .post(InLog, mirror::take_steps),
-        Route::at("/v1/read").post(ByView, reads::read),
-        Route::at("/v1/openapi.json").get(Nothing, openapi::document),
-        Route::at("/").get(Nothing, dashboard::page),
-        Route::at("/dashboard/{file}").get(Nothing, dashboard::file),
-        Route::at("/docs").get(Nothing, openapi::docs),
-        Route::at("/docs/style.css").get(Nothing, openapi::style),
+            .get(DecidedByHandler, mirror::look)
+            .post(DecidedInLog, mirror::take_steps),
+        Route::at("/v1/read").post(DecidedByHandler, reads::read),
+        Route::at("/v1/openapi.json").get(Public, openapi::document),
+        Route::at("/").get(Public, dashboard::page),
+        Route::at("/dashboard/{file}").get(Public, dashboard::file),
+        Route::at("/docs").get(Public, openapi::docs),
+        Route::at("/docs/style.css").get(Public, openapi::style),
     ]
 }
 
 /// Declares a handler without a requirement. It must reveal nothing.
-fn for_anybody<H>(handler: H) -> Guarded<H> {
-    let needs = Needs::Nothing;
-    Guarded { needs, handler }
+fn public<H>(handler: H) -> Guarded<H> {
+    let required = RequiredPermission::Public;
+    Guarded { required, handler }
 }
 
 async fn no_route(uri: Uri) -> problem::Problem {

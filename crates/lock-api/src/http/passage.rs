@@ -1,5 +1,5 @@
 //! Path of every request to its handler and back: it is counted, admitted under the present load ([`load`]), must call this
-//! node by a name of its own ([`origin`]) and come from an authorized caller ([`door`]). Four steps in one piece, since a step of
+//! node by a name of its own ([`origin`]) and come from an authorized caller ([`auth`]). Four steps in one piece, since a step of
 //! its own on the way costs more than most of them do.
 
 use axum::body::Body;
@@ -10,14 +10,14 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::door::{self, Needs};
+use super::auth::{self, RequiredPermission};
 use super::exchange::Answer;
 use super::{Peer, Shared, load, origin};
 
 /// Requirement and operation of a route.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked {
-    pub needs: Needs,
+    pub required: RequiredPermission,
     pub operation: usize,
 }
 
@@ -35,7 +35,7 @@ pub async fn pass<F: Future<Output = Answer>>(
             let let_in = async {
                 origin::check(api, &request)?;
                 let (head, body) = request.into_parts();
-                let peer = door::let_in(api, asked.needs, peer, &head).await?;
+                let peer = auth::authenticate(api, asked.required, peer, &head).await?;
                 handler(peer, head, body).await
             };
             match let_in.await {
@@ -53,7 +53,7 @@ pub async fn pass<F: Future<Output = Answer>>(
 /// A handler at the end of that way for the router, and what its callers need.
 #[derive(Clone)]
 pub struct Guarded<H> {
-    pub needs: Needs,
+    pub required: RequiredPermission,
     pub handler: H,
 }
 
@@ -65,7 +65,7 @@ where
     type Future = BoxFuture<'static, Response>;
 
     fn call(self, request: Request, api: Shared) -> Self::Future {
-        let Self { needs, handler } = self;
+        let Self { required, handler } = self;
         let state = api.clone();
         // Boxed, so that all handlers have one type: `pass` is then compiled once for the router, and not once for each route.
         let handler: RoutedHandler = Box::new(move |peer, mut head, body| {
@@ -75,7 +75,7 @@ where
                 .map(Ok)
                 .boxed()
         });
-        routed(api, needs, request, handler)
+        routed(api, required, request, handler)
     }
 }
 
@@ -85,13 +85,13 @@ type RoutedHandler = Box<dyn FnOnce(Peer, Parts, Body) -> BoxFuture<'static, Ans
 /// Takes a request from the router through [`pass`].
 fn routed(
     api: Shared,
-    needs: Needs,
+    required: RequiredPermission,
     request: Request,
     handler: RoutedHandler,
 ) -> BoxFuture<'static, Response> {
     Box::pin(async move {
         let operation = api.requests.operation(&request);
         let peer = Peer::of(request.extensions());
-        pass(&api, Asked { needs, operation }, peer, request, handler).await
+        pass(&api, Asked { required, operation }, peer, request, handler).await
     })
 }

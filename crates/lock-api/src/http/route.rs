@@ -6,14 +6,14 @@ use axum::http::Method;
 use axum::routing::{MethodFilter, MethodRouter};
 
 use super::Shared;
-use super::door::Needs;
+use super::auth::RequiredPermission;
 use super::passage::Guarded;
 
 /// Handlers of one address.
 pub struct Route {
     address: &'static str,
     methods: MethodRouter<Shared>,
-    served: Vec<(Method, Needs)>,
+    served: Vec<(Method, RequiredPermission)>,
 }
 
 impl Route {
@@ -27,42 +27,42 @@ impl Route {
     }
 
     /// `GET`, and `HEAD`.
-    pub fn get<H: Handler<T, Shared>, T: 'static>(self, needs: Needs, handler: H) -> Self {
-        self.on(MethodFilter::GET, Method::GET, needs, handler)
+    pub fn get<H: Handler<T, Shared>, T: 'static>(self, required: RequiredPermission, handler: H) -> Self {
+        self.on(MethodFilter::GET, Method::GET, required, handler)
     }
 
     /// `POST`.
-    pub fn post<H: Handler<T, Shared>, T: 'static>(self, needs: Needs, handler: H) -> Self {
-        self.on(MethodFilter::POST, Method::POST, needs, handler)
+    pub fn post<H: Handler<T, Shared>, T: 'static>(self, required: RequiredPermission, handler: H) -> Self {
+        self.on(MethodFilter::POST, Method::POST, required, handler)
     }
 
     /// `PUT`.
-    pub fn put<H: Handler<T, Shared>, T: 'static>(self, needs: Needs, handler: H) -> Self {
-        self.on(MethodFilter::PUT, Method::PUT, needs, handler)
+    pub fn put<H: Handler<T, Shared>, T: 'static>(self, required: RequiredPermission, handler: H) -> Self {
+        self.on(MethodFilter::PUT, Method::PUT, required, handler)
     }
 
     /// `DELETE`.
-    pub fn delete<H: Handler<T, Shared>, T: 'static>(self, needs: Needs, handler: H) -> Self {
-        self.on(MethodFilter::DELETE, Method::DELETE, needs, handler)
+    pub fn delete<H: Handler<T, Shared>, T: 'static>(self, required: RequiredPermission, handler: H) -> Self {
+        self.on(MethodFilter::DELETE, Method::DELETE, required, handler)
     }
 
     fn on<H: Handler<T, Shared>, T: 'static>(
         mut self,
         filter: MethodFilter,
         method: Method,
-        needs: Needs,
+        required: RequiredPermission,
         handler: H,
     ) -> Self {
-        self.methods = self.methods.on(filter, Guarded { needs, handler });
-        self.served.push((method, needs));
+        self.methods = self.methods.on(filter, Guarded { required, handler });
+        self.served.push((method, required));
         self
     }
 
     /// Adds a handler for all other methods, where the router does not know which exist. It has no requirement, so it must
     /// reveal nothing else.
     pub fn otherwise<H: Handler<T, Shared>, T: 'static>(mut self, handler: H) -> Self {
-        let needs = Needs::Nothing;
-        self.methods = self.methods.fallback(Guarded { needs, handler });
+        let required = RequiredPermission::Public;
+        self.methods = self.methods.fallback(Guarded { required, handler });
         self
     }
 
@@ -71,8 +71,8 @@ impl Route {
         self.address
     }
 
-    /// The methods that are served, `HEAD` beside `GET` not told, and what each of them needs.
-    pub fn served(&self) -> impl Iterator<Item = &(Method, Needs)> {
+    /// The methods that are served, `HEAD` beside `GET` not told, and what each of them requires.
+    pub fn served(&self) -> impl Iterator<Item = &(Method, RequiredPermission)> {
         self.served.iter()
     }
 

@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use utoipa::IntoParams;
 use znode_store::{Right, ZPath};
 
-use super::door::Vigil;
+use super::auth::RevocationWatch;
 use super::exchange::{Answer, query};
 use super::{Peer, Shared};
 
@@ -42,7 +42,7 @@ fn yes() -> bool {
 /// `GET /v1/snapshot`: the file, as it is read from the disk.
 pub async fn download(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
     let SnapshotQuery { linearizable } = query(&uri)?;
-    let vigil = Vigil::begin(&api.node, &peer);
+    let revocation = RevocationWatch::begin(&api.node, &peer);
     let entry = api
         .account
         .begin(&peer, "download_backup", format!("of node {}", api.node.id()));
@@ -57,7 +57,7 @@ pub async fn download(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer
     let length = HeaderValue::from(backup.bytes());
     let (chunks, mut queue) = mpsc::channel(CHUNKS_QUEUED);
     // Ends with the file, or with the connection, which drops the queue.
-    tokio::spawn(send(api, backup, chunks, vigil));
+    tokio::spawn(send(api, backup, chunks, revocation));
     let body = stream::poll_fn(move |cx| queue.poll_recv(cx));
     let mut response = Response::new(Body::from_stream(body));
     let headers = response.headers_mut();
@@ -70,9 +70,14 @@ pub async fn download(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer
     Ok(response)
 }
 
-async fn send(api: Shared, backup: Backup, chunks: mpsc::Sender<io::Result<Bytes>>, mut vigil: Vigil) {
+async fn send(
+    api: Shared,
+    backup: Backup,
+    chunks: mpsc::Sender<io::Result<Bytes>>,
+    mut revocation: RevocationWatch,
+) {
     let made_at_ms = backup.head().made_at_ms;
-    let may_not = vigil.lost(|view| view.may(Right::Administer, &ZPath::root()));
+    let may_not = revocation.revoked(|view| view.may(Right::Administer, &ZPath::root()));
     tokio::select! {
         biased;
         // The connection ends before the length that it was promised.

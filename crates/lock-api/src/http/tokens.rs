@@ -9,7 +9,7 @@ use znode_store::{AccessCommand, NewToken, Reply, RequestId, TokenId};
 
 use super::access::{change, change_for, made, unexpected};
 use super::access_types::{MadeTokenAnswer, TokenAnswer, TokenBody, TokensAnswer, role_name};
-use super::door::TokenText;
+use super::auth::TokenText;
 use super::exchange::{Answer, At, fresh, no_content, no_query, ok, page_length, parse, query, read_body};
 use super::openapi::words;
 use super::problem::Problem;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use znode_store::{Stat, ZPath, ZnodeEventKind, Zxid};
 
-use super::door::while_allowed;
+use super::auth::while_allowed;
 use super::exchange::{Answer, fresh, no_content, ok, query};
 use super::openapi::words;
 use super::problem::Problem;

@@ -8,42 +8,42 @@ const OF_CLUSTER: &str = "/zookeeper/config";
 
 /// Requirement of a route for its caller, in a secured cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Needs {
+pub enum RequiredPermission {
     /// Nothing, not even authentication: the route reveals nothing about the cluster or its callers.
-    Nothing,
+    Public,
     /// Nothing; but who shows a token has to show a good one.
-    Anybody,
+    ValidToken,
     /// Authentication. The state machine decides about the command when it is applied.
-    InLog,
+    DecidedInLog,
     /// Authentication. The handler asks the state what the caller may see (`seen_by`).
-    ByView,
+    DecidedByHandler,
     /// To read at `/zookeeper/config`, so that who watches over a cluster need not see what is in it.
     ReadCluster,
     /// To administer at `/`, as this node knows: what it asks of this node alone.
     Administer,
     /// To administer at `/`, as of now: what changes the cluster beside the log, in which a revocation would be seen.
-    AdministerNow,
+    AdministerLinearizable,
 }
 
-impl Needs {
+impl RequiredPermission {
     /// Refuses a caller that has not what is needed, by what this node knows.
     pub fn require(self, view: View<'_>) -> Result<(), Refusal> {
         match self {
-            Self::Nothing | Self::Anybody => Ok(()),
-            Self::InLog | Self::ByView => view.admission(),
+            Self::Public | Self::ValidToken => Ok(()),
+            Self::DecidedInLog | Self::DecidedByHandler => view.admission(),
             Self::ReadCluster => view.may(Right::Read, &of_cluster()),
-            Self::Administer | Self::AdministerNow => view.may(Right::Administer, &ZPath::root()),
+            Self::Administer | Self::AdministerLinearizable => view.may(Right::Administer, &ZPath::root()),
         }
     }
 
     /// Returns whether the requirement may need the newest state of the cluster.
-    pub(super) fn may_be_of_now(self) -> bool {
-        self == Self::AdministerNow
+    pub(super) fn may_need_barrier(self) -> bool {
+        self == Self::AdministerLinearizable
     }
 
     /// Returns whether the requirement needs the newest state of the cluster.
-    pub(super) fn is_of_now(self, store: &Store) -> bool {
-        self.may_be_of_now() && store.is_secured()
+    pub(super) fn needs_barrier(self, store: &Store) -> bool {
+        self.may_need_barrier() && store.is_secured()
     }
 }
 

@@ -10,17 +10,17 @@ use znode_store::{Identities, Refusal, Unproven, View};
 use super::super::peer::Peer;
 
 /// The longest sleep until a token expires: clocks are looked at again at least so often, for they may be set.
-const GLANCE: Duration = Duration::from_secs(60);
+const RECHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Looks after one caller.
-pub struct Vigil {
+pub struct RevocationWatch {
     node: Node,
     caller: Identities,
     expires_at_ms: Option<u64>,
     access: watch::Receiver<u64>,
 }
 
-impl Vigil {
+impl RevocationWatch {
     /// Begins. Whatever changes from now on is seen, so begin before it is looked whether the caller may.
     pub fn begin(node: &Node, peer: &Peer) -> Self {
         Self {
@@ -32,7 +32,7 @@ impl Vigil {
     }
 
     /// Waits until the caller may not any more what `still` asks for, and tells why. It may be given up, and called again.
-    pub async fn lost(&mut self, still: impl Fn(View<'_>) -> Result<(), Refusal>) -> Refusal {
+    pub async fn revoked(&mut self, still: impl Fn(View<'_>) -> Result<(), Refusal>) -> Refusal {
         loop {
             if let Some(expired) = self.expired() {
                 return expired;
@@ -41,7 +41,11 @@ impl Vigil {
             if let Err(refusal) = is_so {
                 return refusal;
             }
-            let look_again = Instant::now() + self.until_expiry().unwrap_or(GLANCE).min(GLANCE);
+            let look_again = Instant::now()
+                + self
+                    .until_expiry()
+                    .unwrap_or(RECHECK_INTERVAL)
+                    .min(RECHECK_INTERVAL);
             tokio::select! {
                 changed = self.access.changed() => {
                     if changed.is_err() {
@@ -75,10 +79,10 @@ pub async fn while_allowed<T, E: From<Refusal>>(
     still: impl Fn(View<'_>) -> Result<(), Refusal>,
     wait: impl Future<Output = Result<T, E>>,
 ) -> Result<T, E> {
-    let mut vigil = Vigil::begin(node, peer);
+    let mut revocation = RevocationWatch::begin(node, peer);
     tokio::select! {
         biased;
         outcome = wait => outcome,
-        refusal = vigil.lost(still) => Err(refusal.into()),
+        refusal = revocation.revoked(still) => Err(refusal.into()),
     }
 }

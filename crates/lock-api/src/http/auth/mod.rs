@@ -4,10 +4,10 @@
 //! with all proven identities; so a revoked token has no effect any more, whichever node admitted it.
 
 mod bearer;
-mod needs;
-mod unknown;
+mod required_permission;
+mod unknown_tokens;
 mod unsecured;
-mod vigil;
+mod revocation_watch;
 
 use access_token::{Secret, Standing};
 use axum::http::request::Parts;
@@ -17,14 +17,19 @@ use super::Api;
 use super::peer::Peer;
 use super::problem::{Code, Problem};
 
-pub use self::needs::Needs;
-pub use self::unknown::UnknownTokens;
-pub use self::vigil::{Vigil, while_allowed};
+pub use self::required_permission::RequiredPermission;
+pub use self::revocation_watch::{RevocationWatch, while_allowed};
+pub use self::unknown_tokens::UnknownTokens;
 pub use access_token::{OperatorToken, TokenText};
 
 /// Authenticates the caller of a request and checks the route's requirement.
-pub async fn let_in(api: &Api, needs: Needs, peer: Peer, head: &Parts) -> Result<Peer, Problem> {
-    if needs == Needs::Nothing {
+pub async fn authenticate(
+    api: &Api,
+    required: RequiredPermission,
+    peer: Peer,
+    head: &Parts,
+) -> Result<Peer, Problem> {
+    if required == RequiredPermission::Public {
         return Ok(peer);
     }
     let shown = match bearer::shown(&head.headers) {
@@ -41,7 +46,7 @@ pub async fn let_in(api: &Api, needs: Needs, peer: Peer, head: &Parts) -> Result
         Ok(somebody) => somebody,
         Err(problem) => return Err(refuse(api, &peer, named, head, problem)),
     };
-    match require(api, needs, &somebody).await {
+    match require(api, required, &somebody).await {
         Ok(()) => Ok(somebody),
         Err(problem) => Err(refuse(api, &somebody, named, head, problem)),
     }
@@ -88,13 +93,16 @@ async fn of_token(api: &Api, peer: Peer, id: TokenId, secret: &Secret) -> Result
     }
 }
 
-async fn require(api: &Api, needs: Needs, peer: &Peer) -> Result<(), Problem> {
+async fn require(api: &Api, required: RequiredPermission, peer: &Peer) -> Result<(), Problem> {
     unsecured::refuse(api, peer)?;
     let caller = peer.identities();
-    let look = |store: &Store| needs.require(store.seen_by(&caller));
+    let look = |store: &Store| required.require(store.seen_by(&caller));
     // Who is refused by what this node knows need not be asked about again.
     api.node.read_facts(look)?;
-    if needs.may_be_of_now() && !peer.is_operator() && api.node.read_facts(|store| needs.is_of_now(store)) {
+    if required.may_need_barrier()
+        && !peer.is_operator()
+        && api.node.read_facts(|store| required.needs_barrier(store))
+    {
         api.node.read_barrier().await?;
         api.node.read_facts(look)?;
     }
