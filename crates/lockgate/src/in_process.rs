@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use lock_api::http::{Front, LiveConfig, Peer, serve_in_process};
+use lock_api::http::{ApiService, LiveConfig, Peer, serve_in_process};
 use lock_client::LockClient;
 use parking_lot::Mutex;
 use tokio::io::{DuplexStream, duplex};
@@ -37,13 +37,13 @@ struct Listener {
 struct Serves {
     /// Runtime of the node, whichever one the program calls from.
     runtime: Handle,
-    front: Front,
+    front: ApiService,
     config: LiveConfig,
 }
 
 impl InProcess {
     /// Creates a client that `front` serves, on the current runtime.
-    pub(crate) fn new(front: Front, config: LiveConfig) -> Self {
+    pub(crate) fn new(front: ApiService, config: LiveConfig) -> Self {
         let serves = Serves {
             runtime: Handle::current(),
             front,

@@ -15,7 +15,7 @@ use super::exchange::{ok, parse};
 use super::lock_types::{AcquireBody, GrantAnswer, ReleaseAnswer, ReleaseBody};
 use super::problem::Problem;
 use super::serve::Talk;
-use super::{Front, HttpConfig, Peer};
+use super::{ApiService, HttpConfig, Peer};
 
 /// Parses the body of `acquire`.
 pub fn acquire_document(lock: LockName, body: &[u8], address: Arc<str>) -> Result<LockWish, Problem> {
@@ -41,13 +41,13 @@ pub fn release_answer(holds: u32) -> Response {
 pub async fn connection(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     peer: Peer,
-    front: Front,
+    service: ApiService,
     node: Node,
     config: &HttpConfig,
 ) -> hyper::Result<()> {
     let talk = Talk {
         peer,
-        front,
+        service,
         busy: Some(node),
         waited: ReadDelay::default(),
         meter: config.meter.clone(),

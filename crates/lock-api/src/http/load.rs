@@ -19,8 +19,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Api;
 use super::config::{HttpConfig, SMALL_BODY_BYTES};
-use super::front::Front;
 use super::problem::Problem;
+use super::service::ApiService;
 
 /// Unit of budgets, so that a semaphore can count gigabytes.
 const UNIT_BYTES: usize = 1024;
@@ -56,8 +56,8 @@ fn take(budget: &Arc<Semaphore>, bytes: usize) -> Option<OwnedSemaphorePermit> {
 struct Administration;
 
 /// The same routes for the administration listener: not refused because of other callers' load.
-pub fn administration(front: Front) -> Front {
-    front.with_extension(Administration)
+pub fn administration(service: ApiService) -> ApiService {
+    service.with_extension(Administration)
 }
 
 /// Returns the refusal of a request that is shed by its first line alone, or `None` to continue. Under load most

@@ -20,7 +20,7 @@ mod auth;
 mod event_types;
 mod events;
 mod exchange;
-mod front;
+mod service;
 mod dashboard;
 mod happening_types;
 mod happenings;
@@ -37,7 +37,7 @@ mod mirror;
 mod mirror_types;
 mod openapi;
 mod origin;
-mod passage;
+mod middleware;
 mod peer;
 pub mod problem;
 mod reads;
@@ -59,18 +59,17 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::http::{Method, Uri};
-use axum::middleware;
+use axum::middleware::from_fn_with_state;
 use lock_node::Node;
 use lock_node::metrics::sheet::Registry;
 
 use self::auth::{RequiredPermission, UnknownTokens};
-use self::passage::Guarded;
+use self::middleware::Guarded;
 use self::route::Route;
 use crate::locks::Locks;
 
 pub use auth::OperatorToken;
 pub use config::{HttpConfig, LiveConfig, MAX_HTTP_PATH_BYTES, SMALL_BODY_BYTES};
-pub use front::Front;
 pub use listener::ConnectionMetrics;
 pub use load::administration;
 pub use metrics::register_doors;
@@ -78,6 +77,7 @@ pub use openapi::openapi;
 pub use origin::KnownNames;
 pub use peer::Peer;
 pub use serve::{serve, serve_in_process};
+pub use service::ApiService;
 pub use trace::Tracing;
 
 /// State of every handler.
@@ -105,7 +105,7 @@ type Shared = Arc<Api>;
 
 /// All routes of the API, to be served by [`serve()`]. `locks` is the lock service of the same `node`. Close it before you
 /// stop the node ([`Locks::close`]), so that waiting callers get an answer.
-pub fn router(node: Node, locks: Locks, config: impl Into<LiveConfig>) -> Front {
+pub fn router(node: Node, locks: Locks, config: impl Into<LiveConfig>) -> ApiService {
     measured_router(node, locks, config, Registry::default())
 }
 
@@ -115,7 +115,7 @@ pub fn measured_router(
     locks: Locks,
     config: impl Into<LiveConfig>,
     mut registry: Registry,
-) -> Front {
+) -> ApiService {
     let live = config.into();
     let config = live.get();
     let requests = Arc::new(metrics::requests::Requests::new(&served()));
@@ -148,9 +148,9 @@ pub fn measured_router(
         .method_not_allowed_fallback(public(method_not_allowed));
     // Where nothing is traced there is no step more on the way of a request.
     if api.config().tracing.is_some() {
-        router = router.layer(middleware::from_fn_with_state(api.clone(), trace::follow));
+        router = router.layer(from_fn_with_state(api.clone(), trace::follow));
     }
-    Front::new(router.with_state(api.clone()), api, &needed)
+    ApiService::new(router.with_state(api.clone()), api, &needed)
 }
 
 /// Returns every routed address in axum's notation. For comparisons with [`openapi()`].

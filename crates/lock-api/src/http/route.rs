@@ -7,7 +7,7 @@ use axum::routing::{MethodFilter, MethodRouter};
 
 use super::Shared;
 use super::auth::RequiredPermission;
-use super::passage::Guarded;
+use super::middleware::Guarded;
 
 /// Handlers of one address.
 pub struct Route {

@@ -31,11 +31,11 @@ use transport_security::{ServerTls, Stream};
 use lock_node::{Node, fail_step};
 
 use super::config::{HttpConfig, LiveConfig};
-use super::front::Front;
 use super::load::refuse_early;
 use super::lookahead::Lookahead;
 use super::peer::Peer;
 use super::problem::{Code, Problem};
+use super::service::ApiService;
 
 /// The most bytes of a request's head, and of what is read of a body at once. hyper's own default is six times
 /// that; two paths of [`super::config::MAX_HTTP_PATH_BYTES`], all percent-encoded, have 48 KiB.
@@ -57,7 +57,7 @@ fn refusal(problem: Problem) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Serves `front` on `listener` until `shutdown` completes and the requests in progress have been answered.
+/// Serves `service` on `listener` until `shutdown` completes and the requests in progress have been answered.
 ///
 /// After `shutdown` no connection is accepted, idle ones are closed, and busy ones after their answer. Calls that
 /// wait for a lock are answered when the lock service is closed ([`crate::Locks::close`]) and watches when the
@@ -74,7 +74,7 @@ fn refusal(problem: Problem) -> Vec<u8> {
 /// own tasks, so a slow one keeps nobody waiting.
 pub async fn serve(
     listener: TcpListener,
-    front: impl Into<Front>,
+    service: impl Into<ApiService>,
     config: impl Into<LiveConfig>,
     tls: Option<ServerTls>,
     busy: Option<Node>,
@@ -82,7 +82,7 @@ pub async fn serve(
 ) {
     serve_here(
         listener,
-        front.into(),
+        service.into(),
         config.into(),
         tls,
         busy,
@@ -97,18 +97,18 @@ pub async fn serve(
 #[inline(never)]
 fn serve_here<'s>(
     listener: TcpListener,
-    front: Front,
+    service: ApiService,
     live: LiveConfig,
     tls: Option<ServerTls>,
     busy: Option<Node>,
     shutdown: BoxFuture<'s, ()>,
 ) -> BoxFuture<'s, ()> {
-    Box::pin(accept(listener, front, live, tls, busy, shutdown))
+    Box::pin(accept(listener, service, live, tls, busy, shutdown))
 }
 
 async fn accept(
     listener: TcpListener,
-    front: Front,
+    service: ApiService,
     live: LiveConfig,
     tls: Option<ServerTls>,
     busy: Option<Node>,
@@ -140,8 +140,16 @@ async fn accept(
     };
     let drain = draining.clone();
     let connect = move |socket, address| {
-        let (front, tls, busy, drain) = (front.clone(), tls.clone(), busy.clone(), drain.clone());
-        Some(connection(socket, address, front, &live.get(), tls, busy, drain))
+        let (service, tls, busy, drain) = (service.clone(), tls.clone(), busy.clone(), drain.clone());
+        Some(connection(
+            socket,
+            address,
+            service,
+            &live.get(),
+            tls,
+            busy,
+            drain,
+        ))
     };
     let shutdown = async {
         shutdown.await;
@@ -158,14 +166,14 @@ async fn accept(
 pub fn serve_in_process(
     stream: DuplexStream,
     peer: Peer,
-    front: Front,
+    service: ApiService,
     config: &LiveConfig,
     draining: CancellationToken,
 ) -> BoxFuture<'static, ()> {
     let config = config.get();
     let talk = Talk {
         peer,
-        front,
+        service,
         busy: None,
         waited: ReadDelay::default(),
         meter: config.meter.clone(),
@@ -184,7 +192,7 @@ pub fn serve_in_process(
 fn connection(
     socket: Socket,
     address: SocketAddr,
-    front: Front,
+    service: ApiService,
     config: &HttpConfig,
     tls: Option<ServerTls>,
     busy: Option<Node>,
@@ -230,7 +238,7 @@ fn connection(
         };
         let talk = Talk {
             peer: Peer::new(address, certificate.as_ref()),
-            front,
+            service,
             busy,
             waited,
             meter,
@@ -247,7 +255,7 @@ fn connection(
 /// HTTP on one connection: requests, and their answers.
 pub(super) struct Talk {
     pub peer: Peer,
-    pub front: Front,
+    pub service: ApiService,
     pub busy: Option<Node>,
     pub waited: ReadDelay,
     pub meter: ConnectionMetrics,
@@ -262,7 +270,7 @@ impl Talk {
     pub async fn over(self, stream: impl AsyncRead + AsyncWrite + Unpin) -> hyper::Result<()> {
         let Self {
             peer,
-            front,
+            service,
             busy,
             waited,
             meter,
@@ -281,7 +289,7 @@ impl Talk {
                     meter.count_shed_request();
                     Either::Left(ready(Ok(refused)))
                 }
-                None => Either::Right(front.answer(&peer, request)),
+                None => Either::Right(service.respond(&peer, request)),
             };
             async move {
                 let Ok(answer): Result<Response<Body>, Infallible> = answer.await;

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::http::Request;
 use http_body_util::BodyExt;
 use lock_api::Locks;
-use lock_api::http::{Front, HttpConfig, router};
+use lock_api::http::{ApiService, HttpConfig, router};
 use lock_node::{MemberAddress, Node, NodeConfig};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
@@ -36,7 +36,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct Server {
     runtime: Runtime,
     node: Node,
-    router: Front,
+    router: ApiService,
     // Removed after the node has stopped, which happens when its runtime is dropped.
     _dir: TempDir,
 }

@@ -14,7 +14,7 @@ use axum::http::{Method, Request, StatusCode};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use lock_api::Locks;
-use lock_api::http::{Front, HttpConfig, Peer, router};
+use lock_api::http::{ApiService, HttpConfig, Peer, router};
 use lock_node::simulation::{self, DiskTiming, DiskWork, Host, Line, Place, ReplicationHost};
 use lock_node::{MemberAddress, Node, NodeConfig};
 use raft_log::sim_disk::SimDisk;
@@ -72,7 +72,7 @@ impl Host for IsolatedHost {
 
 /// A running node, and a session of it.
 pub(super) struct Server {
-    pub front: Front,
+    pub front: ApiService,
     pub node: Node,
     pub session: String,
     peer: Peer,

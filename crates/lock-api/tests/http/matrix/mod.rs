@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, Response};
 use lock_api::Locks;
-use lock_api::http::{Front, HttpConfig, OperatorToken, Peer, router, served};
+use lock_api::http::{ApiService, HttpConfig, OperatorToken, Peer, router, served};
 use lock_node::{MemberAddress, Node, NodeConfig};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -29,7 +29,7 @@ const MANY_BYTES: usize = 4 * 1024 * 1024;
 pub struct House {
     pub node: Node,
     locks: Locks,
-    front: Front,
+    service: ApiService,
     pub operator: String,
     directory: TempDir,
 }
@@ -73,11 +73,11 @@ impl House {
                 operator: Some(known),
                 ..HttpConfig::default()
             };
-            let front = router(node.clone(), locks.clone(), http);
+            let service = router(node.clone(), locks.clone(), http);
             all.push(Self {
                 node,
                 locks,
-                front,
+                service,
                 operator,
                 directory,
             });
@@ -136,8 +136,8 @@ impl House {
         let mut request = request.body(body).unwrap();
         let peer = Peer::new("127.0.0.1:9".parse().unwrap(), caller.certificate.as_ref());
         request.extensions_mut().insert(peer);
-        let mut front = self.front.clone();
-        let Ok(answer) = front.call(request).await;
+        let mut service = self.service.clone();
+        let Ok(answer) = service.call(request).await;
         answer
     }
 

@@ -1,6 +1,6 @@
-//! All routes as one service. What is asked for most often, and costs least, takes a short way: past the router, whose work is a
-//! good part of such a request. Both ways lead through the same passage ([`passage`](super::passage)) to the same handlers, so
-//! the short one decides nothing: what is not on it, down to the last letter of its address, the router looks at.
+//! All routes as one service. The most frequent and cheapest operations take a direct path around the router, whose work is a
+//! good part of such a request. Both paths lead through the same [`middleware`](super::middleware) to the same handlers, so
+//! the direct one decides nothing. Every request that differs from them by one letter of its address goes to the router.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};
@@ -16,20 +16,20 @@ use futures_util::future::{BoxFuture, Either};
 use tower_service::Service;
 
 use super::auth::RequiredPermission;
-use super::passage::{Asked, pass};
+use super::middleware::{Endpoint, handle};
 use super::{Peer, Shared, locks, sessions, znodes};
 use crate::http::url::Verb;
 
 /// Most frequent operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Often {
+enum FrequentOperation {
     Acquire,
     Release,
     Heartbeat,
     Get,
 }
 
-impl Often {
+impl FrequentOperation {
     const ALL: [Self; 4] = [Self::Acquire, Self::Release, Self::Heartbeat, Self::Get];
 
     /// Recognizes a request that certainly is one of these: written in its usual form, at an address that the table of
@@ -53,7 +53,7 @@ impl Often {
     }
 
     /// Returns the place in the table of routes: the address, the method, and the verb at the end.
-    fn place(self) -> (&'static str, Method, Option<Verb>) {
+    fn route(self) -> (&'static str, Method, Option<Verb>) {
         const LOCKS: &str = "/v1/locks/{*name_and_verb}";
         match self {
             Self::Acquire => (LOCKS, Method::POST, Some(Verb::Acquire)),
@@ -64,48 +64,48 @@ impl Often {
     }
 }
 
-/// The short way, where there is one.
+/// Path of the frequent operations around the router.
 #[derive(Clone)]
-struct Short {
+struct DirectPath {
     api: Shared,
-    /// Requirement and operation of each, in the order of [`Often::ALL`].
-    asked: [Asked; Often::ALL.len()],
+    /// Requirement and operation of each, in the order of [`FrequentOperation::ALL`].
+    endpoints: [Endpoint; FrequentOperation::ALL.len()],
 }
 
-impl Short {
+impl DirectPath {
     fn new(api: Shared, routes: &[(&'static str, Method, RequiredPermission)]) -> Self {
-        let asked = Often::ALL.map(|often| {
-            let (address, method, verb) = often.place();
+        let endpoints = FrequentOperation::ALL.map(|operation| {
+            let (address, method, verb) = operation.route();
             let route = routes.iter().find(|(at, of, _)| *at == address && *of == method);
             let (_, _, required) = route.expect("the table of routes has it");
-            Asked {
+            Endpoint {
                 required: *required,
                 operation: api.requests.operation_at(address, &method, verb),
             }
         });
-        Self { api, asked }
+        Self { api, endpoints }
     }
 
     /// Serves one of them.
-    async fn serve(self, often: Often, peer: Peer, request: Request<Body>) -> Response {
-        let Self { api, asked } = self;
-        let asked = asked[often as usize];
+    async fn serve(self, operation: FrequentOperation, peer: Peer, request: Request<Body>) -> Response {
+        let Self { api, endpoints } = self;
+        let endpoint = endpoints[operation as usize];
         let state = State(api.clone());
-        match often {
-            Often::Acquire | Often::Release => {
-                pass(&api, asked, peer, request, |peer, head, body| {
+        match operation {
+            FrequentOperation::Acquire | FrequentOperation::Release => {
+                handle(&api, endpoint, peer, request, |peer, head, body| {
                     locks::act(state, peer, head.method, head.uri, body)
                 })
                 .await
             }
-            Often::Heartbeat => {
-                pass(&api, asked, peer, request, |peer, head, body| {
+            FrequentOperation::Heartbeat => {
+                handle(&api, endpoint, peer, request, |peer, head, body| {
                     sessions::heartbeat(state, peer, head.uri, body)
                 })
                 .await
             }
-            Often::Get => {
-                pass(&api, asked, peer, request, |peer, head, _| {
+            FrequentOperation::Get => {
+                handle(&api, endpoint, peer, request, |peer, head, _| {
                     znodes::look(state, peer, head.uri)
                 })
                 .await
@@ -118,15 +118,15 @@ impl Short {
 ///
 /// The caller is the [`Peer`] among the request's extensions, and the owner of the token in the request.
 #[derive(Clone)]
-pub struct Front {
+pub struct ApiService {
     router: Router,
-    short: Option<Short>,
+    direct: Option<DirectPath>,
 }
 
-/// Future of an answer, by the short path or by the router's.
-type Answering = Either<BoxFuture<'static, Result<Response, Infallible>>, RouteFuture<Infallible>>;
+/// Future of an answer, by the direct path or by the router's.
+type ResponseFuture = Either<BoxFuture<'static, Result<Response, Infallible>>, RouteFuture<Infallible>>;
 
-impl Front {
+impl ApiService {
     /// The routes of this API, and what each of them requires.
     pub(super) fn new(
         router: Router,
@@ -135,8 +135,8 @@ impl Front {
     ) -> Self {
         // What is traced is so around the router.
         let is_traced = api.config().tracing.is_some();
-        let short = (!is_traced).then(|| Short::new(api, routes));
-        Self { router, short }
+        let direct = (!is_traced).then(|| DirectPath::new(api, routes));
+        Self { router, direct }
     }
 
     /// The same with something in the extensions of all requests, for which the router has to see them all.
@@ -145,15 +145,17 @@ impl Front {
     }
 
     /// Answers to a request of `peer`.
-    pub(super) fn answer<B>(&self, peer: &Peer, mut request: Request<B>) -> Answering
+    pub(super) fn respond<B>(&self, peer: &Peer, mut request: Request<B>) -> ResponseFuture
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let often = Often::of(request.method(), request.uri().path());
-        match (often, &self.short) {
-            (Some(often), Some(short)) => {
-                let served = short.clone().serve(often, peer.clone(), request.map(Body::new));
+        let operation = FrequentOperation::of(request.method(), request.uri().path());
+        match (operation, &self.direct) {
+            (Some(operation), Some(direct)) => {
+                let served = direct
+                    .clone()
+                    .serve(operation, peer.clone(), request.map(Body::new));
                 Either::Left(served.map(Ok).boxed())
             }
             _ => {
@@ -164,33 +166,33 @@ impl Front {
     }
 }
 
-/// Any other routes, which have no short way.
-impl From<Router> for Front {
+/// Any other routes, which have no direct path.
+impl From<Router> for ApiService {
     fn from(router: Router) -> Self {
         Self {
             // Turns the routes into services once, instead of at every request.
             router: router.with_state(()),
-            short: None,
+            direct: None,
         }
     }
 }
 
-impl<B> Service<Request<B>> for Front
+impl<B> Service<Request<B>> for ApiService
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
     type Response = Response;
     type Error = Infallible;
-    type Future = Answering;
+    type Future = ResponseFuture;
 
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<B>) -> Answering {
+    fn call(&mut self, request: Request<B>) -> ResponseFuture {
         let peer = Peer::of(request.extensions());
-        self.answer(&peer, request)
+        self.respond(&peer, request)
     }
 }
 
@@ -202,18 +204,18 @@ mod tests {
     fn unusual_requests_take_the_routers_path() {
         let of = |request: &str| {
             let (method, path) = request.split_once(' ').unwrap();
-            Often::of(&method.parse().unwrap(), path)
+            FrequentOperation::of(&method.parse().unwrap(), path)
         };
-        for (request, often) in [
-            ("POST /v1/locks/a/acquire", Often::Acquire),
-            ("POST /v1/locks/a/b/acquire", Often::Acquire),
-            ("POST /v1/locks/graph/acquire", Often::Acquire),
-            ("POST /v1/locks/a%2Fb/release", Often::Release),
-            ("POST /v1/sessions/1f/heartbeat", Often::Heartbeat),
-            ("GET /v1/znodes/a", Often::Get),
-            ("GET /v1/znodes/a/b", Often::Get),
+        for (request, operation) in [
+            ("POST /v1/locks/a/acquire", FrequentOperation::Acquire),
+            ("POST /v1/locks/a/b/acquire", FrequentOperation::Acquire),
+            ("POST /v1/locks/graph/acquire", FrequentOperation::Acquire),
+            ("POST /v1/locks/a%2Fb/release", FrequentOperation::Release),
+            ("POST /v1/sessions/1f/heartbeat", FrequentOperation::Heartbeat),
+            ("GET /v1/znodes/a", FrequentOperation::Get),
+            ("GET /v1/znodes/a/b", FrequentOperation::Get),
         ] {
-            assert_eq!(of(request), Some(often), "{request}");
+            assert_eq!(of(request), Some(operation), "{request}");
         }
         for other in [
             "POST /v1/locks/acquire",

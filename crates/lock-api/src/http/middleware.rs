@@ -16,29 +16,29 @@ use super::{Peer, Shared, load, origin};
 
 /// Requirement and operation of a route.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked {
+pub struct Endpoint {
     pub required: RequiredPermission,
     pub operation: usize,
 }
 
 /// Takes a request of `peer` there and its answer back. The handler gets the caller with all that it has proven.
-pub async fn pass<F: Future<Output = Answer>>(
+pub async fn handle<F: Future<Output = Answer>>(
     api: &Shared,
-    asked: Asked,
+    endpoint: Endpoint,
     peer: Peer,
     request: Request,
     handler: impl FnOnce(Peer, Parts, Body) -> F,
 ) -> Response {
-    let mut counted = api.requests.begin(asked.operation);
+    let mut counted = api.requests.begin(endpoint.operation);
     let mut response = match load::admit(api, &request) {
         Ok(admitted) => {
-            let let_in = async {
+            let outcome = async {
                 origin::check(api, &request)?;
                 let (head, body) = request.into_parts();
-                let peer = auth::authenticate(api, asked.required, peer, &head).await?;
+                let peer = auth::authenticate(api, endpoint.required, peer, &head).await?;
                 handler(peer, head, body).await
             };
-            match let_in.await {
+            match outcome.await {
                 Ok(response) => load::within_budget(api, admitted, response).await,
                 Err(problem) => problem.into_response(),
             }
@@ -67,7 +67,7 @@ where
     fn call(self, request: Request, api: Shared) -> Self::Future {
         let Self { required, handler } = self;
         let state = api.clone();
-        // Boxed, so that all handlers have one type: `pass` is then compiled once for the router, and not once for each route.
+        // Boxed, so that all handlers have one type: `handle` is then compiled once for the router, and not once for each route.
         let handler: RoutedHandler = Box::new(move |peer, mut head, body| {
             head.extensions.insert::<Peer>(peer);
             handler
@@ -82,7 +82,7 @@ where
 /// Handler behind the router, with its extractors.
 type RoutedHandler = Box<dyn FnOnce(Peer, Parts, Body) -> BoxFuture<'static, Answer> + Send>;
 
-/// Takes a request from the router through [`pass`].
+/// Takes a request from the router through [`handle`].
 fn routed(
     api: Shared,
     required: RequiredPermission,
@@ -92,6 +92,6 @@ fn routed(
     Box::pin(async move {
         let operation = api.requests.operation(&request);
         let peer = Peer::of(request.extensions());
-        pass(&api, Asked { required, operation }, peer, request, handler).await
+        handle(&api, Endpoint { required, operation }, peer, request, handler).await
     })
 }
