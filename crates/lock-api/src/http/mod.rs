@@ -13,7 +13,7 @@ mod certificates;
 mod cluster;
 mod config;
 #[doc(hidden)]
-pub mod counted;
+pub mod bench_support;
 #[cfg(feature = "failpoints")]
 mod debug;
 mod auth;

@@ -42,7 +42,7 @@ use super::service::ApiService;
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
 /// `Retry-After` of a refused connection.
-const REFUSED_RETRY_SECONDS: u64 = 1;
+const REJECTED_RETRY_SECONDS: u64 = 1;
 
 /// Builds the answer to a refused connection: the problem, as a route would send it. The request was not read.
 fn refusal(problem: Problem) -> Vec<u8> {
@@ -52,7 +52,7 @@ fn refusal(problem: Problem) -> Vec<u8> {
     let (status, length) = (status.as_u16(), body.len());
     format!(
         "HTTP/1.1 {status} {reason}\r\ncontent-type: application/problem+json\r\ncontent-length: {length}\r\n\
-         retry-after: {REFUSED_RETRY_SECONDS}\r\nconnection: close\r\n\r\n{body}"
+         retry-after: {REJECTED_RETRY_SECONDS}\r\nconnection: close\r\n\r\n{body}"
     )
     .into_bytes()
 }
@@ -80,7 +80,7 @@ pub async fn serve(
     busy: Option<Node>,
     shutdown: impl Future<Output = ()> + Send,
 ) {
-    serve_here(
+    serve_boxed(
         listener,
         service.into(),
         config.into(),
@@ -95,7 +95,7 @@ pub async fn serve(
 ///
 /// Boxed and not inlined, so that the connections' tasks, with all of hyper and of the routes, are compiled in this crate alone.
 #[inline(never)]
-fn serve_here<'s>(
+fn serve_boxed<'s>(
     listener: TcpListener,
     service: ApiService,
     live: LiveConfig,
@@ -117,21 +117,21 @@ async fn accept(
     let config = live.get();
     let draining = CancellationToken::new();
     // Whom to tell over TLS would take a handshake.
-    let told = |problem: Problem| {
+    let rejection = |problem: Problem| {
         if tls.is_none() {
             refusal(problem)
         } else {
             Vec::new()
         }
     };
-    let door = Listener {
+    let settings = Listener {
         name: config.door,
         limiter: ConnectionLimiter::new(live.connections().clone()),
-        total_limit_response: told(Problem::new(
+        total_limit_response: rejection(Problem::new(
             Code::Unavailable,
             "this node has as many connections as there may be",
         )),
-        address_limit_response: told(Problem::new(
+        address_limit_response: rejection(Problem::new(
             Code::TooManyRequests,
             "this node has as many connections from this address as one may have",
         )),
@@ -155,13 +155,13 @@ async fn accept(
         shutdown.await;
         draining.cancel();
     };
-    listener::serve(listener, door, connect, shutdown).await;
+    listener::serve(listener, settings, connect, shutdown).await;
 }
 
 /// Serves a connection of the program that the node runs in, as `peer`, until the program or `draining` ends it.
 ///
 /// It takes no place among the connections of others, and its requests are not refused because others ask for much.
-// Boxed like `serve_here`.
+// Boxed like `serve_boxed`.
 #[inline(never)]
 pub fn serve_in_process(
     stream: DuplexStream,
@@ -171,7 +171,7 @@ pub fn serve_in_process(
     draining: CancellationToken,
 ) -> BoxFuture<'static, ()> {
     let config = config.get();
-    let talk = Talk {
+    let connection = HttpConnection {
         peer,
         service,
         busy: None,
@@ -182,7 +182,7 @@ pub fn serve_in_process(
         draining,
     };
     Box::pin(async move {
-        if let Err(error) = talk.over(stream).await {
+        if let Err(error) = connection.serve(stream).await {
             debug!(%error, "connection within the process ended");
         }
     })
@@ -236,7 +236,7 @@ fn connection(
                 }
             }
         };
-        let talk = Talk {
+        let connection = HttpConnection {
             peer: Peer::new(address, certificate.as_ref()),
             service,
             busy,
@@ -246,14 +246,14 @@ fn connection(
             first_header_timeout: certificate.is_none().then_some(first_header_timeout),
             draining,
         };
-        if let Err(error) = talk.over(stream).await {
+        if let Err(error) = connection.serve(stream).await {
             debug!(%error, %address, "connection ended");
         }
     }
 }
 
 /// HTTP on one connection: requests, and their answers.
-pub(super) struct Talk {
+pub(super) struct HttpConnection {
     pub peer: Peer,
     pub service: ApiService,
     pub busy: Option<Node>,
@@ -265,9 +265,9 @@ pub(super) struct Talk {
     pub draining: CancellationToken,
 }
 
-impl Talk {
+impl HttpConnection {
     /// Until one of the two ends it, or this node stops.
-    pub async fn over(self, stream: impl AsyncRead + AsyncWrite + Unpin) -> hyper::Result<()> {
+    pub async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin) -> hyper::Result<()> {
         let Self {
             peer,
             service,
@@ -278,9 +278,9 @@ impl Talk {
             first_header_timeout,
             draining,
         } = self;
-        let has_asked = AtomicBool::new(false);
+        let has_request = AtomicBool::new(false);
         let service = service_fn(|request: Request<Incoming>| {
-            has_asked.store(true, Ordering::Relaxed);
+            has_request.store(true, Ordering::Relaxed);
             let refused = busy
                 .as_ref()
                 .and_then(|node| refuse_early(node, &request, waited.last()));
@@ -321,7 +321,7 @@ impl Talk {
                 drains = true;
                 connection.as_mut().graceful_shutdown();
             }
-            if has_asked.load(Ordering::Relaxed) {
+            if has_request.load(Ordering::Relaxed) {
                 first_header.set(None);
             } else if let Some(timeout) = first_header.as_mut().as_pin_mut()
                 && timeout.poll(context).is_ready()

@@ -2,7 +2,7 @@
 //! connection is in memory, so copying bytes through it is counted in place of the kernel.
 
 use lock_api::http::HttpConfig;
-use lock_api::http::counted::connection;
+use lock_api::http::bench_support::serve_connection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use super::requests::{Server, ZNODE_URL, counted_requests_by, peer};
@@ -31,7 +31,7 @@ impl HttpConnection {
         let (front, node) = (server.front.clone(), server.node.clone());
         tokio::spawn(async move {
             let config = HttpConfig::default();
-            let ended = connection(served, peer(), front, node, &config).await;
+            let ended = serve_connection(served, peer(), front, node, &config).await;
             ended.expect("the connection does not break");
         });
         Self {

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use axum::http::StatusCode;
-use lock_api::http::counted as api;
+use lock_api::http::bench_support as api;
 use znode_store::{Grant, LockMode, Zxid};
 
 use super::counted;
@@ -26,9 +26,9 @@ pub fn acquire(operations: u64) {
     };
     counted(&mut || {
         for _ in 0..operations {
-            let wish = api::acquire_document(name.clone(), black_box(ACQUIRE), "127.0.0.1:50000".into());
+            let wish = api::parse_acquire(name.clone(), black_box(ACQUIRE), "127.0.0.1:50000".into());
             black_box(wish.expect("the document is valid"));
-            let answer = black_box(api::grant_answer(black_box(&grant)));
+            let answer = black_box(api::serialize_grant(black_box(&grant)));
             assert_eq!(answer.status(), StatusCode::OK);
         }
     });
@@ -37,9 +37,9 @@ pub fn acquire(operations: u64) {
 pub fn release(operations: u64) {
     counted(&mut || {
         for _ in 0..operations {
-            let asked = api::release_document(black_box(RELEASE));
+            let asked = api::parse_release(black_box(RELEASE));
             black_box(asked.expect("the document is valid"));
-            let answer = black_box(api::release_answer(black_box(0)));
+            let answer = black_box(api::serialize_release(black_box(0)));
             assert_eq!(answer.status(), StatusCode::OK);
         }
     });

@@ -14,38 +14,38 @@ use znode_store::{Grant, LockName, LockWish};
 use super::exchange::{ok, parse};
 use super::lock_types::{AcquireBody, GrantAnswer, ReleaseAnswer, ReleaseBody};
 use super::problem::Problem;
-use super::serve::Talk;
+use super::serve::HttpConnection;
 use super::{ApiService, HttpConfig, Peer};
 
 /// Parses the body of `acquire`.
-pub fn acquire_document(lock: LockName, body: &[u8], address: Arc<str>) -> Result<LockWish, Problem> {
+pub fn parse_acquire(lock: LockName, body: &[u8], address: Arc<str>) -> Result<LockWish, Problem> {
     Ok(parse::<AcquireBody<'_>>(body)?.check(lock, address)?.wish)
 }
 
 /// The answer of `acquire`.
-pub fn grant_answer(grant: &Grant) -> Response {
+pub fn serialize_grant(grant: &Grant) -> Response {
     ok(&GrantAnswer::from(grant))
 }
 
 /// The holder that the body of `release` names.
-pub fn release_document(body: &[u8]) -> Result<String, Problem> {
+pub fn parse_release(body: &[u8]) -> Result<String, Problem> {
     Ok(parse::<ReleaseBody<'_>>(body)?.holder.into_owned())
 }
 
 /// The answer of `release`.
-pub fn release_answer(holds: u32) -> Response {
+pub fn serialize_release(holds: u32) -> Response {
     ok(&ReleaseAnswer { holds })
 }
 
 /// Serves one connection of `peer` as [`serve`](super::serve()) does behind the socket.
-pub async fn connection(
+pub async fn serve_connection(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     peer: Peer,
     service: ApiService,
     node: Node,
     config: &HttpConfig,
 ) -> hyper::Result<()> {
-    let talk = Talk {
+    let connection = HttpConnection {
         peer,
         service,
         busy: Some(node),
@@ -55,5 +55,5 @@ pub async fn connection(
         first_header_timeout: Some(config.first_header_timeout),
         draining: CancellationToken::new(),
     };
-    talk.over(stream).await
+    connection.serve(stream).await
 }
