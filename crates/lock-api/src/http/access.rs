@@ -10,15 +10,17 @@ use znode_store::{AccessCommand, Command, Reply, RequestId};
 use super::access_types::{AccessAnswer, CallerAnswer, MadeTokenAnswer, SecureBody, grants};
 use super::audit;
 use super::auth::TokenText;
-use super::exchange::{Answer, ReadQuery, fresh, json, no_query, ok, parse, query, read_body};
+use super::extract::{
+    HandlerResult, ReadQuery, ensure_freshness, json, no_query, ok, parse, query, read_body,
+};
 use super::problem::Problem;
 use super::znodes::carry_out;
 use super::{Api, Peer, Shared};
 
 /// `GET /v1/access`
-pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let asked: ReadQuery = query(&uri)?;
-    fresh(&api, asked.linearizable).await?;
+    ensure_freshness(&api, asked.linearizable).await?;
     let caller = peer.identities();
     let answer = api.node.read(|store| {
         let view = store.seen_by(&caller);
@@ -34,7 +36,7 @@ pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
 }
 
 /// `POST /v1/access/secure`
-pub async fn secure(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
+pub async fn secure(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> HandlerResult {
     no_query(&uri)?;
     let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
     let body: SecureBody<'_> = parse(&bytes)?;

@@ -8,7 +8,7 @@ use znode_store::{
     LockName, PathGrant, Principal, RequestId, Right, Rights, RoleName, RoleView, TokenView, ZPath,
 };
 
-use super::exchange::At;
+use super::extract::Timestamp;
 use super::openapi::words;
 use super::problem::Problem;
 
@@ -105,7 +105,7 @@ pub struct MadeTokenAnswer<'a> {
     pub role: &'a str,
     /// From when on it counts no more; `null`: it does not expire.
     #[schema(value_type = Option<words::Time>, required)]
-    pub expires_at: Option<At>,
+    pub expires_at: Option<Timestamp>,
 }
 
 /// Public part of a token.
@@ -118,10 +118,10 @@ pub struct TokenAnswer<'a> {
     #[schema(value_type = words::Description)]
     description: &'a str,
     #[schema(value_type = words::Time)]
-    created_at: At,
+    created_at: Timestamp,
     /// `null`: it does not expire.
     #[schema(value_type = Option<words::Time>, required)]
-    expires_at: Option<At>,
+    expires_at: Option<Timestamp>,
 }
 
 impl<'a> From<&'a TokenView> for TokenAnswer<'a> {
@@ -130,8 +130,8 @@ impl<'a> From<&'a TokenView> for TokenAnswer<'a> {
             id: token.id.to_string(),
             role: token.role.as_str(),
             description: &token.description,
-            created_at: At(token.created_at_ms),
-            expires_at: token.expires_at_ms.map(At),
+            created_at: Timestamp(token.created_at_ms),
+            expires_at: token.expires_at_ms.map(Timestamp),
         }
     }
 }

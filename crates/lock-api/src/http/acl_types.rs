@@ -110,7 +110,7 @@ pub struct AclAnswer<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::exchange::parse;
+    use crate::http::extract::parse;
 
     fn read(body: &str) -> Result<Acl, Code> {
         let read = || acl(parse::<SetAclBody<'_>>(body.as_bytes())?.acl);

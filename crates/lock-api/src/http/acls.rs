@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 use znode_store::{Command, Op, Reply, ZPath};
 
 use super::acl_types::{AclAnswer, SetAclBody, acl, shown};
-use super::exchange::{Answer, ReadQuery, fresh, ok, parse, query, read_body};
+use super::extract::{HandlerResult, ReadQuery, ensure_freshness, ok, parse, query, read_body};
 use super::openapi::words;
 use super::problem::Problem;
 use super::url::znode_path;
@@ -28,10 +28,10 @@ fn target(uri: &Uri) -> Result<ZPath, Problem> {
 }
 
 /// `GET /v1/acl/{path}`
-pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let path = target(&uri)?;
     let asked: ReadQuery = query(&uri)?;
-    fresh(&api, asked.linearizable).await?;
+    ensure_freshness(&api, asked.linearizable).await?;
     let caller = peer.identities();
     let (list, stat) = api.node.read(|store| store.seen_by(&caller).acl(&path))?;
     Ok(ok(&AclAnswer {
@@ -51,7 +51,7 @@ pub struct SetQuery {
 }
 
 /// `PUT /v1/acl/{path}`
-pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
+pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> HandlerResult {
     let path = target(&uri)?;
     let SetQuery { version } = query(&uri)?;
     let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;

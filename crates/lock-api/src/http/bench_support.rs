@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use znode_store::{Grant, LockName, LockWish};
 
-use super::exchange::{ok, parse};
+use super::extract::{ok, parse};
 use super::lock_types::{AcquireBody, GrantAnswer, ReleaseAnswer, ReleaseBody};
 use super::problem::Problem;
 use super::serve::HttpConnection;

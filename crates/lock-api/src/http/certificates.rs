@@ -9,7 +9,9 @@ use znode_store::{AccessCommand, Reply, RequestId};
 
 use super::access::{change, unexpected};
 use super::access_types::{CertificateAnswer, CertificateBody, CertificatesAnswer, role_name};
-use super::exchange::{Answer, fresh, no_content, no_query, ok, page_length, parse, query, read_body};
+use super::extract::{
+    HandlerResult, ensure_freshness, no_content, no_query, ok, page_length, parse, query, read_body,
+};
 use super::openapi::words;
 use super::{Peer, Shared};
 
@@ -27,10 +29,10 @@ pub struct ListQuery {
 }
 
 /// `GET /v1/certificates`
-pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let asked: ListQuery = query(&uri)?;
     let count = page_length(asked.count)?;
-    fresh(&api, asked.linearizable).await?;
+    ensure_freshness(&api, asked.linearizable).await?;
     let caller = peer.identities();
     let all = api.node.read(|store| store.seen_by(&caller).certificates())?;
     let after = asked.after.as_deref();
@@ -53,7 +55,7 @@ pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
 }
 
 /// `PUT /v1/certificates`: a subject has slashes and spaces, so it is in the body.
-pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
+pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> HandlerResult {
     no_query(&uri)?;
     let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
     let body: CertificateBody<'_> = parse(&bytes)?;
@@ -82,7 +84,7 @@ pub struct DeleteQuery {
 }
 
 /// `DELETE /v1/certificates?subject=`
-pub async fn delete(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+pub async fn delete(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let DeleteQuery { subject, request_id } = query(&uri)?;
     let command = AccessCommand::UnmapCertificate(subject.into());
     match change(&api, &peer, "delete_certificate", request_id, command).await? {

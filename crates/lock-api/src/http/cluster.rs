@@ -6,7 +6,7 @@ use lock_node::ClusterStatus;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::exchange::{Answer, no_query, ok};
+use super::extract::{HandlerResult, no_query, ok};
 use super::members::DiskAnswer;
 use super::openapi::words;
 use super::problem::Problem;
@@ -36,7 +36,7 @@ pub struct CountsAnswer {
 }
 
 /// `GET /v1/cluster`: as this node sees it; what only the leader knows is `null` elsewhere.
-pub async fn cluster(State(api): State<Shared>, uri: Uri) -> Answer {
+pub async fn cluster(State(api): State<Shared>, uri: Uri) -> HandlerResult {
     no_query(&uri)?;
     Ok(ok(&ClusterAnswer {
         version: env!("CARGO_PKG_VERSION"),
@@ -59,12 +59,12 @@ pub struct Health {
 
 /// `GET /healthz`: the process lives. Nothing else is asked, so that a node is not restarted for a fault that
 /// lies with its peers.
-pub async fn healthz() -> Answer {
+pub async fn healthz() -> HandlerResult {
     Ok(ok(&Health { status: "alive" }))
 }
 
 /// `GET /readyz`: the node can serve.
-pub async fn readyz(State(api): State<Shared>) -> Answer {
+pub async fn readyz(State(api): State<Shared>) -> HandlerResult {
     match api.node.not_ready() {
         None => Ok(ok(&Health { status: "ready" })),
         Some(reason) => Err(Problem::not_ready(reason, api.node.status().leader)),
@@ -73,7 +73,7 @@ pub async fn readyz(State(api): State<Shared>) -> Answer {
 
 /// `POST /v1/cluster/snapshot`: this node writes a snapshot of what it has applied, and shortens its log. The answer
 /// comes when it is there.
-pub async fn snapshot(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+pub async fn snapshot(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     no_query(&uri)?;
     let entry = api
         .account

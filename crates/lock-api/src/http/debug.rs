@@ -9,7 +9,7 @@ use lock_node::fail_points::{self, Action};
 use serde::{Deserialize, Serialize};
 
 use super::Shared;
-use super::exchange::{Answer, no_content, ok, parse, read_body};
+use super::extract::{HandlerResult, no_content, ok, parse, read_body};
 use super::problem::Problem;
 
 #[derive(Serialize)]
@@ -31,7 +31,7 @@ struct DebugAnswer {
 }
 
 /// `GET /v1/debug`: where the state is, and what happened at the points.
-pub async fn look(State(api): State<Shared>) -> Answer {
+pub async fn look(State(api): State<Shared>) -> HandlerResult {
     let status = api.node.status();
     let position = api.node.state_position();
     let points = fail_points::counts().into_iter().map(|(name, count)| {
@@ -75,7 +75,7 @@ fn once() -> usize {
 }
 
 /// `PUT /v1/debug/fail-points`: orders what is to happen at a point, or calls it off.
-pub async fn order(State(api): State<Shared>, body: Body) -> Answer {
+pub async fn order(State(api): State<Shared>, body: Body) -> HandlerResult {
     let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
     let order: OrderBody<'_> = parse(&bytes)?;
     let action = match order.action {
@@ -92,7 +92,7 @@ pub async fn order(State(api): State<Shared>, body: Body) -> Answer {
 }
 
 /// `POST /v1/debug/snapshot`: makes a snapshot.
-pub async fn snapshot(State(api): State<Shared>) -> Answer {
+pub async fn snapshot(State(api): State<Shared>) -> HandlerResult {
     api.node.make_snapshot().await?;
     Ok(no_content())
 }
@@ -104,7 +104,7 @@ struct LeaderBody {
 }
 
 /// `POST /v1/debug/leader`: begins to hand the leadership over.
-pub async fn hand_over(State(api): State<Shared>, body: Body) -> Answer {
+pub async fn hand_over(State(api): State<Shared>, body: Body) -> HandlerResult {
     let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
     let LeaderBody { to } = parse(&bytes)?;
     let begun = api.node.hand_leadership_to(to).await;

@@ -8,7 +8,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use znode_store::{ContenderEnd, ContenderState, Grant, Hold, LockMode, SessionId, Store, ZPath, Zxid};
 
-use super::exchange::At;
+use super::extract::Timestamp;
 use super::openapi::words;
 use super::problem::{Problem, mode_word};
 use super::session_types::AskedAnswer;
@@ -178,7 +178,7 @@ pub struct GrantedEvent<'a> {
     #[serde(flatten)]
     hold: HoldEvent<'a>,
     #[schema(value_type = words::Time)]
-    since_at: At,
+    since_at: Timestamp,
 }
 
 /// `downgraded`
@@ -193,7 +193,7 @@ pub struct DowngradedEvent<'a> {
     #[schema(value_type = words::FencingToken)]
     fencing_token: u64,
     #[schema(value_type = words::Time)]
-    since_at: At,
+    since_at: Timestamp,
 }
 
 /// `lost`
@@ -208,7 +208,7 @@ pub struct LostEvent<'a> {
     #[schema(value_type = Option<words::Reason>, required)]
     reason: Option<&'a str>,
     #[schema(value_type = words::Time)]
-    until_at: At,
+    until_at: Timestamp,
 }
 
 /// `left_queue`
@@ -225,7 +225,7 @@ pub struct LeftQueueEvent<'a> {
     #[schema(value_type = Option<words::Reason>, required)]
     reason: Option<&'a str>,
     #[schema(value_type = words::Time)]
-    until_at: At,
+    until_at: Timestamp,
 }
 
 /// `revoke_requested`
@@ -240,7 +240,7 @@ pub struct RevokeEvent<'a> {
     #[schema(value_type = words::Reason)]
     reason: &'a str,
     #[schema(value_type = words::Time)]
-    requested_at: At,
+    requested_at: Timestamp,
 }
 
 /// `session_ended`
@@ -249,12 +249,12 @@ pub struct SessionEndedEvent {
     #[schema(value_type = words::EndOfSession)]
     reason: &'static str,
     #[schema(value_type = words::Time)]
-    ended_at: At,
+    ended_at: Timestamp,
 }
 
 /// Writes what happened to a session; whether it is over with that.
 pub fn session_event(text: &mut String, at: EventPosition, time_ms: u64, what: &SessionEvent) -> bool {
-    let (at, time) = (Some(at), At(time_ms));
+    let (at, time) = (Some(at), Timestamp(time_ms));
     match what {
         SessionEvent::Granted(hold) => {
             let since_at = time;

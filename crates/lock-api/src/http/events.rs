@@ -29,7 +29,7 @@ use super::event_types::{
     ExpiringEvent, RenewedEvent, ResetEvent, StateEvent, StreamEndedEvent, WatchEvent, WatchWish, event,
     keep_alive, position, retry, session_event,
 };
-use super::exchange::Answer;
+use super::extract::HandlerResult;
 use super::problem::Problem;
 use super::sessions::target;
 use super::watch::{event_word, missed};
@@ -135,7 +135,7 @@ impl NotBegun {
 }
 
 /// `GET /v1/sessions/{session}/events`
-pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: HeaderMap) -> Answer {
+pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: HeaderMap) -> HandlerResult {
     let session = target(&uri)?;
     let asked = Asked::read(&uri, &headers)?;
     // As for a single watch: a node that applies it later must not report as news what the caller saw elsewhere.

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use znode_store::{ContenderEnd, Hold, SessionId, Store};
 
 use super::event_types::{end_word, limit_of, reason_of};
-use super::exchange::At;
+use super::extract::Timestamp;
 use super::lock_types::{ModeWord, SummaryAnswer};
 use super::openapi::words;
 use super::problem::mode_word;
@@ -45,7 +45,7 @@ pub struct ClusterEntry<'a> {
     #[schema(value_type = words::ClusterHappeningWord)]
     event: &'static str,
     #[schema(value_type = words::Time)]
-    at: Option<At>,
+    at: Option<Timestamp>,
     /// New leader, or node of an alarm.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64)]
@@ -72,7 +72,7 @@ impl<'a> From<&'a ClusterHappening> for ClusterEntry<'a> {
     fn from(happening: &'a ClusterHappening) -> Self {
         let mut entry = Self {
             id: happening.id(),
-            at: Some(At(happening.time_ms)),
+            at: Some(Timestamp(happening.time_ms)),
             ..Self::default()
         };
         match &happening.what {
@@ -115,7 +115,7 @@ pub struct HappeningEntry<'a> {
     #[schema(value_type = words::HappeningWord)]
     event: &'static str,
     #[schema(value_type = words::Time)]
-    at: Option<At>,
+    at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = words::LockName)]
     lock: Option<String>,
@@ -179,7 +179,7 @@ pub struct HappeningEntry<'a> {
 pub fn told<'a>(store: &Store, happening: &'a Happening) -> HappeningEntry<'a> {
     let mut entry = HappeningEntry {
         id: happening.at.to_string(),
-        at: Some(At(happening.time_ms)),
+        at: Some(Timestamp(happening.time_ms)),
         lock: happening.what.lock().map(|lock| lock.to_string()),
         ..HappeningEntry::default()
     };

@@ -21,7 +21,7 @@ use znode_store::{Identities, LockName, Right, Store, ZPath};
 
 use super::auth::{RequiredPermission, RevocationWatch};
 use super::event_types::{StreamEndedEvent, event, keep_alive, position, retry};
-use super::exchange::{Answer, fresh, query};
+use super::extract::{HandlerResult, ensure_freshness, query};
 use super::happening_types::{ClusterEntry, HappenedEvent, told};
 use super::lock_types::{SeenLock, SummaryAnswer};
 use super::openapi::words;
@@ -71,7 +71,7 @@ pub struct EventsQuery {
 }
 
 /// `GET /v1/events`
-pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: HeaderMap) -> Answer {
+pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: HeaderMap) -> HandlerResult {
     let asked: EventsQuery = query(&uri)?;
     if asked.last > MAX_LAST {
         return Err(Problem::bad_request(format!("last goes up to {MAX_LAST}")));
@@ -80,7 +80,7 @@ pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: He
         .get(&LAST_EVENT_ID)
         .map(|last| last.to_str().unwrap_or("?"));
     let after = header.or(asked.after.as_deref()).map(position).transpose()?;
-    fresh(&api, false).await?;
+    ensure_freshness(&api, false).await?;
     let revocation = RevocationWatch::begin(&api.node, &peer);
     let changes = api.node.look_on().map_err(|_| {
         Problem::new(

@@ -8,7 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 use znode_store::{ContenderEnd, Hold, LockMode, LockName};
 
 use super::Api;
-use super::exchange::{Answer, At, fresh, ok, page_length, query};
+use super::extract::{HandlerResult, Timestamp, ensure_freshness, ok, page_length, query};
 use super::openapi::words;
 use super::problem::mode_word;
 use crate::locks::Locks;
@@ -27,10 +27,10 @@ pub struct HistoryQuery {
 }
 
 /// `GET /v1/locks/{name}/history`
-pub async fn look(api: &Api, locks: Locks, uri: &Uri, lock: LockName) -> Answer {
+pub async fn look(api: &Api, locks: Locks, uri: &Uri, lock: LockName) -> HandlerResult {
     let asked: HistoryQuery = query(uri)?;
     let count = page_length(asked.count)?;
-    fresh(api, asked.linearizable).await?;
+    ensure_freshness(api, asked.linearizable).await?;
     let history = locks.history(&lock, asked.before, count).await?;
     Ok(ok(&HistoryAnswer::new(&lock, &history)))
 }
@@ -49,7 +49,7 @@ pub struct HistoryAnswer<'a> {
     gaps: Vec<GapAnswer>,
     /// Time up to which ended holds are no longer retained; `null` if all are.
     #[schema(value_type = Option<words::Time>, required)]
-    since_at: Option<At>,
+    since_at: Option<Timestamp>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -77,10 +77,10 @@ pub struct EntryAnswer<'a> {
     fencing_token: u64,
     /// `null` if nobody saw the beginning.
     #[schema(value_type = Option<words::Time>, required)]
-    from_at: Option<At>,
+    from_at: Option<Timestamp>,
     /// `null` while it holds, and if nobody saw the end.
     #[schema(value_type = Option<words::Time>, required)]
-    until_at: Option<At>,
+    until_at: Option<Timestamp>,
     /// `null` while it holds.
     #[schema(value_type = Option<words::EndOfHold>, required)]
     ended: Option<&'static str>,
@@ -95,20 +95,20 @@ pub struct EntryAnswer<'a> {
     /// If nobody saw the end: it still held then.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = words::Time)]
-    last_held_at: Option<At>,
+    last_held_at: Option<Timestamp>,
     /// If nobody saw the end: it held no more then.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = words::Time)]
-    gone_at: Option<At>,
+    gone_at: Option<Timestamp>,
 }
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = HistoryGap)]
 pub struct GapAnswer {
     #[schema(value_type = words::Time)]
-    from_at: At,
+    from_at: Timestamp,
     #[schema(value_type = words::Time)]
-    until_at: At,
+    until_at: Timestamp,
     /// The last position before it.
     #[schema(value_type = words::Zxid)]
     after_zxid: u64,
@@ -119,7 +119,7 @@ pub struct GapAnswer {
 
 impl<'a> HistoryAnswer<'a> {
     fn new(lock: &'a LockName, history: &'a LockHistory) -> Self {
-        let since = (history.since != Position::default()).then_some(At(history.since.time_ms));
+        let since = (history.since != Position::default()).then_some(Timestamp(history.since.time_ms));
         Self {
             lock: lock.as_str(),
             history: history.entries.iter().map(EntryAnswer::new).collect(),
@@ -157,7 +157,7 @@ impl<'a> EntryAnswer<'a> {
             },
             permits: hold.permits,
             fencing_token: hold.fencing_token.0,
-            from_at: hold.since_ms.map(At),
+            from_at: hold.since_ms.map(Timestamp),
             until_at: None,
             ended: None,
             reason: None,
@@ -170,7 +170,7 @@ impl<'a> EntryAnswer<'a> {
     fn end(&mut self, end: &'a End) {
         match end {
             End::Known { at, how, by } => {
-                self.until_at = Some(At(at.time_ms));
+                self.until_at = Some(Timestamp(at.time_ms));
                 self.by = by.as_deref();
                 self.ended = Some(match how {
                     // A grant that nobody learnt of is given back, too.
@@ -194,8 +194,8 @@ impl<'a> EntryAnswer<'a> {
                 not_after,
             } => {
                 self.ended = Some("unknown");
-                self.last_held_at = Some(At(not_before.time_ms));
-                self.gone_at = Some(At(not_after.time_ms));
+                self.last_held_at = Some(Timestamp(not_before.time_ms));
+                self.gone_at = Some(Timestamp(not_after.time_ms));
             }
         }
     }
@@ -204,8 +204,8 @@ impl<'a> EntryAnswer<'a> {
 impl GapAnswer {
     fn new(gap: &Gap) -> Self {
         Self {
-            from_at: At(gap.after.time_ms),
-            until_at: At(gap.until.time_ms),
+            from_at: Timestamp(gap.after.time_ms),
+            until_at: Timestamp(gap.until.time_ms),
             after_zxid: gap.after.zxid,
             until_zxid: gap.until.zxid,
         }

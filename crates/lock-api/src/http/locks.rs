@@ -12,8 +12,9 @@ use znode_store::{Downgraded, Grant, LockName, Right, SessionId, View, Zxid};
 
 use super::audit;
 use super::auth::RevocationWatch;
-use super::exchange::{
-    Answer, MAX_PAGE, fresh, no_content, no_query, ok, page_length, parse, query, read_body, session_id,
+use super::extract::{
+    HandlerResult, MAX_PAGE, ensure_freshness, no_content, no_query, ok, page_length, parse, query,
+    read_body, session_id,
 };
 use super::lock_types::{
     AcquireBody, BreakBody, CheckAnswer, ConfigureBody, DowngradeBody, GrantAnswer, GraphAnswer, LockAnswer,
@@ -47,7 +48,13 @@ pub fn waiting_locks_of(api: &Api, peer: &Peer) -> Locks {
 }
 
 /// `POST /v1/locks/{name}/{verb}`
-pub async fn act(State(api): State<Shared>, peer: Peer, method: Method, uri: Uri, body: Body) -> Answer {
+pub async fn act(
+    State(api): State<Shared>,
+    peer: Peer,
+    method: Method,
+    uri: Uri,
+    body: Body,
+) -> HandlerResult {
     let (lock, verb) = target(&uri)?;
     let read = async || {
         no_query(&uri)?;
@@ -92,7 +99,7 @@ pub async fn granted(
     }
 }
 
-async fn acquire(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Answer {
+async fn acquire(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerResult {
     let asked = parse::<AcquireBody<'_>>(body)?.check(lock, peer.shown())?;
     let (locks, session) = (waiting_locks_of(api, &peer), asked.session);
     let started = locks.begin_acquire(session, asked.wish, asked.wait, asked.request_id, asked.retry);
@@ -100,7 +107,7 @@ async fn acquire(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Answer {
     Ok(ok(&GrantAnswer::from(&grant)))
 }
 
-async fn release(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Answer {
+async fn release(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerResult {
     let body: ReleaseBody<'_> = parse(body)?;
     within("holder", &body.holder, MAX_HOLDER_BYTES)?;
     let session = session_id(&body.session)?;
@@ -110,7 +117,7 @@ async fn release(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Answer {
     Ok(ok(&ReleaseAnswer { holds }))
 }
 
-async fn break_holder(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Answer {
+async fn break_holder(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerResult {
     let body: BreakBody<'_> = parse(body)?;
     within("holder", &body.holder, MAX_HOLDER_BYTES)?;
     within("reason", &body.reason, MAX_REASON_BYTES)?;
@@ -122,7 +129,7 @@ async fn break_holder(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Ans
     Ok(no_content())
 }
 
-async fn downgrade(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Answer {
+async fn downgrade(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerResult {
     let body: DowngradeBody<'_> = parse(body)?;
     within("holder", &body.holder, MAX_HOLDER_BYTES)?;
     let (session, to) = (session_id(&body.session)?, Downgraded::from(body.mode));
@@ -132,7 +139,7 @@ async fn downgrade(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Answer
     Ok(ok(&GrantAnswer::from(&grant)))
 }
 
-async fn upgrade(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Answer {
+async fn upgrade(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerResult {
     let body: UpgradeBody<'_> = parse(body)?;
     within("holder", &body.holder, MAX_HOLDER_BYTES)?;
     let (session, holder) = (session_id(&body.session)?, body.holder.into_owned());
@@ -143,7 +150,7 @@ async fn upgrade(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Answer {
     Ok(ok(&GrantAnswer::from(&grant)))
 }
 
-async fn revoke(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Answer {
+async fn revoke(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerResult {
     let body: RevokeBody<'_> = parse(body)?;
     if let Some(holder) = &body.holder {
         within("holder", holder, MAX_HOLDER_BYTES)?;
@@ -202,7 +209,7 @@ pub async fn configure(
     method: Method,
     uri: Uri,
     body: Body,
-) -> Answer {
+) -> HandlerResult {
     let (lock, verb) = target(&uri)?;
     if let Some(verb) = verb {
         return Err(Problem::method_not_allowed(method.as_str(), Some(verb.method())));
@@ -223,7 +230,7 @@ pub async fn configure(
 }
 
 /// `GET /v1/locks/{name}`, `GET /v1/locks/{name}/check` and `GET /v1/locks/{name}/history`
-pub async fn look(State(api): State<Shared>, peer: Peer, method: Method, uri: Uri) -> Answer {
+pub async fn look(State(api): State<Shared>, peer: Peer, method: Method, uri: Uri) -> HandlerResult {
     let (lock, verb) = target(&uri)?;
     match verb {
         None => one(&api, &peer, &uri, lock).await,
@@ -233,10 +240,10 @@ pub async fn look(State(api): State<Shared>, peer: Peer, method: Method, uri: Ur
     }
 }
 
-async fn one(api: &Api, peer: &Peer, uri: &Uri, lock: LockName) -> Answer {
+async fn one(api: &Api, peer: &Peer, uri: &Uri, lock: LockName) -> HandlerResult {
     let asked: LookQuery = query(uri)?;
     let count = asked.count.map(|count| page_length(Some(count))).transpose()?;
-    fresh(api, asked.linearizable).await?;
+    ensure_freshness(api, asked.linearizable).await?;
     let locks = locks_of(api, peer);
     let (view, all) = locks.get(&lock, count.unwrap_or(MAX_PAGE))?;
     let names = api.node.read(|store| SessionNames::of_lock(store, &view));
@@ -271,7 +278,7 @@ pub struct CheckQuery {
     fencing_token: u64,
 }
 
-async fn check(api: &Api, peer: &Peer, uri: &Uri, lock: LockName) -> Answer {
+async fn check(api: &Api, peer: &Peer, uri: &Uri, lock: LockName) -> HandlerResult {
     let CheckQuery { fencing_token } = query(uri)?;
     let held = locks_of(api, peer).check(&lock, Zxid(fencing_token)).await?;
     Ok(ok(&CheckAnswer { held }))
@@ -309,9 +316,9 @@ pub struct GraphQuery {
 }
 
 /// `GET /v1/locks/graph`
-pub async fn graph(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+pub async fn graph(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let asked: GraphQuery = query(&uri)?;
-    fresh(&api, asked.linearizable).await?;
+    ensure_freshness(&api, asked.linearizable).await?;
     let (waits, complete) = locks_of(&api, &peer).graph(&asked.prefix).await?;
     let names = api.node.read(|store| SessionNames::of_waits(store, &waits));
     Ok(ok(&GraphAnswer {
@@ -321,10 +328,10 @@ pub async fn graph(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
 }
 
 /// `GET /v1/locks`
-pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let asked: ListQuery = query(&uri)?;
     let count = page_length(asked.count)?;
-    fresh(&api, asked.linearizable).await?;
+    ensure_freshness(&api, asked.linearizable).await?;
     let after = asked.after.as_deref();
     let page = locks_of(&api, &peer).list(&asked.prefix, after, count)?;
     let seen: Vec<SeenLock> = match asked.holders {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::audit;
-use super::exchange::{Answer, no_query, ok, parse, query, read_body};
+use super::extract::{HandlerResult, no_query, ok, parse, query, read_body};
 use super::openapi::words;
 use super::problem::Problem;
 use super::{Api, Peer, Shared};
@@ -40,7 +40,7 @@ pub struct AddBody {
 }
 
 /// `POST /v1/cluster/members`
-pub async fn add(State(api): State<Shared>, caller: Peer, uri: Uri, body: Body) -> Answer {
+pub async fn add(State(api): State<Shared>, caller: Peer, uri: Uri, body: Body) -> HandlerResult {
     no_query(&uri)?;
     let AddBody { node_id, peer, http } = parse(&read(&api, body).await?)?;
     let address = MemberAddress { peer, http };
@@ -57,7 +57,12 @@ pub struct ForceQuery {
 }
 
 /// `DELETE /v1/cluster/members/{id}?force=`
-pub async fn remove(State(api): State<Shared>, caller: Peer, Path(id): Path<String>, uri: Uri) -> Answer {
+pub async fn remove(
+    State(api): State<Shared>,
+    caller: Peer,
+    Path(id): Path<String>,
+    uri: Uri,
+) -> HandlerResult {
     let ForceQuery { force } = query(&uri)?;
     let node_id = node_id(&id)?;
     change(&api, &caller, MembershipChange::Remove { node_id, force }).await
@@ -79,7 +84,7 @@ pub async fn set_address(
     Path(id): Path<String>,
     uri: Uri,
     body: Body,
-) -> Answer {
+) -> HandlerResult {
     no_query(&uri)?;
     let node_id = node_id(&id)?;
     let AddressBody { peer, http } = parse(&read(&api, body).await?)?;
@@ -98,7 +103,7 @@ pub async fn promote(
     Path(id): Path<String>,
     uri: Uri,
     body: Body,
-) -> Answer {
+) -> HandlerResult {
     no_query(&uri)?;
     let node_id = node_id(&id)?;
     let NoBody {} = parse(&read(&api, body).await?)?;
@@ -112,7 +117,7 @@ pub async fn demote(
     Path(id): Path<String>,
     uri: Uri,
     body: Body,
-) -> Answer {
+) -> HandlerResult {
     let ForceQuery { force } = query(&uri)?;
     let node_id = node_id(&id)?;
     let NoBody {} = parse(&read(&api, body).await?)?;
@@ -132,7 +137,7 @@ pub struct LeaderBody {
 }
 
 /// `POST /v1/cluster/leader`
-pub async fn move_leader(State(api): State<Shared>, caller: Peer, uri: Uri, body: Body) -> Answer {
+pub async fn move_leader(State(api): State<Shared>, caller: Peer, uri: Uri, body: Body) -> HandlerResult {
     no_query(&uri)?;
     let LeaderBody { node_id, reason } = parse(&read(&api, body).await?)?;
     change_for(
@@ -199,7 +204,7 @@ pub struct ConditionsAnswer {
 }
 
 /// `GET /v1/cluster/members`: how all are, which only the leader knows; any node asks it.
-pub async fn conditions(State(api): State<Shared>, uri: Uri) -> Answer {
+pub async fn conditions(State(api): State<Shared>, uri: Uri) -> HandlerResult {
     no_query(&uri)?;
     let news = api.node.members_news().await?;
     let condition = |news: MemberNews| ConditionAnswer {
@@ -216,11 +221,16 @@ async fn read(api: &Api, body: Body) -> Result<axum::body::Bytes, Problem> {
     read_body(body, api.config().max_body_bytes, api.config().body_timeout).await
 }
 
-async fn change(api: &Api, caller: &Peer, change: MembershipChange) -> Answer {
+async fn change(api: &Api, caller: &Peer, change: MembershipChange) -> HandlerResult {
     change_for(api, caller, change, None).await
 }
 
-async fn change_for(api: &Api, caller: &Peer, change: MembershipChange, reason: Option<&str>) -> Answer {
+async fn change_for(
+    api: &Api,
+    caller: &Peer,
+    change: MembershipChange,
+    reason: Option<&str>,
+) -> HandlerResult {
     let (action, what) = account_of(&change);
     let what = audit::for_reason(what, reason)?;
     let entry = api.account.begin(caller, action, what);

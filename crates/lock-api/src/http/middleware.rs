@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::auth::{self, RequiredPermission};
-use super::exchange::Answer;
+use super::extract::HandlerResult;
 use super::{Peer, Shared, load, origin};
 
 /// Requirement and operation of a route.
@@ -22,7 +22,7 @@ pub struct Endpoint {
 }
 
 /// Takes a request of `peer` there and its answer back. The handler gets the caller with all that it has proven.
-pub async fn handle<F: Future<Output = Answer>>(
+pub async fn handle<F: Future<Output = HandlerResult>>(
     api: &Shared,
     endpoint: Endpoint,
     peer: Peer,
@@ -45,7 +45,7 @@ pub async fn handle<F: Future<Output = Answer>>(
         }
         Err(problem) => problem.into_response(),
     };
-    origin::harden(response.headers_mut());
+    origin::set_security_headers(response.headers_mut());
     counted.answer(&response);
     response
 }
@@ -80,7 +80,7 @@ where
 }
 
 /// Handler behind the router, with its extractors.
-type RoutedHandler = Box<dyn FnOnce(Peer, Parts, Body) -> BoxFuture<'static, Answer> + Send>;
+type RoutedHandler = Box<dyn FnOnce(Peer, Parts, Body) -> BoxFuture<'static, HandlerResult> + Send>;
 
 /// Takes a request from the router through [`handle`].
 fn routed(

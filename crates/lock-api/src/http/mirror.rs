@@ -8,14 +8,14 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use znode_store::{Command, Reply, Request, Store, ZPath};
 
-use super::exchange::{Answer, fresh, no_query, ok, page_length, parse, query, read_body};
+use super::extract::{HandlerResult, ensure_freshness, no_query, ok, page_length, parse, query, read_body};
 use super::mirror_types::{MirrorBody, MirrorPageAnswer, MirroredAnswer};
 use super::openapi::words;
 use super::problem::Problem;
 use super::{Peer, Shared};
 
 /// `POST /v1/mirror`
-pub async fn take_steps(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
+pub async fn take_steps(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> HandlerResult {
     no_query(&uri)?;
     let bytes = read_body(body, api.config().max_data_body_bytes, api.config().body_timeout).await?;
     let steps = parse::<MirrorBody<'_>>(&bytes)?.steps(&api.config().paths)?;
@@ -63,7 +63,7 @@ pub struct MirrorQuery {
 }
 
 /// `GET /v1/mirror`
-pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let asked: MirrorQuery = query(&uri)?;
     let below = asked
         .below
@@ -76,7 +76,7 @@ pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
         ));
     }
     let count = page_length(asked.count)?;
-    fresh(&api, asked.linearizable).await?;
+    ensure_freshness(&api, asked.linearizable).await?;
     let caller = peer.identities();
     let look = |store: &Store| {
         let page = store.seen_by(&caller).mirror_page(&below, after.as_ref(), count);

@@ -12,7 +12,7 @@ use znode_store::{
 };
 
 use super::acl_types::{EntryAnswer, EntryBody, acl, shown};
-use super::exchange::At;
+use super::extract::Timestamp;
 use super::openapi::words;
 use super::problem::Problem;
 use super::znode_types::{TextData, data};
@@ -244,9 +244,9 @@ pub struct ShownAnswer<'a> {
     version: i32,
     aversion: i32,
     #[schema(value_type = words::Time)]
-    created_at: At,
+    created_at: Timestamp,
     #[schema(value_type = words::Time)]
-    modified_at: At,
+    modified_at: Timestamp,
     /// Number of children ever created below it.
     creations: u64,
 }
@@ -281,8 +281,8 @@ impl<'a> From<&'a Shown> for ShownAnswer<'a> {
             acl: shown(&node.acl),
             version: stat.version,
             aversion: stat.aversion,
-            created_at: At(stat.ctime_ms),
-            modified_at: At(stat.mtime_ms),
+            created_at: Timestamp(stat.ctime_ms),
+            modified_at: Timestamp(stat.mtime_ms),
             creations: node.creations,
         }
     }

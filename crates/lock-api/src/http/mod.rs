@@ -19,7 +19,7 @@ mod debug;
 mod auth;
 mod event_types;
 mod events;
-mod exchange;
+mod extract;
 mod service;
 mod dashboard;
 mod happening_types;

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use znode_store::{HolderId, LockName, MAX_LOCKS_AT_ONCE, RequestId};
 
-use super::exchange::{Answer, no_query, ok, parse, read_body, session_id};
+use super::extract::{HandlerResult, no_query, ok, parse, read_body, session_id};
 use super::lock_types::{
     GrantAnswer, MAX_HOLDER_BYTES, ModeWord, NamesWord, Wanted, no_wait, wait_for, within,
 };
@@ -117,7 +117,7 @@ pub struct Released<'a> {
 }
 
 /// `POST /v1/multilock/acquire`
-pub async fn acquire(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
+pub async fn acquire(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> HandlerResult {
     let bytes = body_of(&api, &uri, body).await?;
     let body: AcquireBody<'_> = parse(&bytes)?;
     within_bound("locks", body.locks.len())?;
@@ -147,7 +147,7 @@ pub async fn acquire(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body
 }
 
 /// `POST /v1/multilock/release`
-pub async fn release(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
+pub async fn release(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> HandlerResult {
     let bytes = body_of(&api, &uri, body).await?;
     let body: ReleaseBody<'_> = parse(&bytes)?;
     within_bound("holders", body.holders.len())?;

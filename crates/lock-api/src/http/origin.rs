@@ -36,7 +36,7 @@ pub struct KnownNames {
 
 /// Adds headers for browsers and proxies to every answer: not cached, not sniffed, in no
 /// frame, and without a referrer. A page declares everything else that it may do.
-pub fn harden(headers: &mut HeaderMap) {
+pub fn set_security_headers(headers: &mut HeaderMap) {
     headers
         .entry(CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));

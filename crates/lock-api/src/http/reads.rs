@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use znode_store::{Data, Page, Stat, Store, View, ZPath, Zxid};
 
-use super::exchange::{Answer, ReadQuery, fresh, ok, page_length, parse, query, read_body};
+use super::extract::{HandlerResult, ReadQuery, ensure_freshness, ok, page_length, parse, query, read_body};
 use super::openapi::words;
 use super::problem::{Code, Problem};
 use super::znode_types::{ChangedAnswer, ChildrenAnswer, StatAnswer, ZnodeAnswer};
@@ -189,7 +189,7 @@ pub struct ReadsAnswer<'a> {
 }
 
 /// `POST /v1/read`
-pub async fn read(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
+pub async fn read(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> HandlerResult {
     let asked: ReadQuery = query(&uri)?;
     let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
     let body: ReadsBody<'_> = parse(&bytes)?;
@@ -206,7 +206,7 @@ pub async fn read(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -
             "the counts of all reads together are at most {MAX_CHILDREN}"
         )));
     }
-    fresh(&api, asked.linearizable).await?;
+    ensure_freshness(&api, asked.linearizable).await?;
     let caller = peer.identities();
     let look = |store: &Store| -> (Zxid, Vec<Result<Found, Problem>>) {
         let (view, mut room) = (store.seen_by(&caller), MAX_DATA_BYTES);

@@ -12,8 +12,9 @@ use znode_store::{
 
 use super::access::{change, unexpected};
 use super::access_types::{RoleAnswer, RoleBody, RolesAnswer, grants, role_name};
-use super::exchange::{
-    Answer, ReadQuery, fresh, no_content, no_query, ok, page_length, parse, query, read_body,
+use super::extract::{
+    HandlerResult, ReadQuery, ensure_freshness, no_content, no_query, ok, page_length, parse, query,
+    read_body,
 };
 use super::openapi::words;
 use super::url::last_segment;
@@ -49,10 +50,10 @@ pub struct ListQuery {
 }
 
 /// `GET /v1/roles`
-pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let asked: ListQuery = query(&uri)?;
     let count = page_length(asked.count)?;
-    fresh(&api, asked.linearizable).await?;
+    ensure_freshness(&api, asked.linearizable).await?;
     let caller = peer.identities();
     let roles = api.node.read(|store| all(store, &caller))?;
     let after = asked.after.as_deref();
@@ -68,10 +69,10 @@ pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
 }
 
 /// `GET /v1/roles/{role}`
-pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let role = role_name(&last_segment(&uri)?)?;
     let asked: ReadQuery = query(&uri)?;
-    fresh(&api, asked.linearizable).await?;
+    ensure_freshness(&api, asked.linearizable).await?;
     let caller = peer.identities();
     let roles = api.node.read(|store| all(store, &caller))?;
     let found = roles.iter().find(|view| view.role == role);
@@ -80,7 +81,7 @@ pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
 }
 
 /// `PUT /v1/roles/{role}`
-pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
+pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> HandlerResult {
     let role = role_name(&last_segment(&uri)?)?;
     no_query(&uri)?;
     let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
@@ -106,7 +107,7 @@ pub struct DeleteQuery {
 }
 
 /// `DELETE /v1/roles/{role}`
-pub async fn delete(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+pub async fn delete(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let role = role_name(&last_segment(&uri)?)?;
     let DeleteQuery { request_id } = query(&uri)?;
     let command = AccessCommand::DeleteRole(role);

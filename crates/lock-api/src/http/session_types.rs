@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use znode_store::{HolderId, LockName, RequestId, Revocation, SessionId, SessionView, Store};
 
-use super::exchange::At;
+use super::extract::Timestamp;
 use super::openapi::words;
 
 /// The longest name of a session in bytes: shown in lists, and kept as long as the session.
@@ -77,7 +77,7 @@ pub struct AskedAnswer {
     #[schema(value_type = words::Reason)]
     reason: String,
     #[schema(value_type = words::Time)]
-    requested_at: At,
+    requested_at: Timestamp,
 }
 
 impl From<(LockName, HolderId, Revocation)> for AskedAnswer {
@@ -87,7 +87,7 @@ impl From<(LockName, HolderId, Revocation)> for AskedAnswer {
             holder,
             by: revoke.by.to_string(),
             reason: revoke.reason.to_string(),
-            requested_at: At(revoke.requested_ms),
+            requested_at: Timestamp(revoke.requested_ms),
         }
     }
 }
@@ -113,10 +113,10 @@ pub struct SessionAnswer {
     /// Time since it was opened.
     age_ms: u64,
     #[schema(value_type = words::Time)]
-    opened_at: At,
+    opened_at: Timestamp,
     /// Known to the leader only.
     #[schema(value_type = Option<words::Time>, required)]
-    last_heartbeat_at: Option<At>,
+    last_heartbeat_at: Option<Timestamp>,
     #[schema(value_type = words::Address)]
     address: String,
     /// Number of its ephemeral znodes.
@@ -153,7 +153,7 @@ impl SessionAnswer {
             ttl_ms: view.timeout_ms,
             // The clocks of the leader, which stamped the opening, and of this node may differ a little.
             age_ms: now_ms.saturating_sub(view.opened_at_ms),
-            opened_at: At(view.opened_at_ms),
+            opened_at: Timestamp(view.opened_at_ms),
             last_heartbeat_at: None,
             address: view.address.to_string(),
             ephemerals: view.ephemerals,
@@ -166,7 +166,7 @@ impl SessionAnswer {
 
     /// With the time of the last heartbeat, if this node knows it.
     pub fn heard(mut self, at_ms: Option<u64>) -> Self {
-        self.last_heartbeat_at = at_ms.map(At);
+        self.last_heartbeat_at = at_ms.map(Timestamp);
         self
     }
 }

@@ -13,9 +13,9 @@ use znode_store::{
 };
 
 use super::audit;
-use super::exchange::{
-    Answer, MAX_PAGE, ReadQuery, fresh, json, no_content, no_query, ok, page_length, parse, query, read_body,
-    session_id,
+use super::extract::{
+    HandlerResult, MAX_PAGE, ReadQuery, ensure_freshness, json, no_content, no_query, ok, page_length, parse,
+    query, read_body, session_id,
 };
 use super::lock_types::within;
 use super::openapi::words;
@@ -41,7 +41,7 @@ pub fn target(uri: &Uri) -> Result<SessionId, Problem> {
 }
 
 /// `POST /v1/sessions`
-pub async fn open(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
+pub async fn open(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> HandlerResult {
     no_query(&uri)?;
     let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
     let body: OpenBody<'_> = parse(&bytes)?;
@@ -74,7 +74,7 @@ pub struct HeartbeatQuery {
 }
 
 /// `POST /v1/sessions/{session}/heartbeat`
-pub async fn heartbeat(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
+pub async fn heartbeat(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> HandlerResult {
     let HeartbeatQuery { leader } = query(&uri)?;
     let session = target(&uri)?;
     let config = api.config();
@@ -122,7 +122,7 @@ pub struct CloseQuery {
 }
 
 /// `DELETE /v1/sessions/{session}`
-pub async fn close(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+pub async fn close(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let session = target(&uri)?;
     let CloseQuery { request_id, reason } = query(&uri)?;
     // A session's remembered requests end with it, so a repeated close is recognized by its result: a caller that
@@ -170,10 +170,10 @@ fn is_anothers(api: &Api, peer: &Peer, session: SessionId) -> Option<Principal> 
 }
 
 /// `GET /v1/sessions/{session}`
-pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let session = target(&uri)?;
     let asked: ReadQuery = query(&uri)?;
-    fresh(&api, asked.linearizable).await?;
+    ensure_freshness(&api, asked.linearizable).await?;
     let (now_ms, caller) = (api.node.now_ms(), peer.identities());
     let found = api.node.read(|store| {
         let view = store.seen_by(&caller).session(session)?;
@@ -212,11 +212,11 @@ fn ephemeral_cursor(text: &str) -> Result<(Zxid, ZPath), Problem> {
 }
 
 /// `GET /v1/sessions/{session}/ephemerals`
-pub async fn ephemerals(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+pub async fn ephemerals(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let session = target(&uri)?;
     let asked: EphemeralsQuery = query(&uri)?;
     let count = page_length(asked.count)?;
-    fresh(&api, asked.linearizable).await?;
+    ensure_freshness(&api, asked.linearizable).await?;
     let after = asked.after.as_deref().map(ephemeral_cursor).transpose()?;
     let caller = peer.identities();
     let page = api.node.read(|store| {
@@ -254,11 +254,11 @@ fn is_called(view: &SessionView, prefix: &str) -> bool {
 }
 
 /// `GET /v1/sessions`
-pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let asked: ListQuery = query(&uri)?;
     let count = page_length(asked.count)?;
     let after = asked.after.as_deref().map(session_id).transpose()?;
-    fresh(&api, asked.linearizable).await?;
+    ensure_freshness(&api, asked.linearizable).await?;
     let (now_ms, caller) = (api.node.now_ms(), peer.identities());
     let (sessions, next_after) = api.node.read(|store| {
         let view = store.seen_by(&caller);

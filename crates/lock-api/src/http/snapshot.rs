@@ -17,7 +17,7 @@ use utoipa::IntoParams;
 use znode_store::{Right, ZPath};
 
 use super::auth::RevocationWatch;
-use super::exchange::{Answer, query};
+use super::extract::{HandlerResult, query};
 use super::{Peer, Shared};
 
 /// Time without progress after which a receiver is disconnected: it occupies one of the few concurrent backups.
@@ -40,7 +40,7 @@ fn yes() -> bool {
 }
 
 /// `GET /v1/snapshot`: the file, as it is read from the disk.
-pub async fn download(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+pub async fn download(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let SnapshotQuery { linearizable } = query(&uri)?;
     let revocation = RevocationWatch::begin(&api.node, &peer);
     let entry = api

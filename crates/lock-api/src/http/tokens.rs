@@ -10,7 +10,10 @@ use znode_store::{AccessCommand, NewToken, Reply, RequestId, TokenId};
 use super::access::{change, change_for, made, unexpected};
 use super::access_types::{MadeTokenAnswer, TokenAnswer, TokenBody, TokensAnswer, role_name};
 use super::auth::TokenText;
-use super::exchange::{Answer, At, fresh, no_content, no_query, ok, page_length, parse, query, read_body};
+use super::extract::{
+    HandlerResult, Timestamp, ensure_freshness, no_content, no_query, ok, page_length, parse, query,
+    read_body,
+};
 use super::openapi::words;
 use super::problem::Problem;
 use super::url::last_segment;
@@ -31,11 +34,11 @@ pub struct ListQuery {
 }
 
 /// `GET /v1/tokens`
-pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let asked: ListQuery = query(&uri)?;
     let count = page_length(asked.count)?;
     let after = asked.after.as_deref().map(token_id).transpose()?;
-    fresh(&api, asked.linearizable).await?;
+    ensure_freshness(&api, asked.linearizable).await?;
     let caller = peer.identities();
     let all = api.node.read(|store| store.seen_by(&caller).tokens())?;
     let mut rest = all
@@ -52,7 +55,7 @@ pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
 /// `POST /v1/tokens`
 ///
 /// Sent again under its request id it is refused, for the first token's text is known to nobody any more.
-pub async fn create(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
+pub async fn create(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> HandlerResult {
     no_query(&uri)?;
     let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
     let body: TokenBody<'_> = parse(&bytes)?;
@@ -71,7 +74,7 @@ pub async fn create(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body)
             id: id.to_string(),
             token: &text,
             role: role.as_str(),
-            expires_at: expires_at_ms.map(At),
+            expires_at: expires_at_ms.map(Timestamp),
         })),
         other => Err(unexpected(&other)),
     }
@@ -89,7 +92,7 @@ pub struct RevokeQuery {
 }
 
 /// `DELETE /v1/tokens/{id}`
-pub async fn revoke(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+pub async fn revoke(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let id = token_id(&last_segment(&uri)?)?;
     let RevokeQuery { request_id, reason } = query(&uri)?;
     let command = AccessCommand::RevokeToken(id);

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use znode_store::{Command, LockName, Op, Reply, Request, RequestId, Stat, ZPath, Zxid};
 
 use super::acl_types::{EntryBody, acl};
-use super::exchange::{Answer, no_query, ok, parse, read_body, session_id};
+use super::extract::{HandlerResult, no_query, ok, parse, read_body, session_id};
 use super::openapi::words;
 use super::problem::Problem;
 use super::znode_types::{ANY_VERSION, Creation, ModeWord, StatAnswer, TextData, any_version, set_op};
@@ -230,7 +230,7 @@ pub struct TxnAnswer {
 }
 
 /// `POST /v1/txn`
-pub async fn txn(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
+pub async fn txn(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> HandlerResult {
     no_query(&uri)?;
     let bytes = read_body(body, api.config().max_data_body_bytes, api.config().body_timeout).await?;
     let body: TxnBody<'_> = parse(&bytes)?;

@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use znode_store::{Stat, ZPath, ZnodeEventKind, Zxid};
 
 use super::auth::while_allowed;
-use super::exchange::{Answer, fresh, no_content, ok, query};
+use super::extract::{HandlerResult, ensure_freshness, no_content, ok, query};
 use super::openapi::words;
 use super::problem::Problem;
 use super::url::znode_path;
@@ -104,7 +104,7 @@ pub fn event_word(kind: ZnodeEventKind) -> &'static str {
 }
 
 /// `GET /v1/watch/{path}`
-pub async fn watch(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+pub async fn watch(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let raw = uri.path().strip_prefix(PREFIX).expect("the route begins with it");
     let path = ZPath::parse(&znode_path(raw)?)?;
     let asked: WatchQuery = query(&uri)?;
@@ -119,7 +119,7 @@ pub async fn watch(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
             "seen_zxid does not go with kind=recursive: a stat does not show changes below a znode",
         ));
     }
-    fresh(&api, asked.linearizable).await?;
+    ensure_freshness(&api, asked.linearizable).await?;
     // A node that applies it later must not report as news what the caller saw elsewhere.
     if let Some(seen) = asked.seen_zxid
         && !api.node.caught_up_with(Zxid(seen)).await?

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use znode_store::{Acl, CreateMode, CreatePath, Data, Op, Page, RequestId, Stat, ZPath};
 
 use super::acl_types::{EntryAnswer, EntryBody, acl};
-use super::exchange::At;
+use super::extract::Timestamp;
 use super::openapi::words;
 use super::problem::Problem;
 
@@ -224,9 +224,9 @@ pub struct StatAnswer {
     #[schema(value_type = words::Zxid)]
     pzxid: u64,
     #[schema(value_type = words::Time)]
-    created_at: At,
+    created_at: Timestamp,
     #[schema(value_type = words::Time)]
-    modified_at: At,
+    modified_at: Timestamp,
     #[schema(value_type = words::ChangeCount)]
     version: i32,
     #[schema(value_type = words::ChangeCount)]
@@ -253,8 +253,8 @@ impl From<&Stat> for StatAnswer {
             czxid: stat.czxid.0,
             mzxid: stat.mzxid.0,
             pzxid: stat.pzxid.0,
-            created_at: At(stat.ctime_ms),
-            modified_at: At(stat.mtime_ms),
+            created_at: Timestamp(stat.ctime_ms),
+            modified_at: Timestamp(stat.mtime_ms),
             version: stat.version,
             cversion: stat.cversion,
             aversion: stat.aversion,
@@ -357,7 +357,7 @@ pub struct ChildAnswer<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::exchange::parse;
+    use crate::http::extract::parse;
     use crate::http::problem::Code;
 
     fn create(path: &str, body: &str) -> Result<Op, Code> {

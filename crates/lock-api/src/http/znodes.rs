@@ -10,8 +10,9 @@ use utoipa::IntoParams;
 use znode_store::{Command, Op, Refusal, Reply, Request, RequestId, SessionId, Store, ZPath};
 
 use super::acl_types::shown;
-use super::exchange::{
-    Answer, fresh, json, no_content, no_query, ok, page_length, parse, query, read_body, session_id,
+use super::extract::{
+    HandlerResult, ensure_freshness, json, no_content, no_query, ok, page_length, parse, query, read_body,
+    session_id,
 };
 use super::openapi::words;
 use super::problem::Problem;
@@ -54,7 +55,7 @@ pub async fn carry_out(
 }
 
 /// `POST /v1/znodes/{path}`
-pub async fn create(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
+pub async fn create(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> HandlerResult {
     let path = target(&uri)?;
     no_query(&uri)?;
     let bytes = read_body(body, api.config().max_data_body_bytes, api.config().body_timeout).await?;
@@ -86,7 +87,7 @@ pub struct SetQuery {
 }
 
 /// `PUT /v1/znodes/{path}`
-pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> Answer {
+pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> HandlerResult {
     let path = target(&uri)?;
     let SetQuery { version } = query(&uri)?;
     let bytes = read_body(body, api.config().max_data_body_bytes, api.config().body_timeout).await?;
@@ -123,7 +124,7 @@ pub struct DeleteQuery {
 }
 
 /// `DELETE /v1/znodes/{path}`
-pub async fn delete(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+pub async fn delete(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let path = ZPath::parse(&target(&uri)?)?;
     let DeleteQuery {
         version,
@@ -183,7 +184,7 @@ pub struct LookQuery {
 }
 
 /// `GET /v1/znodes/{path}`
-pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
+pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let path = ZPath::parse(&target(&uri)?)?;
     let asked: LookQuery = query(&uri)?;
     if !asked.children && (asked.prefix.is_some() || asked.after.is_some() || asked.count.is_some()) {
@@ -196,7 +197,7 @@ pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> Answer {
         asked.after.as_deref(),
     );
     let count = page_length(asked.count)?;
-    fresh(&api, asked.linearizable).await?;
+    ensure_freshness(&api, asked.linearizable).await?;
     let caller = peer.identities();
     let look = |store: &Store| -> Result<_, Refusal> {
         let view = store.seen_by(&caller);

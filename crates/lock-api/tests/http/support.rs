@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::contract::{self, Asked};
 
 /// No step of a test takes longer, unless something is broken.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Between two looks at a condition.
 const GLANCE: Duration = Duration::from_millis(5);
@@ -337,7 +337,7 @@ impl Reply {
 
 /// Waits for something that must happen.
 pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, future).await {
+    match tokio::time::timeout(TIMEOUT, future).await {
         Ok(value) => value,
         Err(_) => panic!("not in time: {what}"),
     }

@@ -8,7 +8,7 @@ use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::http::{HeaderValue, Uri};
 use axum::response::Response;
 
-use super::exchange::{Answer, no_query};
+use super::extract::{HandlerResult, no_query};
 use super::problem::Problem;
 
 /// Everything comes from this node, nothing runs that is not a file of it, and text never becomes markup: whatever is set by a
@@ -38,7 +38,7 @@ const FILES: &[(&str, &str, &str)] = files! {
 };
 
 /// `GET /`
-pub async fn page(uri: Uri) -> Answer {
+pub async fn page(uri: Uri) -> HandlerResult {
     no_query(&uri)?;
     let mut response = fixed(PAGE, HTML);
     let policy = HeaderValue::from_static(PAGE_POLICY);
@@ -47,7 +47,7 @@ pub async fn page(uri: Uri) -> Answer {
 }
 
 /// `GET /dashboard/{file}`
-pub async fn file(uri: Uri) -> Answer {
+pub async fn file(uri: Uri) -> HandlerResult {
     no_query(&uri)?;
     let name = uri.path().rsplit('/').next().unwrap_or_default();
     let found = FILES.iter().find(|(known, ..)| *known == name);

@@ -11,7 +11,7 @@ use znode_store::{
 };
 
 use super::{MAX_SEMAPHORE_LIMIT, ModeWord, no_wait, wait_for, within};
-use crate::http::exchange::session_id;
+use crate::http::extract::session_id;
 use crate::http::openapi::words;
 use crate::http::problem::{Problem, mode_word};
 use crate::locks::WaitFor;

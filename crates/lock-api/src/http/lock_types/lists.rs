@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use znode_store::{Hold, LockName, LockSummary, Store};
 
 use super::ModeWord;
-use crate::http::exchange::At;
+use crate::http::extract::Timestamp;
 use crate::http::openapi::words;
 use crate::http::problem::mode_word;
 
@@ -58,7 +58,7 @@ pub struct FirstHolderAnswer<'a> {
     fencing_token: u64,
     /// `null` if it is not known, as of some clients of ZooKeeper.
     #[schema(value_type = Option<words::Time>, required)]
-    since_at: Option<At>,
+    since_at: Option<Timestamp>,
 }
 
 /// A lock in a list, perhaps with the first of its holders.
@@ -108,7 +108,7 @@ impl<'a> From<&'a SeenLock> for SummaryAnswer<'a> {
                 note: &hold.note,
                 address: &hold.address,
                 fencing_token: hold.fencing_token.0,
-                since_at: hold.since_ms.map(At),
+                since_at: hold.since_ms.map(Timestamp),
             }),
         }
     }

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use znode_store::{ContenderView, LockMode, LockSummary, LockView, Revocation, SessionId, Store, WaitView};
 
 use super::ModeWord;
-use crate::http::exchange::At;
+use crate::http::extract::Timestamp;
 use crate::http::openapi::words;
 use crate::http::problem::mode_word;
 
@@ -75,7 +75,7 @@ impl LockAnswer<'_> {
 #[derive(Serialize, ToSchema)]
 pub struct ClosedAnswer {
     #[schema(value_type = words::Time)]
-    since_at: At,
+    since_at: Timestamp,
     /// Remaining time without grants.
     delay_ms: u32,
     /// At least; told by the leader each second.
@@ -90,7 +90,7 @@ pub struct RevocationAnswer<'a> {
     #[schema(value_type = words::Reason)]
     reason: &'a str,
     #[schema(value_type = words::Time)]
-    requested_at: At,
+    requested_at: Timestamp,
     /// Answer of the holder to it.
     #[schema(value_type = Option<words::Reason>, required)]
     answer: Option<&'a str>,
@@ -101,7 +101,7 @@ impl<'a> From<&'a Revocation> for RevocationAnswer<'a> {
         Self {
             by: &revoke.by,
             reason: &revoke.reason,
-            requested_at: At(revoke.requested_ms),
+            requested_at: Timestamp(revoke.requested_ms),
             answer: revoke.answer.as_deref(),
         }
     }
@@ -128,7 +128,7 @@ pub struct ContenderAnswer<'a> {
     #[schema(value_type = words::FencingToken)]
     fencing_token: u64,
     #[schema(value_type = words::Time)]
-    since_at: At,
+    since_at: Timestamp,
     #[schema(value_type = words::Address)]
     address: &'a str,
     #[schema(value_type = words::LockDelayMs)]
@@ -136,7 +136,7 @@ pub struct ContenderAnswer<'a> {
     /// Of a holder that waits to be the only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = words::Time)]
-    upgrading_since_at: Option<At>,
+    upgrading_since_at: Option<Timestamp>,
     /// Of a holder that is asked to give the lock up.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = RevocationAnswer<'a>)]
@@ -159,10 +159,10 @@ impl<'a> ContenderAnswer<'a> {
             permits: contender.permits,
             holds: contender.holds,
             fencing_token: contender.fencing_token.0,
-            since_at: At(contender.since_ms),
+            since_at: Timestamp(contender.since_ms),
             address: &contender.address,
             lock_delay_ms: contender.lock_delay_ms,
-            upgrading_since_at: contender.upgrading_since_ms.map(At),
+            upgrading_since_at: contender.upgrading_since_ms.map(Timestamp),
             revoke_requested: contender.revoke.as_ref().map(RevocationAnswer::from),
             position,
         }
@@ -186,7 +186,7 @@ impl<'a> LockAnswer<'a> {
             limit: limit_of(view.mode).or(view.limit),
             draining: view.draining,
             closed: view.closed.map(|closed| ClosedAnswer {
-                since_at: At(closed.since_ms),
+                since_at: Timestamp(closed.since_ms),
                 delay_ms: closed.delay_ms,
                 passed_ms: closed.passed_ms,
             }),

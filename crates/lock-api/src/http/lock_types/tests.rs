@@ -4,7 +4,7 @@ use znode_store::{LockMode, LockName, MAX_NOTE_BYTES, MAX_OWNER_BYTES, SessionId
 
 use super::acquire::Acquire;
 use super::*;
-use crate::http::exchange::parse;
+use crate::http::extract::parse;
 use crate::http::problem::Code;
 
 fn acquire(body: &str) -> Result<Acquire, Problem> {

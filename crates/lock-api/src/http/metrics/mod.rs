@@ -20,7 +20,7 @@ use prometheus_client::encoding::text;
 use self::format::Format;
 use self::requests::Requests;
 use super::Shared;
-use super::exchange::{Answer, no_query};
+use super::extract::{HandlerResult, no_query};
 use super::problem::Problem;
 use super::trace::Tracing;
 
@@ -40,7 +40,7 @@ pub fn register_traces(registry: &mut Registry, tracing: Tracing) {
 }
 
 /// `GET /metrics`.
-pub async fn metrics(State(api): State<Shared>, uri: Uri, headers: HeaderMap) -> Answer {
+pub async fn metrics(State(api): State<Shared>, uri: Uri, headers: HeaderMap) -> HandlerResult {
     no_query(&uri)?;
     let mut text = String::new();
     text::encode(&mut text, &api.registry)

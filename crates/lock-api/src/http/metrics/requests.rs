@@ -32,7 +32,7 @@ const GONE: &str = "499";
 pub struct Requests {
     operations: Vec<Operation>,
     /// The operations at each routed address.
-    by_address: HashMap<&'static str, Vec<At>>,
+    by_address: HashMap<&'static str, Vec<CountedMethod>>,
     under_way: AtomicU64,
 }
 
@@ -47,7 +47,7 @@ struct Operation {
 }
 
 /// Operations of an address, by method.
-struct At {
+struct CountedMethod {
     method: Method,
     /// Only with this verb at the end.
     verb: Option<Verb>,
@@ -93,7 +93,7 @@ impl Requests {
         if known.is_none() {
             self.operations.push(Operation::new(word, route));
         }
-        self.by_address.entry(address).or_default().push(At {
+        self.by_address.entry(address).or_default().push(CountedMethod {
             method: method.clone(),
             verb,
             operation,
@@ -101,9 +101,9 @@ impl Requests {
     }
 
     /// Counts a request for this operation.
-    pub fn begin(&self, operation: usize) -> Asked<'_> {
+    pub fn begin(&self, operation: usize) -> RequestGuard<'_> {
         self.under_way.fetch_add(1, Relaxed);
-        Asked {
+        RequestGuard {
             requests: self,
             operation,
             since: Instant::now(),
@@ -199,14 +199,14 @@ impl Operation {
 }
 
 /// A request that is not answered yet.
-pub struct Asked<'r> {
+pub struct RequestGuard<'r> {
     requests: &'r Requests,
     operation: usize,
     since: Instant,
     is_answered: bool,
 }
 
-impl Asked<'_> {
+impl RequestGuard<'_> {
     /// Counts the outcome.
     pub fn answer(&mut self, response: &Response) {
         self.is_answered = true;
@@ -214,7 +214,7 @@ impl Asked<'_> {
     }
 }
 
-impl Drop for Asked<'_> {
+impl Drop for RequestGuard<'_> {
     /// Answered, or its caller has hung up, and the handler with it.
     fn drop(&mut self) {
         let operation = &self.requests.operations[self.operation];

@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 use znode_store::MAX_LOCKS_AT_ONCE;
 
 use self::operation::Components;
-use super::exchange::{Answer, no_query};
+use super::extract::{HandlerResult, no_query};
 use super::reads::MAX_READS;
 use super::txn::MAX_OPS;
 
@@ -38,13 +38,13 @@ pub fn openapi() -> &'static Value {
 }
 
 /// `GET /v1/openapi.json`
-pub async fn document(uri: Uri) -> Answer {
+pub async fn document(uri: Uri) -> HandlerResult {
     no_query(&uri)?;
     Ok(fixed(JSON.clone(), "application/json"))
 }
 
 /// `GET /docs`
-pub async fn docs(uri: Uri) -> Answer {
+pub async fn docs(uri: Uri) -> HandlerResult {
     no_query(&uri)?;
     let mut response = fixed(PAGE.clone(), "text/html; charset=utf-8");
     let policy = HeaderValue::from_static(PAGE_POLICY);
@@ -53,7 +53,7 @@ pub async fn docs(uri: Uri) -> Answer {
 }
 
 /// `GET /docs/style.css`
-pub async fn style(uri: Uri) -> Answer {
+pub async fn style(uri: Uri) -> HandlerResult {
     no_query(&uri)?;
     Ok(fixed(
         Bytes::from_static(page::STYLE.as_bytes()),

@@ -8,7 +8,7 @@ use crate::http::access_types::{
     AccessAnswer, CertificateAnswer, CertificateBody, CertificatesAnswer, MadeTokenAnswer, RoleAnswer,
     RoleBody, RolesAnswer, SecureBody, TokenBody, TokensAnswer,
 };
-use crate::http::exchange::ReadQuery;
+use crate::http::extract::ReadQuery;
 use crate::http::openapi::operation::Operation;
 use crate::http::openapi::words;
 use crate::http::problem::Code;

@@ -9,7 +9,7 @@ use crate::http::event_types::{
     RevokeEvent, SessionEndedEvent, StateEvent, StreamEndedEvent, WatchEvent,
 };
 use crate::http::events::MAX_WATCHES;
-use crate::http::exchange::ReadQuery;
+use crate::http::extract::ReadQuery;
 use crate::http::openapi::operation::Operation;
 use crate::http::openapi::words;
 use crate::http::problem::Code;

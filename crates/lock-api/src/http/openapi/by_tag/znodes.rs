@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{CHANGE, FRESH, GROWS, OF_SESSION, SESSION};
 use crate::http::acl_types::{AclAnswer, SetAclBody};
 use crate::http::acls;
-use crate::http::exchange::ReadQuery;
+use crate::http::extract::ReadQuery;
 use crate::http::openapi::operation::Operation;
 use crate::http::openapi::words;
 use crate::http::problem::Code;

@@ -37,7 +37,7 @@ const MIN_BODY_BYTES_PER_SECOND: u64 = 16 * 1024;
 const ANSWER_BYTES: usize = 512;
 
 /// Result of a handler.
-pub type Answer = Result<Response, Problem>;
+pub type HandlerResult = Result<Response, Problem>;
 
 /// Reads a whole body of at most `limit` bytes within `patience`, and not slower than at a least rate.
 pub async fn read_body(body: Body, limit: usize, patience: Duration) -> Result<Bytes, Problem> {
@@ -162,7 +162,7 @@ pub fn no_content() -> Response {
 
 /// Makes the reads that follow linearizable, if that was asked for. If not they are at least not older than what this node had
 /// shown before it was started.
-pub async fn fresh(api: &Api, linearizable: bool) -> Result<(), Unavailable> {
+pub async fn ensure_freshness(api: &Api, linearizable: bool) -> Result<(), Unavailable> {
     if linearizable {
         api.node.read_barrier().await
     } else {
@@ -197,12 +197,12 @@ pub fn page_length(count: Option<usize>) -> Result<usize, Problem> {
 
 /// A time for people: milliseconds since 1970, shown as RFC 3339 in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct At(pub u64);
+pub struct Timestamp(pub u64);
 
 /// The last millisecond that RFC 3339 can show. Times come from clocks, and from znodes that anybody may write.
 const END_OF_TIME_MS: u64 = 253_402_300_799_999;
 
-impl Serialize for At {
+impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let time = UNIX_EPOCH + Duration::from_millis(self.0.min(END_OF_TIME_MS));
         serializer.collect_str(&humantime::format_rfc3339_millis(time))
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
     use crate::http::problem::Code;
 
-    const PATIENCE: Duration = Duration::from_secs(5);
+    const TIMEOUT: Duration = Duration::from_secs(5);
 
     fn pieces(pieces: Vec<Vec<u8>>) -> Body {
         let pieces = pieces
@@ -225,7 +225,7 @@ mod tests {
 
     #[tokio::test]
     async fn bodies_are_read_up_to_the_limit_and_not_beyond() {
-        let read = |body, limit| read_body(body, limit, PATIENCE);
+        let read = |body, limit| read_body(body, limit, TIMEOUT);
         assert_eq!(read(Body::empty(), 0).await.unwrap(), Bytes::new());
         assert_eq!(read(Body::from("abc"), 3).await.unwrap(), "abc");
         assert_eq!(
@@ -248,7 +248,7 @@ mod tests {
     async fn a_body_that_does_not_come_is_not_waited_for_forever() {
         let body = Body::from_stream(futures_util::stream::pending::<Result<Bytes, std::io::Error>>());
         assert_eq!(
-            read_body(body, 3, PATIENCE).await.unwrap_err().code(),
+            read_body(body, 3, TIMEOUT).await.unwrap_err().code(),
             Code::RequestTimeout
         );
     }
@@ -261,7 +261,7 @@ mod tests {
             Some((Ok::<_, std::io::Error>(Bytes::from_static(b"x")), ()))
         });
         let begin = Instant::now();
-        let read = read_body(Body::from_stream(drops), 1_000, 6 * PATIENCE).await;
+        let read = read_body(Body::from_stream(drops), 1_000, 6 * TIMEOUT).await;
         assert_eq!(read.unwrap_err().code(), Code::RequestTimeout);
         assert!(begin.elapsed() <= BODY_GRACE + Duration::from_secs(1));
 
@@ -273,7 +273,7 @@ mod tests {
         });
         let limit = 40 * MIN_BODY_BYTES_PER_SECOND as usize;
         assert_eq!(
-            read_body(Body::from_stream(flow), limit, 6 * PATIENCE)
+            read_body(Body::from_stream(flow), limit, 6 * TIMEOUT)
                 .await
                 .unwrap()
                 .len(),
@@ -289,7 +289,7 @@ mod tests {
             (END_OF_TIME_MS, "9999-12-31T23:59:59.999Z"),
             (u64::MAX, "9999-12-31T23:59:59.999Z"),
         ] {
-            assert_eq!(serde_json::to_value(At(ms)).unwrap(), text);
+            assert_eq!(serde_json::to_value(Timestamp(ms)).unwrap(), text);
         }
     }
 
