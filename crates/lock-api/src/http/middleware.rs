@@ -1,4 +1,4 @@
-//! Path of every request to its handler and back: it is counted, admitted under the present load ([`load`]), must call this
+//! Path of every request to its handler and back: it is counted, admitted under the present load ([`load_shedding`]), must call this
 //! node by a name of its own ([`origin`]) and come from an authorized caller ([`auth`]). Four steps in one piece, since a step of
 //! its own on the way costs more than most of them do.
 
@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 
 use super::auth::{self, RequiredPermission};
 use super::extract::HandlerResult;
-use super::{Peer, Shared, load, origin};
+use super::{Peer, Shared, load_shedding, origin};
 
 /// Requirement and operation of a route.
 #[derive(Debug, Clone, Copy)]
@@ -30,7 +30,7 @@ pub async fn handle<F: Future<Output = HandlerResult>>(
     handler: impl FnOnce(Peer, Parts, Body) -> F,
 ) -> Response {
     let mut counted = api.requests.begin(endpoint.operation);
-    let mut response = match load::admit(api, &request) {
+    let mut response = match load_shedding::admit(api, &request) {
         Ok(admitted) => {
             let outcome = async {
                 origin::check(api, &request)?;
@@ -39,7 +39,7 @@ pub async fn handle<F: Future<Output = HandlerResult>>(
                 handler(peer, head, body).await
             };
             match outcome.await {
-                Ok(response) => load::within_budget(api, admitted, response).await,
+                Ok(response) => load_shedding::within_budget(api, admitted, response).await,
                 Err(problem) => problem.into_response(),
             }
         }

@@ -26,7 +26,7 @@ mod happening_types;
 mod happenings;
 mod history;
 mod lenient;
-mod load;
+mod load_shedding;
 mod lock_types;
 mod locks;
 mod lookahead;
@@ -71,7 +71,7 @@ use crate::locks::Locks;
 pub use auth::OperatorToken;
 pub use config::{HttpConfig, LiveConfig, MAX_HTTP_PATH_BYTES, SMALL_BODY_BYTES};
 pub use listener::ConnectionMetrics;
-pub use load::administration;
+pub use load_shedding::administration;
 pub use metrics::register_doors;
 pub use openapi::openapi;
 pub use origin::KnownNames;
@@ -90,7 +90,7 @@ struct Api {
     /// Tokens that this node has not heard of.
     unknown: UnknownTokens,
     account: audit::Account,
-    budgets: load::Budgets,
+    budgets: load_shedding::Budgets,
 }
 
 impl Api {
@@ -123,7 +123,7 @@ pub fn measured_router(
     if let Some(tracing) = &config.tracing {
         metrics::register_traces(&mut registry, tracing.clone());
     }
-    let budgets = load::Budgets::new(&config);
+    let budgets = load_shedding::Budgets::new(&config);
     let api = Arc::new(Api {
         node,
         locks,

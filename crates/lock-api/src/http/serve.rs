@@ -31,7 +31,7 @@ use transport_security::{ServerTls, Stream};
 use lock_node::{Node, fail_step};
 
 use super::config::{HttpConfig, LiveConfig};
-use super::load::refuse_early;
+use super::load_shedding::shed_early;
 use super::lookahead::Lookahead;
 use super::peer::Peer;
 use super::problem::{Code, Problem};
@@ -283,7 +283,7 @@ impl HttpConnection {
             has_request.store(true, Ordering::Relaxed);
             let refused = busy
                 .as_ref()
-                .and_then(|node| refuse_early(node, &request, waited.last()));
+                .and_then(|node| shed_early(node, &request, waited.last()));
             let answer = match refused {
                 Some(refused) => {
                     meter.count_shed_request();

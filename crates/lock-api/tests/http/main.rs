@@ -23,7 +23,7 @@ mod events;
 mod golden;
 mod happenings;
 mod limits;
-mod load;
+mod load_shedding;
 mod locks;
 mod matrix;
 mod modes;

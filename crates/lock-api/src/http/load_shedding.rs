@@ -63,8 +63,8 @@ pub fn administration(service: ApiService) -> ApiService {
 /// Returns the refusal of a request that is shed by its first line alone, or `None` to continue. Under load most
 /// requests end here, and each takes time from the admitted ones. So this knows neither routes nor callers, and its answer
 /// is constant.
-pub fn refuse_early<B>(node: &Node, request: &axum::http::Request<B>, waited: Duration) -> Option<Response> {
-    static SAID: LazyLock<Bytes> = LazyLock::new(|| {
+pub fn shed_early<B>(node: &Node, request: &axum::http::Request<B>, waited: Duration) -> Option<Response> {
+    static BODY: LazyLock<Bytes> = LazyLock::new(|| {
         let problem = Problem::from(Unavailable::new(
             "this node has as much to do as it can do in time",
         ));
@@ -72,11 +72,11 @@ pub fn refuse_early<B>(node: &Node, request: &axum::http::Request<B>, waited: Du
             .expect("strings and numbers serialise")
             .into()
     });
-    if keeps(request.method(), request.uri().path()) {
+    if is_exempt(request.method(), request.uri().path()) {
         return None;
     }
     node.admit(waited).err()?;
-    let mut refusal = Response::new(Body::from(SAID.clone()));
+    let mut refusal = Response::new(Body::from(BODY.clone()));
     *refusal.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
     let headers = refusal.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
@@ -90,24 +90,24 @@ pub fn refuse_early<B>(node: &Node, request: &axum::http::Request<B>, waited: Du
 pub struct Admitted {
     is_administration: bool,
     /// For its body, if that is large.
-    _room: Option<OwnedSemaphorePermit>,
+    _body_budget: Option<OwnedSemaphorePermit>,
 }
 
 /// Lets a request through or refuses it.
 pub fn admit(api: &Api, request: &Request) -> Result<Admitted, Problem> {
     let is_administration = request.extensions().get::<Administration>().is_some();
-    if !is_administration && !keeps(request.method(), request.uri().path()) {
+    if !is_administration && !is_exempt(request.method(), request.uri().path()) {
         // Checked again for requests that did not come from a socket, or were not refused there.
         api.node.admit(Duration::ZERO)?;
     }
     let body_bytes = body_bytes(request, api.config().max_data_body_bytes);
-    let room = match body_bytes > SMALL_BODY_BYTES && !is_administration {
-        true => Some(take(&api.budgets.bodies, body_bytes).ok_or_else(no_room)?),
+    let body_budget = match body_bytes > SMALL_BODY_BYTES && !is_administration {
+        true => Some(take(&api.budgets.bodies, body_bytes).ok_or_else(budget_exhausted)?),
         false => None,
     };
     Ok(Admitted {
         is_administration,
-        _room: room,
+        _body_budget: body_budget,
     })
 }
 
@@ -115,13 +115,13 @@ pub fn admit(api: &Api, request: &Request) -> Result<Admitted, Problem> {
 pub async fn within_budget(api: &Api, admitted: Admitted, response: Response) -> Response {
     match admitted.is_administration {
         true => response,
-        false => counted(response, &api.budgets.answers)
+        false => charge(response, &api.budgets.answers)
             .await
             .unwrap_or_else(Problem::into_response),
     }
 }
 
-fn no_room() -> Problem {
+fn budget_exhausted() -> Problem {
     Unavailable::new("this node has as many large requests as it has room for").into()
 }
 
@@ -138,7 +138,7 @@ fn body_bytes(request: &Request, most: usize) -> usize {
 
 /// Has a large answer keep its part of the budget until its last byte is sent. Answers without a length, such as streams and
 /// backups, are made while they are sent.
-async fn counted(response: Response, budget: &Arc<Semaphore>) -> Result<Response, Problem> {
+async fn charge(response: Response, budget: &Arc<Semaphore>) -> Result<Response, Problem> {
     let length = response.body().size_hint().exact();
     let Some(length) = length.and_then(|length| usize::try_from(length).ok()) else {
         return Ok(response);
@@ -146,25 +146,25 @@ async fn counted(response: Response, budget: &Arc<Semaphore>) -> Result<Response
     if length <= SMALL_BODY_BYTES {
         return Ok(response);
     }
-    let permit = take(budget, length).ok_or_else(no_room)?;
+    let permit = take(budget, length).ok_or_else(budget_exhausted)?;
     let (head, body) = response.into_parts();
     let bytes = body::to_bytes(body, length)
         .await
         .map_err(|error| Problem::internal(format!("an answer cannot be read: {error}")))?;
-    let counted = Bytes::from_owner(Counted {
+    let charged = Bytes::from_owner(ChargedBytes {
         bytes,
         _permit: permit,
     });
-    Ok(Response::from_parts(head, Body::from(counted)))
+    Ok(Response::from_parts(head, Body::from(charged)))
 }
 
 /// Bytes that count for as long as anybody has them.
-struct Counted {
+struct ChargedBytes {
     bytes: Bytes,
     _permit: OwnedSemaphorePermit,
 }
 
-impl AsRef<[u8]> for Counted {
+impl AsRef<[u8]> for ChargedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -172,7 +172,7 @@ impl AsRef<[u8]> for Counted {
 
 /// Returns whether a request keeps or returns a resource, or shows the node's health: it is served under any load. All
 /// others can be retried.
-fn keeps(method: &Method, path: &str) -> bool {
+fn is_exempt(method: &Method, path: &str) -> bool {
     // The documents cost no more than a refusal does.
     if matches!(
         path,
@@ -234,7 +234,7 @@ mod tests {
             "DELETE /v1/znodes/locks/a/b",
         ] {
             let (method, path) = kept.split_once(' ').unwrap();
-            assert!(keeps(&method.parse().unwrap(), path), "{kept}");
+            assert!(is_exempt(&method.parse().unwrap(), path), "{kept}");
         }
         for new in [
             "POST /v1/sessions",
@@ -251,7 +251,7 @@ mod tests {
             "GET /nothing",
         ] {
             let (method, path) = new.split_once(' ').unwrap();
-            assert!(!keeps(&method.parse().unwrap(), path), "{new}");
+            assert!(!is_exempt(&method.parse().unwrap(), path), "{new}");
         }
     }
 
@@ -262,7 +262,7 @@ mod tests {
             ..HttpConfig::default()
         };
         let budgets = Budgets::new(&config);
-        let answer = |bytes: usize| counted(Response::new(Body::from(vec![7; bytes])), &budgets.answers);
+        let answer = |bytes: usize| charge(Response::new(Body::from(vec![7; bytes])), &budgets.answers);
         let first = answer(60_000).await.unwrap();
         assert_eq!(answer(60_000).await.unwrap_err().code().status(), 503);
         assert!(
