@@ -22,8 +22,8 @@ mod events;
 mod extract;
 mod service;
 mod dashboard;
-mod happening_types;
-mod happenings;
+mod event_feed_types;
+mod event_feed;
 mod history;
 mod lenient;
 mod load_shedding;
@@ -211,7 +211,7 @@ fn routes() -> Vec<Route> {
         Route::at("/v1/cluster/members")
             .get(ReadCluster, members::conditions)
             .post(AdministerLinearizable, members::add),
-        Route::at("/v1/events").get(DecidedByHandler, happenings::events),
+        Route::at("/v1/events").get(DecidedByHandler, event_feed::events),
         Route::at("/v1/cluster/members/{id}")
             .put(AdministerLinearizable, members::set_address)
             .delete(AdministerLinearizable, members::remove),

@@ -21,7 +21,7 @@ mod conventions;
 mod dashboard;
 mod events;
 mod golden;
-mod happenings;
+mod event_feed;
 mod limits;
 mod load_shedding;
 mod locks;

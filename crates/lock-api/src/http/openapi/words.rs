@@ -10,8 +10,8 @@ use znode_store::{
 };
 
 use crate::http::config::MAX_HTTP_PATH_BYTES;
+use crate::http::event_feed::MAX_LAST;
 use crate::http::extract::{DEFAULT_PAGE, MAX_PAGE};
-use crate::http::happenings::MAX_LAST;
 use crate::http::lock_types::{MAX_HOLDER_BYTES, MAX_REASON_BYTES, MAX_SEMAPHORE_LIMIT, MAX_WAIT_MS};
 use crate::http::session_types::MAX_SESSION_NAME_BYTES;
 use crate::http::watch::{DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS};

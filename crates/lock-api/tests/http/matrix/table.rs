@@ -200,7 +200,7 @@ fn everybody() -> Vec<Row> {
     let file = "GET /dashboard/app.js";
     rows.push(row("/dashboard/{file}", file, NONE, Who::Everybody, 200));
     rows.push(plain("GET /v1/access", NONE, Who::Anybody, 200));
-    // The events that each caller gets are tested in tests/http/happenings.rs.
+    // The events that each caller gets are tested in tests/http/event_feed.rs.
     rows.push(plain("GET /v1/events", NONE, Who::LetIn, 200));
     rows
 }

@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use super::{CHANGE, GROWS};
 use crate::http::cluster::{ClusterAnswer, Health};
+use crate::http::event_feed::EventsQuery;
+use crate::http::event_feed_types::HappenedEvent;
 use crate::http::event_types::StreamEndedEvent;
-use crate::http::happening_types::HappenedEvent;
-use crate::http::happenings::EventsQuery;
 use crate::http::members::{
     AddBody, AddressBody, ConditionsAnswer, ForceQuery, LeaderBody, MembersAnswer, NoBody,
 };

@@ -1,5 +1,5 @@
 //! Feed of events of all locks and sessions, for observers: the latest ones, a few times a second, however many there are.
-//! The description of an event is in `happening_types.rs`; the node keeps the events.
+//! The description of an event is in `event_feed_types.rs`; the node keeps the events.
 //!
 //! Nobody may depend on it: what comes too fast is left out, and said to be. Programs follow a session, a watch, or the log.
 
@@ -20,19 +20,19 @@ use utoipa::IntoParams;
 use znode_store::{Identities, LockName, Right, Store, ZPath};
 
 use super::auth::{RequiredPermission, RevocationWatch};
+use super::event_feed_types::{ClusterFeedEntry, HappenedEvent, serialize_event};
 use super::event_types::{StreamEndedEvent, event, keep_alive, position, retry};
 use super::extract::{HandlerResult, ensure_freshness, query};
-use super::happening_types::{ClusterEntry, HappenedEvent, told};
 use super::lock_types::{SeenLock, SummaryAnswer};
 use super::openapi::words;
 use super::problem::{Code, Problem};
 use super::{Peer, Shared};
 
 /// The pause between two looks: nobody reads faster, and a node that has much to do spends next to nothing on onlookers.
-const PAUSE: Duration = Duration::from_millis(250);
+const MIN_MESSAGE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Maximum number of events in a message. A screen shows half as many.
-const TOLD_AT_ONCE: usize = 100;
+const MAX_EVENTS_PER_MESSAGE: usize = 100;
 
 /// The most of what has happened before that a stream begins with.
 pub const MAX_LAST: usize = 1000;
@@ -41,7 +41,7 @@ pub const MAX_LAST: usize = 1000;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Time after which clients reconnect when a stream has ended.
-const COME_BACK_MS: u64 = 1000;
+const RECONNECT_DELAY_MS: u64 = 1000;
 
 /// Header with the last event that a client received; browsers send it by themselves.
 static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -116,7 +116,7 @@ struct Feed {
     at: Option<EventPosition>,
     /// Number of events at the beginning.
     first: Option<usize>,
-    next_look: Instant,
+    next_check: Instant,
     keep_alive: Interval,
     closing: CancellationToken,
     is_over: bool,
@@ -146,7 +146,7 @@ impl Feed {
             // A client that names its position gets the events since then.
             first: Some(if after.is_some() { MAX_LAST } else { asked.last }),
             at: after,
-            next_look: Instant::now() + PAUSE,
+            next_check: Instant::now() + MIN_MESSAGE_INTERVAL,
             keep_alive,
             is_over: false,
         }
@@ -157,15 +157,15 @@ impl Feed {
     async fn next(&mut self) -> Option<String> {
         let mut text = String::new();
         if let Some(count) = self.first.take() {
-            retry(&mut text, COME_BACK_MS);
-            self.tell(&mut text, count, true);
+            retry(&mut text, RECONNECT_DELAY_MS);
+            self.write_message(&mut text, count, true);
             return Some(text);
         }
         while !self.is_over && text.is_empty() {
-            let (changes, next_look) = (&mut self.changes, self.next_look);
+            let (changes, next_check) = (&mut self.changes, self.next_check);
             // In this order: what has changed is not marked as seen before it is looked at.
             let due = async {
-                tokio::time::sleep_until(next_look).await;
+                tokio::time::sleep_until(next_check).await;
                 if changes.changed().await.is_err() {
                     // The node is gone, and what it could tell.
                     std::future::pending::<()>().await;
@@ -179,48 +179,55 @@ impl Feed {
                     tracing::debug!(%refusal, "a stream of events ends, for its reader may not go on");
                     self.end(&mut text, "access_lost");
                 }
-                () = due => self.tell(&mut text, TOLD_AT_ONCE, false),
+                () = due => self.write_message(&mut text, MAX_EVENTS_PER_MESSAGE, false),
                 _ = self.keep_alive.tick() => match self.at {
                     Some(at) => keep_alive(&mut text, at),
-                    None => self.tell(&mut text, 0, true),
+                    None => self.write_message(&mut text, 0, true),
                 },
             }
         }
         (!text.is_empty()).then_some(text)
     }
 
-    fn tell(&mut self, text: &mut String, count: usize, even_if_empty: bool) {
+    fn write_message(&mut self, text: &mut String, count: usize, even_if_empty: bool) {
         let (caller, with_locks) = (&self.caller, self.with_locks);
         let with_cluster = self.with_cluster;
         let (of_cluster, through) = self.api.node.chronicle(self.of_cluster, count);
         self.of_cluster = through;
-        let is_meant = |it: &Happening| is_of(&it.what, self.prefix.as_deref());
+        let is_selected = |it: &Happening| is_selected(&it.what, self.prefix.as_deref());
         let look = |store: &Store, mut happenings: Happenings| {
-            happenings.latest.retain(|it| may_hear(store, caller, &it.what));
+            happenings.latest.retain(|it| may_see(store, caller, &it.what));
             let locks = match with_locks {
                 true => locks_of(&happenings),
                 false => BTreeSet::new(),
             };
             let at = EventPosition::all_of(store.zxid());
-            let events: Vec<_> = happenings.latest.iter().map(|it| told(store, it)).collect();
+            let events: Vec<_> = happenings
+                .latest
+                .iter()
+                .map(|it| serialize_event(store, it))
+                .collect();
             let summaries: Vec<_> = locks.iter().map(|lock| SeenLock::now(store, lock)).collect();
             let document = HappenedEvent {
                 more: happenings.more,
                 events,
                 locks: summaries.iter().map(SummaryAnswer::from).collect(),
-                cluster: with_cluster.then(|| match may_hear_of_cluster(store, caller) {
-                    true => of_cluster.iter().map(|it| ClusterEntry::from(&**it)).collect(),
+                cluster: with_cluster.then(|| match may_see_cluster(store, caller) {
+                    true => of_cluster
+                        .iter()
+                        .map(|it| ClusterFeedEntry::from(&**it))
+                        .collect(),
                     false => Vec::new(),
                 }),
             };
-            let is_news = even_if_empty || document.is_news();
-            if is_news {
+            let has_content = even_if_empty || document.has_content();
+            if has_content {
                 event(text, Some(at), "happened", &document);
             }
             at
         };
-        self.at = Some(self.api.node.happenings(self.at, count, is_meant, look));
-        self.next_look = Instant::now() + PAUSE;
+        self.at = Some(self.api.node.happenings(self.at, count, is_selected, look));
+        self.next_check = Instant::now() + MIN_MESSAGE_INTERVAL;
     }
 
     fn end(&mut self, text: &mut String, reason: &'static str) {
@@ -234,7 +241,7 @@ fn locks_of(happenings: &Happenings) -> BTreeSet<LockName> {
     happenings.latest.iter().filter_map(|it| it.what.lock()).collect()
 }
 
-fn is_of(what: &Happened, prefix: Option<&str>) -> bool {
+fn is_selected(what: &Happened, prefix: Option<&str>) -> bool {
     match prefix {
         None => true,
         Some(prefix) => what.lock().is_some_and(|lock| lock.as_str().starts_with(prefix)),
@@ -242,7 +249,7 @@ fn is_of(what: &Happened, prefix: Option<&str>) -> bool {
 }
 
 /// Returns whether the caller may see an event: those of a lock require access to its history, those of sessions and access control the rights of an administrator.
-fn may_hear(store: &Store, caller: &Identities, what: &Happened) -> bool {
+fn may_see(store: &Store, caller: &Identities, what: &Happened) -> bool {
     let view = store.seen_by(caller);
     match what.lock() {
         Some(lock) => view.lock_history(&lock).is_ok(),
@@ -251,7 +258,7 @@ fn may_hear(store: &Store, caller: &Identities, what: &Happened) -> bool {
 }
 
 /// Returns whether the caller may see events of the cluster, as it may see its state.
-fn may_hear_of_cluster(store: &Store, caller: &Identities) -> bool {
+fn may_see_cluster(store: &Store, caller: &Identities) -> bool {
     RequiredPermission::ReadCluster
         .require(store.seen_by(caller))
         .is_ok()

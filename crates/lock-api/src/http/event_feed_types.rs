@@ -17,18 +17,18 @@ pub struct HappenedEvent<'a> {
     /// `true` if more events happened since the last message than it contains.
     pub more: bool,
     /// In order.
-    pub events: Vec<HappeningEntry<'a>>,
+    pub events: Vec<FeedEntry<'a>>,
     /// Current state of the locks among them, if requested.
     pub locks: Vec<SummaryAnswer<'a>>,
     /// Events of the cluster, if requested: as this node saw them, by its clock.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Vec<ClusterEntry>)]
-    pub cluster: Option<Vec<ClusterEntry<'a>>>,
+    #[schema(value_type = Vec<ClusterFeedEntry>)]
+    pub cluster: Option<Vec<ClusterFeedEntry<'a>>>,
 }
 
 impl HappenedEvent<'_> {
     /// Returns whether the message contains anything.
-    pub fn is_news(&self) -> bool {
+    pub fn has_content(&self) -> bool {
         self.more
             || !self.events.is_empty()
             || self.cluster.as_ref().is_some_and(|cluster| !cluster.is_empty())
@@ -38,7 +38,7 @@ impl HappenedEvent<'_> {
 /// Something that has happened to the cluster. Which fields there are depends on what it is.
 #[derive(Default, Serialize, ToSchema)]
 #[schema(as = ClusterHappening)]
-pub struct ClusterEntry<'a> {
+pub struct ClusterFeedEntry<'a> {
     /// A name for it, the same at every node that has seen it.
     #[schema(value_type = String)]
     id: String,
@@ -68,7 +68,7 @@ pub struct ClusterEntry<'a> {
     detail: Option<&'a str>,
 }
 
-impl<'a> From<&'a ClusterHappening> for ClusterEntry<'a> {
+impl<'a> From<&'a ClusterHappening> for ClusterFeedEntry<'a> {
     fn from(happening: &'a ClusterHappening) -> Self {
         let mut entry = Self {
             id: happening.id(),
@@ -97,7 +97,7 @@ impl<'a> From<&'a ClusterHappening> for ClusterEntry<'a> {
     }
 }
 
-impl<'a> ClusterEntry<'a> {
+impl<'a> ClusterFeedEntry<'a> {
     fn alarm(&mut self, alarm: &'a Alarm) {
         self.node_id = alarm.node_id;
         self.kind = Some(alarm.kind.word());
@@ -108,7 +108,7 @@ impl<'a> ClusterEntry<'a> {
 /// Something that happened. Which fields there are depends on what it is.
 #[derive(Default, Serialize, ToSchema)]
 #[schema(as = Happening)]
-pub struct HappeningEntry<'a> {
+pub struct FeedEntry<'a> {
     /// Position of the event: the same at every node.
     #[schema(value_type = words::EventId)]
     id: String,
@@ -176,12 +176,12 @@ pub struct HappeningEntry<'a> {
 }
 
 /// Builds the description of an event.
-pub fn told<'a>(store: &Store, happening: &'a Happening) -> HappeningEntry<'a> {
-    let mut entry = HappeningEntry {
+pub fn serialize_event<'a>(store: &Store, happening: &'a Happening) -> FeedEntry<'a> {
+    let mut entry = FeedEntry {
         id: happening.at.to_string(),
         at: Some(Timestamp(happening.time_ms)),
         lock: happening.what.lock().map(|lock| lock.to_string()),
-        ..HappeningEntry::default()
+        ..FeedEntry::default()
     };
     match &happening.what {
         Happened::Queued { contender } => {
@@ -231,7 +231,7 @@ pub fn told<'a>(store: &Store, happening: &'a Happening) -> HappeningEntry<'a> {
     entry
 }
 
-impl<'a> HappeningEntry<'a> {
+impl<'a> FeedEntry<'a> {
     fn of_session(&mut self, session: SessionId, event: &'a SessionEvent) {
         self.session = Some(session.to_string());
         match event {
