@@ -78,8 +78,8 @@ pub async fn change_for(
     command: AccessCommand,
     reason: Option<&str>,
 ) -> Result<Reply, Problem> {
-    let what = audit::for_reason(command.to_string(), reason)?;
-    let entry = api.account.begin(peer, action, what);
+    let what = audit::with_reason(command.to_string(), reason)?;
+    let entry = api.audit_log.begin(peer, action, what);
     let done = carry_out(api, peer, None, request_id, Command::Access(command)).await;
     entry.end(done)
 }

@@ -16,15 +16,15 @@ const TARGET: &str = "lockgate::audit";
 /// The account. What was done always gets its line. What was refused, or was left by its caller before the outcome was known, gets one unless
 /// the caller has had too many lately: a caller that repeats a forbidden request all day does not fill the disk.
 #[derive(Debug, Clone, Default)]
-pub struct Account {
+pub struct AuditLog {
     refused: Arc<LogLimit<String>>,
 }
 
-impl Account {
+impl AuditLog {
     /// Somebody begins to do something.
-    pub fn begin(&self, peer: &Peer, action: &'static str, what: String) -> Entry {
-        Entry {
-            account: self.clone(),
+    pub fn begin(&self, peer: &Peer, action: &'static str, what: String) -> AuditEntry {
+        AuditEntry {
+            log: self.clone(),
             peer: peer.clone(),
             action,
             what,
@@ -53,8 +53,8 @@ impl Account {
 
 /// Something that is being done, and gets its line however that ends.
 #[must_use = "the line is written when the outcome is known"]
-pub struct Entry {
-    account: Account,
+pub struct AuditEntry {
+    log: AuditLog,
     peer: Peer,
     action: &'static str,
     what: String,
@@ -62,13 +62,13 @@ pub struct Entry {
 }
 
 /// Returns the description of an action, with the reason that was given for it.
-pub fn for_reason(what: String, reason: Option<&str>) -> Result<String, Problem> {
+pub fn with_reason(what: String, reason: Option<&str>) -> Result<String, Problem> {
     let Some(reason) = reason else { return Ok(what) };
     within("reason", reason, MAX_REASON_BYTES)?;
     Ok(format!("{what}: {reason}"))
 }
 
-impl Entry {
+impl AuditEntry {
     /// Adds the outcome.
     pub fn end<T, E: Into<Problem>>(mut self, outcome: Result<T, E>) -> Result<T, Problem> {
         let outcome = outcome.map_err(Into::into);
@@ -95,7 +95,7 @@ impl Entry {
 
     fn write_if_admitted(&mut self, outcome: &str) {
         self.is_written = true;
-        let Some(others_left_out) = self.account.refused.admit(self.peer.shared_by()) else {
+        let Some(others_left_out) = self.log.refused.admit(self.peer.shared_by()) else {
             return;
         };
         tracing::info!(
@@ -110,7 +110,7 @@ impl Entry {
     }
 }
 
-impl Drop for Entry {
+impl Drop for AuditEntry {
     /// Its caller has hung up, and the handler with it: what was asked goes its way all the same.
     fn drop(&mut self) {
         if !self.is_written {

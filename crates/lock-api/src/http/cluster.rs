@@ -76,7 +76,7 @@ pub async fn readyz(State(api): State<Shared>) -> HandlerResult {
 pub async fn snapshot(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     no_query(&uri)?;
     let entry = api
-        .account
+        .audit_log
         .begin(&peer, "make_snapshot", format!("on node {}", api.node.id()));
     let made = entry.end(api.node.make_snapshot().await)?;
     Ok(ok(&made))

@@ -18,7 +18,7 @@ use utoipa::IntoParams;
 use znode_store::SessionId;
 
 use super::Api;
-use super::lenient::{self, in_words};
+use super::lenient_parsing::{self, json_terms};
 use super::problem::Problem;
 
 /// Bytes of a too large body that are read and discarded, so that a caller that is still sending
@@ -39,19 +39,19 @@ const ANSWER_BYTES: usize = 512;
 /// Result of a handler.
 pub type HandlerResult = Result<Response, Problem>;
 
-/// Reads a whole body of at most `limit` bytes within `patience`, and not slower than at a least rate.
-pub async fn read_body(body: Body, limit: usize, patience: Duration) -> Result<Bytes, Problem> {
+/// Reads a whole body of at most `limit` bytes within `timeout`, and not slower than at a least rate.
+pub async fn read_body(body: Body, limit: usize, timeout: Duration) -> Result<Bytes, Problem> {
     // A declared length that is far too large is refused before a byte of it is fetched.
     if body.size_hint().lower() > (limit + DISCARD_BYTES) as u64 {
         return Err(Problem::body_too_large(limit));
     }
-    collect(body, limit, patience).await
+    collect(body, limit, timeout).await
 }
 
 /// Returns the time after the beginning of a body at which its next bytes are overdue.
-fn body_deadline(received: usize, patience: Duration) -> Duration {
+fn body_deadline(received: usize, timeout: Duration) -> Duration {
     let at_least_rate = Duration::from_millis(received as u64 * 1000 / MIN_BODY_BYTES_PER_SECOND);
-    patience.min(BODY_GRACE + at_least_rate)
+    timeout.min(BODY_GRACE + at_least_rate)
 }
 
 /// The next bytes of a body, if they are there already.
@@ -59,7 +59,7 @@ async fn at_hand(chunks: &mut BodyDataStream) -> Poll<Option<Result<Bytes, axum:
     poll_fn(|context| Poll::Ready(chunks.poll_next_unpin(context))).await
 }
 
-async fn collect(body: Body, limit: usize, patience: Duration) -> Result<Bytes, Problem> {
+async fn collect(body: Body, limit: usize, timeout: Duration) -> Result<Bytes, Problem> {
     let mut begin = None;
     let mut chunks = body.into_data_stream();
     let mut first = Bytes::new();
@@ -71,7 +71,7 @@ async fn collect(body: Body, limit: usize, patience: Duration) -> Result<Bytes, 
             // Nearly every body is there with its head; only who keeps this waiting needs a clock.
             Poll::Pending => {
                 let begin = *begin.get_or_insert_with(Instant::now);
-                let within = body_deadline(length, patience);
+                let within = body_deadline(length, timeout);
                 tokio::time::timeout_at(begin + within, chunks.next())
                     .await
                     .map_err(|_| Problem::body_timeout(within))?
@@ -106,7 +106,7 @@ async fn collect(body: Body, limit: usize, patience: Duration) -> Result<Bytes, 
 pub fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem> {
     match bytes.trim_ascii_start().first() {
         None => Ok(serde_json::from_slice(b"{}")?),
-        Some(b'{') => Ok(serde_json::from_slice(bytes).or_else(|_| lenient::json(bytes))?),
+        Some(b'{') => Ok(serde_json::from_slice(bytes).or_else(|_| lenient_parsing::json(bytes))?),
         // serde would read the elements of a list as fields in their order, which nobody means.
         Some(_) => Err(Problem::bad_request("the body: a JSON object is expected")),
     }
@@ -118,8 +118,8 @@ pub fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
         return Ok(query);
     }
     let Query(parameters) = Query::try_from_uri(uri)?;
-    lenient::query(parameters)
-        .map_err(|error| Problem::bad_request(format!("the query: {}", in_words(&error))))
+    lenient_parsing::query(parameters)
+        .map_err(|error| Problem::bad_request(format!("the query: {}", json_terms(&error))))
 }
 
 /// For routes that have no parameters.
@@ -255,7 +255,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_body_has_to_flow() {
-        // A byte a second would be within the patience for half a minute.
+        // A byte a second would be within the timeout for half a minute.
         let drops = futures_util::stream::unfold((), |()| async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             Some((Ok::<_, std::io::Error>(Bytes::from_static(b"x")), ()))

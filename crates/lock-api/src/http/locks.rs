@@ -122,7 +122,7 @@ async fn break_holder(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> Han
     within("holder", &body.holder, MAX_HOLDER_BYTES)?;
     within("reason", &body.reason, MAX_REASON_BYTES)?;
     let what = format!("{} in the lock {lock}: {}", body.holder, body.reason);
-    let entry = api.account.begin(&peer, "break", what);
+    let entry = api.audit_log.begin(&peer, "break", what);
     let (locks, by) = (locks_of(api, &peer), peer.shown());
     let broken = locks.break_holder(lock, body.holder.into_owned(), &by, &body.reason, body.request_id);
     entry.end(broken.await)?;
@@ -168,7 +168,7 @@ async fn revoke(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerRe
             let holder = holder.map(Cow::into_owned);
             let whom = holder.as_deref().unwrap_or("all holders");
             let entry = api
-                .account
+                .audit_log
                 .begin(&peer, "revoke", format!("{whom} of the lock {lock}: {reason}"));
             let by = peer.shown();
             let asked = locks.revoke(lock, holder, &by, &reason, request_id).await;
@@ -222,8 +222,8 @@ pub async fn configure(
     }
     let (limit, draining) = (body.limit, body.draining);
     let what = format!("the lock {lock}: limit {limit:?}, draining {draining:?}");
-    let what = audit::for_reason(what, body.reason.as_deref())?;
-    let entry = api.account.begin(&peer, "configure", what);
+    let what = audit::with_reason(what, body.reason.as_deref())?;
+    let entry = api.audit_log.begin(&peer, "configure", what);
     let locks = locks_of(&api, &peer);
     entry.end(locks.configure(lock, limit, draining, body.request_id).await)?;
     Ok(no_content())

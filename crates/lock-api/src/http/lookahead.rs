@@ -17,11 +17,11 @@ use tokio::time::Sleep;
 
 /// Capacity of a connection's buffer, in bytes, without what hyper has read together with the current request. Some pipelined requests
 /// fit.
-pub const MAX_BEHIND_BYTES: usize = 16 * 1024;
+pub const MAX_PIPELINED_BYTES: usize = 16 * 1024;
 
 /// Time for which a request is still served once the buffer is full. From then on a hang-up cannot be detected. A commit ends within
 /// this time. A wait does not, and ends with the connection.
-pub const BEHIND_PATIENCE: Duration = Duration::from_secs(5);
+pub const BUFFER_FULL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Size of one read, in bytes.
 const READ_BYTES: usize = 1024;
@@ -33,11 +33,11 @@ pub struct Lookahead<S>(Arc<Mutex<Connection<S>>>);
 struct Connection<S> {
     stream: S,
     /// Bytes that were read ahead, and that hyper has not read yet.
-    behind: BytesMut,
+    buffered: BytesMut,
     /// Set if hyper's last read found nothing. The stream then wakes hyper for the next bytes, so nothing is read ahead.
     hyper_reads: bool,
-    /// Timer of [`BEHIND_PATIENCE`], while the buffer is full.
-    patience: Option<Pin<Box<Sleep>>>,
+    /// Timer of [`BUFFER_FULL_TIMEOUT`], while the buffer is full.
+    full_timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Clone for Lookahead<S> {
@@ -50,9 +50,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Lookahead<S> {
     pub fn new(stream: S) -> Self {
         Self(Arc::new(Mutex::new(Connection {
             stream,
-            behind: BytesMut::new(),
+            buffered: BytesMut::new(),
             hyper_reads: false,
-            patience: None,
+            full_timer: None,
         })))
     }
 
@@ -62,29 +62,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Lookahead<S> {
     }
 
     /// Polls for a hang-up; to be called after hyper's connection was polled, on the same task. Ready if the caller has hung up, or if the
-    /// buffer was full for [`BEHIND_PATIENCE`].
+    /// buffer was full for [`BUFFER_FULL_TIMEOUT`].
     pub fn poll_hang_up(&self, context: &mut Context<'_>) -> Poll<()> {
         let connection = &mut *self.0.lock();
         loop {
             if connection.hyper_reads {
                 return Poll::Pending;
             }
-            let room = MAX_BEHIND_BYTES - connection.behind.len();
-            if room == 0 {
-                let patience = || Box::pin(tokio::time::sleep(BEHIND_PATIENCE));
+            let free = MAX_PIPELINED_BYTES - connection.buffered.len();
+            if free == 0 {
+                let start_timer = || Box::pin(tokio::time::sleep(BUFFER_FULL_TIMEOUT));
                 return connection
-                    .patience
-                    .get_or_insert_with(patience)
+                    .full_timer
+                    .get_or_insert_with(start_timer)
                     .as_mut()
                     .poll(context);
             }
             let mut bytes = [0; READ_BYTES];
-            let mut buffer = ReadBuf::new(&mut bytes[..room.min(READ_BYTES)]);
+            let mut buffer = ReadBuf::new(&mut bytes[..free.min(READ_BYTES)]);
             let read = Pin::new(&mut connection.stream).poll_read(context, &mut buffer);
             if ready!(read).is_err() || buffer.filled().is_empty() {
                 return Poll::Ready(());
             }
-            connection.behind.extend_from_slice(buffer.filled());
+            connection.buffered.extend_from_slice(buffer.filled());
         }
     }
 }
@@ -96,18 +96,18 @@ impl<S: AsyncRead + Unpin> AsyncRead for Lookahead<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let connection = &mut *self.0.lock();
-        if connection.behind.is_empty() {
+        if connection.buffered.is_empty() {
             let read = Pin::new(&mut connection.stream).poll_read(context, buffer);
             connection.hyper_reads = read.is_pending();
             return read;
         }
-        let length = buffer.remaining().min(connection.behind.len());
-        buffer.put_slice(&connection.behind[..length]);
-        connection.behind.advance(length);
-        connection.patience = None;
-        if connection.behind.is_empty() {
+        let length = buffer.remaining().min(connection.buffered.len());
+        buffer.put_slice(&connection.buffered[..length]);
+        connection.buffered.advance(length);
+        connection.full_timer = None;
+        if connection.buffered.is_empty() {
             // Frees the buffer: most callers never need it again.
-            connection.behind = BytesMut::new();
+            connection.buffered = BytesMut::new();
         }
         Poll::Ready(Ok(()))
     }
@@ -151,7 +151,7 @@ mod tests {
     const SHORTLY: Duration = Duration::from_millis(10);
 
     fn connected() -> (DuplexStream, Lookahead<DuplexStream>) {
-        let (caller, served) = duplex(4 * MAX_BEHIND_BYTES);
+        let (caller, served) = duplex(4 * MAX_PIPELINED_BYTES);
         (caller, Lookahead::new(served))
     }
 
@@ -179,24 +179,24 @@ mod tests {
         caller.write_all(b"a").await.unwrap();
         // It was woken, and has not read yet.
         assert!(timeout(SHORTLY, hung_up(&ahead)).await.is_err());
-        assert!(ahead.0.lock().behind.is_empty());
+        assert!(ahead.0.lock().buffered.is_empty());
         ahead.begin();
         assert!(timeout(SHORTLY, hung_up(&ahead)).await.is_err());
-        assert_eq!(&ahead.0.lock().behind[..], b"a");
+        assert_eq!(&ahead.0.lock().buffered[..], b"a");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_full_buffer_ends_the_connection_after_the_patience() {
+    async fn a_full_buffer_ends_the_connection_after_the_timeout() {
         let (mut caller, mut ahead) = connected();
-        caller.write_all(&[b'x'; 2 * MAX_BEHIND_BYTES]).await.unwrap();
+        caller.write_all(&[b'x'; 2 * MAX_PIPELINED_BYTES]).await.unwrap();
         let begin = Instant::now();
         hung_up(&ahead).await;
-        assert_eq!(begin.elapsed(), BEHIND_PATIENCE);
-        assert_eq!(ahead.0.lock().behind.len(), MAX_BEHIND_BYTES);
+        assert_eq!(begin.elapsed(), BUFFER_FULL_TIMEOUT);
+        assert_eq!(ahead.0.lock().buffered.len(), MAX_PIPELINED_BYTES);
         // Once its request is served it goes on, and nothing was lost.
-        let mut all = vec![0; 2 * MAX_BEHIND_BYTES];
+        let mut all = vec![0; 2 * MAX_PIPELINED_BYTES];
         ahead.read_exact(&mut all).await.unwrap();
         assert!(all.iter().all(|byte| *byte == b'x'));
-        assert!(timeout(2 * BEHIND_PATIENCE, hung_up(&ahead)).await.is_err());
+        assert!(timeout(2 * BUFFER_FULL_TIMEOUT, hung_up(&ahead)).await.is_err());
     }
 }

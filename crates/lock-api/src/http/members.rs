@@ -231,9 +231,9 @@ async fn change_for(
     change: MembershipChange,
     reason: Option<&str>,
 ) -> HandlerResult {
-    let (action, what) = account_of(&change);
-    let what = audit::for_reason(what, reason)?;
-    let entry = api.account.begin(caller, action, what);
+    let (action, what) = audited_action(&change);
+    let what = audit::with_reason(what, reason)?;
+    let entry = api.audit_log.begin(caller, action, what);
     let done = entry.end(api.node.change_membership(change).await)?;
     // As this node sees it, which may be a moment behind what the leader has just committed.
     let status = api.node.status();
@@ -245,7 +245,7 @@ async fn change_for(
     }))
 }
 
-fn account_of(change: &MembershipChange) -> (&'static str, String) {
+fn audited_action(change: &MembershipChange) -> (&'static str, String) {
     let forced = |force: &bool| if *force { ", by force" } else { "" };
     match change {
         MembershipChange::Add { node_id, address } => {

@@ -24,7 +24,7 @@ pub async fn take_steps(State(api): State<Shared>, peer: Peer, uri: Uri, body: B
         [first, ..] => format!("{} steps, the first of them: {}", steps.len(), first.path()),
         [] => return Err(Problem::bad_request("there is at least one step")),
     };
-    let entry = api.account.begin(&peer, "mirror", what);
+    let entry = api.audit_log.begin(&peer, "mirror", what);
     let request = Request {
         caller: peer.identities(),
         ..Request::anonymous(Command::Mirror(steps))

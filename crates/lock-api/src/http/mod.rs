@@ -25,7 +25,7 @@ mod dashboard;
 mod event_feed_types;
 mod event_feed;
 mod history;
-mod lenient;
+mod lenient_parsing;
 mod load_shedding;
 mod lock_types;
 mod locks;
@@ -89,7 +89,7 @@ struct Api {
     requests: Arc<metrics::requests::Requests>,
     /// Tokens that this node has not heard of.
     unknown: UnknownTokens,
-    account: audit::Account,
+    audit_log: audit::AuditLog,
     budgets: load_shedding::Budgets,
 }
 
@@ -131,7 +131,7 @@ pub fn measured_router(
         registry,
         requests,
         unknown: UnknownTokens::new(),
-        account: audit::Account::default(),
+        audit_log: audit::AuditLog::default(),
         budgets,
     });
     let mut router = Router::new();

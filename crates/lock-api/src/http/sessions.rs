@@ -136,18 +136,18 @@ pub async fn close(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRe
     };
     let closing = api.node.propose(request);
     // Owner for the audit log: if it is another caller's session, or there is a reason.
-    let account = match (is_anothers(&api, &peer, session), &reason) {
+    let audited = match (is_anothers(&api, &peer, session), &reason) {
         (Some(owner), _) => Some(format!("session {session} of {owner}")),
         (None, Some(_)) => Some(format!("session {session}")),
         (None, None) => None,
     };
-    let outcome = match account {
+    let outcome = match audited {
         None => closing.await?.outcome,
         Some(what) => {
-            let entry = api.account.begin(
+            let entry = api.audit_log.begin(
                 &peer,
                 "close_session",
-                audit::for_reason(what, reason.as_deref())?,
+                audit::with_reason(what, reason.as_deref())?,
             );
             let closed = async { Ok::<_, Problem>(closing.await?.outcome?) }.await;
             entry.end(closed)?;

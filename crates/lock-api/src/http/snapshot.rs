@@ -44,7 +44,7 @@ pub async fn download(State(api): State<Shared>, peer: Peer, uri: Uri) -> Handle
     let SnapshotQuery { linearizable } = query(&uri)?;
     let revocation = RevocationWatch::begin(&api.node, &peer);
     let entry = api
-        .account
+        .audit_log
         .begin(&peer, "download_backup", format!("of node {}", api.node.id()));
     let backup = entry.end(api.node.backup(linearizable).await)?;
     let head = backup.head();

@@ -13,7 +13,7 @@ mod stream;
 mod support;
 
 mod access;
-mod account;
+mod audit;
 mod acls;
 mod answers;
 mod cluster;

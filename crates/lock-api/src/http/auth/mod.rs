@@ -55,7 +55,7 @@ pub async fn authenticate(
 /// Logs the rejection of a caller, with the id of its token, so that an operator finds programs that still use it.
 fn refuse(api: &Api, peer: &Peer, shown: Option<String>, head: &Parts, problem: Problem) -> Problem {
     if matches!(problem.code(), Code::Unauthenticated | Code::Forbidden) {
-        api.account.refused(peer, shown, head, &problem);
+        api.audit_log.refused(peer, shown, head, &problem);
     }
     problem
 }

@@ -20,7 +20,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use znode_store::{AccessRefusal, BadPath, BadRequestId, Limited, LockMode, Owner, Refusal, SessionId};
 
-use super::lenient::in_words;
+use super::lenient_parsing::in_words;
 use crate::locks::{LockError, LockHistoryError};
 
 /// Begins the `type` of every problem; the code follows. A name, not an address: there is nothing to fetch.

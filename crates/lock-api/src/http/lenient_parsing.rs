@@ -46,7 +46,7 @@ pub fn query<T: serde::de::DeserializeOwned>(parameters: Vec<(String, String)>) 
 }
 
 /// Rewrites an error of serde in JSON's terms.
-pub fn in_words(error: &impl fmt::Display) -> String {
+pub fn json_terms(error: &impl fmt::Display) -> String {
     let text = error.to_string();
     let Some((what, expected)) = text.rsplit_once(", expected ") else {
         return text;
@@ -501,7 +501,7 @@ mod tests {
             ),
         ] {
             let text = document.to_string();
-            let error = in_words(&json::<Document<'_>>(text.as_bytes()).unwrap_err());
+            let error = json_terms(&json::<Document<'_>>(text.as_bytes()).unwrap_err());
             let (error, _) = error.split_once(" at line ").unwrap_or((&error, ""));
             assert_eq!(error, words, "{document}");
         }
@@ -520,7 +520,7 @@ mod tests {
 
     fn parameters(of: &[(&str, &str)]) -> Result<Parameters, String> {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
-        query(of.iter().map(owned).collect()).map_err(|error| in_words(&error))
+        query(of.iter().map(owned).collect()).map_err(|error| json_terms(&error))
     }
 
     #[test]
