@@ -386,7 +386,7 @@ impl Builder {
             port_metrics.push(("administration", self.admin.meter.clone()));
         }
         zookeeper.register(&mut registry, &mut port_metrics);
-        http::register_doors(&mut registry, port_metrics);
+        http::register_connections(&mut registry, port_metrics);
         let (http_bounds, admin_bounds) = (LiveConfig::from(self.http), LiveConfig::from(self.admin));
         let router = http::measured_router(node.clone(), locks.clone(), http_bounds.clone(), registry);
         if let Some(address) = http_address

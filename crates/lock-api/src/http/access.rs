@@ -18,7 +18,7 @@ use super::znodes::carry_out;
 use super::{Api, Peer, Shared};
 
 /// `GET /v1/access`
-pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
+pub async fn get(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let asked: ReadQuery = query(&uri)?;
     ensure_freshness(&api, asked.linearizable).await?;
     let caller = peer.identities();

@@ -28,7 +28,7 @@ fn target(uri: &Uri) -> Result<ZPath, Problem> {
 }
 
 /// `GET /v1/acl/{path}`
-pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
+pub async fn get(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let path = target(&uri)?;
     let asked: ReadQuery = query(&uri)?;
     ensure_freshness(&api, asked.linearizable).await?;

@@ -31,7 +31,7 @@ struct DebugAnswer {
 }
 
 /// `GET /v1/debug`: where the state is, and what happened at the points.
-pub async fn look(State(api): State<Shared>) -> HandlerResult {
+pub async fn get(State(api): State<Shared>) -> HandlerResult {
     let status = api.node.status();
     let position = api.node.state_position();
     let points = fail_points::counts().into_iter().map(|(name, count)| {
@@ -54,7 +54,7 @@ pub async fn look(State(api): State<Shared>) -> HandlerResult {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum Order {
+enum FailPointAction {
     Off,
     Panic,
     Error,
@@ -63,9 +63,9 @@ enum Order {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct OrderBody<'a> {
+struct FailPointBody<'a> {
     name: &'a str,
-    action: Order,
+    action: FailPointAction,
     #[serde(default = "once")]
     times: usize,
 }
@@ -75,17 +75,17 @@ fn once() -> usize {
 }
 
 /// `PUT /v1/debug/fail-points`: orders what is to happen at a point, or calls it off.
-pub async fn order(State(api): State<Shared>, body: Body) -> HandlerResult {
+pub async fn set_fail_point(State(api): State<Shared>, body: Body) -> HandlerResult {
     let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
-    let order: OrderBody<'_> = parse(&bytes)?;
+    let order: FailPointBody<'_> = parse(&bytes)?;
     let action = match order.action {
-        Order::Off => {
+        FailPointAction::Off => {
             fail_points::call_off(order.name);
             return Ok(no_content());
         }
-        Order::Panic => Action::Panic,
-        Order::Error => Action::Error,
-        Order::DelayMs(ms) => Action::Delay(Duration::from_millis(ms)),
+        FailPointAction::Panic => Action::Panic,
+        FailPointAction::Error => Action::Error,
+        FailPointAction::DelayMs(ms) => Action::Delay(Duration::from_millis(ms)),
     };
     fail_points::order(order.name, action, order.times).map_err(Problem::bad_request)?;
     Ok(no_content())
@@ -104,7 +104,7 @@ struct LeaderBody {
 }
 
 /// `POST /v1/debug/leader`: begins to hand the leadership over.
-pub async fn hand_over(State(api): State<Shared>, body: Body) -> HandlerResult {
+pub async fn transfer_leadership(State(api): State<Shared>, body: Body) -> HandlerResult {
     let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
     let LeaderBody { to } = parse(&bytes)?;
     let begun = api.node.hand_leadership_to(to).await;

@@ -27,7 +27,7 @@ pub struct HistoryQuery {
 }
 
 /// `GET /v1/locks/{name}/history`
-pub async fn look(api: &Api, locks: Locks, uri: &Uri, lock: LockName) -> HandlerResult {
+pub async fn get(api: &Api, locks: Locks, uri: &Uri, lock: LockName) -> HandlerResult {
     let asked: HistoryQuery = query(uri)?;
     let count = page_length(asked.count)?;
     ensure_freshness(api, asked.linearizable).await?;

@@ -230,18 +230,18 @@ pub async fn configure(
 }
 
 /// `GET /v1/locks/{name}`, `GET /v1/locks/{name}/check` and `GET /v1/locks/{name}/history`
-pub async fn look(State(api): State<Shared>, peer: Peer, method: Method, uri: Uri) -> HandlerResult {
+pub async fn get(State(api): State<Shared>, peer: Peer, method: Method, uri: Uri) -> HandlerResult {
     let (lock, verb) = target(&uri)?;
     match verb {
         None => one(&api, &peer, &uri, lock).await,
         Some(Verb::Check) => check(&api, &peer, &uri, lock).await,
-        Some(Verb::History) => history::look(&api, locks_of(&api, &peer), &uri, lock).await,
+        Some(Verb::History) => history::get(&api, locks_of(&api, &peer), &uri, lock).await,
         Some(verb) => Err(Problem::method_not_allowed(method.as_str(), Some(verb.method()))),
     }
 }
 
 async fn one(api: &Api, peer: &Peer, uri: &Uri, lock: LockName) -> HandlerResult {
-    let asked: LookQuery = query(uri)?;
+    let asked: GetQuery = query(uri)?;
     let count = asked.count.map(|count| page_length(Some(count))).transpose()?;
     ensure_freshness(api, asked.linearizable).await?;
     let locks = locks_of(api, peer);
@@ -261,7 +261,7 @@ async fn one(api: &Api, peer: &Peer, uri: &Uri, lock: LockName) -> HandlerResult
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct LookQuery {
+pub struct GetQuery {
     /// Wait until this node has applied everything that was committed before.
     #[serde(default)]
     linearizable: bool,

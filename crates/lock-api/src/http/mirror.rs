@@ -63,7 +63,7 @@ pub struct MirrorQuery {
 }
 
 /// `GET /v1/mirror`
-pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
+pub async fn get(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let asked: MirrorQuery = query(&uri)?;
     let below = asked
         .below

@@ -72,7 +72,7 @@ pub use auth::OperatorToken;
 pub use config::{HttpConfig, LiveConfig, MAX_HTTP_PATH_BYTES, SMALL_BODY_BYTES};
 pub use listener::ConnectionMetrics;
 pub use load_shedding::administration;
-pub use metrics::register_doors;
+pub use metrics::register_connections;
 pub use openapi::openapi;
 pub use origin::KnownNames;
 pub use peer::Peer;
@@ -182,26 +182,26 @@ fn routes() -> Vec<Route> {
     // The root of the tree has two addresses, all other znodes have one; so everywhere.
     let znodes = |address| {
         Route::at(address)
-            .get(DecidedByHandler, znodes::look)
+            .get(DecidedByHandler, znodes::get)
             .post(DecidedInLog, znodes::create)
             .put(DecidedInLog, znodes::set)
             .delete(DecidedInLog, znodes::delete)
     };
     let acls = |address| {
         Route::at(address)
-            .get(DecidedByHandler, acls::look)
+            .get(DecidedByHandler, acls::get)
             .put(DecidedInLog, acls::set)
     };
     let watches = |address| Route::at(address).get(DecidedByHandler, watch::watch);
     vec![
         #[cfg(feature = "failpoints")]
-        Route::at("/v1/debug").get(Administer, debug::look),
+        Route::at("/v1/debug").get(Administer, debug::get),
         #[cfg(feature = "failpoints")]
-        Route::at("/v1/debug/fail-points").put(Administer, debug::order),
+        Route::at("/v1/debug/fail-points").put(Administer, debug::set_fail_point),
         #[cfg(feature = "failpoints")]
         Route::at("/v1/debug/snapshot").post(Administer, debug::snapshot),
         #[cfg(feature = "failpoints")]
-        Route::at("/v1/debug/leader").post(Administer, debug::hand_over),
+        Route::at("/v1/debug/leader").post(Administer, debug::transfer_leadership),
         Route::at("/healthz").get(Public, cluster::healthz),
         Route::at("/readyz").get(Public, cluster::readyz),
         Route::at("/metrics").get(ReadCluster, metrics::metrics),
@@ -218,7 +218,7 @@ fn routes() -> Vec<Route> {
         Route::at("/v1/cluster/members/{id}/promote").post(AdministerLinearizable, members::promote),
         Route::at("/v1/cluster/members/{id}/demote").post(AdministerLinearizable, members::demote),
         Route::at("/v1/cluster/leader").post(AdministerLinearizable, members::move_leader),
-        Route::at("/v1/access").get(ValidToken, access::look),
+        Route::at("/v1/access").get(ValidToken, access::get),
         Route::at("/v1/access/secure").post(DecidedInLog, access::secure),
         Route::at("/v1/tokens")
             .get(DecidedByHandler, tokens::list)
@@ -226,7 +226,7 @@ fn routes() -> Vec<Route> {
         Route::at("/v1/tokens/{id}").delete(DecidedInLog, tokens::revoke),
         Route::at("/v1/roles").get(DecidedByHandler, roles::list),
         Route::at("/v1/roles/{role}")
-            .get(DecidedByHandler, roles::look)
+            .get(DecidedByHandler, roles::get)
             .put(DecidedInLog, roles::set)
             .delete(DecidedInLog, roles::delete),
         Route::at("/v1/certificates")
@@ -237,15 +237,15 @@ fn routes() -> Vec<Route> {
             .get(DecidedByHandler, sessions::list)
             .post(DecidedInLog, sessions::open),
         Route::at("/v1/sessions/{session}")
-            .get(DecidedByHandler, sessions::look)
+            .get(DecidedByHandler, sessions::get)
             .delete(DecidedInLog, sessions::close),
         Route::at("/v1/sessions/{session}/heartbeat").post(DecidedByHandler, sessions::heartbeat),
         Route::at("/v1/sessions/{session}/ephemerals").get(DecidedByHandler, sessions::ephemerals),
         Route::at("/v1/sessions/{session}/events").get(DecidedByHandler, events::events),
         Route::at("/v1/locks").get(DecidedByHandler, locks::list),
-        of_locks("/v1/locks/").get(DecidedByHandler, locks::look),
+        of_locks("/v1/locks/").get(DecidedByHandler, locks::get),
         of_locks("/v1/locks/graph").get(DecidedByHandler, locks::graph),
-        of_locks("/v1/locks/{*name_and_verb}").get(DecidedByHandler, locks::look),
+        of_locks("/v1/locks/{*name_and_verb}").get(DecidedByHandler, locks::get),
         Route::at("/v1/multilock/acquire").post(DecidedInLog, multilock::acquire),
         Route::at("/v1/multilock/release").post(DecidedInLog, multilock::release),
         znodes("/v1/znodes"),
@@ -259,7 +259,7 @@ fn routes() -> Vec<Route> {
         watches("/v1/watch/{*path}"),
         Route::at("/v1/txn").post(DecidedInLog, txn::txn),
         Route::at("/v1/mirror")
-            .get(DecidedByHandler, mirror::look)
+            .get(DecidedByHandler, mirror::get)
             .post(DecidedInLog, mirror::take_steps),
         Route::at("/v1/read").post(DecidedByHandler, reads::read),
         Route::at("/v1/openapi.json").get(Public, openapi::document),

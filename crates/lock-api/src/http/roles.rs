@@ -69,7 +69,7 @@ pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRes
 }
 
 /// `GET /v1/roles/{role}`
-pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
+pub async fn get(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let role = role_name(&last_segment(&uri)?)?;
     let asked: ReadQuery = query(&uri)?;
     ensure_freshness(&api, asked.linearizable).await?;

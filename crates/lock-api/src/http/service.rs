@@ -106,7 +106,7 @@ impl DirectPath {
             }
             FrequentOperation::Get => {
                 handle(&api, endpoint, peer, request, |peer, head, _| {
-                    znodes::look(state, peer, head.uri)
+                    znodes::get(state, peer, head.uri)
                 })
                 .await
             }

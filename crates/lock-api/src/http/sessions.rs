@@ -170,7 +170,7 @@ fn is_anothers(api: &Api, peer: &Peer, session: SessionId) -> Option<Principal> 
 }
 
 /// `GET /v1/sessions/{session}`
-pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
+pub async fn get(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let session = target(&uri)?;
     let asked: ReadQuery = query(&uri)?;
     ensure_freshness(&api, asked.linearizable).await?;

@@ -162,7 +162,7 @@ pub async fn delete(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerR
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub struct LookQuery {
+pub struct GetQuery {
     /// Include a page of children.
     #[serde(default)]
     children: bool,
@@ -184,9 +184,9 @@ pub struct LookQuery {
 }
 
 /// `GET /v1/znodes/{path}`
-pub async fn look(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
+pub async fn get(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let path = ZPath::parse(&target(&uri)?)?;
-    let asked: LookQuery = query(&uri)?;
+    let asked: GetQuery = query(&uri)?;
     if !asked.children && (asked.prefix.is_some() || asked.after.is_some() || asked.count.is_some()) {
         return Err(Problem::bad_request(
             "prefix, after and count belong to children=true",

@@ -7,10 +7,10 @@
 
 mod call;
 mod clean_up;
-mod draws;
+mod random_ids;
 mod error;
 mod history;
-mod looks;
+mod reads;
 mod operate;
 #[cfg(test)]
 mod tests;
@@ -31,9 +31,9 @@ use znode_store::{
 
 use call::{Call, Terms, What};
 pub use clean_up::GRANTED_GRACE;
-use draws::Draws;
 pub use error::{LockError, LockHistoryError};
-pub use looks::LockPage;
+use random_ids::IdGenerator;
+pub use reads::LockPage;
 
 /// Maximum number of `acquire` calls at a node, including those that are being cleaned up. Each costs about
 /// a kilobyte while it waits; more callers than this belong on more nodes.
@@ -78,7 +78,7 @@ struct Shared {
     closing: CancellationToken,
     /// Number of calls that could not be cleaned up before this node stopped.
     left: AtomicUsize,
-    draws: Draws,
+    ids: IdGenerator,
 }
 
 /// State of a call after its command was applied.
@@ -125,7 +125,7 @@ impl Locks {
             clean_ups: Semaphore::new(MAX_CLEAN_UPS_AT_ONCE),
             closing: CancellationToken::new(),
             left: AtomicUsize::new(0),
-            draws: Draws::new(),
+            ids: IdGenerator::new(),
         };
         Self {
             shared: Arc::new(shared),
@@ -189,11 +189,11 @@ impl Locks {
         request_id: Option<RequestId>,
         retry: u16,
     ) -> Result<Started, LockError> {
-        let attempt = self.shared.draws.attempt(retry);
+        let attempt = self.shared.ids.attempt(retry);
         let what = What::Acquire(vec![wish.lock.clone()]);
         let command = LockCommand::Acquire {
             wish,
-            guid: self.shared.draws.guid(),
+            guid: self.shared.ids.guid(),
             attempt,
             wait: may_wait(wait),
         };
@@ -224,11 +224,11 @@ impl Locks {
         request_id: Option<RequestId>,
         retry: u16,
     ) -> Result<Started, LockError> {
-        let attempt = self.shared.draws.attempt(retry);
+        let attempt = self.shared.ids.attempt(retry);
         let what = What::Acquire(wishes.iter().map(|wish| wish.lock.clone()).collect());
         let command = LockCommand::AcquireMany {
             wishes,
-            guid: self.shared.draws.guid(),
+            guid: self.shared.ids.guid(),
             attempt,
             wait: may_wait(wait),
         };
@@ -261,7 +261,7 @@ impl Locks {
         request_id: Option<RequestId>,
         retry: u16,
     ) -> Result<Started, LockError> {
-        let attempt = self.shared.draws.attempt(retry);
+        let attempt = self.shared.ids.attempt(retry);
         let what = What::Upgrade(lock.clone());
         let command = LockCommand::Upgrade {
             lock,

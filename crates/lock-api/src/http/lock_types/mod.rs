@@ -5,7 +5,7 @@ mod acquire;
 mod changes;
 mod graph;
 mod lists;
-mod looks;
+mod views;
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub use changes::{
 };
 pub use graph::{GraphAnswer, WaitAnswer};
 pub use lists::{LocksAnswer, SeenLock, SummaryAnswer};
-pub use looks::{CheckAnswer, LockAnswer, SessionNames};
+pub use views::{CheckAnswer, LockAnswer, SessionNames};
 
 /// The longest reason of a break or a request to give up, and the longest answer to that, in bytes.
 pub const MAX_REASON_BYTES: usize = znode_store::MAX_REASON_BYTES;

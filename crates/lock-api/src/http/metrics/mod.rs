@@ -1,7 +1,7 @@
 //! `GET /metrics`: what the node, its front ends and the process measure, in the text formats that Prometheus reads. What is
 //! measured is for those to say who register it; docs/reference/metrics.md has every name.
 
-mod doors;
+mod connections;
 mod format;
 mod process;
 pub mod requests;
@@ -24,7 +24,7 @@ use super::extract::{HandlerResult, no_query};
 use super::problem::Problem;
 use super::trace::Tracing;
 
-pub use doors::register_doors;
+pub use connections::register_connections;
 
 /// Has the node, its process and the HTTP front end asked at every scrape.
 pub fn register(registry: &mut Registry, node: &Node, requests: &Arc<Requests>) {

@@ -9,7 +9,7 @@ use crate::http::lock_types::{
     AcquireBody, BreakBody, CheckAnswer, ConfigureBody, DowngradeBody, GrantAnswer, GraphAnswer, LockAnswer,
     LocksAnswer, ReleaseAnswer, ReleaseBody, RevokeAnswer, RevokeBody, UpgradeBody,
 };
-use crate::http::locks::{CheckQuery, GraphQuery, ListQuery, LookQuery};
+use crate::http::locks::{CheckQuery, GetQuery, GraphQuery, ListQuery};
 use crate::http::openapi::operation::Operation;
 use crate::http::openapi::words;
 use crate::http::problem::Code;
@@ -128,7 +128,7 @@ fn looks() -> Vec<Operation> {
             "Shows a lock: its holders and its waiters",
         ))
         .says("A lock that was not used for a minute is swept: `no_lock` means that it is free.")
-        .asks::<LookQuery>(&[])
+        .asks::<GetQuery>(&[])
         .with_words::<words::MostContenders>()
         .answers::<LockAnswer<'_>>(StatusCode::OK, "The lock.", lock())
         .fails(&[Code::NoLock, Code::Forbidden])

@@ -14,7 +14,7 @@ use crate::http::reads::{ReadsAnswer, ReadsBody};
 use crate::http::txn::{TxnAnswer, TxnBody};
 use crate::http::watch::{EventAnswer, KindWord, WatchQuery};
 use crate::http::znode_types::{ChangedAnswer, CreateBody, SetBody, ZnodeAnswer};
-use crate::http::znodes::{DeleteQuery, LookQuery, SetQuery};
+use crate::http::znodes::{DeleteQuery, GetQuery, SetQuery};
 
 /// Failures of every change of a znode.
 const OF_CHANGE: [Code; 4] = [
@@ -45,7 +45,7 @@ fn single() -> Vec<Operation> {
     vec![
         one(Operation::get("/v1/znodes/{path}", "lookAtZnode", "Shows data and stat of a znode"))
             .says("`prefix`, `after` and `count` belong to `children=true`.")
-            .asks::<LookQuery>(&[("children", json!(true))])
+            .asks::<GetQuery>(&[("children", json!(true))])
             .with_words::<words::PageCount>()
             .answers::<ZnodeAnswer<'_>>(
                 StatusCode::OK,

@@ -5,26 +5,26 @@ use std::fmt;
 use listener::{ConnectionCounts, ConnectionMetrics};
 use lock_node::metrics::sheet::{self, Instruments, Registry, Sheet};
 
-/// Has these doors asked at every scrape, each under its name.
-pub fn register_doors(registry: &mut Registry, doors: Vec<(&'static str, ConnectionMetrics)>) {
-    sheet::register(registry, Doors(doors));
+/// Has these listeners asked at every scrape, each under its name.
+pub fn register_connections(registry: &mut Registry, listeners: Vec<(&'static str, ConnectionMetrics)>) {
+    sheet::register(registry, ConnectionInstruments(listeners));
 }
 
-/// The one door where requests are refused so; at that for administration none are.
+/// The one listener where requests are refused so; at that for administration none are.
 const HTTP: &str = "http";
 
-struct Doors(Vec<(&'static str, ConnectionMetrics)>);
+struct ConnectionInstruments(Vec<(&'static str, ConnectionMetrics)>);
 
-impl Instruments for Doors {
+impl Instruments for ConnectionInstruments {
     fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
         let counts: Vec<(&str, ConnectionCounts)> = self
             .0
             .iter()
-            .map(|(door, meter)| (*door, meter.counts()))
+            .map(|(listener, meter)| (*listener, meter.counts()))
             .collect();
         let each = |of: fn(&ConnectionCounts) -> u64| {
             let counts = counts.iter();
-            counts.map(move |(door, counts)| ([("door", *door)], of(counts)))
+            counts.map(move |(listener, counts)| ([("door", *listener)], of(counts)))
         };
         let help = "Connections of clients that are open, at each port";
         sheet.gauges("connections", help, each(|counts| counts.open as u64))?;
@@ -34,16 +34,16 @@ impl Instruments for Doors {
         sheet.counters("connections_accepted", help, each(|counts| counts.accepted))?;
         let help =
             "Callers that found no place: all were taken, or their address had as many as one may have";
-        let refused = counts.iter().flat_map(|(door, counts)| {
+        let refused = counts.iter().flat_map(|(listener, counts)| {
             [
                 ("full", counts.rejected_total_limit),
                 ("address", counts.rejected_address_limit),
             ]
-            .map(|(reason, count)| ([("door", *door), ("reason", reason)], count))
+            .map(|(reason, count)| ([("door", *listener), ("reason", reason)], count))
         });
         sheet.counters("connections_refused", help, refused)?;
         let help = "Requests over HTTP that a busy node has refused before it looked for their route";
-        let is_http = |(door, _): &&(&str, ConnectionCounts)| *door == HTTP;
+        let is_http = |(listener, _): &&(&str, ConnectionCounts)| *listener == HTTP;
         let refused = counts.iter().filter(is_http);
         let refused = refused.map(|(_, counts)| ([("reason", "busy")], counts.shed));
         sheet.counters("http_refused", help, refused)
