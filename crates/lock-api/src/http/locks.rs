@@ -44,7 +44,7 @@ pub fn locks_of(api: &Api, peer: &Peer) -> Locks {
 
 /// The same for a call that may wait: if its connection is cut it finds its place again.
 pub fn waiting_locks_of(api: &Api, peer: &Peer) -> Locks {
-    locks_of(api, peer).keeping_places(api.config().waiter_grace)
+    locks_of(api, peer).with_disconnect_grace(api.config().waiter_grace)
 }
 
 /// `POST /v1/locks/{name}/{verb}`

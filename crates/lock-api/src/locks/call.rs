@@ -22,10 +22,10 @@ use super::error::LockError;
 
 /// One call of `acquire` or `upgrade`, for one lock or several. Dropped before it is over, it is tidied up after in the
 /// background: at once, or, if its caller may come back under the same request, after a grace.
-pub(super) struct Call {
+pub(super) struct LockCall {
     pub shared: Arc<Shared>,
     pub session: SessionId,
-    pub what: What,
+    pub kind: CallKind,
     pub attempt: AttemptId,
     /// Set if the caller can repeat the call.
     repeatable: bool,
@@ -36,19 +36,19 @@ pub(super) struct Call {
     stage: Stage,
     /// Runtime of the clean-up: a future may be dropped outside of a runtime.
     runtime: Handle,
-    place: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 /// Subject of a call.
 #[derive(Debug, Clone)]
-pub(super) enum What {
+pub(super) enum CallKind {
     /// These locks.
     Acquire(Vec<LockName>),
     /// A lock that is held already.
     Upgrade(LockName),
 }
 
-impl What {
+impl CallKind {
     /// The locks.
     pub fn locks(&self) -> &[LockName] {
         match self {
@@ -63,14 +63,14 @@ impl What {
 pub(super) type Proposal = Pin<Box<dyn Future<Output = Result<Applied, ProposeError>> + Send>>;
 
 /// The contenders that stand for a call, in the order of its locks.
-pub(super) type Places = Vec<(LockName, HolderId)>;
+pub(super) type Contenders = Vec<(LockName, HolderId)>;
 
 /// Progress of a call.
 pub(super) enum Stage {
     /// Its outcome is not known yet.
     Proposed(Proposal),
     /// Its contenders are in their queues, or hold.
-    Waiting(Places),
+    Waiting(Contenders),
     /// Its outcome will not be reported any more.
     Unknown,
     /// There is nothing to take back.
@@ -78,12 +78,12 @@ pub(super) enum Stage {
 }
 
 /// Returns the places of the contenders in a reply to a call; `None` for other replies.
-pub(super) fn places(reply: &Reply) -> Option<Places> {
+pub(super) fn contenders(reply: &Reply) -> Option<Contenders> {
     match reply {
         Reply::Granted(grant) => Some(vec![(grant.lock.clone(), grant.holder.clone())]),
-        Reply::Queued(place) => Some(vec![(place.lock.clone(), place.holder.clone())]),
+        Reply::Queued(queued) => Some(vec![(queued.lock.clone(), queued.holder.clone())]),
         Reply::Multi(parts) => {
-            let parts: Option<Vec<Places>> = parts.iter().map(places).collect();
+            let parts: Option<Vec<Contenders>> = parts.iter().map(contenders).collect();
             Some(parts?.into_iter().flatten().collect())
         }
         _ => None,
@@ -103,15 +103,19 @@ fn grants(reply: Reply) -> Option<Vec<Grant>> {
 }
 
 /// The command that takes a call back.
-pub(super) fn withdrawal(mut places: Places, attempt: AttemptId, cause: WithdrawCause) -> LockCommand {
-    if places.len() != 1 {
+pub(super) fn withdrawal(
+    mut contenders: Contenders,
+    attempt: AttemptId,
+    cause: WithdrawCause,
+) -> LockCommand {
+    if contenders.len() != 1 {
         return LockCommand::WithdrawMany {
-            holders: places,
+            holders: contenders,
             attempt,
             cause,
         };
     }
-    let (lock, holder) = places.remove(0);
+    let (lock, holder) = contenders.remove(0);
     LockCommand::Withdraw {
         lock,
         holder,
@@ -122,37 +126,37 @@ pub(super) fn withdrawal(mut places: Places, attempt: AttemptId, cause: Withdraw
 
 /// Deadline of a call, and the grace for a caller that hangs up.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Terms {
+pub(super) struct WaitTerms {
     /// Deadline of the caller.
     pub deadline: Option<Instant>,
     /// Time for which the places of a repeatable call are kept once its future is dropped.
     pub grace: Duration,
 }
 
-impl Call {
+impl LockCall {
     /// Proposes the command of a call, which says of itself that it is `attempt`.
     pub fn propose(
         shared: &Arc<Shared>,
-        place: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
         request: Request,
         session: SessionId,
-        what: What,
+        kind: CallKind,
         attempt: AttemptId,
-        terms: Terms,
+        terms: WaitTerms,
     ) -> Self {
         let repeatable = request.request_id.is_some();
         let node = shared.node.clone();
         Self {
             shared: shared.clone(),
             session,
-            what,
+            kind,
             attempt,
             repeatable,
             grace: if repeatable { terms.grace } else { Duration::ZERO },
             deadline: terms.deadline,
             stage: Stage::Proposed(Box::pin(async move { node.propose(request).await })),
             runtime: Handle::current(),
-            place: Some(place),
+            permit: Some(permit),
         }
     }
 
@@ -167,12 +171,12 @@ impl Call {
             Ok(Applied {
                 outcome: Ok(reply), ..
             }) => {
-                let Some(places) = places(&reply) else {
+                let Some(contenders) = contenders(&reply) else {
                     return Err(LockError::unexpected(&reply));
                 };
                 let granted = grants(reply);
                 if granted.is_none() {
-                    self.stage = Stage::Waiting(places);
+                    self.stage = Stage::Waiting(contenders);
                 }
                 Ok(granted)
             }
@@ -190,35 +194,35 @@ impl Call {
 
     /// Waits in the queues, until all is granted, or the caller is dismissed.
     pub async fn wait(mut self, dismissed: impl Future<Output = Refusal>) -> Result<Vec<Grant>, LockError> {
-        let Stage::Waiting(places) = &self.stage else {
+        let Stage::Waiting(contenders) = &self.stage else {
             unreachable!("only a call that was queued waits");
         };
-        let places = places.clone();
-        let lookout = Lookout::new(self.shared.clone(), self.session, &self.what);
+        let contenders = contenders.clone();
+        let waiter = GrantWaiter::new(self.shared.clone(), self.session, &self.kind);
         let shared = self.shared.clone();
         let ended = tokio::select! {
             biased;
-            ended = lookout.all(&places) => ended,
+            ended = waiter.all(&contenders) => ended,
             refusal = dismissed => {
                 // A caller that may not wait any more may not repeat the call either.
                 self.grace = Duration::ZERO;
                 return Err(refusal.into());
             }
-            () = until(self.deadline) => return self.time_out(places).await,
-            () = shared.closing.cancelled() => return self.send_away(places).await,
+            () = until(self.deadline) => return self.withdraw_on_timeout(contenders).await,
+            () = shared.closing.cancelled() => return self.stop_waiting(contenders).await,
         };
         // Without one of several the others are of no use.
-        if ended.is_err() && places.len() > 1 {
-            self.withdraw(places, WithdrawCause::Abandoned).await?;
+        if ended.is_err() && contenders.len() > 1 {
+            self.withdraw(contenders, WithdrawCause::Abandoned).await?;
         }
         self.stage = Stage::Over;
         ended
     }
 
     /// The caller's time is over. Whether the grant was faster is decided in the log.
-    async fn time_out(mut self, places: Places) -> Result<Vec<Grant>, LockError> {
+    async fn withdraw_on_timeout(mut self, contenders: Contenders) -> Result<Vec<Grant>, LockError> {
         let waits = |store: &Store| {
-            let mut late = places.iter().filter(|(lock, holder)| {
+            let mut late = contenders.iter().filter(|(lock, holder)| {
                 !matches!(
                     store.contender_state(lock, holder),
                     Some(ContenderState::Holds(_))
@@ -227,24 +231,24 @@ impl Call {
             late.next().map(|(lock, _)| lock.clone())
         };
         let late = self.shared.node.read(waits);
-        let late = late.unwrap_or_else(|| places[0].0.clone());
-        let reply = self.withdraw(places, WithdrawCause::TimedOut).await?;
+        let late = late.unwrap_or_else(|| contenders[0].0.clone());
+        let reply = self.withdraw(contenders, WithdrawCause::TimedOut).await?;
         grants(reply).ok_or_else(|| Refusal::LockTimeout(late).into())
     }
 
     /// This node stops while the call waits.
-    async fn send_away(mut self, places: Places) -> Result<Vec<Grant>, LockError> {
+    async fn stop_waiting(mut self, contenders: Contenders) -> Result<Vec<Grant>, LockError> {
         if self.repeatable {
             self.stage = Stage::Over;
-            let told = "this node is stopping; the place in the queue is kept for the same request_id";
-            return Err(LockError::OutcomeUnknown(told.to_owned()));
+            let reason = "this node is stopping; the place in the queue is kept for the same request_id";
+            return Err(LockError::OutcomeUnknown(reason.to_owned()));
         }
-        self.withdraw(places, WithdrawCause::Abandoned).await?;
+        self.withdraw(contenders, WithdrawCause::Abandoned).await?;
         Err(LockError::unavailable("this node is stopping"))
     }
 
-    async fn withdraw(&mut self, places: Places, cause: WithdrawCause) -> Result<Reply, LockError> {
-        let command = withdrawal(places, self.attempt, cause);
+    async fn withdraw(&mut self, contenders: Contenders, cause: WithdrawCause) -> Result<Reply, LockError> {
+        let command = withdrawal(contenders, self.attempt, cause);
         // To take its own call back is the node's own doing, whatever the caller may do by now.
         let node = Identities::internal();
         let withdrawn = self.shared.propose(node, Some(self.session), None, command);
@@ -267,39 +271,39 @@ impl Call {
 }
 
 /// Waits for the ends of a call's places.
-pub(super) struct Lookout {
+pub(super) struct GrantWaiter {
     shared: Arc<Shared>,
     session: SessionId,
     /// Set for a holder that waits to be the only one.
     upgrades: bool,
 }
 
-impl Lookout {
-    pub fn new(shared: Arc<Shared>, session: SessionId, what: &What) -> Self {
+impl GrantWaiter {
+    pub fn new(shared: Arc<Shared>, session: SessionId, kind: &CallKind) -> Self {
         Self {
             shared,
             session,
-            upgrades: matches!(what, What::Upgrade(_)),
+            upgrades: matches!(kind, CallKind::Upgrade(_)),
         }
     }
 
     /// Waits until the first of the contenders holds its lock or is gone. Returns whether it holds.
-    pub async fn first(&self, places: &Places) -> bool {
-        let ends = places.iter().map(|(lock, holder)| self.end(lock, holder));
+    pub async fn first(&self, contenders: &Contenders) -> bool {
+        let ends = contenders.iter().map(|(lock, holder)| self.granted(lock, holder));
         let mut ends: FuturesUnordered<_> = ends.collect();
         matches!(ends.next().await, Some(Ok(_)))
     }
 
     /// Waits until all contenders hold their locks at one moment, or until any of them is gone, whether that one waited or held.
-    async fn all(&self, places: &Places) -> Result<Vec<Grant>, LockError> {
-        if let [(lock, holder)] = places.as_slice() {
-            return Ok(vec![self.end(lock, holder).await?]);
+    async fn all(&self, contenders: &Contenders) -> Result<Vec<Grant>, LockError> {
+        if let [(lock, holder)] = contenders.as_slice() {
+            return Ok(vec![self.granted(lock, holder).await?]);
         }
-        let ends = places.iter().map(|(lock, holder)| self.gone(lock, holder));
+        let ends = contenders.iter().map(|(lock, holder)| self.gone(lock, holder));
         let mut ends: FuturesUnordered<_> = ends.collect();
         let granted = async {
-            for (lock, holder) in places {
-                self.end(lock, holder).await?;
+            for (lock, holder) in contenders {
+                self.granted(lock, holder).await?;
             }
             Ok::<(), LockError>(())
         };
@@ -310,7 +314,7 @@ impl Lookout {
         }
         // One that was granted early may have gone since, and its end is not heard yet.
         let held = |store: &Store| {
-            let held = places
+            let held = contenders
                 .iter()
                 .map(|(lock, holder)| match store.contender_state(lock, holder)? {
                     ContenderState::Holds(grant) | ContenderState::Upgrades(grant) => Some(grant),
@@ -330,7 +334,7 @@ impl Lookout {
             match self.shared.node.wait_for_end(lock, holder).verdict().await {
                 Verdict::Ended(how) => return self.ended(lock, holder, how).into(),
                 Verdict::Granted(_) | Verdict::Lost => {
-                    if let Err(gone) = self.look_again(lock, holder).await {
+                    if let Err(gone) = self.read_state(lock, holder).await {
                         return gone;
                     }
                 }
@@ -339,7 +343,7 @@ impl Lookout {
     }
 
     /// Waits until one of the contenders holds its lock, or is gone.
-    async fn end(&self, lock: &LockName, holder: &HolderId) -> Result<Grant, LockError> {
+    async fn granted(&self, lock: &LockName, holder: &HolderId) -> Result<Grant, LockError> {
         let node = &self.shared.node;
         loop {
             let mut wait = match self.upgrades {
@@ -351,7 +355,7 @@ impl Lookout {
                 Verdict::Ended(how) => return Err(self.ended(lock, holder, how).into()),
                 // The node has taken over a snapshot, or stops; or the contender is gone already.
                 Verdict::Lost => {
-                    if let Some(grant) = self.look_again(lock, holder).await? {
+                    if let Some(grant) = self.read_state(lock, holder).await? {
                         return Ok(grant);
                     }
                 }
@@ -360,7 +364,7 @@ impl Lookout {
     }
 
     /// Asks the state what the events do not tell. `None`: the contender still waits.
-    async fn look_again(&self, lock: &LockName, holder: &str) -> Result<Option<Grant>, LockError> {
+    async fn read_state(&self, lock: &LockName, holder: &str) -> Result<Option<Grant>, LockError> {
         let node = &self.shared.node;
         // This node's state may be older than the end of the wait.
         while let Err(unavailable) = node.read_barrier().await {
@@ -423,7 +427,7 @@ impl Lookout {
     }
 }
 
-impl Drop for Call {
+impl Drop for LockCall {
     fn drop(&mut self) {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Over => {}
@@ -433,15 +437,15 @@ impl Drop for Call {
                 let abandoned = Abandoned {
                     shared: self.shared.clone(),
                     session: self.session,
-                    what: self.what.clone(),
+                    kind: self.kind.clone(),
                     attempt: self.attempt,
                     kept_until: self.deadline.map_or(end, |deadline| deadline.min(end)),
                 };
                 let tidied = abandoned.clean_up(stage);
-                let place = self.place.take();
+                let permit = self.permit.take();
                 self.runtime.spawn(async move {
                     tidied.await;
-                    drop(place);
+                    drop(permit);
                 });
             }
         }

@@ -9,9 +9,9 @@ use lock_node::WatchKind;
 use tokio::time::Instant;
 use znode_store::{AttemptId, Identities, Identity, LockName, SessionFate, SessionId, Store, WithdrawCause};
 
-use super::call::{Lookout, Places, Stage, What, places, withdrawal};
+use super::call::{CallKind, Contenders, GrantWaiter, Stage, contenders, withdrawal};
 use super::error::LockError;
-use super::{LAST_TRY, Shared};
+use super::{CLOSING_GRACE, Shared};
 
 /// After a proposal that failed: the node has waited for a leader meanwhile, this only keeps a node that cannot even
 /// do that from spinning.
@@ -22,7 +22,7 @@ pub(super) const BARRIER_PAUSE: Duration = Duration::from_millis(100);
 
 /// For how many times the patience of a proposal its effect is looked for after it was given up. A proposal that was
 /// given up is not sent again, so it can be late by the time that a frame is on its way, and no more.
-const SEEK_PATIENCE: u32 = 2;
+const SEEK_TIMEOUTS: u32 = 2;
 
 /// Longest time for which a lock that was granted to an absent caller is kept. Others wait for the lock meanwhile, and the caller may never
 /// come back. It suffices for a client that sends its request again at once or after a first pause.
@@ -32,7 +32,7 @@ pub const GRANTED_GRACE: Duration = Duration::from_secs(1);
 pub(super) struct Abandoned {
     pub shared: Arc<Shared>,
     pub session: SessionId,
-    pub what: What,
+    pub kind: CallKind,
     pub attempt: AttemptId,
     /// End of the grace for its places; in the past without one.
     pub kept_until: Instant,
@@ -40,17 +40,17 @@ pub(super) struct Abandoned {
 
 impl Abandoned {
     /// Withdraws the call at whatever stage it is, after the grace. If the caller has sent the request again meanwhile, the places belong to
-    /// that later call and stay. Without a majority it tries again and again; once closing has begun, for [`LAST_TRY`].
+    /// that later call and stay. Without a majority it tries again and again; once closing has begun, for [`CLOSING_GRACE`].
     pub async fn clean_up(self, stage: Stage) {
         let shared = self.shared.clone();
         let closing = async {
             shared.closing.cancelled().await;
-            tokio::time::sleep(LAST_TRY).await;
+            tokio::time::sleep(CLOSING_GRACE).await;
         };
         tokio::select! {
             () = self.take_back(stage) => {}
             () = closing => {
-                shared.left.fetch_add(1, Ordering::Relaxed);
+                shared.not_withdrawn.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
@@ -60,32 +60,32 @@ impl Abandoned {
         let shared = &*self.shared;
         let found = match stage {
             Stage::Over => return,
-            Stage::Waiting(places) => Some(places),
-            Stage::Unknown => seek(shared, session, self.what.locks(), attempt).await,
+            Stage::Waiting(contenders) => Some(contenders),
+            Stage::Unknown => seek(shared, session, self.kind.locks(), attempt).await,
             Stage::Proposed(proposal) => match proposal.await.map_err(LockError::from) {
                 Ok(applied) => match applied.outcome {
-                    Ok(reply) => places(&reply),
+                    Ok(reply) => contenders(&reply),
                     // Refused: it has left nothing behind.
                     Err(_) => None,
                 },
-                Err(LockError::OutcomeUnknown(_)) => seek(shared, session, self.what.locks(), attempt).await,
+                Err(LockError::OutcomeUnknown(_)) => seek(shared, session, self.kind.locks(), attempt).await,
                 Err(LockError::Unavailable(_) | LockError::Refused(_)) => None,
             },
         };
-        if let Some(places) = found {
+        if let Some(contenders) = found {
             if self.kept_until > Instant::now() {
-                self.keep(&places).await;
+                self.keep(&contenders).await;
             }
-            withdraw(shared, session, places, attempt).await;
+            withdraw(shared, session, contenders, attempt).await;
         }
     }
 
     /// Waits until the grace is over. It ends early when a place is lost, [`GRANTED_GRACE`] after a place got its lock, or when the node
     /// stops.
-    async fn keep(&self, places: &Places) {
-        let lookout = Lookout::new(self.shared.clone(), self.session, &self.what);
+    async fn keep(&self, contenders: &Contenders) {
+        let waiter = GrantWaiter::new(self.shared.clone(), self.session, &self.kind);
         let kept = async {
-            if let Ok(true) = tokio::time::timeout_at(self.kept_until, lookout.first(places)).await {
+            if let Ok(true) = tokio::time::timeout_at(self.kept_until, waiter.first(contenders)).await {
                 let end = self.kept_until.min(Instant::now() + GRANTED_GRACE);
                 tokio::time::sleep_until(end).await;
             }
@@ -98,9 +98,14 @@ impl Abandoned {
 }
 
 /// Finds the contenders that stand for a call whose outcome was not told. They may come yet, all at once.
-async fn seek(shared: &Shared, session: SessionId, locks: &[LockName], attempt: AttemptId) -> Option<Places> {
+async fn seek(
+    shared: &Shared,
+    session: SessionId,
+    locks: &[LockName],
+    attempt: AttemptId,
+) -> Option<Contenders> {
     let node = &shared.node;
-    let end = Instant::now() + node.config().raft.propose_timeout * SEEK_PATIENCE;
+    let end = Instant::now() + node.config().raft.propose_timeout * SEEK_TIMEOUTS;
     while node.read_barrier().await.is_err() {
         if node.is_stopping() || Instant::now() > end {
             break;
@@ -110,12 +115,12 @@ async fn seek(shared: &Shared, session: SessionId, locks: &[LockName], attempt: 
     loop {
         let look = |store: &Store| match store.session_fate(session) {
             SessionFate::Live => {
-                let place = |lock: &LockName| {
+                let contender = |lock: &LockName| {
                     let holder = store.holder_of_attempt(session, lock, attempt)?;
                     Some((lock.clone(), holder))
                 };
-                let places: Places = locks.iter().filter_map(place).collect();
-                Some((!places.is_empty()).then_some(places))
+                let contenders: Contenders = locks.iter().filter_map(contender).collect();
+                Some((!contenders.is_empty()).then_some(contenders))
             }
             SessionFate::Ended | SessionFate::Unknown => None,
         };
@@ -130,7 +135,7 @@ async fn seek(shared: &Shared, session: SessionId, locks: &[LockName], attempt: 
         match found {
             // With the session everything has gone.
             None => return None,
-            Some(Some(places)) => return Some(places),
+            Some(Some(contenders)) => return Some(contenders),
             Some(None) => {}
         }
         let changed = async {
@@ -146,11 +151,11 @@ async fn seek(shared: &Shared, session: SessionId, locks: &[LockName], attempt: 
 }
 
 /// Goes on until the call is withdrawn.
-async fn withdraw(shared: &Shared, session: SessionId, places: Places, attempt: AttemptId) {
+async fn withdraw(shared: &Shared, session: SessionId, contenders: Contenders, attempt: AttemptId) {
     loop {
-        let command = withdrawal(places.clone(), attempt, WithdrawCause::Abandoned);
+        let command = withdrawal(contenders.clone(), attempt, WithdrawCause::Abandoned);
         let turn = shared
-            .clean_ups
+            .clean_up_permits
             .acquire()
             .await
             .expect("this semaphore is never closed");
@@ -164,7 +169,7 @@ async fn withdraw(shared: &Shared, session: SessionId, places: Places, attempt: 
             Err(LockError::Unavailable(_) | LockError::OutcomeUnknown(_)) => {
                 if shared.node.is_stopping() {
                     tracing::warn!(
-                        %session, ?places,
+                        %session, ?contenders,
                         "this node stops before it could withdraw the call of a caller that went away"
                     );
                     return;

@@ -29,7 +29,7 @@ use znode_store::{
     Reply, Request, RequestId, SessionId,
 };
 
-use call::{Call, Terms, What};
+use call::{CallKind, LockCall, WaitTerms};
 pub use clean_up::GRANTED_GRACE;
 pub use error::{LockError, LockHistoryError};
 use random_ids::IdGenerator;
@@ -44,10 +44,10 @@ pub const MAX_CALLS: usize = 100_000;
 pub const MAX_CLEAN_UPS_AT_ONCE: usize = 256;
 
 /// Time that [`Locks::close`] waits for calls to end. The remaining ones then wait for a majority that is not there.
-const CLOSES_WITHIN: Duration = Duration::from_millis(1_000);
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(1_000);
 
 /// Time for which a call whose caller disconnected may still be cleaned up once closing has begun: some round trips to a busy leader.
-const LAST_TRY: Duration = Duration::from_millis(500);
+const CLOSING_GRACE: Duration = Duration::from_millis(500);
 
 /// Maximum wait of a call for its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,13 +71,13 @@ pub struct Locks {
 struct Shared {
     node: Node,
     /// One permit for each call, kept until nothing is left to do about it.
-    places: Arc<Semaphore>,
+    call_permits: Arc<Semaphore>,
     /// One permit for each proposal of a clean-up.
-    clean_ups: Semaphore,
+    clean_up_permits: Semaphore,
     /// Cancelled when no call is taken any more.
     closing: CancellationToken,
     /// Number of calls that could not be cleaned up before this node stopped.
-    left: AtomicUsize,
+    not_withdrawn: AtomicUsize,
     ids: IdGenerator,
 }
 
@@ -99,12 +99,12 @@ impl Started {
 }
 
 /// A call that waits in the queue. Dropping it abandons the call.
-pub(crate) struct Queued(Call);
+pub(crate) struct Queued(LockCall);
 
 impl Queued {
     /// The locks that it waits for, or in part has.
     pub fn locks(&self) -> &[LockName] {
-        self.0.what.locks()
+        self.0.kind.locks()
     }
 
     /// Waits for the locks, until the caller is dismissed with a refusal.
@@ -121,10 +121,10 @@ impl Locks {
     pub fn new(node: Node) -> Self {
         let shared = Shared {
             node,
-            places: Arc::new(Semaphore::new(MAX_CALLS)),
-            clean_ups: Semaphore::new(MAX_CLEAN_UPS_AT_ONCE),
+            call_permits: Arc::new(Semaphore::new(MAX_CALLS)),
+            clean_up_permits: Semaphore::new(MAX_CLEAN_UPS_AT_ONCE),
             closing: CancellationToken::new(),
-            left: AtomicUsize::new(0),
+            not_withdrawn: AtomicUsize::new(0),
             ids: IdGenerator::new(),
         };
         Self {
@@ -147,14 +147,14 @@ impl Locks {
 
     /// The same locks for callers that may be cut off: a call that waits under a `request_id` and whose future is dropped keeps its
     /// places for that time, for a repetition of the same request. What is granted meanwhile is kept for at most [`GRANTED_GRACE`].
-    pub fn keeping_places(self, grace: Duration) -> Self {
+    pub fn with_disconnect_grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
     }
 
     /// Acquires a lock, or enters once more where the owner is already.
     ///
     /// Dropping the future gives the call up: its place in the queue is left, and a grant that nobody has learnt of is
-    /// given back (with [`Locks::keeping_places`] after a grace). With a `request_id` a call whose outcome is not known can be made again, on any node, and with
+    /// given back (with [`Locks::with_disconnect_grace`] after a grace). With a `request_id` a call whose outcome is not known can be made again, on any node, and with
     /// another time to wait: the rest of it, no limit, or none, which ends a wait that continues elsewhere.
     pub async fn acquire(
         &self,
@@ -190,14 +190,14 @@ impl Locks {
         retry: u16,
     ) -> Result<Started, LockError> {
         let attempt = self.shared.ids.attempt(retry);
-        let what = What::Acquire(vec![wish.lock.clone()]);
+        let kind = CallKind::Acquire(vec![wish.lock.clone()]);
         let command = LockCommand::Acquire {
             wish,
             guid: self.shared.ids.guid(),
             attempt,
             wait: may_wait(wait),
         };
-        self.begin(session, command, what, wait, request_id, attempt)
+        self.begin(session, command, kind, wait, request_id, attempt)
             .await
     }
 
@@ -225,14 +225,14 @@ impl Locks {
         retry: u16,
     ) -> Result<Started, LockError> {
         let attempt = self.shared.ids.attempt(retry);
-        let what = What::Acquire(wishes.iter().map(|wish| wish.lock.clone()).collect());
+        let kind = CallKind::Acquire(wishes.iter().map(|wish| wish.lock.clone()).collect());
         let command = LockCommand::AcquireMany {
             wishes,
             guid: self.shared.ids.guid(),
             attempt,
             wait: may_wait(wait),
         };
-        self.begin(session, command, what, wait, request_id, attempt)
+        self.begin(session, command, kind, wait, request_id, attempt)
             .await
     }
 
@@ -262,14 +262,14 @@ impl Locks {
         retry: u16,
     ) -> Result<Started, LockError> {
         let attempt = self.shared.ids.attempt(retry);
-        let what = What::Upgrade(lock.clone());
+        let kind = CallKind::Upgrade(lock.clone());
         let command = LockCommand::Upgrade {
             lock,
             holder,
             attempt,
             wait: may_wait(wait),
         };
-        self.begin(session, command, what, wait, request_id, attempt)
+        self.begin(session, command, kind, wait, request_id, attempt)
             .await
     }
 
@@ -294,7 +294,7 @@ impl Locks {
         &self,
         session: SessionId,
         command: LockCommand,
-        what: What,
+        kind: CallKind,
         wait: WaitFor,
         request_id: Option<RequestId>,
         attempt: AttemptId,
@@ -306,7 +306,7 @@ impl Locks {
             // A deadline beyond the clock's range is no deadline.
             WaitFor::For(time) => Instant::now().checked_add(time),
         };
-        let place = self.shared.enter()?;
+        let permit = self.shared.acquire_call_permit()?;
         let request = Request {
             session: Some(session),
             request_id,
@@ -319,8 +319,8 @@ impl Locks {
         } else {
             Duration::ZERO
         };
-        let terms = Terms { deadline, grace };
-        let mut call = Call::propose(&self.shared, place, request, session, what, attempt, terms);
+        let terms = WaitTerms { deadline, grace };
+        let mut call = LockCall::propose(&self.shared, permit, request, session, kind, attempt, terms);
         match call.outcome().await? {
             Some(grants) => Ok(Started::Granted(grants)),
             None => Ok(Started::Queued(Queued(call))),
@@ -378,12 +378,12 @@ impl Locks {
         self.shared.closing.cancel();
         let all = u32::try_from(MAX_CALLS).expect("the limit of calls is small");
         // All places are free when all calls are over. An error means that somebody else has closed already.
-        let over = tokio::time::timeout(CLOSES_WITHIN, self.shared.places.acquire_many(all)).await;
+        let over = tokio::time::timeout(CLOSE_TIMEOUT, self.shared.call_permits.acquire_many(all)).await;
         let unanswered = match over {
             Ok(_) => 0,
-            Err(_) => MAX_CALLS - self.shared.places.available_permits(),
+            Err(_) => MAX_CALLS - self.shared.call_permits.available_permits(),
         };
-        let left = unanswered + self.shared.left.swap(0, Ordering::Relaxed);
+        let left = unanswered + self.shared.not_withdrawn.swap(0, Ordering::Relaxed);
         if left > 0 {
             tracing::warn!(
                 calls = left,
@@ -400,12 +400,12 @@ impl Locks {
 
 impl Shared {
     /// Takes a place for a call.
-    fn enter(&self) -> Result<OwnedSemaphorePermit, LockError> {
+    fn acquire_call_permit(&self) -> Result<OwnedSemaphorePermit, LockError> {
         if self.closing.is_cancelled() {
             return Err(LockError::unavailable("this node is stopping"));
         }
-        let place = self.places.clone().try_acquire_owned();
-        place.map_err(|_| LockError::unavailable("too many callers wait for locks at this node"))
+        let permit = self.call_permits.clone().try_acquire_owned();
+        permit.map_err(|_| LockError::unavailable("too many callers wait for locks at this node"))
     }
 
     async fn propose(

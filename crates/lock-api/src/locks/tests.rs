@@ -114,7 +114,7 @@ impl World {
     /// Waits until `count` calls are left, including those that are being cleaned up.
     async fn until_calls(&self, count: usize) {
         let over = u32::try_from(MAX_CALLS - count).unwrap();
-        let over = tokio::time::timeout(LONG, self.locks.shared.places.acquire_many(over)).await;
+        let over = tokio::time::timeout(LONG, self.locks.shared.call_permits.acquire_many(over)).await;
         drop(over.expect("some calls are never over").unwrap());
     }
 
@@ -595,7 +595,7 @@ fn kept(
     retry: u16,
     grace: Duration,
 ) -> JoinHandle<Result<Grant, LockError>> {
-    let locks = world.locks.clone().keeping_places(grace);
+    let locks = world.locks.clone().with_disconnect_grace(grace);
     let id = Some(RequestId::parse("w").unwrap());
     tokio::spawn(async move {
         locks
@@ -649,14 +649,14 @@ async fn a_caller_that_does_not_come_back_leaves_the_queue_after_the_grace() {
     world.until_waiters("job", 0).await;
 
     // At once without a request id, with which it could come back.
-    let locks = world.locks.clone().keeping_places(EVER);
+    let locks = world.locks.clone().with_disconnect_grace(EVER);
     let call = tokio::spawn(async move { locks.acquire(b, exclusive("job"), WaitFor::Forever, None).await });
     world.until_waiters("job", 1).await;
     cut(call).await;
     world.until_waiters("job", 0).await;
 
     // No longer than it would have waited.
-    let locks = world.locks.clone().keeping_places(EVER);
+    let locks = world.locks.clone().with_disconnect_grace(EVER);
     let (wait, id) = (
         WaitFor::For(Duration::from_secs(1)),
         RequestId::parse("short").unwrap(),
@@ -667,7 +667,7 @@ async fn a_caller_that_does_not_come_back_leaves_the_queue_after_the_grace() {
     world.until_waiters("job", 0).await;
 
     // At once if it may not wait any more.
-    let locks = world.locks.clone().keeping_places(EVER);
+    let locks = world.locks.clone().with_disconnect_grace(EVER);
     let id = Some(RequestId::parse("dismissed").unwrap());
     let begun = locks.begin_acquire(b, exclusive("job"), WaitFor::Forever, id, 0);
     let Started::Queued(queued) = begun.await.unwrap() else {
@@ -718,7 +718,7 @@ async fn several_locks_and_upgrades_are_kept_likewise() {
     let world = World::new().await;
     let (a, b) = (world.session().await, world.session().await);
     let id = |text: &str| Some(RequestId::parse(text).unwrap());
-    let locks = world.locks.clone().keeping_places(EVER);
+    let locks = world.locks.clone().with_disconnect_grace(EVER);
     let grant = world.held(a, "held").await;
     let many = |retry: u16| {
         let (locks, wishes) = (locks.clone(), vec![exclusive("held"), exclusive("held, too")]);
@@ -861,7 +861,7 @@ fn tidy_up(world: &World, session: SessionId, attempt: AttemptId) -> JoinHandle<
     let abandoned = clean_up::Abandoned {
         shared: world.locks.shared.clone(),
         session,
-        what: What::Acquire(vec![lock("job")]),
+        kind: CallKind::Acquire(vec![lock("job")]),
         attempt,
         kept_until: Instant::now(),
     };
