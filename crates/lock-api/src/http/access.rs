@@ -19,8 +19,8 @@ use super::{Api, Peer, Shared};
 
 /// `GET /v1/access`
 pub async fn get(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
-    let asked: ReadQuery = query(&uri)?;
-    ensure_freshness(&api, asked.linearizable).await?;
+    let params: ReadQuery = query(&uri)?;
+    ensure_freshness(&api, params.linearizable).await?;
     let caller = peer.identities();
     let answer = api.node.read(|store| {
         let view = store.seen_by(&caller);

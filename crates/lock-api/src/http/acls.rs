@@ -30,8 +30,8 @@ fn target(uri: &Uri) -> Result<ZPath, Problem> {
 /// `GET /v1/acl/{path}`
 pub async fn get(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let path = target(&uri)?;
-    let asked: ReadQuery = query(&uri)?;
-    ensure_freshness(&api, asked.linearizable).await?;
+    let params: ReadQuery = query(&uri)?;
+    ensure_freshness(&api, params.linearizable).await?;
     let caller = peer.identities();
     let (list, stat) = api.node.read(|store| store.seen_by(&caller).acl(&path))?;
     Ok(ok(&AclAnswer {

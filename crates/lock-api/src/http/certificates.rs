@@ -30,12 +30,12 @@ pub struct ListQuery {
 
 /// `GET /v1/certificates`
 pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
-    let asked: ListQuery = query(&uri)?;
-    let count = page_length(asked.count)?;
-    ensure_freshness(&api, asked.linearizable).await?;
+    let params: ListQuery = query(&uri)?;
+    let count = page_length(params.count)?;
+    ensure_freshness(&api, params.linearizable).await?;
     let caller = peer.identities();
     let all = api.node.read(|store| store.seen_by(&caller).certificates())?;
-    let after = asked.after.as_deref();
+    let after = params.after.as_deref();
     let mut rest = all
         .iter()
         .filter(|(subject, _)| after.is_none_or(|after| &**subject > after));

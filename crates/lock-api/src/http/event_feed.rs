@@ -72,14 +72,14 @@ pub struct EventsQuery {
 
 /// `GET /v1/events`
 pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: HeaderMap) -> HandlerResult {
-    let asked: EventsQuery = query(&uri)?;
-    if asked.last > MAX_LAST {
+    let params: EventsQuery = query(&uri)?;
+    if params.last > MAX_LAST {
         return Err(Problem::bad_request(format!("last goes up to {MAX_LAST}")));
     }
     let header = headers
         .get(&LAST_EVENT_ID)
         .map(|last| last.to_str().unwrap_or("?"));
-    let after = header.or(asked.after.as_deref()).map(position).transpose()?;
+    let after = header.or(params.after.as_deref()).map(position).transpose()?;
     ensure_freshness(&api, false).await?;
     let revocation = RevocationWatch::begin(&api.node, &peer);
     let changes = api.node.look_on().map_err(|_| {
@@ -88,7 +88,7 @@ pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: He
             format!("this node has {MAX_ONLOOKERS} observers, its maximum"),
         )
     })?;
-    let feed = Feed::new(api, peer.identities(), revocation, changes, asked, after);
+    let feed = Feed::new(api, peer.identities(), revocation, changes, params, after);
     let chunks = futures_util::stream::unfold(feed, |mut feed| async {
         let text = feed.next().await?;
         Some((Ok::<_, std::convert::Infallible>(Bytes::from(text)), feed))
@@ -128,7 +128,7 @@ impl Feed {
         caller: Identities,
         revocation: RevocationWatch,
         changes: watch::Receiver<u64>,
-        asked: EventsQuery,
+        params: EventsQuery,
         after: Option<EventPosition>,
     ) -> Self {
         let mut keep_alive = tokio::time::interval_at(Instant::now() + KEEP_ALIVE, KEEP_ALIVE);
@@ -139,12 +139,12 @@ impl Feed {
             caller,
             revocation,
             changes,
-            prefix: asked.prefix,
-            with_locks: asked.locks,
-            with_cluster: asked.cluster,
+            prefix: params.prefix,
+            with_locks: params.locks,
+            with_cluster: params.cluster,
             of_cluster: 0,
             // A client that names its position gets the events since then.
-            first: Some(if after.is_some() { MAX_LAST } else { asked.last }),
+            first: Some(if after.is_some() { MAX_LAST } else { params.last }),
             at: after,
             next_check: Instant::now() + MIN_MESSAGE_INTERVAL,
             keep_alive,
@@ -195,7 +195,7 @@ impl Feed {
         let (of_cluster, through) = self.api.node.chronicle(self.of_cluster, count);
         self.of_cluster = through;
         let is_selected = |it: &Happening| is_selected(&it.what, self.prefix.as_deref());
-        let look = |store: &Store, mut happenings: Happenings| {
+        let render = |store: &Store, mut happenings: Happenings| {
             happenings.latest.retain(|it| may_see(store, caller, &it.what));
             let locks = match with_locks {
                 true => locks_of(&happenings),
@@ -226,7 +226,7 @@ impl Feed {
             }
             at
         };
-        self.at = Some(self.api.node.happenings(self.at, count, is_selected, look));
+        self.at = Some(self.api.node.happenings(self.at, count, is_selected, render));
         self.next_check = Instant::now() + MIN_MESSAGE_INTERVAL;
     }
 

@@ -5,7 +5,7 @@
 //!
 //! That what was written can be taken off the server: not that the client runs. The client's system acknowledges for it while it
 //! is stopped, until its buffers are full, and a network that was cut says nothing at all. So a stream that counts as the heartbeat
-//! does so for [`LIFE_TTLS`] times the session's time only. Then it ends, and a client that reconnects is alive: browsers
+//! does so for [`MAX_UNCONFIRMED_TTLS`] times the session's time only. Then it ends, and a client that reconnects is alive: browsers
 //! do so by themselves.
 
 use std::pin::Pin;
@@ -37,23 +37,23 @@ use super::{Peer, Shared};
 
 /// Number of times to live for which a stream counts as the session's heartbeat. A client that stopped without a trace loses its session
 /// after one time more. With a smaller number clients come back oftener.
-const LIFE_TTLS: u32 = 2;
+const MAX_UNCONFIRMED_TTLS: u32 = 2;
 
 /// Renewals per time to live: one may fail, and the next one is still in time.
-const BEATS_PER_TTL: u32 = 3;
+const RENEWALS_PER_TTL: u32 = 3;
 
 /// A session of which no renewal was confirmed for two thirds of its time is about to expire.
 const DOUBTFUL: (u32, u32) = (2, 3);
 
 /// The pause after a renewal that failed: an election takes some of them.
-const BEAT_AGAIN: Duration = Duration::from_millis(200);
+const RENEWAL_RETRY: Duration = Duration::from_millis(200);
 
 /// Something is written at least so often, by which both sides notice that the connection is dead, and what stands between that
 /// it is not.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Time after which clients reconnect when a stream has ended. Without it browsers wait for some seconds.
-const COME_BACK_MS: u64 = 100;
+const RECONNECT_DELAY_MS: u64 = 100;
 
 /// Watches of one stream.
 pub const MAX_WATCHES: usize = 64;
@@ -65,16 +65,16 @@ static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 static ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Parsed request.
-struct Asked {
+struct StreamRequest {
     heartbeat: bool,
     after: Option<EventPosition>,
     watches: Vec<WatchWish>,
 }
 
-impl Asked {
+impl StreamRequest {
     fn read(uri: &Uri, headers: &HeaderMap) -> Result<Self, Problem> {
         let Query(parameters): Query<Vec<(String, String)>> = Query::try_from_uri(uri)?;
-        let mut asked = Self {
+        let mut params = Self {
             heartbeat: true,
             after: None,
             watches: Vec::new(),
@@ -82,11 +82,11 @@ impl Asked {
         let mut known = Vec::new();
         for (name, value) in parameters {
             match (name.as_str(), value.as_str()) {
-                ("watch", text) => asked.watches.push(text.parse()?),
-                ("heartbeat", "true") => asked.heartbeat = true,
-                ("heartbeat", "false") => asked.heartbeat = false,
+                ("watch", text) => params.watches.push(text.parse()?),
+                ("heartbeat", "true") => params.heartbeat = true,
+                ("heartbeat", "false") => params.heartbeat = false,
                 ("heartbeat", _) => return Err(Problem::bad_request("heartbeat is true or false")),
-                ("after", text) => asked.after = Some(position(text)?),
+                ("after", text) => params.after = Some(position(text)?),
                 _ => {
                     return Err(Problem::bad_request(format!(
                         "there is no parameter {name:?} here"
@@ -98,31 +98,31 @@ impl Asked {
             }
             known.push(name);
         }
-        if asked.watches.len() > MAX_WATCHES {
+        if params.watches.len() > MAX_WATCHES {
             return Err(Problem::bad_request(format!("more than {MAX_WATCHES} watches")));
         }
         if let Some(last) = headers.get(&LAST_EVENT_ID) {
             // A browser sends none before it has received one, and repeats the same address: the header is newer.
             let last = last.to_str().unwrap_or("?");
-            asked.after = Some(position(last)?);
+            params.after = Some(position(last)?);
         }
-        Ok(asked)
+        Ok(params)
     }
 }
 
 /// Reason why there is no stream.
-enum NotBegun {
+enum OpenError {
     Follow(FollowError),
     Other(Problem),
 }
 
-impl From<FollowError> for NotBegun {
+impl From<FollowError> for OpenError {
     fn from(error: FollowError) -> Self {
         Self::Follow(error)
     }
 }
 
-impl NotBegun {
+impl OpenError {
     fn problem(self, session: SessionId) -> Problem {
         match self {
             Self::Other(problem) => problem,
@@ -137,9 +137,9 @@ impl NotBegun {
 /// `GET /v1/sessions/{session}/events`
 pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: HeaderMap) -> HandlerResult {
     let session = target(&uri)?;
-    let asked = Asked::read(&uri, &headers)?;
+    let params = StreamRequest::read(&uri, &headers)?;
     // As for a single watch: a node that applies it later must not report as news what the caller saw elsewhere.
-    if let Some(seen) = asked.watches.iter().filter_map(|wish| wish.seen).max()
+    if let Some(seen) = params.watches.iter().filter_map(|wish| wish.seen).max()
         && !api.node.caught_up_with(seen).await?
     {
         return Err(Problem::bad_request(format!(
@@ -147,10 +147,11 @@ pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: He
         )));
     }
     let revocation = RevocationWatch::begin(&api.node, &peer);
-    let begin = |look: &mut StreamLook<'_>| begin(look, session, &asked, &peer).map_err(NotBegun::Other);
-    let begun = api.node.follow_session(session, asked.after, begin).await;
+    let begin =
+        |opening: &mut StreamLook<'_>| begin(opening, session, &params, &peer).map_err(OpenError::Other);
+    let begun = api.node.follow_session(session, params.after, begin).await;
     let ((first, ttl), stream) = begun.map_err(|error| error.problem(session))?;
-    let feed = Feed::new(&api, session, revocation, stream, asked, ttl, first);
+    let feed = Feed::new(&api, session, revocation, stream, params, ttl, first);
     let chunks = futures_util::stream::unfold(feed, |mut feed| async {
         let text = feed.next().await?;
         Some((Ok::<_, std::convert::Infallible>(Bytes::from(text)), feed))
@@ -165,52 +166,52 @@ pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: He
 
 /// Builds the begin of a stream, and returns the session's time to live. Called with the state locked.
 fn begin(
-    look: &mut StreamLook<'_>,
+    opening: &mut StreamLook<'_>,
     session: SessionId,
-    asked: &Asked,
+    params: &StreamRequest,
     peer: &Peer,
 ) -> Result<(String, Duration), Problem> {
     let caller = peer.identities();
-    look.store().seen_by(&caller).may_use(session)?;
-    for (number, wish) in (0..).zip(&asked.watches) {
-        watch(look, number, wish, asked.after, peer)?;
+    opening.store().seen_by(&caller).may_use(session)?;
+    for (number, wish) in (0..).zip(&params.watches) {
+        watch(opening, number, wish, params.after, peer)?;
     }
     // The state of the session is described with the state locked.
     let has_many = |view: SessionView| view.ephemerals as usize > MAX_LOOKED_AT;
-    if look.begin() != StreamBegin::Resumed && look.store().session(session).is_some_and(has_many) {
+    if opening.begin() != StreamBegin::Resumed && opening.store().session(session).is_some_and(has_many) {
         return Err(Problem::too_large_to_follow(session, MAX_LOOKED_AT));
     }
     let mut text = String::new();
-    retry(&mut text, COME_BACK_MS);
-    if let (StreamBegin::Reset, Some(after)) = (look.begin(), asked.after) {
+    retry(&mut text, RECONNECT_DELAY_MS);
+    if let (StreamBegin::Reset, Some(after)) = (opening.begin(), params.after) {
         let after = after.to_string();
         event(&mut text, None, "reset", &ResetEvent { after });
     }
-    if look.begin() != StreamBegin::Resumed {
-        let at = EventPosition::all_of(look.zxid());
+    if opening.begin() != StreamBegin::Resumed {
+        let at = EventPosition::all_of(opening.zxid());
         event(
             &mut text,
             Some(at),
             "state",
-            &StateEvent::new(look.store(), session),
+            &StateEvent::new(opening.store(), session),
         );
     }
-    let view = look.store().session(session);
+    let view = opening.store().session(session);
     let ttl_ms = view.map_or(0, |view| u64::from(view.timeout_ms));
     Ok((text, Duration::from_millis(ttl_ms)))
 }
 
 /// Arms a watch, unless something has happened since its znode was seen: then it fires.
 fn watch(
-    look: &mut StreamLook<'_>,
+    opening: &mut StreamLook<'_>,
     number: u32,
     wish: &WatchWish,
     after: Option<EventPosition>,
     peer: &Peer,
 ) -> Result<(), Problem> {
-    let (caller, now) = (peer.identities(), look.zxid());
-    look.store().seen_by(&caller).watch(&wish.path)?;
-    let read = look
+    let (caller, now) = (peer.identities(), opening.zxid());
+    opening.store().seen_by(&caller).watch(&wish.path)?;
+    let read = opening
         .store()
         .seen_by(&caller)
         .get(&wish.path)
@@ -236,13 +237,13 @@ fn watch(
     };
     if let Some((kind, zxid)) = fired {
         let path = wish.path.clone();
-        look.missed(number, Notice { kind, path, zxid });
+        opening.missed(number, Notice { kind, path, zxid });
         return Ok(());
     }
     if wish.kind.needs_reading() {
         read?;
     }
-    Ok(look.watch(number, &wish.path, wish.kind.kind(), caller)?)
+    Ok(opening.watch(number, &wish.path, wish.kind.kind(), caller)?)
 }
 
 /// An open stream.
@@ -252,7 +253,7 @@ struct Feed {
     revocation: RevocationWatch,
     stream: SessionStream,
     watches: Vec<WatchWish>,
-    life: Option<Life>,
+    renewal: Option<SessionRenewal>,
     /// Text to write next.
     first: Option<String>,
     at: EventPosition,
@@ -267,22 +268,22 @@ impl Feed {
         session: SessionId,
         revocation: RevocationWatch,
         stream: SessionStream,
-        asked: Asked,
+        params: StreamRequest,
         ttl: Duration,
         first: String,
     ) -> Self {
-        let every = (ttl / BEATS_PER_TTL).clamp(Duration::from_millis(1), KEEP_ALIVE);
+        let every = (ttl / RENEWALS_PER_TTL).clamp(Duration::from_millis(1), KEEP_ALIVE);
         let mut keep_alive = tokio::time::interval_at(Instant::now() + every, every);
         keep_alive.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // A session that has ended has no time to live, and only the rest of its events is sent.
-        let is_live = asked.heartbeat && !ttl.is_zero();
+        let is_live = params.heartbeat && !ttl.is_zero();
         Self {
             at: stream.told(),
-            life: is_live.then(|| Life::new(api.node.clone(), session, ttl)),
+            renewal: is_live.then(|| SessionRenewal::new(api.node.clone(), session, ttl)),
             session,
             revocation,
             stream,
-            watches: asked.watches,
+            watches: params.watches,
             first: Some(first),
             keep_alive,
             closing: api.locks.closing(),
@@ -297,9 +298,9 @@ impl Feed {
             return Some(first);
         }
         while !self.is_over {
-            let life = async {
-                match &mut self.life {
-                    Some(life) => life.news().await,
+            let renewed = async {
+                match &mut self.renewal {
+                    Some(renewal) => renewal.next_news().await,
                     None => std::future::pending().await,
                 }
             };
@@ -313,10 +314,10 @@ impl Feed {
                     tracing::debug!(%session, %refusal, "a stream ends, for its reader may not go on");
                     self.end(&mut text, "access_lost");
                 }
-                () = self.stream.changed() => self.told(&mut text),
-                news = life => self.news(&mut text, news),
+                () = self.stream.changed() => self.write_events(&mut text),
+                news = renewed => self.write_session_news(&mut text, news),
                 _ = self.keep_alive.tick() => {
-                    self.told(&mut text);
+                    self.write_events(&mut text);
                     if text.is_empty() {
                         keep_alive(&mut text, self.at);
                     }
@@ -329,11 +330,11 @@ impl Feed {
         None
     }
 
-    fn told(&mut self, text: &mut String) {
-        let told = match self.stream.take() {
-            Ok((told, at)) => {
+    fn write_events(&mut self, text: &mut String) {
+        let events = match self.stream.take() {
+            Ok((events, at)) => {
                 self.at = at;
-                told
+                events
             }
             Err(lost) => {
                 return self.end(
@@ -346,10 +347,10 @@ impl Feed {
                 );
             }
         };
-        for told in told {
-            match &told.what {
+        for delivered in events {
+            match &delivered.what {
                 ToldWhat::Session { time_ms, event } => {
-                    self.is_over |= session_event(text, told.at, *time_ms, event);
+                    self.is_over |= session_event(text, delivered.at, *time_ms, event);
                 }
                 ToldWhat::Watch { number, notice } => {
                     let fired = WatchEvent {
@@ -358,25 +359,25 @@ impl Feed {
                         path: notice.path.as_str(),
                         zxid: notice.zxid.0,
                     };
-                    event(text, Some(told.at), "watch", &fired);
+                    event(text, Some(delivered.at), "watch", &fired);
                 }
             }
         }
     }
 
-    fn news(&mut self, text: &mut String, news: News) {
+    fn write_session_news(&mut self, text: &mut String, news: SessionNews) {
         match news {
-            News::Expiring { left } => {
+            SessionNews::Expiring { left } => {
                 let left_ms = left.as_millis() as u64;
                 event(text, None, "expiring", &ExpiringEvent { left_ms });
             }
-            News::Renewed { ttl } => {
+            SessionNews::Renewed { ttl } => {
                 let ttl_ms = ttl.as_millis() as u64;
                 event(text, None, "renewed", &RenewedEvent { ttl_ms });
             }
-            News::LifeOver => {
+            SessionNews::Expired => {
                 // A client that reconnects does not get again what it has.
-                self.told(text);
+                self.write_events(text);
                 if !self.is_over {
                     keep_alive(text, self.at);
                     self.end(text, "renew");
@@ -391,25 +392,25 @@ impl Feed {
     }
 }
 
-/// News about a session's lifetime.
-enum News {
+/// Outcome of the renewals for the client: a session's lifetime.
+enum SessionNews {
     /// No renewal was confirmed for long.
     Expiring { left: Duration },
     /// One was, after all.
     Renewed { ttl: Duration },
     /// The stream does not count any more.
-    LifeOver,
+    Expired,
 }
 
-type Beat = Pin<Box<dyn Future<Output = Result<Duration, HeartbeatError>> + Send>>;
+type HeartbeatFuture = Pin<Box<dyn Future<Output = Result<Duration, HeartbeatError>> + Send>>;
 
 /// Renews a session for as long as its stream counts as its heartbeat.
-struct Life {
+struct SessionRenewal {
     node: Node,
     session: SessionId,
     ttl: Duration,
     /// A renewal under way, and when it was begun.
-    beat: Option<(Instant, Beat)>,
+    heartbeat: Option<(Instant, HeartbeatFuture)>,
     next: Instant,
     /// Begin of the last confirmed renewal.
     confirmed: Option<Instant>,
@@ -419,14 +420,14 @@ struct Life {
     is_expiring: bool,
 }
 
-impl Life {
+impl SessionRenewal {
     fn new(node: Node, session: SessionId, ttl: Duration) -> Self {
         let now = Instant::now();
         Self {
             node,
             session,
             ttl,
-            beat: None,
+            heartbeat: None,
             next: now,
             confirmed: None,
             began: now,
@@ -435,24 +436,24 @@ impl Life {
     }
 
     /// Renews the session until there is something to say. Given up, it goes on when it is called again.
-    async fn news(&mut self) -> News {
+    async fn next_news(&mut self) -> SessionNews {
         loop {
-            let over_at = self.began + self.ttl * LIFE_TTLS;
+            let over_at = self.began + self.ttl * MAX_UNCONFIRMED_TTLS;
             let doubtful_at = self.confirmed.unwrap_or(self.began) + self.ttl * DOUBTFUL.0 / DOUBTFUL.1;
-            let is_idle = self.beat.is_none();
+            let is_idle = self.heartbeat.is_none();
             let answer = async {
-                match &mut self.beat {
-                    Some((_, beat)) => beat.await,
+                match &mut self.heartbeat {
+                    Some((_, heartbeat)) => heartbeat.await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 biased;
-                () = tokio::time::sleep_until(over_at) => return News::LifeOver,
+                () = tokio::time::sleep_until(over_at) => return SessionNews::Expired,
                 answer = answer => {
-                    let began = self.beat.take().map_or(self.began, |(began, _)| began);
-                    if let Some(ttl) = self.answered(began, answer) {
-                        return News::Renewed { ttl };
+                    let began = self.heartbeat.take().map_or(self.began, |(began, _)| began);
+                    if let Some(ttl) = self.on_heartbeat(began, answer) {
+                        return SessionNews::Renewed { ttl };
                     }
                 }
                 () = tokio::time::sleep_until(doubtful_at), if !self.is_expiring => {
@@ -460,29 +461,29 @@ impl Life {
                     let lives_until = self.confirmed.map(|at| at + self.ttl);
                     let now = Instant::now();
                     let left = lives_until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now));
-                    return News::Expiring { left };
+                    return SessionNews::Expiring { left };
                 }
                 () = tokio::time::sleep_until(self.next), if is_idle => {
                     let (node, session) = (self.node.clone(), self.session);
-                    let beat = Box::pin(async move { node.heartbeat(session).await });
-                    self.beat = Some((Instant::now(), beat));
+                    let heartbeat = Box::pin(async move { node.heartbeat(session).await });
+                    self.heartbeat = Some((Instant::now(), heartbeat));
                 }
             }
         }
     }
 
     /// A renewal that was begun then is answered; the session's time, if there is good news.
-    fn answered(&mut self, began: Instant, answer: Result<Duration, HeartbeatError>) -> Option<Duration> {
+    fn on_heartbeat(&mut self, began: Instant, answer: Result<Duration, HeartbeatError>) -> Option<Duration> {
         match answer {
             Ok(ttl) => {
                 self.confirmed = Some(began);
-                self.next = began + ttl / BEATS_PER_TTL;
+                self.next = began + ttl / RENEWALS_PER_TTL;
                 std::mem::take(&mut self.is_expiring).then_some(ttl)
             }
             // Of its end the stream itself tells, when it is applied here.
             Err(error) => {
                 tracing::debug!(session = %self.session, %error, "a stream's session was not renewed");
-                self.next = Instant::now() + BEAT_AGAIN.min(self.ttl / BEATS_PER_TTL);
+                self.next = Instant::now() + RENEWAL_RETRY.min(self.ttl / RENEWALS_PER_TTL);
                 None
             }
         }

@@ -28,10 +28,10 @@ pub struct HistoryQuery {
 
 /// `GET /v1/locks/{name}/history`
 pub async fn get(api: &Api, locks: Locks, uri: &Uri, lock: LockName) -> HandlerResult {
-    let asked: HistoryQuery = query(uri)?;
-    let count = page_length(asked.count)?;
-    ensure_freshness(api, asked.linearizable).await?;
-    let history = locks.history(&lock, asked.before, count).await?;
+    let params: HistoryQuery = query(uri)?;
+    let count = page_length(params.count)?;
+    ensure_freshness(api, params.linearizable).await?;
+    let history = locks.history(&lock, params.before, count).await?;
     Ok(ok(&HistoryAnswer::new(&lock, &history)))
 }
 

@@ -100,9 +100,9 @@ pub async fn granted(
 }
 
 async fn acquire(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerResult {
-    let asked = parse::<AcquireBody<'_>>(body)?.check(lock, peer.shown())?;
-    let (locks, session) = (waiting_locks_of(api, &peer), asked.session);
-    let started = locks.begin_acquire(session, asked.wish, asked.wait, asked.request_id, asked.retry);
+    let body = parse::<AcquireBody<'_>>(body)?.check(lock, peer.shown())?;
+    let (locks, session) = (waiting_locks_of(api, &peer), body.session);
+    let started = locks.begin_acquire(session, body.wish, body.wait, body.request_id, body.retry);
     let grant = only(granted(api, &peer, session, started.await?).await?)?;
     Ok(ok(&GrantAnswer::from(&grant)))
 }
@@ -241,9 +241,9 @@ pub async fn get(State(api): State<Shared>, peer: Peer, method: Method, uri: Uri
 }
 
 async fn one(api: &Api, peer: &Peer, uri: &Uri, lock: LockName) -> HandlerResult {
-    let asked: GetQuery = query(uri)?;
-    let count = asked.count.map(|count| page_length(Some(count))).transpose()?;
-    ensure_freshness(api, asked.linearizable).await?;
+    let params: GetQuery = query(uri)?;
+    let count = params.count.map(|count| page_length(Some(count))).transpose()?;
+    ensure_freshness(api, params.linearizable).await?;
     let locks = locks_of(api, peer);
     let (view, all) = locks.get(&lock, count.unwrap_or(MAX_PAGE))?;
     let names = api.node.read(|store| SessionNames::of_lock(store, &view));
@@ -317,9 +317,9 @@ pub struct GraphQuery {
 
 /// `GET /v1/locks/graph`
 pub async fn graph(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
-    let asked: GraphQuery = query(&uri)?;
-    ensure_freshness(&api, asked.linearizable).await?;
-    let (waits, complete) = locks_of(&api, &peer).graph(&asked.prefix).await?;
+    let params: GraphQuery = query(&uri)?;
+    ensure_freshness(&api, params.linearizable).await?;
+    let (waits, complete) = locks_of(&api, &peer).graph(&params.prefix).await?;
     let names = api.node.read(|store| SessionNames::of_waits(store, &waits));
     Ok(ok(&GraphAnswer {
         waits: waits.iter().map(|wait| WaitAnswer::new(wait, &names)).collect(),
@@ -329,12 +329,12 @@ pub async fn graph(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRe
 
 /// `GET /v1/locks`
 pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
-    let asked: ListQuery = query(&uri)?;
-    let count = page_length(asked.count)?;
-    ensure_freshness(&api, asked.linearizable).await?;
-    let after = asked.after.as_deref();
-    let page = locks_of(&api, &peer).list(&asked.prefix, after, count)?;
-    let seen: Vec<SeenLock> = match asked.holders {
+    let params: ListQuery = query(&uri)?;
+    let count = page_length(params.count)?;
+    ensure_freshness(&api, params.linearizable).await?;
+    let after = params.after.as_deref();
+    let page = locks_of(&api, &peer).list(&params.prefix, after, count)?;
+    let seen: Vec<SeenLock> = match params.holders {
         // Of those that are on the page by now, which are no more than that.
         true => api.node.read(|store| {
             let locks = page.locks.into_iter();

@@ -64,25 +64,25 @@ pub struct MirrorQuery {
 
 /// `GET /v1/mirror`
 pub async fn get(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
-    let asked: MirrorQuery = query(&uri)?;
-    let below = asked
+    let params: MirrorQuery = query(&uri)?;
+    let below = params
         .below
         .as_deref()
         .map_or_else(|| Ok(ZPath::root()), ZPath::parse)?;
-    let after = asked.after.as_deref().map(ZPath::parse).transpose()?;
+    let after = params.after.as_deref().map(ZPath::parse).transpose()?;
     if after.as_ref().is_some_and(|after| !is_below(after, &below)) {
         return Err(Problem::bad_request(
             "after is a path of the page before, and so below below",
         ));
     }
-    let count = page_length(asked.count)?;
-    ensure_freshness(&api, asked.linearizable).await?;
+    let count = page_length(params.count)?;
+    ensure_freshness(&api, params.linearizable).await?;
     let caller = peer.identities();
-    let look = |store: &Store| {
+    let read_page = |store: &Store| {
         let page = store.seen_by(&caller).mirror_page(&below, after.as_ref(), count);
         page.map(|page| (store.zxid(), store.limits(), page))
     };
-    let (zxid, limits, (page, more)) = api.node.read(look)?;
+    let (zxid, limits, (page, more)) = api.node.read(read_page)?;
     Ok(ok(&MirrorPageAnswer::new(
         zxid,
         limits,

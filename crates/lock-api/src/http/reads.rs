@@ -84,7 +84,7 @@ enum Read<'a> {
 }
 
 /// Result of a read in the state.
-enum Found {
+enum ReadResult {
     Get(ZPath, Data, Stat),
     Children(ZPath, Page, Stat),
     Exists(ZPath, Stat),
@@ -112,12 +112,12 @@ impl<'a> ReadBody<'a> {
 
 impl Read<'_> {
     /// Looks at the state; `room` is how many bytes of data may still be shown.
-    fn look(self, view: View<'_>, room: &mut usize) -> Result<Found, Problem> {
+    fn execute(self, view: View<'_>, budget: &mut usize) -> Result<ReadResult, Problem> {
         match self {
             Self::Get(path) => {
                 let (data, stat) = view.get(&path)?;
-                *room = room.checked_sub(data.len()).ok_or_else(too_much)?;
-                Ok(Found::Get(path, data, stat))
+                *budget = budget.checked_sub(data.len()).ok_or_else(too_much)?;
+                Ok(ReadResult::Get(path, data, stat))
             }
             Self::Children {
                 path,
@@ -127,11 +127,11 @@ impl Read<'_> {
             } => {
                 let page = view.children_page(&path, &prefix, after.as_deref(), count)?;
                 let stat = view.exists(&path)?;
-                Ok(Found::Children(path, page, stat))
+                Ok(ReadResult::Children(path, page, stat))
             }
             Self::Exists(path) => {
                 let stat = view.exists(&path)?;
-                Ok(Found::Exists(path, stat))
+                Ok(ReadResult::Exists(path, stat))
             }
         }
     }
@@ -162,16 +162,16 @@ pub struct ChildrenOfAnswer<'a> {
     children: ChildrenAnswer<'a>,
 }
 
-impl<'a> From<&'a Result<Found, Problem>> for ResultAnswer<'a> {
-    fn from(result: &'a Result<Found, Problem>) -> Self {
+impl<'a> From<&'a Result<ReadResult, Problem>> for ResultAnswer<'a> {
+    fn from(result: &'a Result<ReadResult, Problem>) -> Self {
         match result {
-            Ok(Found::Get(path, data, stat)) => Self::Get(ZnodeAnswer::new(path, data, stat)),
-            Ok(Found::Children(path, page, stat)) => Self::Children(ChildrenOfAnswer {
+            Ok(ReadResult::Get(path, data, stat)) => Self::Get(ZnodeAnswer::new(path, data, stat)),
+            Ok(ReadResult::Children(path, page, stat)) => Self::Children(ChildrenOfAnswer {
                 path: path.as_str(),
                 stat: stat.into(),
                 children: page.into(),
             }),
-            Ok(Found::Exists(path, stat)) => Self::Exists(ChangedAnswer {
+            Ok(ReadResult::Exists(path, stat)) => Self::Exists(ChangedAnswer {
                 path: path.as_str(),
                 stat: stat.into(),
             }),
@@ -190,7 +190,7 @@ pub struct ReadsAnswer<'a> {
 
 /// `POST /v1/read`
 pub async fn read(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> HandlerResult {
-    let asked: ReadQuery = query(&uri)?;
+    let params: ReadQuery = query(&uri)?;
     let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
     let body: ReadsBody<'_> = parse(&bytes)?;
     if !(1..=MAX_READS).contains(&body.reads.len()) {
@@ -206,16 +206,16 @@ pub async fn read(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -
             "the counts of all reads together are at most {MAX_CHILDREN}"
         )));
     }
-    ensure_freshness(&api, asked.linearizable).await?;
+    ensure_freshness(&api, params.linearizable).await?;
     let caller = peer.identities();
-    let look = |store: &Store| -> (Zxid, Vec<Result<Found, Problem>>) {
-        let (view, mut room) = (store.seen_by(&caller), MAX_DATA_BYTES);
+    let read_all = |store: &Store| -> (Zxid, Vec<Result<ReadResult, Problem>>) {
+        let (view, mut budget) = (store.seen_by(&caller), MAX_DATA_BYTES);
         let found = reads
             .into_iter()
-            .map(|read| read.and_then(|read| read.look(view, &mut room)));
+            .map(|read| read.and_then(|read| read.execute(view, &mut budget)));
         (store.zxid(), found.collect())
     };
-    let (zxid, found) = api.node.read(look);
+    let (zxid, found) = api.node.read(read_all);
     Ok(ok(&ReadsAnswer {
         zxid: zxid.0,
         results: found.iter().map(ResultAnswer::from).collect(),

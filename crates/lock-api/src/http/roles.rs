@@ -51,12 +51,12 @@ pub struct ListQuery {
 
 /// `GET /v1/roles`
 pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
-    let asked: ListQuery = query(&uri)?;
-    let count = page_length(asked.count)?;
-    ensure_freshness(&api, asked.linearizable).await?;
+    let params: ListQuery = query(&uri)?;
+    let count = page_length(params.count)?;
+    ensure_freshness(&api, params.linearizable).await?;
     let caller = peer.identities();
     let roles = api.node.read(|store| all(store, &caller))?;
-    let after = asked.after.as_deref();
+    let after = params.after.as_deref();
     let mut rest = roles
         .iter()
         .filter(|view| after.is_none_or(|after| view.role.as_str() > after));
@@ -71,8 +71,8 @@ pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRes
 /// `GET /v1/roles/{role}`
 pub async fn get(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let role = role_name(&last_segment(&uri)?)?;
-    let asked: ReadQuery = query(&uri)?;
-    ensure_freshness(&api, asked.linearizable).await?;
+    let params: ReadQuery = query(&uri)?;
+    ensure_freshness(&api, params.linearizable).await?;
     let caller = peer.identities();
     let roles = api.node.read(|store| all(store, &caller))?;
     let found = roles.iter().find(|view| view.role == role);

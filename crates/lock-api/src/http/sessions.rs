@@ -172,8 +172,8 @@ fn is_anothers(api: &Api, peer: &Peer, session: SessionId) -> Option<Principal> 
 /// `GET /v1/sessions/{session}`
 pub async fn get(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let session = target(&uri)?;
-    let asked: ReadQuery = query(&uri)?;
-    ensure_freshness(&api, asked.linearizable).await?;
+    let params: ReadQuery = query(&uri)?;
+    ensure_freshness(&api, params.linearizable).await?;
     let (now_ms, caller) = (api.node.now_ms(), peer.identities());
     let found = api.node.read(|store| {
         let view = store.seen_by(&caller).session(session)?;
@@ -214,14 +214,14 @@ fn ephemeral_cursor(text: &str) -> Result<(Zxid, ZPath), Problem> {
 /// `GET /v1/sessions/{session}/ephemerals`
 pub async fn ephemerals(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let session = target(&uri)?;
-    let asked: EphemeralsQuery = query(&uri)?;
-    let count = page_length(asked.count)?;
-    ensure_freshness(&api, asked.linearizable).await?;
-    let after = asked.after.as_deref().map(ephemeral_cursor).transpose()?;
+    let params: EphemeralsQuery = query(&uri)?;
+    let count = page_length(params.count)?;
+    ensure_freshness(&api, params.linearizable).await?;
+    let after = params.after.as_deref().map(ephemeral_cursor).transpose()?;
     let caller = peer.identities();
     let page = api.node.read(|store| {
         let view = store.seen_by(&caller);
-        view.ephemerals_page(session, &asked.prefix, after.as_ref(), count)
+        view.ephemerals_page(session, &params.prefix, after.as_ref(), count)
     })?;
     let next_after = page
         .next_after
@@ -255,14 +255,14 @@ fn is_called(view: &SessionView, prefix: &str) -> bool {
 
 /// `GET /v1/sessions`
 pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
-    let asked: ListQuery = query(&uri)?;
-    let count = page_length(asked.count)?;
-    let after = asked.after.as_deref().map(session_id).transpose()?;
-    ensure_freshness(&api, asked.linearizable).await?;
+    let params: ListQuery = query(&uri)?;
+    let count = page_length(params.count)?;
+    let after = params.after.as_deref().map(session_id).transpose()?;
+    ensure_freshness(&api, params.linearizable).await?;
     let (now_ms, caller) = (api.node.now_ms(), peer.identities());
     let (sessions, next_after) = api.node.read(|store| {
         let view = store.seen_by(&caller);
-        let page = view.sessions_page(after, count, |view| is_called(view, &asked.prefix))?;
+        let page = view.sessions_page(after, count, |view| is_called(view, &params.prefix))?;
         let (mut sessions, mut next_after) = (Vec::new(), page.next_after);
         let (mut looks, all) = (MAX_LOOKED_AT, page.sessions.len());
         for view in page.sessions {

@@ -21,7 +21,7 @@ use super::extract::{HandlerResult, query};
 use super::{Peer, Shared};
 
 /// Time without progress after which a receiver is disconnected: it occupies one of the few concurrent backups.
-const RECEIVE_PATIENCE: Duration = Duration::from_secs(60);
+const RECEIVE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Chunks on their way to a receiver. One is read from the disk while the one before is sent.
 const CHUNKS_QUEUED: usize = 1;
@@ -100,7 +100,7 @@ async fn send_all(mut backup: Backup, chunks: &mpsc::Sender<io::Result<Bytes>>) 
             }
         };
         let failed = chunk.is_err();
-        match tokio::time::timeout(RECEIVE_PATIENCE, chunks.send(chunk)).await {
+        match tokio::time::timeout(RECEIVE_TIMEOUT, chunks.send(chunk)).await {
             Ok(Ok(())) if !failed => {}
             // The receiver has disconnected, or got the error.
             Ok(_) => return false,

@@ -35,10 +35,10 @@ pub struct ListQuery {
 
 /// `GET /v1/tokens`
 pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
-    let asked: ListQuery = query(&uri)?;
-    let count = page_length(asked.count)?;
-    let after = asked.after.as_deref().map(token_id).transpose()?;
-    ensure_freshness(&api, asked.linearizable).await?;
+    let params: ListQuery = query(&uri)?;
+    let count = page_length(params.count)?;
+    let after = params.after.as_deref().map(token_id).transpose()?;
+    ensure_freshness(&api, params.linearizable).await?;
     let caller = peer.identities();
     let all = api.node.read(|store| store.seen_by(&caller).tokens())?;
     let mut rest = all

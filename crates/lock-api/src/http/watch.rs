@@ -107,36 +107,36 @@ pub fn event_word(kind: ZnodeEventKind) -> &'static str {
 pub async fn watch(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let raw = uri.path().strip_prefix(PREFIX).expect("the route begins with it");
     let path = ZPath::parse(&znode_path(raw)?)?;
-    let asked: WatchQuery = query(&uri)?;
-    let timeout_ms = asked.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS);
+    let params: WatchQuery = query(&uri)?;
+    let timeout_ms = params.timeout_ms.unwrap_or(DEFAULT_TIMEOUT_MS);
     if timeout_ms > MAX_TIMEOUT_MS {
         return Err(Problem::bad_request(format!(
             "timeout_ms is at most {MAX_TIMEOUT_MS}"
         )));
     }
-    if asked.kind == KindWord::Recursive && asked.seen_zxid.is_some() {
+    if params.kind == KindWord::Recursive && params.seen_zxid.is_some() {
         return Err(Problem::bad_request(
             "seen_zxid does not go with kind=recursive: a stat does not show changes below a znode",
         ));
     }
-    ensure_freshness(&api, asked.linearizable).await?;
+    ensure_freshness(&api, params.linearizable).await?;
     // A node that applies it later must not report as news what the caller saw elsewhere.
-    if let Some(seen) = asked.seen_zxid
+    if let Some(seen) = params.seen_zxid
         && !api.node.caught_up_with(Zxid(seen)).await?
     {
         return Err(Problem::bad_request(format!(
             "seen_zxid: nothing has happened at {seen} yet"
         )));
     }
-    let (kind, caller) = (asked.kind.kind(), peer.identities());
+    let (kind, caller) = (params.kind.kind(), peer.identities());
     let ((may_watch, read), watcher) = api.node.read_and_watch(&path, kind, caller.clone(), |store| {
         let view = store.seen_by(&caller);
         (view.watch(&path), view.get(&path).map(|(_, stat)| stat))
     })?;
     may_watch?;
     // Read and armed at one moment: what is not seen here fires the watch.
-    if let (Some(seen), Ok(stat)) = (asked.seen_zxid, &read)
-        && let Some((event, zxid)) = missed(asked.kind, stat, Zxid(seen))
+    if let (Some(seen), Ok(stat)) = (params.seen_zxid, &read)
+        && let Some((event, zxid)) = missed(params.kind, stat, Zxid(seen))
     {
         return Ok(ok(&EventAnswer {
             event: event_word(event),
@@ -144,7 +144,7 @@ pub async fn watch(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRe
             zxid: zxid.0,
         }));
     }
-    if asked.kind.needs_reading() {
+    if params.kind.needs_reading() {
         read?;
     }
     // The caller's rights are checked again before the answer. A caller that may not wait any more gets an error at once.

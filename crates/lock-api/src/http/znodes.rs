@@ -186,27 +186,27 @@ pub struct GetQuery {
 /// `GET /v1/znodes/{path}`
 pub async fn get(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let path = ZPath::parse(&target(&uri)?)?;
-    let asked: GetQuery = query(&uri)?;
-    if !asked.children && (asked.prefix.is_some() || asked.after.is_some() || asked.count.is_some()) {
+    let params: GetQuery = query(&uri)?;
+    if !params.children && (params.prefix.is_some() || params.after.is_some() || params.count.is_some()) {
         return Err(Problem::bad_request(
             "prefix, after and count belong to children=true",
         ));
     }
     let (prefix, after) = (
-        asked.prefix.as_deref().unwrap_or_default(),
-        asked.after.as_deref(),
+        params.prefix.as_deref().unwrap_or_default(),
+        params.after.as_deref(),
     );
-    let count = page_length(asked.count)?;
-    ensure_freshness(&api, asked.linearizable).await?;
+    let count = page_length(params.count)?;
+    ensure_freshness(&api, params.linearizable).await?;
     let caller = peer.identities();
-    let look = |store: &Store| -> Result<_, Refusal> {
+    let read = |store: &Store| -> Result<_, Refusal> {
         let view = store.seen_by(&caller);
         let node = view.get(&path)?;
-        let page = asked
+        let page = params
             .children
             .then(|| view.children_page(&path, prefix, after, count));
-        let descendants = asked.descendants.then(|| view.descendants(&path));
-        let acl = asked.acl.then(|| view.acl(&path));
+        let descendants = params.descendants.then(|| view.descendants(&path));
+        let acl = params.acl.then(|| view.acl(&path));
         Ok((
             node,
             page.transpose()?,
@@ -214,9 +214,9 @@ pub async fn get(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResu
             acl.transpose()?,
         ))
     };
-    let ((data, stat), page, descendants, acl) = match asked.children || asked.descendants {
-        true => api.node.read(look)?,
-        false => api.node.read_facts(look)?,
+    let ((data, stat), page, descendants, acl) = match params.children || params.descendants {
+        true => api.node.read(read)?,
+        false => api.node.read_facts(read)?,
     };
     let mut answer = ZnodeAnswer::new(&path, &data, &stat);
     answer.descendants = descendants;

@@ -113,7 +113,7 @@ async fn seek(
         tokio::time::sleep(BARRIER_PAUSE).await;
     }
     loop {
-        let look = |store: &Store| match store.session_fate(session) {
+        let find = |store: &Store| match store.session_fate(session) {
             SessionFate::Live => {
                 let contender = |lock: &LockName| {
                     let holder = store.holder_of_attempt(session, lock, attempt)?;
@@ -126,11 +126,11 @@ async fn seek(
         };
         // The server looks for itself, and no list stops it.
         let caller = Identities::new([Identity::Super]);
-        let watched = node.read_and_watch(locks[0].znode(), WatchKind::PersistentRecursive, caller, look);
+        let watched = node.read_and_watch(locks[0].znode(), WatchKind::PersistentRecursive, caller, find);
         let (found, change) = match watched {
             Ok((found, change)) => (found, Some(change)),
             // The clients have all the watches: then it looks again and again.
-            Err(_) => (node.read(look), None),
+            Err(_) => (node.read(find), None),
         };
         match found {
             // With the session everything has gone.

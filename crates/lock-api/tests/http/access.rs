@@ -203,11 +203,11 @@ async fn roles_say_what_is_allowed_from_now_on() {
         .map(|role| &role["role"])
         .collect();
     assert_eq!(names, ["admin", "team"]);
-    let look = server
+    let answer = server
         .as_token(&admin, "GET", "/v1/roles/admin", Value::Null)
         .await
         .expect(200);
-    assert_eq!(look["grants"], json!([{"path": "/", "rights": EVERYTHING}]));
+    assert_eq!(answer["grants"], json!([{"path": "/", "rights": EVERYTHING}]));
     for (method, path, body, status, code) in [
         ("DELETE", "/v1/roles/team", Value::Null, 409, "role_in_use"),
         ("DELETE", "/v1/roles/admin", Value::Null, 409, "role_built_in"),

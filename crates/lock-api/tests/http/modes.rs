@@ -30,7 +30,7 @@ async fn begin(server: &Server, path: &str, lock: &str, body: Value) -> Call {
 /// Waits until `count` contenders wait: in the queue, or as holders that upgrade.
 async fn until_waiting(server: &Server, lock: &str, count: usize) {
     until("they wait", async || {
-        let seen = look(server, lock).await;
+        let seen = lock_view(server, lock).await;
         let upgrades = seen["holders"].as_array().unwrap().iter();
         let upgrades = upgrades.filter(|holder| holder["upgrading_since_at"].is_string());
         seen["queue"].as_array().unwrap().len() + upgrades.count() == count
@@ -38,7 +38,7 @@ async fn until_waiting(server: &Server, lock: &str, count: usize) {
     .await;
 }
 
-async fn look(server: &Server, lock: &str) -> Value {
+async fn lock_view(server: &Server, lock: &str) -> Value {
     server.get(&format!("/v1/locks/{lock}")).await.expect(200)
 }
 
@@ -54,7 +54,7 @@ async fn the_view_of_a_lock_has_a_maximum_number_of_holders() {
         let body = json!({"session": session, "mode": "shared", "owner": number.to_string()});
         acquire(&server, "a", body).await;
     }
-    let seen = look(&server, "a").await;
+    let seen = lock_view(&server, "a").await;
     assert_eq!(seen["holders"].as_array().unwrap().len(), 1_000);
     let facts = (&seen["complete"], &seen["holding"], &seen["waiting"]);
     assert_eq!(facts, (&json!(false), &json!(1_001), &json!(0)));
@@ -63,7 +63,7 @@ async fn the_view_of_a_lock_has_a_maximum_number_of_holders() {
         .await
         .expect(201);
     assert_eq!(
-        look(&server, "a").await["blocking_znodes"],
+        lock_view(&server, "a").await["blocking_znodes"],
         json!(["lock-0000000000"])
     );
     server.stop().await;
@@ -132,7 +132,10 @@ async fn a_reader_asks_in_vain_to_write_and_an_upgradeable_one_waits_for_the_oth
         .problem(409, "lock_timeout");
     drop(begin(&server, upgrade, "book", body(json!(null))).await);
     until_waiting(&server, "book", 0).await;
-    assert_eq!(look(&server, "book").await["holders"][1]["mode"], "upgradeable");
+    assert_eq!(
+        lock_view(&server, "book").await["holders"][1]["mode"],
+        "upgradeable"
+    );
 
     let waiting = begin(&server, upgrade, "book", body(json!(null))).await;
     let late = json!({"session": second, "mode": "shared", "owner": "late"});
@@ -169,7 +172,7 @@ async fn the_limit_of_a_semaphore_is_changed_while_it_is_used() {
         .await
         .expect(204);
     let second = waiting.reply().await.expect(200);
-    assert_eq!(look(&server, "pool").await["limit"], 5);
+    assert_eq!(lock_view(&server, "pool").await["limit"], 5);
 
     // Below the permits in use: no holder loses permits, and none is granted.
     server
@@ -177,7 +180,10 @@ async fn the_limit_of_a_semaphore_is_changed_while_it_is_used() {
         .await
         .expect(204);
     assert_eq!(
-        look(&server, "pool").await["holders"].as_array().unwrap().len(),
+        lock_view(&server, "pool").await["holders"]
+            .as_array()
+            .unwrap()
+            .len(),
         2
     );
     let problem = post(&server, "/v1/locks/pool/acquire", lease(1)).await;
@@ -233,7 +239,10 @@ async fn permits_are_had_at_once_and_in_order_and_come_back_when_a_session_ends(
     let all = begin(&server, path, "pool", lease(&second, 5, json!(null))).await;
     // It holds none of the two that are left; but later contenders do not overtake it.
     assert_eq!(
-        look(&server, "pool").await["holders"].as_array().unwrap().len(),
+        lock_view(&server, "pool").await["holders"]
+            .as_array()
+            .unwrap()
+            .len(),
         1
     );
     post(&server, path, lease(&second, 1, json!(0)))
@@ -283,7 +292,7 @@ async fn several_locks_are_had_at_once_or_not_at_all() {
     assert_eq!(problem["lock"], "a");
     drop(begin(&server, path, "a", body(json!(null))).await);
     until_waiting(&server, "a", 0).await;
-    assert_eq!(look(&server, "d").await["holders"], json!([]));
+    assert_eq!(lock_view(&server, "d").await["holders"], json!([]));
 
     let waiting = begin(&server, path, "a", body(json!(null))).await;
     let given = |grant: &Value| json!({"lock": grant["lock"], "holder": grant["holder"]});
@@ -312,7 +321,7 @@ async fn several_locks_are_had_at_once_or_not_at_all() {
     // One of them is taken away while the call waits: the others are given back.
     let body = json!({"session": first, "locks": [{"name": "e"}, {"name": "a"}], "wait_ms": null});
     let waiting = begin(&server, path, "a", body).await;
-    let broken = look(&server, "a").await["queue"][0]["holder"].clone();
+    let broken = lock_view(&server, "a").await["queue"][0]["holder"].clone();
     let body = json!({"holder": broken, "reason": "maintenance"});
     post(&server, "/v1/locks/a/break", body).await.expect(204);
     let problem = waiting.reply().await.problem(409, "not_holder");
@@ -321,7 +330,7 @@ async fn several_locks_are_had_at_once_or_not_at_all() {
         problem["by"].as_str().unwrap().starts_with("127.0.0.1"),
         "{problem}"
     );
-    assert_eq!(look(&server, "e").await["holders"], json!([]));
+    assert_eq!(lock_view(&server, "e").await["holders"], json!([]));
 
     let many: Vec<_> = (0..65).map(|n| json!({"name": format!("l{n}")})).collect();
     for locks in [json!([]), json!(many), json!([{"name": "a"}, {"name": "a"}])] {
@@ -385,10 +394,10 @@ async fn a_lock_stays_closed_for_a_while_when_its_holder_dies() {
     let body = json!({"session": lives, "wait_ms": null});
     let waiting = begin(&server, "/v1/locks/disk/acquire", "disk", body).await;
     until("the lock is closed", async || {
-        look(&server, "disk").await["closed"]["delay_ms"] == 1_500
+        lock_view(&server, "disk").await["closed"]["delay_ms"] == 1_500
     })
     .await;
-    let seen = look(&server, "disk").await;
+    let seen = lock_view(&server, "disk").await;
     assert_eq!(
         (&seen["holders"], seen["queue"].as_array().unwrap().len()),
         (&json!([]), 1)
@@ -406,7 +415,7 @@ async fn a_lock_stays_closed_for_a_while_when_its_holder_dies() {
         "{:?}",
         begun.elapsed()
     );
-    assert_eq!(look(&server, "disk").await["closed"], json!(null));
+    assert_eq!(lock_view(&server, "disk").await["closed"], json!(null));
     release(&server, "disk", &lives, &grant).await;
 
     let long = json!({"session": lives, "lock_delay_ms": 60_001});
@@ -439,7 +448,7 @@ async fn a_holder_is_asked_to_give_up_and_answers() {
 
     let body = json!({"session": session, "holder": grant["holder"], "answer": "in a minute"});
     post(&server, revoke, body).await.expect(204);
-    let seen = look(&server, "job").await;
+    let seen = lock_view(&server, "job").await;
     let seen = &seen["holders"][0]["revoke_requested"];
     assert_eq!(
         (&seen["reason"], &seen["answer"]),
@@ -486,7 +495,7 @@ async fn a_drained_lock_takes_nobody_in_until_the_drain_is_over() {
     );
     release(&server, "job", &first, &grant).await;
     release(&server, "job", &first, &grant).await;
-    let seen = look(&server, "job").await;
+    let seen = lock_view(&server, "job").await;
     assert_eq!(
         (
             &seen["draining"],

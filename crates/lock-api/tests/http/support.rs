@@ -19,7 +19,7 @@ use crate::contract::{self, Asked};
 pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Between two looks at a condition.
-const GLANCE: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A node with one member and its HTTP server.
 pub struct Server {
@@ -347,7 +347,7 @@ pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
 pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     in_time(what, async {
         while !condition().await {
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     })
     .await;

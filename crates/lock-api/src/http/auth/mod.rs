@@ -39,16 +39,16 @@ pub async fn authenticate(
     let named = shown.as_ref().map(TokenText::name);
     let proven = match shown {
         None => Ok(peer.clone()),
-        Some(TokenText::Operator(secret)) => of_operator(api, peer.clone(), &secret),
-        Some(TokenText::Of(id, secret)) => of_token(api, peer.clone(), id, &secret).await,
+        Some(TokenText::Operator(secret)) => authenticate_operator(api, peer.clone(), &secret),
+        Some(TokenText::Of(id, secret)) => authenticate_token(api, peer.clone(), id, &secret).await,
     };
-    let somebody = match proven {
-        Ok(somebody) => somebody,
+    let authenticated = match proven {
+        Ok(authenticated) => authenticated,
         Err(problem) => return Err(refuse(api, &peer, named, head, problem)),
     };
-    match require(api, required, &somebody).await {
-        Ok(()) => Ok(somebody),
-        Err(problem) => Err(refuse(api, &somebody, named, head, problem)),
+    match require(api, required, &authenticated).await {
+        Ok(()) => Ok(authenticated),
+        Err(problem) => Err(refuse(api, &authenticated, named, head, problem)),
     }
 }
 
@@ -61,29 +61,29 @@ fn refuse(api: &Api, peer: &Peer, shown: Option<String>, head: &Parts, problem: 
 }
 
 /// Its token is this node's own, so another node's does not count here.
-fn of_operator(api: &Api, peer: Peer, secret: &Secret) -> Result<Peer, Problem> {
+fn authenticate_operator(api: &Api, peer: Peer, secret: &Secret) -> Result<Peer, Problem> {
     match &api.config().operator {
         Some(operator) if operator.is(secret) => Ok(peer.with(Identity::Super, None)),
         _ => Err(refused(Unproven::Token)),
     }
 }
 
-async fn of_token(api: &Api, peer: Peer, id: TokenId, secret: &Secret) -> Result<Peer, Problem> {
-    let look = || {
+async fn authenticate_token(api: &Api, peer: Peer, id: TokenId, secret: &Secret) -> Result<Peer, Problem> {
+    let evaluate = || {
         api.node
             .read_facts(|store| Standing::of(store, id, secret, api.node.now_ms()))
     };
-    let mut known = look();
-    if matches!(known, Standing::Unknown) && !api.unknown.is_known_to_be_none(id) {
-        let Some(_place) = api.unknown.place() else {
+    let mut known = evaluate();
+    if matches!(known, Standing::Unknown) && !api.unknown.is_known_absent(id) {
+        let Some(_permit) = api.unknown.permit() else {
             return Err(Problem::busy(
                 "many callers show tokens that this node does not know yet",
             ));
         };
         api.node.read_barrier().await?;
-        known = look();
+        known = evaluate();
         if matches!(known, Standing::Unknown) {
-            api.unknown.is_none(id);
+            api.unknown.mark_absent(id);
         }
     }
     match known {
@@ -96,15 +96,15 @@ async fn of_token(api: &Api, peer: Peer, id: TokenId, secret: &Secret) -> Result
 async fn require(api: &Api, required: RequiredPermission, peer: &Peer) -> Result<(), Problem> {
     unsecured::refuse(api, peer)?;
     let caller = peer.identities();
-    let look = |store: &Store| required.require(store.seen_by(&caller));
+    let check = |store: &Store| required.require(store.seen_by(&caller));
     // Who is refused by what this node knows need not be asked about again.
-    api.node.read_facts(look)?;
+    api.node.read_facts(check)?;
     if required.may_need_barrier()
         && !peer.is_operator()
         && api.node.read_facts(|store| required.needs_barrier(store))
     {
         api.node.read_barrier().await?;
-        api.node.read_facts(look)?;
+        api.node.read_facts(check)?;
     }
     Ok(())
 }

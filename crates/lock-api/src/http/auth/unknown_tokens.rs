@@ -9,21 +9,21 @@ use znode_store::TokenId;
 
 /// Maximum number of callers for which this node catches up at the same time. Each asks the leader for a proof of leadership, as
 /// heartbeats do, and must not displace them; callers with forged tokens could otherwise do so by thousands.
-const CATCHING_UP_AT_ONCE: usize = 16;
+const MAX_CONCURRENT_CATCH_UPS: usize = 16;
 
 /// Number of remembered unknown tokens, the newest: those that clients still send after they were revoked. At 16 bytes
 /// each, twice.
-const REMEMBERED: usize = 4096;
+const MAX_REMEMBERED: usize = 4096;
 
 /// Results for tokens that this node did not know.
 #[derive(Debug)]
 pub struct UnknownTokens {
-    places: Semaphore,
-    found: Mutex<Found>,
+    catch_up_permits: Semaphore,
+    absent: Mutex<AbsentTokens>,
 }
 
 #[derive(Debug, Default)]
-struct Found {
+struct AbsentTokens {
     tokens: HashSet<TokenId>,
     order: VecDeque<TokenId>,
 }
@@ -31,32 +31,32 @@ struct Found {
 impl UnknownTokens {
     pub fn new() -> Self {
         Self {
-            places: Semaphore::new(CATCHING_UP_AT_ONCE),
-            found: Mutex::default(),
+            catch_up_permits: Semaphore::new(MAX_CONCURRENT_CATCH_UPS),
+            absent: Mutex::default(),
         }
     }
 
     /// Returns whether a token was unknown to the whole cluster when this node last caught up for it. This is final: ids are
     /// random, so no caller can send one before it is created, and none is created twice.
-    pub fn is_known_to_be_none(&self, token: TokenId) -> bool {
-        self.found.lock().tokens.contains(&token)
+    pub fn is_known_absent(&self, token: TokenId) -> bool {
+        self.absent.lock().tokens.contains(&token)
     }
 
     /// Reserves one of the concurrent catch-ups of this node; `None`: all are in use.
-    pub fn place(&self) -> Option<SemaphorePermit<'_>> {
-        self.places.try_acquire().ok()
+    pub fn permit(&self) -> Option<SemaphorePermit<'_>> {
+        self.catch_up_permits.try_acquire().ok()
     }
 
     /// The node has caught up, and does not know the token.
-    pub fn is_none(&self, token: TokenId) {
-        let mut found = self.found.lock();
-        if found.tokens.insert(token) {
-            found.order.push_back(token);
+    pub fn mark_absent(&self, token: TokenId) {
+        let mut absent = self.absent.lock();
+        if absent.tokens.insert(token) {
+            absent.order.push_back(token);
         }
-        if found.order.len() > REMEMBERED
-            && let Some(oldest) = found.order.pop_front()
+        if absent.order.len() > MAX_REMEMBERED
+            && let Some(oldest) = absent.order.pop_front()
         {
-            found.tokens.remove(&oldest);
+            absent.tokens.remove(&oldest);
         }
     }
 }
@@ -69,23 +69,23 @@ mod tests {
     fn the_newest_are_remembered_and_no_more() {
         let unknown = UnknownTokens::new();
         let token = |number: usize| TokenId((number as u128).to_be_bytes());
-        for number in 0..REMEMBERED + 10 {
-            unknown.is_none(token(number));
-            unknown.is_none(token(number));
+        for number in 0..MAX_REMEMBERED + 10 {
+            unknown.mark_absent(token(number));
+            unknown.mark_absent(token(number));
         }
-        assert!(!unknown.is_known_to_be_none(token(9)));
-        assert!(unknown.is_known_to_be_none(token(10)));
-        assert!(unknown.is_known_to_be_none(token(REMEMBERED + 9)));
-        assert_eq!(unknown.found.lock().tokens.len(), REMEMBERED);
+        assert!(!unknown.is_known_absent(token(9)));
+        assert!(unknown.is_known_absent(token(10)));
+        assert!(unknown.is_known_absent(token(MAX_REMEMBERED + 9)));
+        assert_eq!(unknown.absent.lock().tokens.len(), MAX_REMEMBERED);
     }
 
     #[test]
     fn concurrent_catch_ups_are_bounded() {
         let unknown = UnknownTokens::new();
-        let mut places: Vec<_> = (0..CATCHING_UP_AT_ONCE).map(|_| unknown.place()).collect();
-        assert!(places.iter().all(Option::is_some));
-        assert!(unknown.place().is_none());
-        places.pop();
-        assert!(unknown.place().is_some());
+        let mut catch_up_permits: Vec<_> = (0..MAX_CONCURRENT_CATCH_UPS).map(|_| unknown.permit()).collect();
+        assert!(catch_up_permits.iter().all(Option::is_some));
+        assert!(unknown.permit().is_none());
+        catch_up_permits.pop();
+        assert!(unknown.permit().is_some());
     }
 }
