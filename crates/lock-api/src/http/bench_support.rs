@@ -1,6 +1,6 @@
-//! Interface for the measurement of documents and connections (`tools/hot-paths`): names of the functions that read and write those of
-//! a lock's cycle, and of what serves a connection. It is no part of the API, and nothing here does anything beside calling what
-//! has these names.
+//! Interface for the measurements of `tools/hot-paths`: functions that parse and serialize the documents of an acquire
+//! and a release,
+//! and a function that serves a connection. It is not part of the API. Every function only calls the production code.
 
 use std::sync::Arc;
 
@@ -22,17 +22,17 @@ pub fn parse_acquire(lock: LockName, body: &[u8], address: Arc<str>) -> Result<L
     Ok(parse::<AcquireBody<'_>>(body)?.check(lock, address)?.wish)
 }
 
-/// The answer of `acquire`.
+/// Serializes the answer of `acquire`.
 pub fn serialize_grant(grant: &Grant) -> Response {
     ok(&GrantAnswer::from(grant))
 }
 
-/// The holder that the body of `release` names.
+/// Parses the body of `release`, and returns the holder that it names.
 pub fn parse_release(body: &[u8]) -> Result<String, Problem> {
     Ok(parse::<ReleaseBody<'_>>(body)?.holder.into_owned())
 }
 
-/// The answer of `release`.
+/// Serializes the answer of `release`.
 pub fn serialize_release(holds: u32) -> Response {
     ok(&ReleaseAnswer { holds })
 }

@@ -1,4 +1,4 @@
-//! Bodies and queries in, JSON out: what all routes have in common. It knows no route and no meaning.
+//! Parsing of bodies and queries, and JSON answers, for all routes. It knows no route and gives no value a meaning.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -32,16 +32,16 @@ const BODY_GRACE: Duration = Duration::from_secs(5);
 /// slower on purpose gets no more time than a body of its size needs.
 const MIN_BODY_BYTES_PER_SECOND: u64 = 16 * 1024;
 
-/// Initial capacity of an answer: for all but lists, and small beside the other memory
-/// of a request.
+/// Initial capacity of an answer. It suffices for all answers but lists, and is small beside the other memory of a
+/// request.
 const ANSWER_BYTES: usize = 512;
 
 /// Result of a handler.
 pub type HandlerResult = Result<Response, Problem>;
 
-/// Reads a whole body of at most `limit` bytes within `timeout`, and not slower than at a least rate.
+/// Reads a whole body of at most `limit` bytes within `timeout`, at [`MIN_BODY_BYTES_PER_SECOND`] or faster.
 pub async fn read_body(body: Body, limit: usize, timeout: Duration) -> Result<Bytes, Problem> {
-    // A declared length that is far too large is refused before a byte of it is fetched.
+    // A declared length far above the limit is rejected before a byte of the body is read.
     if body.size_hint().lower() > (limit + DISCARD_BYTES) as u64 {
         return Err(Problem::body_too_large(limit));
     }
@@ -54,7 +54,7 @@ fn body_deadline(received: usize, timeout: Duration) -> Duration {
     timeout.min(BODY_GRACE + at_least_rate)
 }
 
-/// The next bytes of a body, if they are there already.
+/// Returns the next bytes of a body if they have arrived already.
 async fn at_hand(chunks: &mut BodyDataStream) -> Poll<Option<Result<Bytes, axum::Error>>> {
     poll_fn(|context| Poll::Ready(chunks.poll_next_unpin(context))).await
 }
@@ -68,7 +68,7 @@ async fn collect(body: Body, limit: usize, timeout: Duration) -> Result<Bytes, P
     while !chunks.is_end_stream() {
         let chunk = match at_hand(&mut chunks).await {
             Poll::Ready(chunk) => chunk,
-            // Nearly every body is there with its head; only who keeps this waiting needs a clock.
+            // Nearly every body arrives with its head; only a slow caller needs a timer.
             Poll::Pending => {
                 let begin = *begin.get_or_insert_with(Instant::now);
                 let within = body_deadline(length, timeout);
@@ -85,7 +85,7 @@ async fn collect(body: Body, limit: usize, timeout: Duration) -> Result<Bytes, P
         } else if length > limit {
             more = Vec::new();
         } else if first.is_empty() {
-            // Nearly every body comes in one piece, which is used as it is.
+            // Nearly every body arrives in one piece, which is used without a copy.
             first = chunk;
         } else {
             if more.is_empty() {
@@ -101,18 +101,19 @@ async fn collect(body: Body, limit: usize, timeout: Duration) -> Result<Bytes, P
     }
 }
 
-/// Reads JSON, whatever the `Content-Type` says, so that `curl -d` does. No body is an empty object, and a whole number is one
-/// however it is written.
+/// Parses a JSON object, whatever the `Content-Type` says, so that `curl -d` works. An empty body is an empty object,
+/// and whole numbers are
+/// accepted in every notation.
 pub fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem> {
     match bytes.trim_ascii_start().first() {
         None => Ok(serde_json::from_slice(b"{}")?),
         Some(b'{') => Ok(serde_json::from_slice(bytes).or_else(|_| lenient_parsing::json(bytes))?),
-        // serde would read the elements of a list as fields in their order, which nobody means.
+        // serde would read the elements of a list as fields in their order, which no caller means.
         Some(_) => Err(Problem::bad_request("the body: a JSON object is expected")),
     }
 }
 
-/// Reads the query. Unknown parameters are refused by the type, and numbers are taken as in JSON.
+/// Parses the query. The type rejects unknown parameters, and numbers are accepted in the notations of JSON.
 pub fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
     if let Ok(Query(query)) = Query::try_from_uri(uri) {
         return Ok(query);
@@ -122,7 +123,7 @@ pub fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
         .map_err(|error| Problem::bad_request(format!("the query: {}", json_terms(&error))))
 }
 
-/// For routes that have no parameters.
+/// Rejects a query, for routes without parameters.
 pub fn no_query(uri: &Uri) -> Result<(), Problem> {
     match uri.query() {
         None | Some("") => Ok(()),
@@ -130,12 +131,12 @@ pub fn no_query(uri: &Uri) -> Result<(), Problem> {
     }
 }
 
-/// The id of a session as a caller wrote it. What cannot be one names no session.
+/// Parses the id of a session. A malformed id is reported as an unknown session.
 pub fn session_id(text: &str) -> Result<SessionId, Problem> {
     text.parse().map_err(|_| Problem::unknown_session(text))
 }
 
-/// An answer with a document.
+/// Builds an answer with a JSON document.
 pub fn json(status: StatusCode, document: &impl Serialize) -> Response {
     let mut bytes = Vec::with_capacity(ANSWER_BYTES);
     serde_json::to_writer(&mut bytes, document)
@@ -148,20 +149,21 @@ pub fn json(status: StatusCode, document: &impl Serialize) -> Response {
     response
 }
 
-/// 200 with a document.
+/// Builds an answer with status 200 and a document.
 pub fn ok(document: &impl Serialize) -> Response {
     json(StatusCode::OK, document)
 }
 
-/// 204: done, and nothing to say.
+/// Builds an answer with status 204 and no body.
 pub fn no_content() -> Response {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     response
 }
 
-/// Makes the reads that follow linearizable, if that was asked for. If not they are at least not older than what this node had
-/// shown before it was started.
+/// Makes the reads that follow linearizable, if requested. Otherwise they are at least as new as anything that this
+/// node returned before
+/// its last start.
 pub async fn ensure_freshness(api: &Api, linearizable: bool) -> Result<(), Unavailable> {
     if linearizable {
         api.node.read_barrier().await
@@ -170,7 +172,7 @@ pub async fn ensure_freshness(api: &Api, linearizable: bool) -> Result<(), Unava
     }
 }
 
-/// The only parameter of reads that have no other.
+/// Query of reads without parameters of their own.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -180,13 +182,13 @@ pub struct ReadQuery {
     pub linearizable: bool,
 }
 
-/// The most items on a page of a list: one page is read in one go, and nothing is applied meanwhile.
+/// Maximum number of items on a page of a list. One page is read at once, and no command is applied meanwhile.
 pub const MAX_PAGE: usize = 1000;
 
 /// Default number of items on a page.
 pub const DEFAULT_PAGE: usize = 100;
 
-/// Checks the wished length of a page.
+/// Checks the requested length of a page.
 pub fn page_length(count: Option<usize>) -> Result<usize, Problem> {
     match count {
         None => Ok(DEFAULT_PAGE),
@@ -195,11 +197,11 @@ pub fn page_length(count: Option<usize>) -> Result<usize, Problem> {
     }
 }
 
-/// A time for people: milliseconds since 1970, shown as RFC 3339 in UTC.
+/// Time for people: milliseconds since 1970, serialized as RFC 3339 in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timestamp(pub u64);
 
-/// The last millisecond that RFC 3339 can show. Times come from clocks, and from znodes that anybody may write.
+/// Last millisecond that RFC 3339 can represent. Times come from clocks, and from znodes that any client may write.
 const END_OF_TIME_MS: u64 = 253_402_300_799_999;
 
 impl Serialize for Timestamp {
@@ -255,7 +257,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_body_has_to_flow() {
-        // A byte a second would be within the timeout for half a minute.
+        // One byte a second would finish within half a minute, the timeout.
         let drops = futures_util::stream::unfold((), |()| async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             Some((Ok::<_, std::io::Error>(Bytes::from_static(b"x")), ()))
@@ -265,7 +267,7 @@ mod tests {
         assert_eq!(read.unwrap_err().code(), Code::RequestTimeout);
         assert!(begin.elapsed() <= BODY_GRACE + Duration::from_secs(1));
 
-        // What flows may take its time.
+        // A body that flows may take longer.
         let flow = futures_util::stream::unfold(0, |piece| async move {
             tokio::time::sleep(Duration::from_secs(1)).await;
             let bytes = Bytes::from(vec![0; 2 * MIN_BODY_BYTES_PER_SECOND as usize]);

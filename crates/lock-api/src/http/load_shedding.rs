@@ -1,8 +1,10 @@
-//! Load shedding, decided from the head of a request alone: a refusal has to cost
-//! less than the request. The decision is made again where a command is proposed, for other front ends.
+//! Load shedding, decided from the head of a request alone, because a rejection has to cost less than the request. The
+//! node decides again
+//! where a command is proposed, for the other front ends.
 //!
-//! While the node has as much to do as it can do in time, requests that want something new are refused at once, and those that
-//! keep something or give it back are served. Large bodies and large answers have a budget each; small ones need none.
+//! While the node is overloaded, it rejects requests for new resources at once, and serves requests that keep or
+//! release a resource. Large
+//! bodies and large answers have a budget each; small ones need none.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -32,7 +34,7 @@ pub struct Budgets {
 }
 
 impl Budgets {
-    /// As they are configured.
+    /// Creates the budgets of the configuration.
     pub fn new(config: &HttpConfig) -> Self {
         let of = |bytes: usize| Arc::new(Semaphore::new(units(bytes).min(Semaphore::MAX_PERMITS)));
         Self {
@@ -51,11 +53,12 @@ fn take(budget: &Arc<Semaphore>, bytes: usize) -> Option<OwnedSemaphorePermit> {
     budget.clone().try_acquire_many_owned(units).ok()
 }
 
-/// Mark of requests from the administration listener.
+/// Extension that marks requests from the administration listener.
 #[derive(Debug, Clone, Copy)]
 struct Administration;
 
-/// The same routes for the administration listener: not refused because of other callers' load.
+/// Returns the same routes for the administration listener, where no request is rejected because of other callers'
+/// load.
 pub fn administration(service: ApiService) -> ApiService {
     service.with_extension(Administration)
 }
@@ -89,11 +92,11 @@ pub fn shed_early<B>(node: &Node, request: &axum::http::Request<B>, waited: Dura
 /// Resources of an admitted request until it is answered.
 pub struct Admitted {
     is_administration: bool,
-    /// For its body, if that is large.
+    /// Share of the budget for large bodies.
     _body_budget: Option<OwnedSemaphorePermit>,
 }
 
-/// Lets a request through or refuses it.
+/// Admits a request or rejects it.
 pub fn admit(api: &Api, request: &Request) -> Result<Admitted, Problem> {
     let is_administration = request.extensions().get::<Administration>().is_some();
     if !is_administration && !is_exempt(request.method(), request.uri().path()) {
@@ -111,7 +114,7 @@ pub fn admit(api: &Api, request: &Request) -> Result<Admitted, Problem> {
     })
 }
 
-/// The answer, if there is room for it.
+/// Returns the response if the budget for large answers allows it.
 pub async fn within_budget(api: &Api, admitted: Admitted, response: Response) -> Response {
     match admitted.is_administration {
         true => response,
@@ -125,19 +128,20 @@ fn budget_exhausted() -> Problem {
     Unavailable::new("this node has as many large requests as it has room for").into()
 }
 
-/// About how many bytes of a body are going to be kept. Who does not say may send as many as there may be.
+/// Returns the estimated bytes of a body that the node will keep in memory. A body without a declared length counts as
+/// `most`.
 fn body_bytes(request: &Request, most: usize) -> usize {
     if request.body().is_end_stream() {
         return 0;
     }
     let declared = request.headers().get(CONTENT_LENGTH);
     let declared = declared.and_then(|length| length.to_str().ok()?.parse().ok());
-    // What is too large is refused without being kept.
+    // A larger body is rejected without being kept.
     declared.unwrap_or(most).min(most)
 }
 
-/// Has a large answer keep its part of the budget until its last byte is sent. Answers without a length, such as streams and
-/// backups, are made while they are sent.
+/// Charges a large answer to the budget until its last byte is sent. Answers without a length, such as streams and
+/// backups, are produced while they are sent and are not charged.
 async fn charge(response: Response, budget: &Arc<Semaphore>) -> Result<Response, Problem> {
     let length = response.body().size_hint().exact();
     let Some(length) = length.and_then(|length| usize::try_from(length).ok()) else {
@@ -158,7 +162,7 @@ async fn charge(response: Response, budget: &Arc<Semaphore>) -> Result<Response,
     Ok(Response::from_parts(head, Body::from(charged)))
 }
 
-/// Bytes that count for as long as anybody has them.
+/// Bytes of an answer, charged to the budget until the last reference is dropped.
 struct ChargedBytes {
     bytes: Bytes,
     _permit: OwnedSemaphorePermit,
@@ -170,10 +174,11 @@ impl AsRef<[u8]> for ChargedBytes {
     }
 }
 
-/// Returns whether a request keeps or returns a resource, or shows the node's health: it is served under any load. All
-/// others can be retried.
+/// Returns whether a request keeps or releases a resource, or shows the node's health. Such requests are served under
+/// any load. Clients can
+/// retry all others.
 fn is_exempt(method: &Method, path: &str) -> bool {
-    // The documents cost no more than a refusal does.
+    // These documents cost no more than a rejection does.
     if matches!(
         path,
         "/healthz" | "/readyz" | "/metrics" | "/v1/openapi.json" | "/docs" | "/docs/style.css"
@@ -188,9 +193,9 @@ fn is_exempt(method: &Method, path: &str) -> bool {
     let path = path.strip_prefix("/v1/").unwrap_or_default();
     let (family, rest) = path.split_once('/').unwrap_or((path, ""));
     match family {
-        // How the cluster is, and what its operators do about it.
+        // State of the cluster, and operators' changes to it.
         "cluster" | "snapshot" | "access" | "tokens" | "roles" | "certificates" | "debug" => true,
-        // A heartbeat, the events (whose stream is one, too), the end.
+        // Heartbeats, events (a stream of events counts as a heartbeat), and the end of a session.
         "sessions" => {
             !rest.is_empty() && (method == Method::DELETE || last == "heartbeat" || last == "events")
         }

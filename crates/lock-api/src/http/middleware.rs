@@ -1,6 +1,7 @@
-//! Path of every request to its handler and back: it is counted, admitted under the present load ([`load_shedding`]), must call this
-//! node by a name of its own ([`origin`]) and come from an authorized caller ([`auth`]). Four steps in one piece, since a step of
-//! its own on the way costs more than most of them do.
+//! Path of every request to its handler and back. The request is counted, admitted under the present load
+//! ([`load_shedding`]), must address this node by one of its own names ([`origin`]), and must come from an authorized
+//! caller ([`auth`]).
+//! The four steps are one function, because a separate axum layer for each would cost more than most of the steps do.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -21,7 +22,9 @@ pub struct Endpoint {
     pub operation: usize,
 }
 
-/// Takes a request of `peer` there and its answer back. The handler gets the caller with all that it has proven.
+/// Passes a request of `peer` through all checks to `handler`, and returns its response. The handler gets the caller
+/// with all
+/// proven identities.
 pub async fn handle<F: Future<Output = HandlerResult>>(
     api: &Shared,
     endpoint: Endpoint,
@@ -50,7 +53,7 @@ pub async fn handle<F: Future<Output = HandlerResult>>(
     response
 }
 
-/// A handler at the end of that way for the router, and what its callers need.
+/// Handler for the router, behind [`handle`], with the permission that it requires.
 #[derive(Clone)]
 pub struct Guarded<H> {
     pub required: RequiredPermission,
@@ -67,7 +70,8 @@ where
     fn call(self, request: Request, api: Shared) -> Self::Future {
         let Self { required, handler } = self;
         let state = api.clone();
-        // Boxed, so that all handlers have one type: `handle` is then compiled once for the router, and not once for each route.
+        // Boxed, so that all handlers have one type: `handle` is then compiled once for the router, and not once for
+        // each route.
         let handler: RoutedHandler = Box::new(move |peer, mut head, body| {
             head.extensions.insert::<Peer>(peer);
             handler

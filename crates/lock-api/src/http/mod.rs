@@ -1,8 +1,10 @@
-//! The HTTP front end: routes, documents, errors. What a lock means is not decided here but in
-//! [`crate::locks`], and what a change means not even there but in the state machine.
+//! HTTP front end: routes, documents, errors. It does not decide what a lock call does, which is [`crate::locks`]' job,
+//! nor what a
+//! change does, which is the state machine's.
 //!
-//! One file per family of routes, its documents beside it; [`problem`] alone decides statuses and codes. `auth` authenticates
-//! callers before each route, with the requirement that `routes` declares.
+//! Each family of routes has one file, and its documents are in the file beside it. [`problem`] alone decides statuses
+//! and codes. `auth`
+//! authenticates callers before each route, with the requirement that `routes` declares.
 
 mod access;
 mod access_types;
@@ -87,24 +89,24 @@ struct Api {
     live: LiveConfig,
     registry: Registry,
     requests: Arc<metrics::requests::Requests>,
-    /// Tokens that this node has not heard of.
+    /// Cache of token ids that the cluster does not know.
     unknown: UnknownTokens,
     audit_log: audit::AuditLog,
     budgets: load_shedding::Budgets,
 }
 
 impl Api {
-    /// The bounds that hold now.
+    /// Returns the current configuration.
     fn config(&self) -> Arc<HttpConfig> {
         self.live.get()
     }
 }
 
-/// One allocation for all requests.
+/// Shared state, in one allocation for all requests.
 type Shared = Arc<Api>;
 
-/// All routes of the API, to be served by [`serve()`]. `locks` is the lock service of the same `node`. Close it before you
-/// stop the node ([`Locks::close`]), so that waiting callers get an answer.
+/// Returns all routes of the API, to be served by [`serve()`]. `locks` is the lock service of the same `node`. Close it
+/// before you stop the node ([`Locks::close`]), so that waiting callers get an answer.
 pub fn router(node: Node, locks: Locks, config: impl Into<LiveConfig>) -> ApiService {
     measured_router(node, locks, config, Registry::default())
 }
@@ -146,7 +148,7 @@ pub fn measured_router(
     router = router
         .fallback(public(no_route))
         .method_not_allowed_fallback(public(method_not_allowed));
-    // Where nothing is traced there is no step more on the way of a request.
+    // Without tracing no layer is added, so that requests do not pay for one.
     if api.config().tracing.is_some() {
         router = router.layer(from_fn_with_state(api.clone(), trace::follow));
     }
@@ -168,7 +170,7 @@ pub fn served() -> Vec<(&'static str, Method)> {
     each.collect()
 }
 
-/// The one table of what is served where, and what its callers need.
+/// Returns the one table of all routes, with the permission that each method requires.
 fn routes() -> Vec<Route> {
     use RequiredPermission::{
         Administer, AdministerLinearizable, DecidedByHandler, DecidedInLog, Public, ReadCluster, ValidToken,
@@ -179,7 +181,7 @@ fn routes() -> Vec<Route> {
             .put(DecidedInLog, locks::configure)
             .otherwise(locks::not_served)
     };
-    // The root of the tree has two addresses, all other znodes have one; so everywhere.
+    // The root of the tree has two addresses, and every other znode has one. The same holds for lists and watches.
     let znodes = |address| {
         Route::at(address)
             .get(DecidedByHandler, znodes::get)
@@ -280,7 +282,7 @@ async fn no_route(uri: Uri) -> problem::Problem {
     problem::Problem::no_route(uri.path())
 }
 
-/// axum adds the `Allow` header.
+/// Answers 405. axum adds the `Allow` header.
 async fn method_not_allowed(method: Method) -> problem::Problem {
     problem::Problem::method_not_allowed(method.as_str(), None)
 }

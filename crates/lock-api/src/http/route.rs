@@ -1,5 +1,6 @@
-//! One address with its methods. A method is served only together with what its callers need: there is no other way to add
-//! one, so none is forgotten.
+//! One address with its methods. Every method that adds a handler takes the required permission as well, so no handler
+//! can be
+//! added without one.
 
 use axum::handler::Handler;
 use axum::http::Method;
@@ -17,7 +18,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// At first nothing is.
+    /// Creates a route without methods.
     pub fn at(address: &'static str) -> Self {
         Self {
             address,
@@ -26,22 +27,22 @@ impl Route {
         }
     }
 
-    /// `GET`, and `HEAD`.
+    /// Adds the handler of `GET`, which also answers `HEAD`.
     pub fn get<H: Handler<T, Shared>, T: 'static>(self, required: RequiredPermission, handler: H) -> Self {
         self.on(MethodFilter::GET, Method::GET, required, handler)
     }
 
-    /// `POST`.
+    /// Adds the handler of `POST`.
     pub fn post<H: Handler<T, Shared>, T: 'static>(self, required: RequiredPermission, handler: H) -> Self {
         self.on(MethodFilter::POST, Method::POST, required, handler)
     }
 
-    /// `PUT`.
+    /// Adds the handler of `PUT`.
     pub fn put<H: Handler<T, Shared>, T: 'static>(self, required: RequiredPermission, handler: H) -> Self {
         self.on(MethodFilter::PUT, Method::PUT, required, handler)
     }
 
-    /// `DELETE`.
+    /// Adds the handler of `DELETE`.
     pub fn delete<H: Handler<T, Shared>, T: 'static>(self, required: RequiredPermission, handler: H) -> Self {
         self.on(MethodFilter::DELETE, Method::DELETE, required, handler)
     }
@@ -66,17 +67,17 @@ impl Route {
         self
     }
 
-    /// The address, as axum writes it.
+    /// Returns the address in axum's notation.
     pub fn address(&self) -> &'static str {
         self.address
     }
 
-    /// The methods that are served, `HEAD` beside `GET` not told, and what each of them requires.
+    /// Returns the methods, without the `HEAD` of a `GET`, and the permission that each requires.
     pub fn served(&self) -> impl Iterator<Item = &(Method, RequiredPermission)> {
         self.served.iter()
     }
 
-    /// The methods, each behind its door.
+    /// Returns the handlers, each behind the check of its permission.
     pub fn methods(self) -> MethodRouter<Shared> {
         self.methods
     }

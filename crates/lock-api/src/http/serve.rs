@@ -1,7 +1,8 @@
-//! Connections over HTTP: from a socket to the router, within bounds, and to a graceful end.
+//! HTTP connections, from an accepted socket to the router: limits, timeouts and graceful shutdown.
 //!
-//! It is written here, on hyper, because `axum::serve` bounds neither the time a caller takes to send a head
-//! nor the number of connections. It knows no route; `listener` admits connections.
+//! This is written on hyper, because `axum::serve` limits neither the time that a caller takes to send a head nor the
+//! number of
+//! connections. It knows no route; `listener` admits connections.
 
 use std::convert::Infallible;
 use std::future::{poll_fn, ready};
@@ -37,14 +38,14 @@ use super::peer::Peer;
 use super::problem::{Code, Problem};
 use super::service::ApiService;
 
-/// The most bytes of a request's head, and of what is read of a body at once. hyper's own default is six times
-/// that; two paths of [`super::config::MAX_HTTP_PATH_BYTES`], all percent-encoded, have 48 KiB.
+/// Maximum size of a request's head, and of one read of a body. hyper's own default is six times as large; two paths of
+/// [`super::config::MAX_HTTP_PATH_BYTES`], all percent-encoded, have 48 KiB.
 const MAX_HEAD_BYTES: usize = 64 * 1024;
 
-/// `Retry-After` of a refused connection.
+/// `Retry-After` of a rejected connection, in seconds.
 const REJECTED_RETRY_SECONDS: u64 = 1;
 
-/// Builds the answer to a refused connection: the problem, as a route would send it. The request was not read.
+/// Builds the answer to a rejected connection: the problem, as a route would send it. The request was not read.
 fn refusal(problem: Problem) -> Vec<u8> {
     let status = problem.code().status();
     let body = serde_json::to_string(&problem).expect("strings and numbers serialise");
@@ -60,18 +61,21 @@ fn refusal(problem: Problem) -> Vec<u8> {
 /// Serves `service` on `listener` until `shutdown` completes and the requests in progress have been answered.
 ///
 /// After `shutdown` no connection is accepted, idle ones are closed, and busy ones after their answer. Calls that
-/// wait for a lock are answered when the lock service is closed ([`crate::Locks::close`]) and watches when the
-/// node is stopped, so do both while this drains; whatever still runs after [`HttpConfig::drain_timeout`] is
+/// wait for a lock are answered when the lock service is closed ([`crate::Locks::close`]), and watches when the
+/// node is stopped, so do both while this drains. A connection that still runs after [`HttpConfig::drain_timeout`] is
 /// cut off. All connections are gone when this returns.
 ///
-/// A caller that hangs up, or closes its sending side, has its handler's future dropped at once, which takes it out of a lock's
-/// queue; also if it has sent more behind the request.
+/// If a caller hangs up or closes its sending side, its handler's future is dropped at once, which removes it from a
+/// lock's
+/// queue. This also holds if the caller has sent more bytes after the request.
 ///
-/// While the node that is given as `busy` has enough to do, requests for something new are refused here, before their route is even
-/// looked for. Administration is never refused, and gives none.
+/// While the node given as `busy` is overloaded, requests for new resources are rejected here, before the router sees
+/// them.
+/// The administration listener passes no node, so its requests are never rejected for load.
 ///
-/// With `tls` nothing else is spoken, and a caller is also who its certificate says. Handshakes are made by the connections'
-/// own tasks, so a slow one keeps nobody waiting.
+/// With `tls` the listener accepts TLS only, and the client certificate also identifies the caller. The task of each
+/// connection makes its
+/// handshake, so a slow handshake delays no other connection.
 pub async fn serve(
     listener: TcpListener,
     service: impl Into<ApiService>,
@@ -91,9 +95,10 @@ pub async fn serve(
     .await;
 }
 
-/// As [`serve`], for one kind of everything.
+/// Like [`serve`], with concrete types for all parameters.
 ///
-/// Boxed and not inlined, so that the connections' tasks, with all of hyper and of the routes, are compiled in this crate alone.
+/// Boxed and not inlined, so that the connections' tasks, with all of hyper and of the routes, are compiled in this
+/// crate alone.
 #[inline(never)]
 fn serve_boxed<'s>(
     listener: TcpListener,
@@ -116,7 +121,7 @@ async fn accept(
 ) {
     let config = live.get();
     let draining = CancellationToken::new();
-    // Whom to tell over TLS would take a handshake.
+    // Over TLS a readable rejection would take a handshake, so the connection is closed without one.
     let rejection = |problem: Problem| {
         if tls.is_none() {
             refusal(problem)
@@ -160,8 +165,9 @@ async fn accept(
 
 /// Serves a connection of the program that the node runs in, as `peer`, until the program or `draining` ends it.
 ///
-/// It takes no place among the connections of others, and its requests are not refused because others ask for much.
-// Boxed like `serve_boxed`.
+/// It does not count against the limit of connections, and its requests are not rejected because of other callers'
+/// load.
+// Boxed for the reason given at `serve_boxed`.
 #[inline(never)]
 pub fn serve_in_process(
     stream: DuplexStream,
@@ -188,7 +194,7 @@ pub fn serve_in_process(
     })
 }
 
-/// One connection, from its first byte to its last.
+/// Serves one connection, from its first byte to its last.
 fn connection(
     socket: Socket,
     address: SocketAddr,
@@ -202,7 +208,7 @@ fn connection(
     let (header_timeout, first_header_timeout) = (config.header_timeout, config.first_header_timeout);
     let send_timeout = config.send_timeout;
     async move {
-        // Answers are single small writes; Nagle's algorithm would hold each back for the last one's ACK.
+        // Answers are single small writes; Nagle's algorithm would delay each until the ACK of the last one.
         if let Err(error) = socket.tcp().set_nodelay(true) {
             debug!(%error, %address, "connection lost");
             return;
@@ -218,7 +224,7 @@ fn connection(
             Some(tls) => {
                 let accepted = tokio::select! {
                     accepted = tls.accept(socket) => accepted,
-                    // It has asked for nothing yet.
+                    // The caller has sent no request yet.
                     () = draining.cancelled() => return,
                 };
                 match accepted {
@@ -252,7 +258,7 @@ fn connection(
     }
 }
 
-/// HTTP on one connection: requests, and their answers.
+/// One HTTP connection: its requests and their answers.
 pub(super) struct HttpConnection {
     pub peer: Peer,
     pub service: ApiService,
@@ -260,13 +266,13 @@ pub(super) struct HttpConnection {
     pub waited: ReadDelay,
     pub meter: ConnectionMetrics,
     pub header_timeout: Duration,
-    /// Time for the first head of a caller that has proven nothing yet.
+    /// Time for the first head of a caller without a client certificate.
     pub first_header_timeout: Option<Duration>,
     pub draining: CancellationToken,
 }
 
 impl HttpConnection {
-    /// Until one of the two ends it, or this node stops.
+    /// Serves requests until the caller or the shutdown of this node ends the connection.
     pub async fn serve(self, stream: impl AsyncRead + AsyncWrite + Unpin) -> hyper::Result<()> {
         let Self {
             peer,
@@ -302,7 +308,7 @@ impl HttpConnection {
             .timer(TokioTimer::new())
             .header_read_timeout(header_timeout)
             .max_buf_size(MAX_HEAD_BYTES)
-            // A caller that closes its sending side has gone: it must not keep its place in a queue.
+            // A caller that closes its sending side has gone, and must not keep its place in a lock's queue.
             .half_close(false);
         let stream = Lookahead::new(stream);
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream.clone()), service));

@@ -1,6 +1,8 @@
-//! All routes as one service. The most frequent and cheapest operations take a direct path around the router, whose work is a
-//! good part of such a request. Both paths lead through the same [`middleware`](super::middleware) to the same handlers, so
-//! the direct one decides nothing. Every request that differs from them by one letter of its address goes to the router.
+//! All routes as one service. The most frequent and cheapest operations take a direct path around the router, because
+//! the router's
+//! work is a good part of such a request. Both paths lead through the same [`middleware`](super::middleware) to the
+//! same handlers, so the
+//! direct path decides nothing. A request whose address differs by one letter from the usual form goes to the router.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};
@@ -32,7 +34,8 @@ enum FrequentOperation {
 impl FrequentOperation {
     const ALL: [Self; 4] = [Self::Acquire, Self::Release, Self::Heartbeat, Self::Get];
 
-    /// Recognizes a request that certainly is one of these: written in its usual form, at an address that the table of
+    /// Recognizes a request that certainly is one of these operations: written in its usual form, at an address that
+    /// the table of
     /// routes serves by a pattern.
     fn of(method: &Method, path: &str) -> Option<Self> {
         let path = path.strip_prefix("/v1/")?;
@@ -52,7 +55,7 @@ impl FrequentOperation {
         }
     }
 
-    /// Returns the place in the table of routes: the address, the method, and the verb at the end.
+    /// Returns the entry in the table of routes: the address, the method, and the verb at the end.
     fn route(self) -> (&'static str, Method, Option<Verb>) {
         const LOCKS: &str = "/v1/locks/{*name_and_verb}";
         match self {
@@ -86,7 +89,7 @@ impl DirectPath {
         Self { api, endpoints }
     }
 
-    /// Serves one of them.
+    /// Serves a frequent operation.
     async fn serve(self, operation: FrequentOperation, peer: Peer, request: Request<Body>) -> Response {
         let Self { api, endpoints } = self;
         let endpoint = endpoints[operation as usize];
@@ -116,7 +119,7 @@ impl DirectPath {
 
 /// All routes, to be served by [`serve`](super::serve()) or called without a socket. Cheap to clone.
 ///
-/// The caller is the [`Peer`] among the request's extensions, and the owner of the token in the request.
+/// The caller is the [`Peer`] in the request's extensions, and the owner of the token in the request.
 #[derive(Clone)]
 pub struct ApiService {
     router: Router,
@@ -127,24 +130,26 @@ pub struct ApiService {
 type ResponseFuture = Either<BoxFuture<'static, Result<Response, Infallible>>, RouteFuture<Infallible>>;
 
 impl ApiService {
-    /// The routes of this API, and what each of them requires.
+    /// Creates the service of this API from its router and the permission that each route requires.
     pub(super) fn new(
         router: Router,
         api: Shared,
         routes: &[(&'static str, Method, RequiredPermission)],
     ) -> Self {
-        // What is traced is so around the router.
+        // The layer for tracing is around the router, so a traced server sends all requests to the router.
         let is_traced = api.config().tracing.is_some();
         let direct = (!is_traced).then(|| DirectPath::new(api, routes));
         Self { router, direct }
     }
 
-    /// The same with something in the extensions of all requests, for which the router has to see them all.
+    /// Returns the same service with `extension` in the extensions of all requests. The router has to add it, so there
+    /// is no direct
+    /// path.
     pub(super) fn with_extension<T: Clone + Send + Sync + 'static>(self, extension: T) -> Self {
         self.router.layer(Extension(extension)).into()
     }
 
-    /// Answers to a request of `peer`.
+    /// Responds to a request of `peer`.
     pub(super) fn respond<B>(&self, peer: &Peer, mut request: Request<B>) -> ResponseFuture
     where
         B: HttpBody<Data = Bytes> + Send + 'static,
@@ -166,7 +171,7 @@ impl ApiService {
     }
 }
 
-/// Any other routes, which have no direct path.
+/// Service of any other routes, without a direct path.
 impl From<Router> for ApiService {
     fn from(router: Router) -> Self {
         Self {

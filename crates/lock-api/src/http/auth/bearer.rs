@@ -1,4 +1,4 @@
-//! Credentials in a request, beside its connection: `Authorization: Bearer …` alone.
+//! Token of a request, from the header `Authorization: Bearer …` alone. The certificate belongs to the connection.
 
 use access_token::TokenText;
 use axum::http::HeaderMap;
@@ -6,13 +6,14 @@ use axum::http::header::AUTHORIZATION;
 
 use super::super::problem::{Code, Problem};
 
-/// The one way to show a token (RFC 6750).
+/// Scheme of the header `Authorization`, the only way to send a token (RFC 6750).
 const SCHEME: &str = "bearer";
 
-/// Returns the token of the request, or `None` without one.
+/// Returns the token of a request, or `None` without one.
 ///
-/// Returns the token of a request. A malformed token is refused, also in an open cluster: its caller believes to be
-/// authenticated, and an anonymous request would not do what it meant.
+/// A malformed token is rejected in an open cluster as well: its caller believes to be authenticated, and an anonymous
+/// request would not do
+/// what the caller meant.
 pub fn shown(headers: &HeaderMap) -> Result<Option<TokenText>, Problem> {
     let mut all = headers.get_all(AUTHORIZATION).iter();
     let Some(first) = all.next() else {

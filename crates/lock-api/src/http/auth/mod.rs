@@ -60,7 +60,7 @@ fn refuse(api: &Api, peer: &Peer, shown: Option<String>, head: &Parts, problem: 
     problem
 }
 
-/// Its token is this node's own, so another node's does not count here.
+/// Authenticates the operator by this node's own token. The operator token of another node is rejected.
 fn authenticate_operator(api: &Api, peer: Peer, secret: &Secret) -> Result<Peer, Problem> {
     match &api.config().operator {
         Some(operator) if operator.is(secret) => Ok(peer.with(Identity::Super, None)),
@@ -97,7 +97,7 @@ async fn require(api: &Api, required: RequiredPermission, peer: &Peer) -> Result
     unsecured::refuse(api, peer)?;
     let caller = peer.identities();
     let check = |store: &Store| required.require(store.seen_by(&caller));
-    // Who is refused by what this node knows need not be asked about again.
+    // A caller that this node's state rejects needs no read barrier.
     api.node.read_facts(check)?;
     if required.may_need_barrier()
         && !peer.is_operator()

@@ -11,22 +11,24 @@ const OF_CLUSTER: &str = "/zookeeper/config";
 pub enum RequiredPermission {
     /// Nothing, not even authentication: the route reveals nothing about the cluster or its callers.
     Public,
-    /// Nothing; but who shows a token has to show a good one.
+    /// Nothing; but a caller that sends a token must send a valid one.
     ValidToken,
     /// Authentication. The state machine decides about the command when it is applied.
     DecidedInLog,
     /// Authentication. The handler asks the state what the caller may see (`seen_by`).
     DecidedByHandler,
-    /// To read at `/zookeeper/config`, so that who watches over a cluster need not see what is in it.
+    /// The right to read `/zookeeper/config`. A monitoring program thus needs no right to the content of the cluster.
     ReadCluster,
-    /// To administer at `/`, as this node knows: what it asks of this node alone.
+    /// The right to administer `/`, by this node's state: for requests that concern this node alone.
     Administer,
-    /// To administer at `/`, as of now: what changes the cluster beside the log, in which a revocation would be seen.
+    /// The right to administer `/`, checked after a read barrier. Such a request changes the cluster outside of the
+    /// log, so no check in log
+    /// order would notice a revocation.
     AdministerLinearizable,
 }
 
 impl RequiredPermission {
-    /// Refuses a caller that has not what is needed, by what this node knows.
+    /// Rejects a caller without this permission, by the state that `view` shows.
     pub fn require(self, view: View<'_>) -> Result<(), Refusal> {
         match self {
             Self::Public | Self::ValidToken => Ok(()),

@@ -1,4 +1,4 @@
-//! Watch over callers whose requests stay open: their credentials may be revoked, or expire, while they wait.
+//! Watch over callers with open requests: their credentials may be revoked or expire while they wait.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use znode_store::{Identities, Refusal, Unproven, View};
 
 use super::super::peer::Peer;
 
-/// The longest sleep until a token expires: clocks are looked at again at least so often, for they may be set.
+/// Maximum sleep until a token expires. The clock may be set meanwhile, so it is read again at this interval.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Looks after one caller.
+/// Watch over the credentials of one caller.
 pub struct RevocationWatch {
     node: Node,
     caller: Identities,
@@ -21,7 +21,7 @@ pub struct RevocationWatch {
 }
 
 impl RevocationWatch {
-    /// Begins. Whatever changes from now on is seen, so begin before it is looked whether the caller may.
+    /// Starts the watch. It notices every later change, so start it before the caller's permission is checked.
     pub fn begin(node: &Node, peer: &Peer) -> Self {
         Self {
             node: node.clone(),
@@ -31,7 +31,9 @@ impl RevocationWatch {
         }
     }
 
-    /// Waits until the caller may not any more what `still` asks for, and tells why. It may be given up, and called again.
+    /// Waits until the caller loses the permission that `still` checks, and returns the reason. Cancel safe: the future
+    /// may be dropped, and
+    /// `revoked` called again.
     pub async fn revoked(&mut self, still: impl Fn(View<'_>) -> Result<(), Refusal>) -> Refusal {
         loop {
             if let Some(expired) = self.expired() {
@@ -49,7 +51,7 @@ impl RevocationWatch {
             tokio::select! {
                 changed = self.access.changed() => {
                     if changed.is_err() {
-                        // The node is gone, and with it whatever it could change.
+                        // The node is gone, so its access rules cannot change any more.
                         return std::future::pending().await;
                     }
                 }
@@ -72,7 +74,7 @@ impl RevocationWatch {
     }
 }
 
-/// Runs a wait as long as its caller is authenticated. Dropping the wait cleans up as if the caller had disconnected.
+/// Runs a wait as long as its caller is authorized. Dropping the wait cleans up as if the caller had disconnected.
 pub async fn while_allowed<T, E: From<Refusal>>(
     node: &Node,
     peer: &Peer,

@@ -1,5 +1,8 @@
-//! Tokens that this node does not know. It may be behind: a token that was made at another node a moment ago is known here a
-//! moment later. So the node catches up before it refuses one, but neither often at once nor twice for the same.
+//! Cache of tokens that the cluster does not know. This node may lag behind: it learns of a token created at another
+//! node
+//! a moment later. So the node catches up before it rejects an unknown token. It does so for few callers at a time, and
+//! only once for each
+//! token.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -47,7 +50,7 @@ impl UnknownTokens {
         self.catch_up_permits.try_acquire().ok()
     }
 
-    /// The node has caught up, and does not know the token.
+    /// Records that this node has caught up and still does not know the token.
     pub fn mark_absent(&self, token: TokenId) {
         let mut absent = self.absent.lock();
         if absent.tokens.insert(token) {
