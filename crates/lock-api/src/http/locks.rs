@@ -1,5 +1,6 @@
-//! The routes of locks: acquire, release, downgrade, upgrade, revoke, break, configure, look, check, list, graph. They only
-//! translate: what a call means is the business of [`crate::locks`].
+//! Routes of locks: acquire, release, downgrade, upgrade, revoke, break, configure, get, check, list, graph. They
+//! translate between HTTP
+//! and [`crate::locks`], which decides what a call does.
 
 use std::borrow::Cow;
 
@@ -27,7 +28,7 @@ use super::url::{Verb, lock_and_verb};
 use super::{Api, Peer, Shared, history};
 use crate::locks::{LockError, Locks, Started, only};
 
-/// The methods of a lock's own address.
+/// Methods of a lock's own address.
 const OF_A_LOCK: &str = "GET,HEAD,PUT";
 
 /// Prefix of the addresses of all locks.
@@ -42,7 +43,8 @@ pub fn locks_of(api: &Api, peer: &Peer) -> Locks {
     api.locks.on_behalf_of(peer.identities())
 }
 
-/// The same for a call that may wait: if its connection is cut it finds its place again.
+/// Returns the lock service for a call that may wait: if its connection breaks, the same request finds its place in the
+/// queue again.
 pub fn waiting_locks_of(api: &Api, peer: &Peer) -> Locks {
     locks_of(api, peer).with_disconnect_grace(api.config().waiter_grace)
 }
@@ -75,8 +77,10 @@ pub async fn act(
     }
 }
 
-/// Waits for a started call, as long as its caller is authenticated and may take the locks. If the caller hangs up this future is dropped, and
-/// with it the place in the queue; if it may not take one of the locks any more the place is given up at once.
+/// Waits for a started call as long as its caller is authorized and may take the locks. If the caller hangs up, this
+/// future is dropped, and
+/// the call leaves the queue. It leaves the queue at once as well when the caller may not take one of the locks any
+/// more.
 pub async fn granted(
     api: &Api,
     peer: &Peer,
@@ -84,7 +88,7 @@ pub async fn granted(
     started: Started,
 ) -> Result<Vec<Grant>, LockError> {
     match started {
-        // Whether the caller may was decided in the log with it.
+        // The state machine authorized the caller together with the grant.
         Started::Granted(grants) => Ok(grants),
         Started::Queued(queued) => {
             let mut revocation = RevocationWatch::begin(&api.node, peer);
@@ -195,7 +199,7 @@ async fn revoke(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerRe
     }
 }
 
-/// Any other method at a lock's address, or that of one of its verbs.
+/// Answers any other method at the address of a lock, or of one of its verbs.
 pub async fn not_served(method: Method, uri: Uri) -> Problem {
     let verb = target(&uri).ok().and_then(|(_, verb)| verb);
     let allowed = verb.map_or(OF_A_LOCK, Verb::method);
@@ -288,10 +292,10 @@ async fn check(api: &Api, peer: &Peer, uri: &Uri, lock: LockName) -> HandlerResu
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// Only what begins so.
+    /// Only names that begin with this.
     #[serde(default)]
     prefix: String,
-    /// The last one of the page before.
+    /// Last name of the page before.
     after: Option<String>,
     #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,
@@ -307,7 +311,7 @@ pub struct ListQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct GraphQuery {
-    /// Only what begins so.
+    /// Only names that begin with this.
     #[serde(default)]
     prefix: String,
     /// Wait until this node has applied everything that was committed before.
@@ -335,7 +339,7 @@ pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRes
     let after = params.after.as_deref();
     let page = locks_of(&api, &peer).list(&params.prefix, after, count)?;
     let seen: Vec<SeenLock> = match params.holders {
-        // Of those that are on the page by now, which are no more than that.
+        // Of the locks on the page alone, so their number is bounded.
         true => api.node.read(|store| {
             let locks = page.locks.into_iter();
             locks.map(|lock| SeenLock::with_holder(store, lock)).collect()

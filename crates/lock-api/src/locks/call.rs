@@ -1,5 +1,6 @@
-//! One call of `acquire` or `upgrade`, from its proposal to its end. It owns whatever it has caused in the cluster: however it ends
-//! without a lock in its caller's hands, what it stands for there is taken back.
+//! One call of `acquire` or `upgrade`, from its proposal to its end. The call owns its contenders in the cluster: if it
+//! ends without
+//! handing a lock to its caller, it withdraws them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,8 +21,9 @@ use super::Shared;
 use super::clean_up::{Abandoned, BARRIER_PAUSE};
 use super::error::LockError;
 
-/// One call of `acquire` or `upgrade`, for one lock or several. Dropped before it is over, it is tidied up after in the
-/// background: at once, or, if its caller may come back under the same request, after a grace.
+/// One call of `acquire` or `upgrade`, for one lock or several. If it is dropped before it ends, a background task
+/// withdraws it: at once,
+/// or after a grace if the caller may send the same request again.
 pub(super) struct LockCall {
     pub shared: Arc<Shared>,
     pub session: SessionId,
@@ -29,7 +31,7 @@ pub(super) struct LockCall {
     pub attempt: AttemptId,
     /// Set if the caller can repeat the call.
     repeatable: bool,
-    /// Time for which the places of the call are kept for the same request after its future was dropped.
+    /// Time for which the contenders of the call are kept for the same request after its future was dropped.
     grace: Duration,
     /// Deadline of the caller.
     deadline: Option<Instant>,
@@ -39,17 +41,17 @@ pub(super) struct LockCall {
     permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Subject of a call.
+/// Kind of a call, with its locks.
 #[derive(Debug, Clone)]
 pub(super) enum CallKind {
-    /// These locks.
+    /// Acquires these locks.
     Acquire(Vec<LockName>),
-    /// A lock that is held already.
+    /// Upgrades a hold of this lock.
     Upgrade(LockName),
 }
 
 impl CallKind {
-    /// The locks.
+    /// Returns the locks of the call.
     pub fn locks(&self) -> &[LockName] {
         match self {
             Self::Acquire(locks) => locks,
@@ -58,11 +60,10 @@ impl CallKind {
     }
 }
 
-/// A proposal that is on its way, which goes on when its call is dropped: what it leads to has to be known before it
-/// can be taken back.
+/// Proposal under way. It continues when its call is dropped, because only its outcome tells what has to be withdrawn.
 pub(super) type Proposal = Pin<Box<dyn Future<Output = Result<Applied, ProposeError>> + Send>>;
 
-/// The contenders that stand for a call, in the order of its locks.
+/// Contenders of a call, in the order of its locks.
 pub(super) type Contenders = Vec<(LockName, HolderId)>;
 
 /// Progress of a call.
@@ -71,13 +72,13 @@ pub(super) enum Stage {
     Proposed(Proposal),
     /// Its contenders are in their queues, or hold.
     Waiting(Contenders),
-    /// Its outcome will not be reported any more.
+    /// Its outcome is unknown and will not be reported any more.
     Unknown,
-    /// There is nothing to take back.
+    /// Nothing has to be withdrawn.
     Over,
 }
 
-/// Returns the places of the contenders in a reply to a call; `None` for other replies.
+/// Returns the contenders in a reply to a call; `None` for other replies.
 pub(super) fn contenders(reply: &Reply) -> Option<Contenders> {
     match reply {
         Reply::Granted(grant) => Some(vec![(grant.lock.clone(), grant.holder.clone())]),
@@ -90,7 +91,7 @@ pub(super) fn contenders(reply: &Reply) -> Option<Contenders> {
     }
 }
 
-/// The grants of a reply; `None` if one of them is not there yet.
+/// Returns the grants in a reply; `None` if one is missing.
 fn grants(reply: Reply) -> Option<Vec<Grant>> {
     match reply {
         Reply::Granted(grant) => Some(vec![grant]),
@@ -102,7 +103,7 @@ fn grants(reply: Reply) -> Option<Vec<Grant>> {
     }
 }
 
-/// The command that takes a call back.
+/// Builds the command that withdraws a call.
 pub(super) fn withdrawal(
     mut contenders: Contenders,
     attempt: AttemptId,
@@ -129,12 +130,12 @@ pub(super) fn withdrawal(
 pub(super) struct WaitTerms {
     /// Deadline of the caller.
     pub deadline: Option<Instant>,
-    /// Time for which the places of a repeatable call are kept once its future is dropped.
+    /// Time for which the contenders of a repeatable call are kept once its future is dropped.
     pub grace: Duration,
 }
 
 impl LockCall {
-    /// Proposes the command of a call, which says of itself that it is `attempt`.
+    /// Proposes the command of a call, whose attempt number is `attempt`.
     pub fn propose(
         shared: &Arc<Shared>,
         permit: OwnedSemaphorePermit,
@@ -192,7 +193,8 @@ impl LockCall {
         }
     }
 
-    /// Waits in the queues, until all is granted, or the caller is dismissed.
+    /// Waits in the queues until all locks are granted, or until `dismissed` returns the reason for which the caller
+    /// may not wait any more.
     pub async fn wait(mut self, dismissed: impl Future<Output = Refusal>) -> Result<Vec<Grant>, LockError> {
         let Stage::Waiting(contenders) = &self.stage else {
             unreachable!("only a call that was queued waits");
@@ -211,7 +213,7 @@ impl LockCall {
             () = until(self.deadline) => return self.withdraw_on_timeout(contenders).await,
             () = shared.closing.cancelled() => return self.stop_waiting(contenders).await,
         };
-        // Without one of several the others are of no use.
+        // If one of several locks cannot be had, the call does not keep the others.
         if ended.is_err() && contenders.len() > 1 {
             self.withdraw(contenders, WithdrawCause::Abandoned).await?;
         }
@@ -219,7 +221,8 @@ impl LockCall {
         ended
     }
 
-    /// The caller's time is over. Whether the grant was faster is decided in the log.
+    /// Withdraws the call at its deadline. The order of the log decides between the withdrawal and a simultaneous
+    /// grant.
     async fn withdraw_on_timeout(mut self, contenders: Contenders) -> Result<Vec<Grant>, LockError> {
         let waits = |store: &Store| {
             let mut late = contenders.iter().filter(|(lock, holder)| {
@@ -236,7 +239,7 @@ impl LockCall {
         grants(reply).ok_or_else(|| Refusal::LockTimeout(late).into())
     }
 
-    /// This node stops while the call waits.
+    /// Ends the wait because this node stops.
     async fn stop_waiting(mut self, contenders: Contenders) -> Result<Vec<Grant>, LockError> {
         if self.repeatable {
             self.stage = Stage::Over;
@@ -249,7 +252,7 @@ impl LockCall {
 
     async fn withdraw(&mut self, contenders: Contenders, cause: WithdrawCause) -> Result<Reply, LockError> {
         let command = withdrawal(contenders, self.attempt, cause);
-        // To take its own call back is the node's own doing, whatever the caller may do by now.
+        // The node itself withdraws its call, whatever permissions the caller has by now.
         let node = Identities::internal();
         let withdrawn = self.shared.propose(node, Some(self.session), None, command);
         match withdrawn.await {
@@ -262,19 +265,19 @@ impl LockCall {
                 self.stage = Stage::Over;
                 Err(refusal.into())
             }
-            // The call still stands somewhere in the cluster, for a while: the clean-up goes on trying. So it is not
-            // true that nothing was done.
+            // The contenders remain in the cluster until the clean-up, which keeps retrying, succeeds. So "nothing was
+            // done" would be wrong.
             Err(LockError::Unavailable(unavailable)) => Err(LockError::OutcomeUnknown(unavailable.reason)),
             Err(unknown @ LockError::OutcomeUnknown(_)) => Err(unknown),
         }
     }
 }
 
-/// Waits for the ends of a call's places.
+/// Waits for the outcomes of a call's contenders.
 pub(super) struct GrantWaiter {
     shared: Arc<Shared>,
     session: SessionId,
-    /// Set for a holder that waits to be the only one.
+    /// Set for a holder that waits to become the only one.
     upgrades: bool,
 }
 
@@ -287,14 +290,15 @@ impl GrantWaiter {
         }
     }
 
-    /// Waits until the first of the contenders holds its lock or is gone. Returns whether it holds.
+    /// Waits until the first of the contenders holds its lock or is gone. Returns `true` if it holds.
     pub async fn first(&self, contenders: &Contenders) -> bool {
         let ends = contenders.iter().map(|(lock, holder)| self.granted(lock, holder));
         let mut ends: FuturesUnordered<_> = ends.collect();
         matches!(ends.next().await, Some(Ok(_)))
     }
 
-    /// Waits until all contenders hold their locks at one moment, or until any of them is gone, whether that one waited or held.
+    /// Waits until all contenders hold their locks at the same time, or until any of them is gone, whether it waited or
+    /// held.
     async fn all(&self, contenders: &Contenders) -> Result<Vec<Grant>, LockError> {
         if let [(lock, holder)] = contenders.as_slice() {
             return Ok(vec![self.granted(lock, holder).await?]);
@@ -312,7 +316,7 @@ impl GrantWaiter {
             Some(error) = ends.next() => return Err(error),
             granted = granted => granted?,
         }
-        // One that was granted early may have gone since, and its end is not heard yet.
+        // A contender that was granted early may have gone since, before its event arrived here.
         let held = |store: &Store| {
             let held = contenders
                 .iter()
@@ -328,7 +332,7 @@ impl GrantWaiter {
         }
     }
 
-    /// Waits until a contender is gone, and says why.
+    /// Waits until a contender is gone, and returns the reason.
     async fn gone(&self, lock: &LockName, holder: &HolderId) -> LockError {
         loop {
             match self.shared.node.wait_for_end(lock, holder).verdict().await {
@@ -342,7 +346,7 @@ impl GrantWaiter {
         }
     }
 
-    /// Waits until one of the contenders holds its lock, or is gone.
+    /// Waits until a contender holds its lock, or is gone.
     async fn granted(&self, lock: &LockName, holder: &HolderId) -> Result<Grant, LockError> {
         let node = &self.shared.node;
         loop {
@@ -353,7 +357,7 @@ impl GrantWaiter {
             match wait.verdict().await {
                 Verdict::Granted(grant) => return Ok(grant),
                 Verdict::Ended(how) => return Err(self.ended(lock, holder, how).into()),
-                // The node has taken over a snapshot, or stops; or the contender is gone already.
+                // The node has installed a snapshot, or stops; or the contender is gone already.
                 Verdict::Lost => {
                     if let Some(grant) = self.read_state(lock, holder).await? {
                         return Ok(grant);
@@ -363,7 +367,7 @@ impl GrantWaiter {
         }
     }
 
-    /// Asks the state what the events do not tell. `None`: the contender still waits.
+    /// Reads the state of a contender after the wait for its event was lost. `None`: the contender still waits.
     async fn read_state(&self, lock: &LockName, holder: &str) -> Result<Option<Grant>, LockError> {
         let node = &self.shared.node;
         // This node's state may be older than the end of the wait.
@@ -411,7 +415,7 @@ impl GrantWaiter {
                 right: Right::Lock,
                 path: lock.znode().clone(),
             },
-            // The same request, made again at another node, ran out of time there.
+            // The same request, sent again to another node, timed out there.
             ContenderEnd::Withdrawn => Refusal::LockTimeout(lock.clone()),
             ContenderEnd::Released | ContenderEnd::Deleted | ContenderEnd::Upgraded => {
                 self.not_holder(lock, holder)

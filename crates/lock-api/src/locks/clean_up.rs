@@ -1,5 +1,6 @@
-//! Taking back what a call has caused whose caller went away. One task for each such call; it ends when the call stands
-//! nowhere in the cluster any more, or never will, or the node stops: then it has one last try.
+//! Withdrawal of calls whose callers disconnected. Each such call has one task. The task ends when the call has no
+//! contender in the
+//! cluster and cannot get one any more. When the node stops, the task gets a last attempt.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,34 +14,39 @@ use super::call::{CallKind, Contenders, GrantWaiter, Stage, contenders, withdraw
 use super::error::LockError;
 use super::{CLOSING_GRACE, Shared};
 
-/// After a proposal that failed: the node has waited for a leader meanwhile, this only keeps a node that cannot even
-/// do that from spinning.
+/// Pause after a failed proposal. The node has waited for a leader meanwhile; the pause only prevents a busy loop on a
+/// node that
+/// cannot even do that.
 const WITHDRAW_PAUSE: Duration = Duration::from_millis(500);
 
-/// Likewise after a read that could not be made linearizable. Shorter, because a caller may be waiting for it.
+/// Pause after a failed read barrier. It is shorter, because a caller may be waiting for the result.
 pub(super) const BARRIER_PAUSE: Duration = Duration::from_millis(100);
 
-/// For how many times the patience of a proposal its effect is looked for after it was given up. A proposal that was
-/// given up is not sent again, so it can be late by the time that a frame is on its way, and no more.
+/// Time for which the effect of a proposal with an unknown outcome is sought, in proposal timeouts. Such a proposal is
+/// not sent again, so it can
+/// be late by the transmission time of one frame at most.
 const SEEK_TIMEOUTS: u32 = 2;
 
-/// Longest time for which a lock that was granted to an absent caller is kept. Others wait for the lock meanwhile, and the caller may never
-/// come back. It suffices for a client that sends its request again at once or after a first pause.
+/// Maximum time for which a lock granted to an absent caller is kept. Others wait for the lock meanwhile, and the
+/// caller may never
+/// come back. The time suffices for a client that sends its request again at once or after a first pause.
 pub const GRANTED_GRACE: Duration = Duration::from_secs(1);
 
-/// Call whose caller has gone.
+/// Call whose caller has disconnected.
 pub(super) struct Abandoned {
     pub shared: Arc<Shared>,
     pub session: SessionId,
     pub kind: CallKind,
     pub attempt: AttemptId,
-    /// End of the grace for its places; in the past without one.
+    /// End of the grace for its contenders; in the past without one.
     pub kept_until: Instant,
 }
 
 impl Abandoned {
-    /// Withdraws the call at whatever stage it is, after the grace. If the caller has sent the request again meanwhile, the places belong to
-    /// that later call and stay. Without a majority it tries again and again; once closing has begun, for [`CLOSING_GRACE`].
+    /// Withdraws the call at whatever stage it is, after the grace. If the caller has sent the request again meanwhile,
+    /// the contenders belong to
+    /// that later call and stay. Without a majority this retries until it succeeds; once closing has begun, for
+    /// [`CLOSING_GRACE`].
     pub async fn clean_up(self, stage: Stage) {
         let shared = self.shared.clone();
         let closing = async {
@@ -65,7 +71,7 @@ impl Abandoned {
             Stage::Proposed(proposal) => match proposal.await.map_err(LockError::from) {
                 Ok(applied) => match applied.outcome {
                     Ok(reply) => contenders(&reply),
-                    // Refused: it has left nothing behind.
+                    // A rejected command has no effect.
                     Err(_) => None,
                 },
                 Err(LockError::OutcomeUnknown(_)) => seek(shared, session, self.kind.locks(), attempt).await,
@@ -80,8 +86,9 @@ impl Abandoned {
         }
     }
 
-    /// Waits until the grace is over. It ends early when a place is lost, [`GRANTED_GRACE`] after a place got its lock, or when the node
-    /// stops.
+    /// Waits until the grace is over. It ends early when a contender is gone, [`GRANTED_GRACE`] after a contender got
+    /// its lock, or when the
+    /// node stops.
     async fn keep(&self, contenders: &Contenders) {
         let waiter = GrantWaiter::new(self.shared.clone(), self.session, &self.kind);
         let kept = async {
@@ -97,7 +104,7 @@ impl Abandoned {
     }
 }
 
-/// Finds the contenders that stand for a call whose outcome was not told. They may come yet, all at once.
+/// Finds the contenders of a call with an unknown outcome. They may still appear, all at once.
 async fn seek(
     shared: &Shared,
     session: SessionId,
@@ -124,16 +131,16 @@ async fn seek(
             }
             SessionFate::Ended | SessionFate::Unknown => None,
         };
-        // The server looks for itself, and no list stops it.
+        // The server reads on its own behalf, so no access control list stops it.
         let caller = Identities::new([Identity::Super]);
         let watched = node.read_and_watch(locks[0].znode(), WatchKind::PersistentRecursive, caller, find);
         let (found, change) = match watched {
             Ok((found, change)) => (found, Some(change)),
-            // The clients have all the watches: then it looks again and again.
+            // The clients use all watches of this node, so the state is polled instead.
             Err(_) => (node.read(find), None),
         };
         match found {
-            // With the session everything has gone.
+            // The session has ended, and all its contenders with it.
             None => return None,
             Some(Some(contenders)) => return Some(contenders),
             Some(None) => {}
@@ -150,7 +157,7 @@ async fn seek(
     }
 }
 
-/// Goes on until the call is withdrawn.
+/// Retries until the call is withdrawn.
 async fn withdraw(shared: &Shared, session: SessionId, contenders: Contenders, attempt: AttemptId) {
     loop {
         let command = withdrawal(contenders.clone(), attempt, WithdrawCause::Abandoned);
@@ -159,12 +166,12 @@ async fn withdraw(shared: &Shared, session: SessionId, contenders: Contenders, a
             .acquire()
             .await
             .expect("this semaphore is never closed");
-        // The caller has gone, and perhaps what it was allowed with it.
+        // The permissions of the caller may be gone, so the node withdraws on its own behalf.
         let node = Identities::internal();
         let withdrawn = shared.propose(node, Some(session), None, command).await;
         drop(turn);
         match withdrawn {
-            // Refused: its session has ended, and the call with it.
+            // Rejected: the session has ended, and the call with it.
             Ok(_) | Err(LockError::Refused(_)) => return,
             Err(LockError::Unavailable(_) | LockError::OutcomeUnknown(_)) => {
                 if shared.node.is_stopping() {

@@ -4,16 +4,16 @@
 use lock_node::{HistoryError, ProposeError, Unavailable};
 use znode_store::{Refusal, Reply};
 
-/// Reason why a lock call failed.
+/// Error of a lock call.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
-    /// The cluster has decided, and changed nothing. Another try fails as well unless something changes.
+    /// The cluster has rejected the call and changed nothing. A retry fails as well unless something changes.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// Nothing was done. To ask again later may help.
+    /// Nothing was done. A later retry may succeed.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// It may have been done, or may yet be. To ask again under the same request id tells.
+    /// The call may have been done, or may still be done. A retry under the same request id returns the outcome.
     #[error("the outcome is unknown: {0}")]
     OutcomeUnknown(String),
 }
@@ -23,7 +23,8 @@ impl LockError {
         Self::Unavailable(Unavailable::new(reason))
     }
 
-    /// A reply that belongs to another command. That would be a mistake in this program; what was done, nobody knows.
+    /// Reports a reply that belongs to another command, which would be a bug in this program. The outcome is then
+    /// unknown.
     pub(super) fn unexpected(reply: &Reply) -> Self {
         Self::OutcomeUnknown(format!("the cluster answered to something else: {reply}"))
     }
@@ -38,13 +39,13 @@ impl From<ProposeError> for LockError {
     }
 }
 
-/// Reason why there is no history to show.
+/// Error of a read of a lock's history.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LockHistoryError {
     /// The caller may not read the lock.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The node has none, or not now.
+    /// The node keeps no history, or cannot read it now.
     #[error(transparent)]
     History(#[from] HistoryError),
 }

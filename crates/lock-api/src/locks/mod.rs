@@ -1,9 +1,10 @@
 //! Lock calls: commands of the state machine, waits for their results, and clean-up after callers that
-//! disconnected. No HTTP here, and no decision about holders: that is `znode_store`'s.
+//! disconnected. This module contains no HTTP and no decision about holders, which is `znode_store`'s.
 //!
-//! A call of [`Locks::acquire`] proposes one command. If it is answered "queued", the call waits on its own node for
-//! the event that ends the wait; nobody polls. A call that ends without its lock, because its time is over or its
-//! future was dropped, takes back exactly itself: see `call.rs` and `clean_up.rs`.
+//! A call of [`Locks::acquire`] proposes one command. If the reply is "queued", the call waits on its own node for
+//! the event that ends the wait, without polling. A call that ends without its lock, because of its deadline or because
+//! its
+//! future was dropped, withdraws exactly its own contenders: see `call.rs` and `clean_up.rs`.
 
 mod call;
 mod clean_up;
@@ -43,7 +44,7 @@ pub const MAX_CALLS: usize = 100_000;
 /// out of the queue of proposals.
 pub const MAX_CLEAN_UPS_AT_ONCE: usize = 256;
 
-/// Time that [`Locks::close`] waits for calls to end. The remaining ones then wait for a majority that is not there.
+/// Time that [`Locks::close`] waits for calls to end. The remaining ones then wait for a majority, which is missing.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(1_000);
 
 /// Time for which a call whose caller disconnected may still be cleaned up once closing has begun: some round trips to a busy leader.
@@ -52,15 +53,15 @@ const CLOSING_GRACE: Duration = Duration::from_millis(500);
 /// Maximum wait of a call for its lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WaitFor {
-    /// Not at all.
+    /// No wait.
     Try,
     /// Maximum time, counted from the call.
     For(Duration),
-    /// Until it is granted.
+    /// Wait until the grant.
     Forever,
 }
 
-/// The locks of a cluster, by way of one of its nodes and on behalf of a caller. Cheap to clone.
+/// Lock service of a cluster, accessed through one of its nodes on behalf of a caller. Cheap to clone.
 #[derive(Clone)]
 pub struct Locks {
     shared: Arc<Shared>,
@@ -70,11 +71,11 @@ pub struct Locks {
 
 struct Shared {
     node: Node,
-    /// One permit for each call, kept until nothing is left to do about it.
+    /// One permit for each call, kept until its clean-up is finished.
     call_permits: Arc<Semaphore>,
     /// One permit for each proposal of a clean-up.
     clean_up_permits: Semaphore,
-    /// Cancelled when no call is taken any more.
+    /// Cancelled when no further call is accepted.
     closing: CancellationToken,
     /// Number of calls that could not be cleaned up before this node stopped.
     not_withdrawn: AtomicUsize,
@@ -102,12 +103,12 @@ impl Started {
 pub(crate) struct Queued(LockCall);
 
 impl Queued {
-    /// The locks that it waits for, or in part has.
+    /// Returns the locks that the call waits for, including those that are already granted.
     pub fn locks(&self) -> &[LockName] {
         self.0.kind.locks()
     }
 
-    /// Waits for the locks, until the caller is dismissed with a refusal.
+    /// Waits for the locks, until `dismissed` returns the reason for which the caller may not wait any more.
     pub async fn granted_unless(
         self,
         dismissed: impl Future<Output = Refusal>,
@@ -117,7 +118,7 @@ impl Queued {
 }
 
 impl Locks {
-    /// Locks by way of `node`, for callers that have proven nothing: they have the rights of the whole world.
+    /// Creates the lock service on `node`, for anonymous callers. They have the rights of `world:anyone`.
     pub fn new(node: Node) -> Self {
         let shared = Shared {
             node,
@@ -145,17 +146,22 @@ impl Locks {
         }
     }
 
-    /// The same locks for callers that may be cut off: a call that waits under a `request_id` and whose future is dropped keeps its
-    /// places for that time, for a repetition of the same request. What is granted meanwhile is kept for at most [`GRANTED_GRACE`].
+    /// Returns the same locks for callers whose connection may break. If the future of a waiting call with a
+    /// `request_id` is dropped, the
+    /// call keeps its contenders for that time, for a repetition of the same request. A lock granted meanwhile is kept
+    /// for at most
+    /// [`GRANTED_GRACE`].
     pub fn with_disconnect_grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
     }
 
-    /// Acquires a lock, or enters once more where the owner is already.
+    /// Acquires a lock, or adds a hold if the owner already holds it.
     ///
-    /// Dropping the future gives the call up: its place in the queue is left, and a grant that nobody has learnt of is
-    /// given back (with [`Locks::with_disconnect_grace`] after a grace). With a `request_id` a call whose outcome is not known can be made again, on any node, and with
-    /// another time to wait: the rest of it, no limit, or none, which ends a wait that continues elsewhere.
+    /// Dropping the future withdraws the call: it leaves the queue, and a grant that the caller has not received is
+    /// released (with [`Locks::with_disconnect_grace`] after a grace). With a `request_id` a call with an unknown
+    /// outcome can be repeated on any
+    /// node. The repetition may have another maximum wait: the rest of the first one, no limit, or none, which ends a
+    /// wait that continues elsewhere.
     pub async fn acquire(
         &self,
         session: SessionId,
@@ -166,8 +172,10 @@ impl Locks {
         self.acquire_again(session, wish, wait, request_id, 0).await
     }
 
-    /// [`Locks::acquire`] for a call that was sent `retry` times before under its `request_id`. Who counts is safe from
-    /// copies of its own calls that are applied late: they take nothing from a later one.
+    /// Does the same as [`Locks::acquire`] for a call that was sent `retry` times before under its `request_id`. A
+    /// caller that counts is
+    /// protected from late copies of its own calls: an older attempt that is applied late takes nothing from a newer
+    /// one.
     pub async fn acquire_again(
         &self,
         session: SessionId,
@@ -180,7 +188,7 @@ impl Locks {
         only(begun.await?.granted().await?)
     }
 
-    /// [`Locks::acquire_again`] until its command is applied, for callers that watch over the wait.
+    /// Runs [`Locks::acquire_again`] until its command is applied, for callers that watch over the wait.
     pub(crate) async fn begin_acquire(
         &self,
         session: SessionId,
@@ -201,8 +209,9 @@ impl Locks {
             .await
     }
 
-    /// Acquires several locks, or none: all of them are waited for at once, so that two such calls never wait for each
-    /// other. Their grants come in the order of the wishes. As [`Locks::acquire_again`] otherwise.
+    /// Acquires several locks, or none. The call waits for all of them at once, so that two such calls never wait for
+    /// each
+    /// other. The grants are in the order of the wishes. Everything else is as for [`Locks::acquire_again`].
     pub async fn acquire_many(
         &self,
         session: SessionId,
@@ -215,7 +224,7 @@ impl Locks {
         begun.await?.granted().await
     }
 
-    /// [`Locks::acquire_many`] until its command is applied.
+    /// Runs [`Locks::acquire_many`] until its command is applied.
     pub(crate) async fn begin_acquire_many(
         &self,
         session: SessionId,
@@ -236,8 +245,9 @@ impl Locks {
             .await
     }
 
-    /// Makes an upgradeable holder the only one, when the other shared holders are gone. If that is not granted it
-    /// stays upgradeable; so it does if the future is dropped.
+    /// Makes an upgradeable holder exclusive as soon as the other shared holders are gone. If the upgrade is not
+    /// granted, or the future is
+    /// dropped, the holder stays upgradeable.
     pub async fn upgrade(
         &self,
         session: SessionId,
@@ -251,7 +261,7 @@ impl Locks {
         only(begun.await?.granted().await?)
     }
 
-    /// [`Locks::upgrade`] until its command is applied.
+    /// Runs [`Locks::upgrade`] until its command is applied.
     pub(crate) async fn begin_upgrade(
         &self,
         session: SessionId,
@@ -273,7 +283,8 @@ impl Locks {
             .await
     }
 
-    /// Lets a holder go on with fewer rights, and lets those in at once who get along with that. The token stays.
+    /// Reduces the mode of a holder, and grants the lock at once to waiters compatible with the new mode. The fencing
+    /// token stays.
     pub async fn downgrade(
         &self,
         session: SessionId,
@@ -313,7 +324,7 @@ impl Locks {
             caller: self.caller.clone(),
             command: Command::Lock(command),
         };
-        // A call that only tries has no place to keep.
+        // A call that only tries has no place in a queue to keep.
         let grace = if may_wait(wait) {
             self.grace
         } else {
@@ -327,7 +338,7 @@ impl Locks {
         }
     }
 
-    /// Gives one hold back; returns how many are left.
+    /// Releases one hold; returns the number of holds that remain.
     pub async fn release(
         &self,
         session: SessionId,
@@ -342,8 +353,9 @@ impl Locks {
         }
     }
 
-    /// Gives one hold of each back, in one command; returns how many are left, or `None` for those that the session does
-    /// not hold (any more).
+    /// Releases one hold of each contender, in one command. Returns the number of holds that remain, or `None` for
+    /// contenders that the session
+    /// does not hold (any more).
     pub async fn release_many(
         &self,
         session: SessionId,
@@ -368,16 +380,18 @@ impl Locks {
             .await
     }
 
-    /// Takes no more calls, from no caller, sends those away that wait, and returns when nothing is left to tidy up, after a
-    /// second at the latest. To be called before the node is stopped: afterwards nobody could take the callers' places out of the
-    /// queues. Without a majority nobody can either: what is left then goes with its session.
+    /// Rejects further calls from all callers, ends the waiting ones, and returns when every call is cleaned up, after
+    /// a second at the latest. Call it before the node is stopped: a stopped node cannot withdraw the calls from the
+    /// queues. It cannot do so without
+    /// a majority either; the remaining contenders then end with their sessions.
     ///
-    /// A waiting call with a request id ends with an unknown outcome and keeps its place, so that its caller
-    /// can make it again on another node.
+    /// A waiting call with a request id ends with an unknown outcome and keeps its place in the queue, so that its
+    /// caller
+    /// can repeat it on another node.
     pub async fn close(&self) {
         self.shared.closing.cancel();
         let all = u32::try_from(MAX_CALLS).expect("the limit of calls is small");
-        // All places are free when all calls are over. An error means that somebody else has closed already.
+        // All permits are free when all calls are over. An error means that another caller has closed already.
         let over = tokio::time::timeout(CLOSE_TIMEOUT, self.shared.call_permits.acquire_many(all)).await;
         let unanswered = match over {
             Ok(_) => 0,
@@ -392,14 +406,14 @@ impl Locks {
         }
     }
 
-    /// Cancelled when [`Locks::close`] is called: what stays open by its nature has to end then.
+    /// Returns the token that [`Locks::close`] cancels, for streams and polls, which have to end then.
     pub(crate) fn closing(&self) -> CancellationToken {
         self.shared.closing.clone()
     }
 }
 
 impl Shared {
-    /// Takes a place for a call.
+    /// Takes the permit for a call.
     fn acquire_call_permit(&self) -> Result<OwnedSemaphorePermit, LockError> {
         if self.closing.is_cancelled() {
             return Err(LockError::unavailable("this node is stopping"));
@@ -434,7 +448,7 @@ fn may_wait(wait: WaitFor) -> bool {
     }
 }
 
-/// The grant of a call that was for one lock.
+/// Returns the grant of a call for one lock.
 pub(crate) fn only(grants: Vec<Grant>) -> Result<Grant, LockError> {
     let mut grants = grants.into_iter();
     match (grants.next(), grants.next()) {

@@ -1,12 +1,13 @@
-//! Operations of administrators on locks that others hold, and the holders' answers.
+//! Operations of administrators on locks of other clients, and the holders' answers.
 
 use znode_store::{HolderId, LockCommand, LockName, Reply, RequestId, Revocation, SessionId};
 
 use super::{LockError, Locks};
 
 impl Locks {
-    /// Takes the lock, or the place in its queue, from its contender. For administrators: a holder that still works does
-    /// not notice at once. Callers that ask for the outcome get the principal (`by`) and the reason.
+    /// Removes a contender, a holder or a waiter, by force. For administrators: a holder that still works does not
+    /// notice
+    /// at once. Callers that ask for the outcome get the principal (`by`) and the reason.
     pub async fn break_holder(
         &self,
         lock: LockName,
@@ -27,7 +28,7 @@ impl Locks {
         }
     }
 
-    /// Asks one holder, or all, to give a lock up; returns how many were asked. It is up to them.
+    /// Sends a release request to one holder, or to all, and returns the number of holders. The holders may ignore it.
     pub async fn revoke(
         &self,
         lock: LockName,
@@ -48,7 +49,7 @@ impl Locks {
         }
     }
 
-    /// Notes what a holder says to that, for operators to see.
+    /// Records the answer of a holder to a release request, for operators.
     pub async fn answer_revoke(
         &self,
         session: SessionId,
@@ -70,8 +71,9 @@ impl Locks {
         self.shared.node.read(|store| store.revocations(session))
     }
 
-    /// Changes what holds for a lock: a semaphore's `limit` (`Some(None)`: again what its first user says), and whether it
-    /// is drained, that is, takes nobody in.
+    /// Changes the settings of a lock: a semaphore's `limit` (`Some(None)`: again the limit that its first user sets),
+    /// and `draining`: a drained lock
+    /// grants nothing.
     pub async fn configure(
         &self,
         lock: LockName,

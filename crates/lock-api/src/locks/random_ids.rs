@@ -4,7 +4,7 @@
 use parking_lot::Mutex;
 use znode_store::AttemptId;
 
-/// Random bytes fetched at a time: for twenty acquires.
+/// Random bytes fetched at a time, enough for twenty acquires.
 const BUFFER_BYTES: usize = 480;
 
 /// Generator of call names and attempt numbers.

@@ -7,8 +7,9 @@ pub use znode_store::LockPage;
 use super::{LockError, Locks};
 
 impl Locks {
-    /// Returns the waits as this node knows them, over the locks whose names begin with `prefix` and that the caller may
-    /// read, at most [`MAX_GRAPH_WAITS`] of them; and whether that is all of it. They are collected in portions between which other tasks
+    /// Returns the waits in this node's state, of the locks whose names begin with `prefix` and that the caller may
+    /// read, at most [`MAX_GRAPH_WAITS`]; and `true` if these are all. They are collected in portions between which
+    /// other tasks
     /// run, so they are not a snapshot of one moment.
     pub async fn graph(&self, prefix: &str) -> Result<(Vec<WaitView>, bool), Refusal> {
         let node = &self.shared.node;
@@ -28,8 +29,9 @@ impl Locks {
         Ok((waits, complete))
     }
 
-    /// Returns a lock as this node knows it, with at most `most` of its holders and of its waiters, and their total numbers. Like the
-    /// check, it requires the right to read its znode.
+    /// Returns a lock in this node's state, with at most `most` of its holders and of its waiters, and their total
+    /// numbers. Like
+    /// [`Locks::check`], it requires the right to read the lock's znode.
     pub fn get(&self, lock: &LockName, most: usize) -> Result<(LockView, LockSummary), Refusal> {
         self.shared.node.read(|store| {
             let view = store.seen_by(&self.caller).lock_within(lock, most)?;
@@ -43,17 +45,19 @@ impl Locks {
         })
     }
 
-    /// The first `count` of the locks in use as this node knows them, of those that the caller may read: by name, beginning
-    /// with `prefix`, after `after`. A caller without authentication is refused.
+    /// Returns the first `count` of the locks in use that the caller may read, in this node's state: by name, beginning
+    /// with `prefix`, after `after`. An unauthenticated caller is rejected.
     ///
-    /// A page is bounded by what is looked at for it: it may have fewer locks, or none, and not be the last one.
+    /// The number of locks examined for a page is bounded, so a page may have fewer locks, or none, and not be the last
+    /// one.
     pub fn list(&self, prefix: &str, after: Option<&str>, count: usize) -> Result<LockPage, Refusal> {
         let node = &self.shared.node;
         node.read(|store| store.seen_by(&self.caller).locks_page(prefix, after, count))
     }
 
-    /// Returns whether a holder of the lock has this token now: linearizable, because the caller guards something with the
-    /// answer. A lock that does not exist has no holder.
+    /// Returns `true` if a holder of the lock has this fencing token now. The read is linearizable, because the caller
+    /// protects a
+    /// resource with the answer. A lock that does not exist has no holder.
     pub async fn check(&self, lock: &LockName, token: Zxid) -> Result<bool, LockError> {
         self.shared.node.read_barrier().await?;
         let held = self.shared.node.read(|store| match self.may_read(store, lock) {
@@ -64,7 +68,7 @@ impl Locks {
         Ok(held?)
     }
 
-    /// Refuses to show a lock to a caller that may not read its znode.
+    /// Rejects a caller that may not read the lock's znode.
     fn may_read(&self, store: &Store, lock: &LockName) -> Result<(), Refusal> {
         match store.seen_by(&self.caller).get(lock.znode()) {
             Ok(_) => Ok(()),

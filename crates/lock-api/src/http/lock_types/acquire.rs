@@ -16,7 +16,7 @@ use crate::http::openapi::words;
 use crate::http::problem::{Problem, mode_word};
 use crate::locks::WaitFor;
 
-/// The body of `acquire`.
+/// Body of `acquire`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AcquireBody<'a> {
@@ -35,7 +35,7 @@ pub struct AcquireBody<'a> {
     #[serde(borrow, default)]
     #[schema(value_type = words::Owner)]
     owner: Cow<'a, str>,
-    /// Whether the owner may acquire again what it holds. Default: yes, where that has a meaning.
+    /// Allow the owner to acquire again what it holds. Default: `true`, except for semaphores.
     reentrant: Option<bool>,
     #[serde(borrow, default)]
     #[schema(value_type = words::Note)]
@@ -53,20 +53,20 @@ pub struct AcquireBody<'a> {
 
 /// Arguments for the lock service.
 pub struct Acquire {
-    /// On whose behalf.
+    /// Session of the contender.
     pub session: SessionId,
     /// Lock and mode.
     pub wish: LockWish,
     /// Maximum wait.
     pub wait: WaitFor,
-    /// For repeating it.
+    /// Id of the request, for repetitions.
     pub request_id: Option<RequestId>,
     /// Number of earlier attempts.
     pub retry: u16,
 }
 
 impl AcquireBody<'_> {
-    /// Checks what serde cannot.
+    /// Checks the constraints that serde cannot express.
     pub fn check(self, lock: LockName, address: Arc<str>) -> Result<Acquire, Problem> {
         let wanted = Wanted {
             mode: self.mode,
@@ -90,17 +90,17 @@ impl AcquireBody<'_> {
 
 /// Lock request as the caller wrote it.
 pub struct Wanted<'a> {
-    /// Mode.
+    /// Mode of the lock.
     pub mode: ModeWord,
-    /// Of a semaphore; absent: the one that is in force.
+    /// Limit of a semaphore; absent: the current one.
     pub limit: Option<u32>,
-    /// Of a semaphore; absent: 1.
+    /// Permits of a semaphore; absent: 1.
     pub permits: Option<u32>,
-    /// The scope of re-entrancy within the session.
+    /// Scope of re-entrancy within the session.
     pub owner: &'a str,
-    /// Absent: yes, where that means something.
+    /// Re-entrancy; absent: `true`, except for semaphores.
     pub reentrant: Option<bool>,
-    /// Shown to people.
+    /// Note for people.
     pub note: &'a str,
     /// Time for which the lock stays closed after an unclean loss.
     pub lock_delay_ms: u32,
@@ -108,8 +108,8 @@ pub struct Wanted<'a> {
     pub names: NamesWord,
 }
 
-/// ZooKeeper clients in the same queue: the contender's znode is named as they would name it, because each of their
-/// recipes ignores all others. Not two of them at one lock.
+/// ZooKeeper recipe whose clients are in the same queue. The contender's znode is named as these clients would name it,
+/// because each recipe ignores the znodes of all others. A lock cannot have two of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ContenderNames)]
@@ -155,7 +155,7 @@ impl Wanted<'_> {
             }
             (ModeWord::Semaphore, limit, permits) => {
                 let permits = semaphore(limit, permits, self.reentrant)?;
-                // Without a limit: the one that is in force, which the cluster knows.
+                // Without a limit the cluster uses the current one, which only it knows.
                 let limit = limit.unwrap_or(0);
                 (LockMode::Semaphore { limit }, permits, false)
             }
@@ -203,7 +203,7 @@ fn semaphore(limit: Option<u32>, permits: Option<u32>, reentrant: Option<bool>) 
     }
 }
 
-/// The answer of `acquire`, `downgrade` and `upgrade`.
+/// Answer of `acquire`, `downgrade` and `upgrade`.
 #[derive(Serialize, ToSchema)]
 pub struct GrantAnswer<'a> {
     #[schema(value_type = words::LockName)]

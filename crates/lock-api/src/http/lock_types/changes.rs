@@ -11,11 +11,11 @@ use super::{no_wait, wait_for};
 use crate::http::openapi::words;
 use crate::locks::WaitFor;
 
-/// The body of `release`.
+/// Body of `release`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReleaseBody<'a> {
-    /// On whose behalf.
+    /// Session of the holder.
     #[serde(borrow)]
     #[schema(value_type = words::SessionId)]
     pub session: Cow<'a, str>,
@@ -23,12 +23,12 @@ pub struct ReleaseBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = words::Holder)]
     pub holder: Cow<'a, str>,
-    /// For repeating it.
+    /// Id of the request, for repetitions.
     #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,
 }
 
-/// The body of `break`.
+/// Body of `break`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BreakBody<'a> {
@@ -40,16 +40,16 @@ pub struct BreakBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = words::Reason)]
     pub reason: Cow<'a, str>,
-    /// For repeating it.
+    /// Id of the request, for repetitions.
     #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,
 }
 
-/// The body of `downgrade`.
+/// Body of `downgrade`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DowngradeBody<'a> {
-    /// On whose behalf.
+    /// Session of the holder.
     #[serde(borrow)]
     #[schema(value_type = words::SessionId)]
     pub session: Cow<'a, str>,
@@ -60,7 +60,7 @@ pub struct DowngradeBody<'a> {
     /// Mode that it still needs.
     #[serde(default)]
     pub mode: DowngradedWord,
-    /// For repeating it.
+    /// Id of the request, for repetitions.
     #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,
 }
@@ -73,7 +73,7 @@ pub enum DowngradedWord {
     /// One of several shared holders.
     #[default]
     Shared,
-    /// The one that may become exclusive again.
+    /// The shared holder that may become exclusive again.
     Upgradeable,
 }
 
@@ -86,11 +86,11 @@ impl From<DowngradedWord> for Downgraded {
     }
 }
 
-/// The body of `upgrade`.
+/// Body of `upgrade`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct UpgradeBody<'a> {
-    /// On whose behalf.
+    /// Session of the holder.
     #[serde(borrow)]
     #[schema(value_type = words::SessionId)]
     pub session: Cow<'a, str>,
@@ -102,7 +102,7 @@ pub struct UpgradeBody<'a> {
     #[serde(default = "no_wait", deserialize_with = "wait_for")]
     #[schema(value_type = words::WaitMs)]
     pub wait_ms: WaitFor,
-    /// For repeating it.
+    /// Id of the request, for repetitions.
     #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,
     /// Number of earlier attempts.
@@ -110,7 +110,7 @@ pub struct UpgradeBody<'a> {
     pub retry: Option<u16>,
 }
 
-/// The body of `revoke`: a request to give up (`reason`), or a holder's answer to it (`session`, `holder`, `answer`).
+/// Body of `revoke`: a release request (`reason`), or a holder's answer to it (`session`, `holder`, `answer`).
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RevokeBody<'a> {
@@ -118,11 +118,11 @@ pub struct RevokeBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = Option<words::Reason>)]
     pub reason: Option<Cow<'a, str>>,
-    /// Holder that is asked, or that answers.
+    /// Holder that receives the release request, or that answers it.
     #[serde(borrow)]
     #[schema(value_type = Option<words::Holder>)]
     pub holder: Option<Cow<'a, str>>,
-    /// On whose behalf the answer is.
+    /// Session of the answering holder.
     #[serde(borrow)]
     #[schema(value_type = Option<words::SessionId>)]
     pub session: Option<Cow<'a, str>>,
@@ -130,43 +130,43 @@ pub struct RevokeBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = Option<words::Reason>)]
     pub answer: Option<Cow<'a, str>>,
-    /// For repeating it.
+    /// Id of the request, for repetitions.
     #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,
 }
 
-/// The answer of a request to give up.
+/// Answer of a release request.
 #[derive(Serialize, ToSchema)]
 pub struct RevokeAnswer {
-    /// Number of holders that were asked.
+    /// Number of holders that received the release request.
     pub asked: u32,
 }
 
-/// The body of `PUT /v1/locks/{name}`.
+/// Body of `PUT /v1/locks/{name}`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigureBody<'a> {
-    /// Absent: stays as it is; `null`: again what its first user says.
+    /// Limit of the semaphore. Absent: unchanged; `null`: the limit that its first user sets.
     #[serde(default, deserialize_with = "present")]
     #[schema(value_type = Option<words::Limit>)]
     pub limit: Option<Option<u32>>,
-    /// Absent: stays as it is.
+    /// Grant nothing any more. Absent: unchanged.
     pub draining: Option<bool>,
     /// Reason, for the audit log.
     #[serde(borrow)]
     #[schema(value_type = Option<words::Reason>)]
     pub reason: Option<Cow<'a, str>>,
-    /// For repeating it.
+    /// Id of the request, for repetitions.
     #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,
 }
 
-/// Tells `null` from what is absent.
+/// Distinguishes `null` from an absent field.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u32>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
 
-/// The answer of `release`.
+/// Answer of `release`.
 #[derive(Serialize, ToSchema)]
 pub struct ReleaseAnswer {
     /// Number of holds that remain.

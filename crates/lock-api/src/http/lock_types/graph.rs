@@ -4,10 +4,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use znode_store::{OwnerView, WaitView};
 
-use super::looks::SessionNames;
+use super::views::SessionNames;
 use crate::http::openapi::words;
 
-/// The answer of `GET /v1/locks/graph`.
+/// Answer of `GET /v1/locks/graph`.
 #[derive(Serialize, ToSchema)]
 pub struct GraphAnswer<'a> {
     /// Waiting contenders.
@@ -23,9 +23,9 @@ pub struct WaitAnswer<'a> {
     lock: &'a str,
     /// Waiting contender.
     waiter: PartyAnswer<'a>,
-    /// Some of those it waits for; nobody where a lock is drained or closed.
+    /// Some of the contenders that it waits for; empty if the lock is drained or closed.
     waits_for: Vec<PartyAnswer<'a>>,
-    /// `true` if it waits for more than these.
+    /// `true` if it waits for more contenders than these.
     more: bool,
 }
 
@@ -57,7 +57,7 @@ impl<'a> PartyAnswer<'a> {
 }
 
 impl<'a> WaitAnswer<'a> {
-    /// Somebody's wait.
+    /// Describes the wait of one contender.
     pub fn new(wait: &'a WaitView, names: &'a SessionNames) -> Self {
         let parties = wait.waits_for.iter();
         Self {

@@ -11,10 +11,10 @@ use crate::http::extract::Timestamp;
 use crate::http::openapi::words;
 use crate::http::problem::mode_word;
 
-/// The answer of `GET /v1/locks`.
+/// Answer of `GET /v1/locks`.
 #[derive(Serialize, ToSchema)]
 pub struct LocksAnswer<'a> {
-    /// By name.
+    /// Locks, by name.
     pub locks: Vec<SummaryAnswer<'a>>,
     /// Value of `after` for the next page; `null` on the last one.
     #[schema(value_type = Option<words::LockName>, required)]
@@ -56,12 +56,12 @@ pub struct FirstHolderAnswer<'a> {
     address: &'a str,
     #[schema(value_type = words::FencingToken)]
     fencing_token: u64,
-    /// `null` if it is not known, as of some clients of ZooKeeper.
+    /// Time of the acquire; `null` if it is unknown, as for some ZooKeeper clients.
     #[schema(value_type = Option<words::Time>, required)]
     since_at: Option<Timestamp>,
 }
 
-/// A lock in a list, perhaps with the first of its holders.
+/// A lock in a list, optionally with its first holder.
 pub struct SeenLock {
     pub summary: LockSummary,
     pub first: Option<Arc<Hold>>,
@@ -79,7 +79,7 @@ impl SeenLock {
         Self::with_holder(store, store.lock_summary(lock).unwrap_or_else(unused))
     }
 
-    /// The same lock with the first of its holders.
+    /// Describes a lock and its first holder.
     pub fn with_holder(store: &Store, summary: LockSummary) -> Self {
         let first = store.first_holds_of(&summary.lock, 1).pop();
         Self { summary, first }

@@ -1,5 +1,6 @@
-//! The documents of the lock routes: what callers send, checked into what the lock service takes, and what they
-//! get back. Here are the limits and the words that several of them have in common.
+//! Documents of the lock routes: requests, checked and converted for the lock service, and answers. This file has the
+//! limits and
+//! the words that several of them share.
 
 mod acquire;
 mod changes;
@@ -24,31 +25,31 @@ pub use graph::{GraphAnswer, WaitAnswer};
 pub use lists::{LocksAnswer, SeenLock, SummaryAnswer};
 pub use views::{CheckAnswer, LockAnswer, SessionNames};
 
-/// The longest reason of a break or a request to give up, and the longest answer to that, in bytes.
+/// Maximum length of the reason of a break or a release request, and of the answer to a release request, in bytes.
 pub const MAX_REASON_BYTES: usize = znode_store::MAX_REASON_BYTES;
 
-/// The longest holder in bytes: generous for the name of a contender's znode, which other clients may choose.
+/// Maximum length of a holder in bytes: generous for the name of a contender's znode, which other clients may choose.
 pub const MAX_HOLDER_BYTES: usize = 512;
 
-/// The largest limit of a semaphore: sums of permits stay far from the end of 32 bits.
+/// Maximum limit of a semaphore. Sums of permits stay far below 32 bits.
 pub const MAX_SEMAPHORE_LIMIT: u32 = 1_000_000;
 
 /// Maximum wait in milliseconds, seven days: `null` waits without a limit.
 pub const MAX_WAIT_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 
-/// The mode as callers write it; a semaphore's limit stands beside it.
+/// Mode of a lock in documents; the limit of a semaphore is in a field beside it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = LockMode)]
 pub enum ModeWord {
     #[default]
-    /// One holder.
+    /// One holder alone.
     Exclusive,
     /// Any number of holders.
     Shared,
     /// With shared holders, but one at a time.
     Upgradeable,
-    /// Up to a limit.
+    /// As many holders as permits up to a limit.
     Semaphore,
 }
 
@@ -64,7 +65,7 @@ pub fn wait_for<'de, D: Deserializer<'de>>(deserializer: D) -> Result<WaitFor, D
     }
 }
 
-/// `wait_ms` where it is absent.
+/// Default of `wait_ms`.
 pub fn no_wait() -> WaitFor {
     WaitFor::Try
 }

@@ -12,7 +12,7 @@ fn acquire(body: &str) -> Result<Acquire, Problem> {
     parse::<AcquireBody<'_>>(body.as_bytes())?.check(lock, "127.0.0.1:9".into())
 }
 
-/// With a session, and `rest` after it.
+/// Parses a body with a session and `rest` after it.
 fn with(rest: &str) -> Result<Acquire, Problem> {
     acquire(&format!(r#"{{"session": "000000000000002a"{rest}}}"#))
 }

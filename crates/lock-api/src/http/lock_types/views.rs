@@ -12,14 +12,14 @@ use crate::http::extract::Timestamp;
 use crate::http::openapi::words;
 use crate::http::problem::mode_word;
 
-/// The answer of `check`.
+/// Answer of `check`.
 #[derive(Serialize, ToSchema)]
 pub struct CheckAnswer {
     /// `true` if a current holder has the token.
     pub held: bool,
 }
 
-/// The answer of `GET /v1/locks/{name}`.
+/// Answer of `GET /v1/locks/{name}`.
 #[derive(Serialize, ToSchema)]
 pub struct LockAnswer<'a> {
     #[schema(value_type = words::LockName)]
@@ -59,7 +59,7 @@ pub struct LockAnswer<'a> {
 }
 
 impl LockAnswer<'_> {
-    /// Adds the number of all holders and waiters.
+    /// Adds the total numbers of holders and waiters.
     pub fn of(mut self, all: &LockSummary) -> Self {
         (self.holding, self.waiting) = (Some(all.holders), Some(all.waiters));
         self
@@ -76,13 +76,13 @@ impl LockAnswer<'_> {
 pub struct ClosedAnswer {
     #[schema(value_type = words::Time)]
     since_at: Timestamp,
-    /// Remaining time without grants.
+    /// Time without grants, counted from `since_at`.
     delay_ms: u32,
-    /// At least; told by the leader each second.
+    /// Minimum time that has passed of it, as the leader reports each second.
     passed_ms: u32,
 }
 
-/// A request to give a lock up.
+/// A release request.
 #[derive(Serialize, ToSchema)]
 pub struct RevocationAnswer<'a> {
     #[schema(value_type = words::Address)]
@@ -91,7 +91,7 @@ pub struct RevocationAnswer<'a> {
     reason: &'a str,
     #[schema(value_type = words::Time)]
     requested_at: Timestamp,
-    /// Answer of the holder to it.
+    /// Answer of the holder.
     #[schema(value_type = Option<words::Reason>, required)]
     answer: Option<&'a str>,
 }
@@ -133,15 +133,15 @@ pub struct ContenderAnswer<'a> {
     address: &'a str,
     #[schema(value_type = words::LockDelayMs)]
     lock_delay_ms: u32,
-    /// Of a holder that waits to be the only one.
+    /// Begin of the wait of a holder to become the only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = words::Time)]
     upgrading_since_at: Option<Timestamp>,
-    /// Of a holder that is asked to give the lock up.
+    /// Pending release request to this holder.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = RevocationAnswer<'a>)]
     revoke_requested: Option<RevocationAnswer<'a>>,
-    /// In the queue only, counted from 1.
+    /// Position in the queue, counted from 1. Only for waiters.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = usize)]
     position: Option<usize>,
@@ -177,7 +177,7 @@ fn limit_of(mode: Option<LockMode>) -> Option<u32> {
 }
 
 impl<'a> LockAnswer<'a> {
-    /// A lock, with what clients call their sessions.
+    /// Describes a lock, with the names of its sessions.
     pub fn new(view: &'a LockView, names: &'a SessionNames) -> Self {
         let (holders, queue) = (view.holders.iter(), view.queue.iter().zip(1..));
         Self {
@@ -209,7 +209,7 @@ impl<'a> LockAnswer<'a> {
 pub struct SessionNames(HashMap<SessionId, Arc<str>>);
 
 impl SessionNames {
-    /// Looks them up.
+    /// Collects the names of the given sessions.
     pub fn of(store: &Store, sessions: impl Iterator<Item = SessionId>) -> Self {
         let mut names = HashMap::new();
         for session in sessions {
