@@ -1,4 +1,4 @@
-//! The routes of access as a whole: whether the cluster is secured, who one is, and securing it.
+//! Routes of access control as a whole: the state of the cluster, the caller's identity, and securing the cluster.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -25,7 +25,7 @@ pub async fn get(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResu
     let answer = api.node.read(|store| {
         let view = store.seen_by(&caller);
         let (principal, role) = view.principal();
-        // A rejected caller has no right to anything, and learns so.
+        // A rejected caller has no grants, and the answer shows that.
         let grants = view.grants().unwrap_or(Some(Vec::new()));
         AccessAnswer {
             secured: store.is_secured(),
@@ -84,7 +84,7 @@ pub async fn change_for(
     entry.end(done)
 }
 
-/// An answer that shows a token, which nothing on the way may keep.
+/// Builds an answer that contains a token, with headers that forbid every cache to store it.
 pub fn made(answer: &MadeTokenAnswer<'_>) -> Response {
     let mut response = json(StatusCode::CREATED, answer);
     let no_store = HeaderValue::from_static("no-store");

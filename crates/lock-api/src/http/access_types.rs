@@ -12,7 +12,7 @@ use super::extract::Timestamp;
 use super::openapi::words;
 use super::problem::Problem;
 
-/// Rights at a path and all below it, as a request says them.
+/// Rights at a path and all paths below it, as requests contain them.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GrantBody<'a> {
@@ -51,21 +51,21 @@ impl GrantBody<'_> {
     }
 }
 
-/// Checks grants, as many as there are.
+/// Parses a list of grants.
 pub fn grants(bodies: &[GrantBody<'_>]) -> Result<Vec<PathGrant>, Problem> {
     bodies.iter().map(GrantBody::check).collect()
 }
 
-/// The name of a role, as a caller wrote it.
+/// Parses the name of a role.
 pub fn role_name(text: &str) -> Result<RoleName, Problem> {
     RoleName::parse(text).map_err(|error| Problem::bad_request(error.to_string()))
 }
 
-/// The body of `POST /v1/access/secure`.
+/// Body of `POST /v1/access/secure`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SecureBody<'a> {
-    /// Of the first administrator's token, for people.
+    /// Description of the first administrator's token, for people.
     #[serde(borrow, default)]
     #[schema(value_type = words::Description)]
     pub description: Cow<'a, str>,
@@ -75,7 +75,7 @@ pub struct SecureBody<'a> {
     pub anonymous: Option<Vec<GrantBody<'a>>>,
 }
 
-/// The body of `POST /v1/tokens`.
+/// Body of `POST /v1/tokens`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TokenBody<'a> {
@@ -86,14 +86,14 @@ pub struct TokenBody<'a> {
     #[serde(borrow, default)]
     #[schema(value_type = words::Description)]
     pub description: Cow<'a, str>,
-    /// After how long it counts no more. Absent: never.
+    /// Lifetime of the token. Absent: it does not expire.
     #[schema(value_type = Option<words::ExpiresInMs>)]
     pub expires_in_ms: Option<u64>,
     #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,
 }
 
-/// A token that was made: the only answer that shows its text.
+/// A created token: the only answer that contains its text.
 #[derive(Serialize, ToSchema)]
 pub struct MadeTokenAnswer<'a> {
     #[schema(value_type = words::TokenId)]
@@ -103,7 +103,7 @@ pub struct MadeTokenAnswer<'a> {
     pub token: &'a str,
     #[schema(value_type = words::RoleName)]
     pub role: &'a str,
-    /// From when on it counts no more; `null`: it does not expire.
+    /// Time at which the token expires; `null`: it does not expire.
     #[schema(value_type = Option<words::Time>, required)]
     pub expires_at: Option<Timestamp>,
 }
@@ -119,7 +119,7 @@ pub struct TokenAnswer<'a> {
     description: &'a str,
     #[schema(value_type = words::Time)]
     created_at: Timestamp,
-    /// `null`: it does not expire.
+    /// Time at which the token expires; `null`: it does not expire.
     #[schema(value_type = Option<words::Time>, required)]
     expires_at: Option<Timestamp>,
 }
@@ -138,14 +138,14 @@ impl<'a> From<&'a TokenView> for TokenAnswer<'a> {
 
 #[derive(Serialize, ToSchema)]
 pub struct TokensAnswer<'a> {
-    /// By id.
+    /// Tokens, by id.
     pub tokens: Vec<TokenAnswer<'a>>,
     /// Value of `after` for the next page; `null` on the last one.
     #[schema(value_type = Option<words::TokenId>, required)]
     pub next_after: Option<String>,
 }
 
-/// The body of `PUT /v1/roles/{role}`.
+/// Body of `PUT /v1/roles/{role}`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RoleBody<'a> {
@@ -156,7 +156,7 @@ pub struct RoleBody<'a> {
     pub request_id: Option<RequestId>,
 }
 
-/// Rights at a path and all below it.
+/// Rights at a path and all paths below it, as answers contain them.
 #[derive(Serialize, ToSchema)]
 #[schema(as = PathGrantAnswer)]
 pub struct GrantShown {
@@ -193,14 +193,14 @@ impl From<&RoleView> for RoleAnswer {
 
 #[derive(Serialize, ToSchema)]
 pub struct RolesAnswer {
-    /// By name; `admin`, which cannot be changed, among them.
+    /// Roles, by name, including `admin`, which cannot be changed.
     pub roles: Vec<RoleAnswer>,
     /// Value of `after` for the next page; `null` on the last one.
     #[schema(value_type = Option<words::RoleName>, required)]
     pub next_after: Option<String>,
 }
 
-/// The body of `PUT /v1/certificates`.
+/// Body of `PUT /v1/certificates`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CertificateBody<'a> {
@@ -224,7 +224,7 @@ pub struct CertificateAnswer<'a> {
 
 #[derive(Serialize, ToSchema)]
 pub struct CertificatesAnswer<'a> {
-    /// By subject.
+    /// Certificates, by subject.
     pub certificates: Vec<CertificateAnswer<'a>>,
     /// Value of `after` for the next page; `null` on the last one.
     #[schema(value_type = Option<words::Subject>, required)]
@@ -245,13 +245,13 @@ pub struct CallerAnswer {
     /// Kind of the proven identity.
     #[schema(value_type = words::CallerKind)]
     kind: &'static str,
-    /// The id of its token, or the subject of its certificate.
+    /// Id of the caller's token, or subject of its certificate.
     #[schema(required)]
     name: Option<String>,
-    /// The role that it has by that; `null`: none. (What `anonymous` allows it may do as well.)
+    /// Role of the token or the certificate; `null`: none. The caller also has the grants of `anonymous`.
     #[schema(value_type = Option<words::RoleName>, required)]
     role: Option<String>,
-    /// All that it may do, by its role and because everybody may; `null`: everything.
+    /// All grants of the caller, of its role and of `anonymous`; `null`: everything.
     #[schema(required)]
     grants: Option<Vec<GrantShown>>,
 }

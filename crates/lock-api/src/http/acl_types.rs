@@ -1,5 +1,4 @@
-//! Documents of access control lists. The state machine decides about access; which rights a letter means,
-//! here.
+//! Documents of access control lists, with the rights that each letter means. The state machine decides about access.
 
 use std::borrow::Cow;
 
@@ -11,7 +10,7 @@ use super::openapi::words;
 use super::problem::{Code, Problem};
 use super::znode_types::StatAnswer;
 
-/// Rights of somebody, as callers write them.
+/// Entry of an access control list, as requests contain it.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = AclEntryBody)]
@@ -28,7 +27,7 @@ pub struct EntryBody<'a> {
     id: Cow<'a, str>,
 }
 
-/// A list, as it is written.
+/// Parses an access control list.
 pub fn acl(entries: Vec<EntryBody<'_>>) -> Result<Acl, Problem> {
     let entries = entries.into_iter().map(|entry| {
         Ok(AclEntry {
@@ -57,23 +56,23 @@ fn perms(letters: &str) -> Result<Perms, Problem> {
     })
 }
 
-/// The body of `PUT /v1/acl/{path}`.
+/// Body of `PUT /v1/acl/{path}`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetAclBody<'a> {
     /// The whole new list.
     #[serde(borrow)]
     pub acl: Vec<EntryBody<'a>>,
-    /// On whose behalf, if it matters: the scope of the request id.
+    /// Session of the request: the scope of the request id.
     #[serde(borrow)]
     #[schema(value_type = Option<words::SessionId>)]
     pub session: Option<Cow<'a, str>>,
-    /// For repeating it.
+    /// Id of the request, for repetitions.
     #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,
 }
 
-/// Rights of somebody, as they are shown.
+/// Entry of an access control list, as answers contain it.
 #[derive(Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = AclEntry)]
 pub struct EntryAnswer {
@@ -85,7 +84,7 @@ pub struct EntryAnswer {
     id: String,
 }
 
-/// A list, as it is shown.
+/// Converts an access control list for an answer.
 pub fn shown(acl: &Acl) -> Vec<EntryAnswer> {
     let entries = acl.entries().into_iter().map(|entry| EntryAnswer {
         perms: entry.perms.to_string(),
@@ -95,15 +94,15 @@ pub fn shown(acl: &Acl) -> Vec<EntryAnswer> {
     entries.collect()
 }
 
-/// The answer of `GET /v1/acl/{path}`.
+/// Answer of `GET /v1/acl/{path}`.
 #[derive(Serialize, ToSchema)]
 pub struct AclAnswer<'a> {
-    /// Of which node.
+    /// Path of the znode.
     #[schema(value_type = words::ZnodePath)]
     pub path: &'a ZPath,
-    /// As far as the caller may see it.
+    /// Entries, as far as the caller may see them.
     pub acl: Vec<EntryAnswer>,
-    /// Its `aversion` is the list's version.
+    /// Metadata of the znode. Its `aversion` is the version of the list.
     pub stat: StatAnswer,
 }
 

@@ -1,5 +1,6 @@
-//! The routes of access control lists. They are separate from the znodes' own, because a list requires the right to read or
-//! administer the node, and the data the right to read it.
+//! Routes of access control lists. They are separate from the routes of znodes, because a list requires the right to
+//! read or administer the
+//! znode, and the data the right to read it.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,7 @@
-//! The account of who did what to others: one line for each, in the log under the target `lockgate::audit`, written by the node
-//! that took the request in, when the outcome is known. Text of unauthenticated callers is quoted in it, and it never contains a secret.
+//! Audit log: one line in the log, under the target `lockgate::audit`, for each change that one caller makes to others.
+//! The node that received the
+//! request writes it when the outcome is known. Text of unauthenticated callers is quoted in it, and it never contains
+//! a secret.
 
 use std::sync::Arc;
 
@@ -13,15 +15,18 @@ use super::problem::{Code, Problem};
 /// Target of the audit lines in the log.
 const TARGET: &str = "lockgate::audit";
 
-/// The account. What was done always gets its line. What was refused, or was left by its caller before the outcome was known, gets one unless
-/// the caller has had too many lately: a caller that repeats a forbidden request all day does not fill the disk.
+/// Writer of audit lines. A completed change always gets its line. A rejected request, or one whose caller disconnected
+/// before the
+/// outcome was known, gets a line unless the caller has had too many lately: a caller that repeats a forbidden request
+/// all day does not fill the
+/// disk.
 #[derive(Debug, Clone, Default)]
 pub struct AuditLog {
     refused: Arc<LogLimit<String>>,
 }
 
 impl AuditLog {
-    /// Somebody begins to do something.
+    /// Begins the audit of an action of `peer`.
     pub fn begin(&self, peer: &Peer, action: &'static str, what: String) -> AuditEntry {
         AuditEntry {
             log: self.clone(),
@@ -51,7 +56,7 @@ impl AuditLog {
     }
 }
 
-/// Something that is being done, and gets its line however that ends.
+/// Audited action in progress. It gets its line however it ends.
 #[must_use = "the line is written when the outcome is known"]
 pub struct AuditEntry {
     log: AuditLog,
@@ -69,12 +74,12 @@ pub fn with_reason(what: String, reason: Option<&str>) -> Result<String, Problem
 }
 
 impl AuditEntry {
-    /// Adds the outcome.
+    /// Writes the line with the outcome.
     pub fn end<T, E: Into<Problem>>(mut self, outcome: Result<T, E>) -> Result<T, Problem> {
         let outcome = outcome.map_err(Into::into);
         match &outcome {
             Ok(_) => self.write("done"),
-            // Nobody knows whether it was done.
+            // The change may have been made.
             Err(problem) if problem.code() == Code::OutcomeUnknown => self.write(problem.code().word()),
             Err(problem) => self.write_if_admitted(problem.code().word()),
         }
@@ -111,7 +116,7 @@ impl AuditEntry {
 }
 
 impl Drop for AuditEntry {
-    /// Its caller has hung up, and the handler with it: what was asked goes its way all the same.
+    /// Writes a line for a caller that disconnected. Its handler is gone, but the request may still take effect.
     fn drop(&mut self) {
         if !self.is_written {
             self.write_if_admitted("caller_gone");

@@ -1,4 +1,4 @@
-//! The routes of certificates that have a role: list, set, delete. Who has shown one is `transport-security`'s business.
+//! Routes of certificates with a role: list, set, delete. `transport-security` verifies the certificates of callers.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -19,7 +19,7 @@ use super::{Peer, Shared};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// The last one of the page before.
+    /// Last subject of the page before.
     after: Option<String>,
     #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,
@@ -54,7 +54,7 @@ pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRes
     }))
 }
 
-/// `PUT /v1/certificates`: a subject has slashes and spaces, so it is in the body.
+/// `PUT /v1/certificates`. A subject has slashes and spaces, so it is in the body.
 pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> HandlerResult {
     no_query(&uri)?;
     let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;

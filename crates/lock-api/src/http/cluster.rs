@@ -12,30 +12,30 @@ use super::openapi::words;
 use super::problem::Problem;
 use super::{Peer, Shared};
 
-/// State of a node, beside its view of the cluster.
+/// State of a node and its view of the cluster.
 #[derive(Serialize, ToSchema)]
 pub struct ClusterAnswer {
     version: &'static str,
     #[serde(flatten)]
     status: ClusterStatus,
-    /// This node's own.
+    /// Disk of this node.
     disk: DiskAnswer,
     counts: CountsAnswer,
 }
 
-/// Numbers of objects, as this node knows them.
+/// Numbers of objects in this node's state.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Counts)]
 pub struct CountsAnswer {
     sessions: usize,
-    /// Those in use.
+    /// Locks in use.
     locks: usize,
     znodes: usize,
-    /// At this node alone.
+    /// Watches at this node alone.
     watches: usize,
 }
 
-/// `GET /v1/cluster`: as this node sees it; what only the leader knows is `null` elsewhere.
+/// `GET /v1/cluster`: the cluster from this node's view. Values that only the leader knows are `null` on other nodes.
 pub async fn cluster(State(api): State<Shared>, uri: Uri) -> HandlerResult {
     no_query(&uri)?;
     Ok(ok(&ClusterAnswer {
@@ -57,13 +57,14 @@ pub struct Health {
     status: &'static str,
 }
 
-/// `GET /healthz`: the process lives. Nothing else is asked, so that a node is not restarted for a fault that
-/// lies with its peers.
+/// `GET /healthz`: the process is alive. Nothing else is checked, so that a supervisor does not restart a node because
+/// of a fault of its
+/// peers.
 pub async fn healthz() -> HandlerResult {
     Ok(ok(&Health { status: "alive" }))
 }
 
-/// `GET /readyz`: the node can serve.
+/// `GET /readyz`: the node can serve requests.
 pub async fn readyz(State(api): State<Shared>) -> HandlerResult {
     match api.node.not_ready() {
         None => Ok(ok(&Health { status: "ready" })),
@@ -71,8 +72,9 @@ pub async fn readyz(State(api): State<Shared>) -> HandlerResult {
     }
 }
 
-/// `POST /v1/cluster/snapshot`: this node writes a snapshot of what it has applied, and shortens its log. The answer
-/// comes when it is there.
+/// `POST /v1/cluster/snapshot`: this node writes a snapshot of its applied state, and shortens its log. The answer
+/// follows when the snapshot is
+/// written.
 pub async fn snapshot(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     no_query(&uri)?;
     let entry = api

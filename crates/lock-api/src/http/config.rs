@@ -1,4 +1,5 @@
-//! The bounds of the HTTP front end: what one caller can cost it. Defaults stand here and nowhere else.
+//! Limits and timeouts of the HTTP front end. They bound the cost of one caller. The defaults are here and nowhere
+//! else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,30 +12,30 @@ use super::auth::OperatorToken;
 use super::origin::KnownNames;
 use super::trace::Tracing;
 
-/// Bounds that protect a node from its callers. Every one of them can be set; the defaults suit a small machine.
+/// Limits that protect a node from its callers. Each can be configured; the defaults suit a small machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpConfig {
     /// Name of the listener in the log.
     pub door: &'static str,
-    /// The largest body in bytes of a request that carries no data of a znode.
+    /// Maximum size in bytes of the body of a request without znode data.
     pub max_body_bytes: usize,
-    /// The largest body in bytes of a request that writes data into the tree.
+    /// Maximum size in bytes of the body of a request that writes data into the tree.
     pub max_data_body_bytes: usize,
-    /// Bounds on the paths of znodes that are created or brought from another server.
+    /// Bounds on the paths of znodes that are created or mirrored from another server.
     pub paths: PathBounds,
     /// Maximum number of connections. Further callers get an error that asks them to retry, or to use another node.
     pub max_connections: usize,
-    /// Maximum number of connections of one address; likewise.
+    /// Maximum number of connections from one address. Further callers get an error that asks them to retry.
     pub max_connections_per_address: usize,
     /// Maximum size of the large bodies of all requests in progress together, in bytes. Bodies of
     /// [`SMALL_BODY_BYTES`] or less do not count, so that ordinary requests always have room.
     pub max_large_bodies_bytes: usize,
-    /// The same for large answers that are not sent yet.
+    /// Maximum size of all large answers together that are not sent completely yet, in bytes.
     pub max_large_answers_bytes: usize,
     /// Maximum time to receive a request's head. An idle connection waits for its next head, so this
     /// is also the maximum idle time.
     pub header_timeout: Duration,
-    /// Maximum time from a connection to its first request's head, unless the caller has shown a certificate.
+    /// Maximum time from a connection to its first request's head, unless the caller has a client certificate.
     pub first_header_timeout: Duration,
     /// Maximum time to receive a request's body.
     pub body_timeout: Duration,
@@ -50,15 +51,15 @@ pub struct HttpConfig {
     pub operator: Option<OperatorToken>,
     /// Set if only the operator is served before the cluster is secured.
     pub secured_only: bool,
-    /// By which names this node may be called, and from which pages.
+    /// Host names of this node, and origins of the pages that may call it.
     pub names: KnownNames,
     /// Tracing of requests, if it is on.
     pub tracing: Option<Tracing>,
-    /// Counts the connections.
+    /// Metrics of the connections.
     pub meter: ConnectionMetrics,
 }
 
-/// Bounds that can be changed while callers are served. Cheap to clone; all clones are the same.
+/// Configuration that can be changed while the server runs. Cheap to clone; all clones share one configuration.
 #[derive(Debug, Clone)]
 pub struct LiveConfig {
     now: Arc<RwLock<Arc<HttpConfig>>>,
@@ -124,7 +125,7 @@ impl HttpConfig {
     pub fn administration() -> Self {
         Self {
             door: "administration",
-            // Some people, some programs that watch, and what they have left behind.
+            // Some people, some monitoring programs, and the connections that they did not close.
             max_connections: 64,
             max_connections_per_address: 64,
             ..Self::default()
@@ -136,7 +137,7 @@ impl Default for HttpConfig {
     fn default() -> Self {
         Self {
             door: "HTTP",
-            // Names, notes and options come to a few kilobytes at the very most.
+            // Names, notes and options take a few kilobytes at most.
             max_body_bytes: 64 * 1024,
             // The largest data of one znode (1 MiB) in base64, with room for the rest of the request.
             max_data_body_bytes: 2 * 1024 * 1024,
@@ -144,30 +145,36 @@ impl Default for HttpConfig {
                 bytes: MAX_HTTP_PATH_BYTES,
                 depth: MAX_HTTP_PATH_BYTES / 2,
             },
-            // Each one costs a file descriptor and about 16 KiB. Together with peers and clients of other
-            // front ends it has to stay below the usual hard limit of open files.
+            // Each connection costs a file descriptor and about 16 KiB. Together with peers and clients of other front
+            // ends their number has to stay
+            // below the usual hard limit of open files.
             max_connections: 10_000,
-            // Whole fleets call from one address where something stands between, and programs from their own machine. Half
-            // leaves as much to all others.
+            // Whole fleets call from one address if a proxy is between, and so do the programs on the node's own
+            // machine. Half of the
+            // connections leave as many to all others.
             max_connections_per_address: 5_000,
-            // Thirty of the largest requests at a time.
+            // Enough for thirty of the largest requests at a time.
             max_large_bodies_bytes: 64 * 1024 * 1024,
-            // Answers are as large as what was asked for by one request, a few megabytes.
+            // An answer is as large as the data that one request asks for, a few megabytes.
             max_large_answers_bytes: 128 * 1024 * 1024,
-            // Shorter than the pools of common clients keep connections, so that this side closes first only
-            // what is really idle; long enough for a heartbeat every few seconds to keep its connection.
+            // Shorter than the pools of common clients keep connections, so that this side closes only idle ones first.
+            // Long
+            // enough for a heartbeat every few seconds to keep its connection.
             header_timeout: Duration::from_secs(60),
-            // As for handshakes. A caller could otherwise keep a connection for a minute by half a head.
+            // As long as for handshakes. A caller could otherwise occupy a connection for a minute with half a head.
             first_header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
-            // Long enough for a person who pauses a download. Else a stream that somebody follows would stay open for a
-            // quarter of an hour after its client's host has vanished, and without end after its client was stopped.
+            // Long enough for a person who pauses a download. Without it a stream would stay open for a quarter of an
+            // hour after its client's
+            // host has vanished, and without end after its client was stopped.
             send_timeout: Duration::from_secs(300),
-            // Who is cut off by a proxy asks again at once, or after a first pause. Others wait no longer than that for somebody
-            // who does not come back.
+            // A client that a proxy disconnected retries at once, or after a first pause. The other waiters do not wait
+            // longer for a client that does not
+            // return.
             waiter_grace: Duration::from_secs(5),
-            // What does not wait in a queue is answered within a commit; a commit within the proposer's
-            // timeout of the node is long over by then or will not come.
+            // A request that does not wait in a queue is answered after a commit. After the node's commit timeout a
+            // pending commit is finished or
+            // will not finish.
             drain_timeout: Duration::from_secs(2),
             operator: None,
             secured_only: false,

@@ -1,4 +1,4 @@
-//! The routes for tests of a node with fail points; other builds do not have them.
+//! Routes for tests of a node with fail points. Other builds do not have them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,12 +25,12 @@ struct DebugAnswer {
     term: u64,
     applied_index: u64,
     zxid: u64,
-    /// As text: half of the numbers are larger than what JSON's can be.
+    /// Digest as text, because half of its values exceed the numbers of JSON.
     digest: String,
     points: BTreeMap<&'static str, PointAnswer>,
 }
 
-/// `GET /v1/debug`: where the state is, and what happened at the points.
+/// `GET /v1/debug`: digest of the state, and counts of the fail points.
 pub async fn get(State(api): State<Shared>) -> HandlerResult {
     let status = api.node.status();
     let position = api.node.state_position();
@@ -74,7 +74,7 @@ fn once() -> usize {
     1
 }
 
-/// `PUT /v1/debug/fail-points`: orders what is to happen at a point, or calls it off.
+/// `PUT /v1/debug/fail-points`: sets the action of a fail point, or removes it.
 pub async fn set_fail_point(State(api): State<Shared>, body: Body) -> HandlerResult {
     let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
     let order: FailPointBody<'_> = parse(&bytes)?;
@@ -91,7 +91,7 @@ pub async fn set_fail_point(State(api): State<Shared>, body: Body) -> HandlerRes
     Ok(no_content())
 }
 
-/// `POST /v1/debug/snapshot`: makes a snapshot.
+/// `POST /v1/debug/snapshot`: writes a snapshot.
 pub async fn snapshot(State(api): State<Shared>) -> HandlerResult {
     api.node.make_snapshot().await?;
     Ok(no_content())
@@ -103,7 +103,7 @@ struct LeaderBody {
     to: u64,
 }
 
-/// `POST /v1/debug/leader`: begins to hand the leadership over.
+/// `POST /v1/debug/leader`: begins a leadership transfer.
 pub async fn transfer_leadership(State(api): State<Shared>, body: Body) -> HandlerResult {
     let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
     let LeaderBody { to } = parse(&bytes)?;

@@ -1,7 +1,9 @@
-//! Feed of events of all locks and sessions, for observers: the latest ones, a few times a second, however many there are.
+//! Feed of recent events of all locks and sessions, for people who observe the cluster: the latest ones, a few times a
+//! second, however many there are.
 //! The description of an event is in `event_feed_types.rs`; the node keeps the events.
 //!
-//! Nobody may depend on it: what comes too fast is left out, and said to be. Programs follow a session, a watch, or the log.
+//! Programs must not depend on it: it skips events that come too fast, and reports that it did. Programs follow a
+//! session, a watch, or the log.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -28,16 +30,16 @@ use super::openapi::words;
 use super::problem::{Code, Problem};
 use super::{Peer, Shared};
 
-/// The pause between two looks: nobody reads faster, and a node that has much to do spends next to nothing on onlookers.
+/// Minimum time between two messages. People do not read faster, and a busy node spends next to nothing on observers.
 const MIN_MESSAGE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Maximum number of events in a message. A screen shows half as many.
 const MAX_EVENTS_PER_MESSAGE: usize = 100;
 
-/// The most of what has happened before that a stream begins with.
+/// Maximum number of earlier events at the beginning of a stream.
 pub const MAX_LAST: usize = 1000;
 
-/// Something is written at least so often, by which both sides notice that the connection is dead.
+/// Maximum time between two writes, so that both sides detect a dead connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Time after which clients reconnect when a stream has ended.
@@ -46,14 +48,14 @@ const RECONNECT_DELAY_MS: u64 = 1000;
 /// Header with the last event that a client received; browsers send it by themselves.
 static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Has proxies pass on what they get at once.
+/// Header that makes proxies pass on each message at once.
 static ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct EventsQuery {
-    /// Only of locks whose names begin so.
+    /// Only events of locks whose names begin with this.
     prefix: Option<String>,
     /// Number of earlier events at the beginning.
     #[serde(default)]
@@ -110,9 +112,9 @@ struct Feed {
     prefix: Option<String>,
     with_locks: bool,
     with_cluster: bool,
-    /// Number of events of the cluster that were sent, or left out.
+    /// Number of events of the cluster that were sent or skipped.
     of_cluster: u64,
-    /// Position up to which events were sent, or left out. `None`: none were.
+    /// Position up to which events were sent or skipped; `None` before the first.
     at: Option<EventPosition>,
     /// Number of events at the beginning.
     first: Option<usize>,
@@ -163,11 +165,11 @@ impl Feed {
         }
         while !self.is_over && text.is_empty() {
             let (changes, next_check) = (&mut self.changes, self.next_check);
-            // In this order: what has changed is not marked as seen before it is looked at.
+            // In this order, so that a change is not marked as seen before it is read.
             let due = async {
                 tokio::time::sleep_until(next_check).await;
                 if changes.changed().await.is_err() {
-                    // The node is gone, and what it could tell.
+                    // The node is gone, so no event follows.
                     std::future::pending::<()>().await;
                 }
             };

@@ -1,4 +1,4 @@
-//! The documents of `GET /v1/events`: what happened, in a word, with all that there is to say about it.
+//! Documents of `GET /v1/events`: the word of an event, and all details known about it.
 
 use lock_node::{Alarm, ClusterHappened, ClusterHappening, Happened, Happening, SessionEvent};
 use serde::Serialize;
@@ -16,9 +16,9 @@ use super::problem::mode_word;
 pub struct HappenedEvent<'a> {
     /// `true` if more events happened since the last message than it contains.
     pub more: bool,
-    /// In order.
+    /// Events, in order.
     pub events: Vec<FeedEntry<'a>>,
-    /// Current state of the locks among them, if requested.
+    /// Current state of the locks of these events, if requested.
     pub locks: Vec<SummaryAnswer<'a>>,
     /// Events of the cluster, if requested: as this node saw them, by its clock.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,11 +35,11 @@ impl HappenedEvent<'_> {
     }
 }
 
-/// Something that has happened to the cluster. Which fields there are depends on what it is.
+/// An event of the cluster. Its fields depend on the kind of event.
 #[derive(Default, Serialize, ToSchema)]
 #[schema(as = ClusterHappening)]
 pub struct ClusterFeedEntry<'a> {
-    /// A name for it, the same at every node that has seen it.
+    /// Identifier of the event, the same at every node that has seen it.
     #[schema(value_type = String)]
     id: String,
     #[schema(value_type = words::ClusterHappeningWord)]
@@ -54,15 +54,15 @@ pub struct ClusterFeedEntry<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u64)]
     term: Option<u64>,
-    /// Of `members_changed`: what was changed, for people.
+    /// Of `members_changed`: the change, described for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String)]
     change: Option<&'a str>,
-    /// Of alarms: what they are about, as in those of the cluster.
+    /// Of alarms: their kind, as in the alarms of the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String)]
     kind: Option<&'static str>,
-    /// Of alarms: what is the matter, for people.
+    /// Of alarms: a description for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String)]
     detail: Option<&'a str>,
@@ -105,7 +105,7 @@ impl<'a> ClusterFeedEntry<'a> {
     }
 }
 
-/// Something that happened. Which fields there are depends on what it is.
+/// An event. Its fields depend on the kind of event.
 #[derive(Default, Serialize, ToSchema)]
 #[schema(as = Happening)]
 pub struct FeedEntry<'a> {
@@ -150,26 +150,26 @@ pub struct FeedEntry<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = words::Address)]
     address: Option<String>,
-    /// Of `lost`, `left_queue` and `session_ended`: how.
+    /// Of `lost`, `left_queue` and `session_ended`: the cause.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String)]
     ended: Option<&'static str>,
-    /// Principal that did it.
+    /// Principal that caused it.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String)]
     by: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = words::Reason)]
     reason: Option<&'a str>,
-    /// Of `revoke_answered`.
+    /// Of `revoke_answered`: the holder's answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = words::Reason)]
     answer: Option<&'a str>,
-    /// Of `closed`: for how long.
+    /// Of `closed`: the time without grants.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = words::LockDelayMs)]
     delay_ms: Option<u32>,
-    /// Of `access_changed`: what was changed, for people.
+    /// Of `access_changed`: the change, described for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String)]
     change: Option<String>,

@@ -1,4 +1,4 @@
-//! The documents of a session's event stream, and their form: server-sent events, as the HTML standard has them.
+//! Documents of a session's event stream, and their encoding as server-sent events of the HTML standard.
 
 use std::fmt::Write;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use super::problem::{Problem, mode_word};
 use super::session_types::AskedAnswer;
 use super::watch::KindWord;
 
-/// One event. `data` is JSON, which has no line breaks when it is written so.
+/// Writes one event. `data` is compact JSON, which has no line breaks.
 pub fn event(text: &mut String, at: Option<EventPosition>, word: &str, data: &impl Serialize) {
     let data = serde_json::to_string(data).expect("events are made of strings, numbers, lists and structs");
     if let Some(at) = at {
@@ -23,8 +23,9 @@ pub fn event(text: &mut String, at: Option<EventPosition>, word: &str, data: &im
     push(text, format_args!("event: {word}\ndata: {data}\n\n"));
 }
 
-/// Something to write while nothing happens: a comment, and an id without an event, by which a client that follows the standard
-/// reconnects without receiving again what it has seen.
+/// Writes a comment, and an id without an event, while nothing happens. A client that follows the standard then
+/// reconnects from this id
+/// and does not receive earlier events again.
 pub fn keep_alive(text: &mut String, at: EventPosition) {
     push(text, format_args!(": alive\nid: {at}\n\n"));
 }
@@ -53,14 +54,14 @@ pub struct StateEvent {
     zxid: u64,
     /// Time to live of the session without a heartbeat.
     ttl_ms: u32,
-    /// The locks that it holds.
+    /// Locks that the session holds.
     held: Vec<HeldEntry>,
-    /// The locks in whose queues it stands.
+    /// Locks that the session waits for.
     awaited: Vec<AwaitedEntry>,
     revoke_requested: Vec<AskedAnswer>,
 }
 
-/// A lock that is held.
+/// A lock that the session holds.
 #[derive(Serialize, ToSchema)]
 pub struct HeldEntry {
     #[schema(value_type = words::LockName)]
@@ -80,7 +81,7 @@ pub struct HeldEntry {
     holds: u32,
 }
 
-/// A lock that is awaited.
+/// A lock that the session waits for.
 #[derive(Serialize, ToSchema)]
 pub struct AwaitedEntry {
     #[schema(value_type = words::LockName)]
@@ -135,7 +136,7 @@ impl HeldEntry {
     }
 }
 
-/// A hold, in `granted` and `lost`.
+/// A hold, as `granted` and `lost` contain it.
 #[derive(Serialize, ToSchema)]
 pub struct HoldEvent<'a> {
     #[schema(value_type = words::LockName)]
@@ -252,7 +253,7 @@ pub struct SessionEndedEvent {
     ended_at: Timestamp,
 }
 
-/// Writes what happened to a session; whether it is over with that.
+/// Writes an event of a session. Returns `true` if the session has ended with it.
 pub fn session_event(text: &mut String, at: EventPosition, time_ms: u64, what: &SessionEvent) -> bool {
     let (at, time) = (Some(at), Timestamp(time_ms));
     match what {
@@ -275,7 +276,7 @@ pub fn session_event(text: &mut String, at: EventPosition, time_ms: u64, what: &
             let lost = LostEvent {
                 hold: HoldEvent::new(hold),
                 ended: match how {
-                    // A grant that its caller did not wait for, or gave up.
+                    // The caller did not wait for this grant, or abandoned it.
                     ContenderEnd::Withdrawn => "released",
                     other => end_word(other),
                 },
@@ -324,7 +325,7 @@ pub fn session_event(text: &mut String, at: EventPosition, time_ms: u64, what: &
     false
 }
 
-/// As in the history.
+/// Returns the word for the end of a hold, which the history uses as well.
 pub fn end_word(how: &ContenderEnd) -> &'static str {
     match how {
         ContenderEnd::Released => "released",
@@ -362,10 +363,10 @@ pub struct WatchEvent<'a> {
     /// Kind of the event.
     #[schema(value_type = words::ZnodeEvent)]
     pub event: &'static str,
-    /// To which znode.
+    /// Path of the znode.
     #[schema(value_type = words::ZnodePath)]
     pub path: &'a str,
-    /// At which position.
+    /// Position of the change in the log.
     #[schema(value_type = words::Zxid)]
     pub zxid: u64,
 }
@@ -395,7 +396,7 @@ pub struct StreamEndedEvent {
 /// A requested watch: `KIND:PATH`, or `KIND@ZXID:PATH` for a caller that saw the znode as it was at that position.
 #[derive(Debug)]
 pub struct WatchWish {
-    /// The words.
+    /// The watch as the caller wrote it.
     pub text: String,
     /// Kind of the watch.
     pub kind: KindWord,
@@ -434,7 +435,7 @@ impl FromStr for WatchWish {
     }
 }
 
-/// Last position that a caller received.
+/// Parses the last position that a caller received.
 pub fn position(text: &str) -> Result<EventPosition, Problem> {
     text.parse()
         .map_err(|error| Problem::bad_request(format!("Last-Event-ID {text:?}: {error}")))

@@ -1,12 +1,17 @@
-//! The event stream of a session: what happens to it, told as it happens, and its life sign while somebody reads. What an event
-//! contains is in `event_types.rs`; the node decides which events are sent, and in which order.
+//! Event stream of a session. It delivers the events of the session as they happen, and counts as the session's
+//! heartbeat while a client
+//! reads. The content of an event is defined in `event_types.rs`; the node decides which events are sent, and in which
+//! order.
 //!
 //! # What an open stream proves
 //!
-//! That what was written can be taken off the server: not that the client runs. The client's system acknowledges for it while it
-//! is stopped, until its buffers are full, and a network that was cut says nothing at all. So a stream that counts as the heartbeat
-//! does so for [`MAX_UNCONFIRMED_TTLS`] times the session's time only. Then it ends, and a client that reconnects is alive: browsers
-//! do so by themselves.
+//! A successful write proves that the bytes left this server, not that the client runs. The operating system of a
+//! stopped client
+//! acknowledges until its buffers are full, and a network that was cut reports nothing at all. So a stream counts as
+//! the heartbeat
+//! only for [`MAX_UNCONFIRMED_TTLS`] times the session's time to live. Then it ends, and a client that reconnects is
+//! alive; browsers
+//! reconnect by themselves.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -35,33 +40,34 @@ use super::sessions::target;
 use super::watch::{event_word, missed};
 use super::{Peer, Shared};
 
-/// Number of times to live for which a stream counts as the session's heartbeat. A client that stopped without a trace loses its session
-/// after one time more. With a smaller number clients come back oftener.
+/// Number of times to live for which a stream counts as the session's heartbeat. The session of a client that stopped
+/// without a trace
+/// expires one time to live later. With a smaller number clients reconnect more often.
 const MAX_UNCONFIRMED_TTLS: u32 = 2;
 
 /// Renewals per time to live: one may fail, and the next one is still in time.
 const RENEWALS_PER_TTL: u32 = 3;
 
-/// A session of which no renewal was confirmed for two thirds of its time is about to expire.
+/// Fraction of the time to live after which a session without a confirmed renewal is reported as `expiring`.
 const DOUBTFUL: (u32, u32) = (2, 3);
 
-/// The pause after a renewal that failed: an election takes some of them.
+/// Pause after a failed renewal. An election fails some of them.
 const RENEWAL_RETRY: Duration = Duration::from_millis(200);
 
-/// Something is written at least so often, by which both sides notice that the connection is dead, and what stands between that
-/// it is not.
+/// Maximum time between two writes. It lets both sides detect a dead connection, and keeps proxies from closing an idle
+/// one.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Time after which clients reconnect when a stream has ended. Without it browsers wait for some seconds.
 const RECONNECT_DELAY_MS: u64 = 100;
 
-/// Watches of one stream.
+/// Maximum number of watches of one stream.
 pub const MAX_WATCHES: usize = 64;
 
 /// Header with the last event that a client received; browsers send it by themselves.
 static LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// Has proxies pass on what they get at once.
+/// Header that makes proxies pass on each message at once.
 static ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Parsed request.
@@ -110,7 +116,7 @@ impl StreamRequest {
     }
 }
 
-/// Reason why there is no stream.
+/// Reason why a stream was not opened.
 enum OpenError {
     Follow(FollowError),
     Other(Problem),
@@ -138,7 +144,8 @@ impl OpenError {
 pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: HeaderMap) -> HandlerResult {
     let session = target(&uri)?;
     let params = StreamRequest::read(&uri, &headers)?;
-    // As for a single watch: a node that applies it later must not report as news what the caller saw elsewhere.
+    // As for a single watch: a node that lags behind must not report a change as new that the caller has already seen
+    // through another node.
     if let Some(seen) = params.watches.iter().filter_map(|wish| wish.seen).max()
         && !api.node.caught_up_with(seen).await?
     {
@@ -201,7 +208,7 @@ fn begin(
     Ok((text, Duration::from_millis(ttl_ms)))
 }
 
-/// Arms a watch, unless something has happened since its znode was seen: then it fires.
+/// Registers a watch. If the znode has changed since the caller saw it, the watch fires at once.
 fn watch(
     opening: &mut StreamLook<'_>,
     number: u32,
@@ -228,7 +235,7 @@ fn watch(
         (_, false) => None,
         (Ok(stat), true) => {
             let seen = wish.seen.unwrap_or(Zxid(0));
-            // Events of the same command before this watch were sent by then.
+            // The stream has sent earlier events of the same command already.
             let is_news = |at: Zxid| after.is_none_or(|after| EventPosition::of_watch(at, number) > after);
             missed(wish.kind, stat, seen).filter(|(_, at)| is_news(*at))
         }
@@ -376,7 +383,7 @@ impl Feed {
                 event(text, None, "renewed", &RenewedEvent { ttl_ms });
             }
             SessionNews::Expired => {
-                // A client that reconnects does not get again what it has.
+                // Written before the end, so that a client that reconnects does not receive these events again.
                 self.write_events(text);
                 if !self.is_over {
                     keep_alive(text, self.at);
@@ -392,24 +399,24 @@ impl Feed {
     }
 }
 
-/// Outcome of the renewals for the client: a session's lifetime.
+/// Change of a session's lifetime that the client is notified of.
 enum SessionNews {
-    /// No renewal was confirmed for long.
+    /// No renewal was confirmed for two thirds of the time to live.
     Expiring { left: Duration },
-    /// One was, after all.
+    /// A renewal was confirmed after the client had been warned.
     Renewed { ttl: Duration },
-    /// The stream does not count any more.
+    /// The stream does not count as a heartbeat any more.
     Expired,
 }
 
 type HeartbeatFuture = Pin<Box<dyn Future<Output = Result<Duration, HeartbeatError>> + Send>>;
 
-/// Renews a session for as long as its stream counts as its heartbeat.
+/// Renewal of a session for as long as its stream counts as its heartbeat.
 struct SessionRenewal {
     node: Node,
     session: SessionId,
     ttl: Duration,
-    /// A renewal under way, and when it was begun.
+    /// Renewal in progress, and the time at which it was begun.
     heartbeat: Option<(Instant, HeartbeatFuture)>,
     next: Instant,
     /// Begin of the last confirmed renewal.
@@ -435,7 +442,7 @@ impl SessionRenewal {
         }
     }
 
-    /// Renews the session until there is something to say. Given up, it goes on when it is called again.
+    /// Renews the session until the client has to be notified. Cancel safe: a later call continues.
     async fn next_news(&mut self) -> SessionNews {
         loop {
             let over_at = self.began + self.ttl * MAX_UNCONFIRMED_TTLS;
@@ -472,7 +479,8 @@ impl SessionRenewal {
         }
     }
 
-    /// A renewal that was begun then is answered; the session's time, if there is good news.
+    /// Records the answer to a renewal begun at `began`. Returns the time to live if the client had been warned and the
+    /// renewal succeeded.
     fn on_heartbeat(&mut self, began: Instant, answer: Result<Duration, HeartbeatError>) -> Option<Duration> {
         match answer {
             Ok(ttl) => {
@@ -480,7 +488,7 @@ impl SessionRenewal {
                 self.next = began + ttl / RENEWALS_PER_TTL;
                 std::mem::take(&mut self.is_expiring).then_some(ttl)
             }
-            // Of its end the stream itself tells, when it is applied here.
+            // The stream itself reports the end of the session, when this node applies it.
             Err(error) => {
                 tracing::debug!(session = %self.session, %error, "a stream's session was not renewed");
                 self.next = Instant::now() + RENEWAL_RETRY.min(self.ttl / RENEWALS_PER_TTL);

@@ -1,7 +1,8 @@
-//! The dashboard: a page for people, part of the program. What is served here are files that are the same for everybody; what the
-//! page shows it asks for by the API, on behalf of its user, so it needs no rights of its own.
+//! Dashboard: a page for people, part of the program. This module serves static files that are the same for all users.
+//! The page fetches
+//! its content through the API on behalf of its user, so it needs no rights of its own.
 //!
-//! `page/` holds it as browsers get it: HTML, a style sheet, and ES modules, which nothing has to build.
+//! `page/` has the files as browsers get them: HTML, a style sheet, and ES modules, without a build step.
 
 use axum::body::{Body, Bytes};
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
@@ -11,8 +12,9 @@ use axum::response::Response;
 use super::extract::{HandlerResult, no_query};
 use super::problem::Problem;
 
-/// Everything comes from this node, nothing runs that is not a file of it, and text never becomes markup: whatever is set by a
-/// string that is parsed as such (`innerHTML` and the like) throws.
+/// Content security policy of the page. It loads all resources from this node, runs only the node's own script files,
+/// and never converts text to
+/// markup: assignments of strings that are parsed as HTML (`innerHTML` and the like) throw.
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 

@@ -42,7 +42,7 @@ fn text_never_becomes_markup() {
             assert!(!content.contains(sink), "{name}: {sink}");
         }
     }
-    // Nor does the page bring any script or style that the policy would have to except.
+    // The page contains no inline script or style for which the policy would need an exception.
     for inside in ["<script>", "<style", " style=", " onclick", "javascript:"] {
         assert!(!PAGE.contains(inside), "{inside}");
     }

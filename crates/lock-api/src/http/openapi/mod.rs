@@ -1,6 +1,8 @@
-//! The API as a document: OpenAPI 3.1 for programs, and a page for people. Both are made of the types that the routes
-//! read and write, of the table of problems, and of what [`by_tag`] says about each operation; the tests hold them against
-//! the routes and against every answer that they see.
+//! API documentation: OpenAPI 3.1 for programs, and a page for people. Both are generated from the types that the
+//! routes read and
+//! write, from the table of problems, and from the descriptions of the operations in [`by_tag`]. The tests compare both
+//! with the routes and with every
+//! answer that they see.
 
 mod by_tag;
 mod operation;
@@ -23,16 +25,17 @@ use super::extract::{HandlerResult, no_query};
 use super::reads::MAX_READS;
 use super::txn::MAX_OPS;
 
-/// The document is the same for as long as the program runs, so it is built once, for the first request.
+/// The document, built once at the first request, because it does not change while the program runs.
 static DOCUMENT: LazyLock<Value> = LazyLock::new(make);
 static JSON: LazyLock<Bytes> = LazyLock::new(|| serde_json::to_vec(&*DOCUMENT).expect("it is JSON").into());
 static PAGE: LazyLock<Bytes> = LazyLock::new(|| page::render(&DOCUMENT).into());
 
-/// Nothing is fetched from elsewhere, and nothing runs: the page is text and its style sheet.
+/// Content security policy of the page. It loads nothing from elsewhere and runs no script: the page is text and its
+/// style sheet.
 const PAGE_POLICY: &str =
     "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The API as an OpenAPI 3.1 document: what a node serves at `/v1/openapi.json`.
+/// Returns the API as an OpenAPI 3.1 document, as a node serves it at `/v1/openapi.json`.
 pub fn openapi() -> &'static Value {
     &DOCUMENT
 }
@@ -84,7 +87,7 @@ fn make() -> Value {
     flatten(&mut schemas);
     name_objects(&mut schemas);
     bound_lists(&mut schemas);
-    // What was only a part of others is named by nobody any more.
+    // No schema refers any more to types that were merged into others.
     let text = format!("{schemas}{}", json!(paths));
     let names_it = |name: &str| text.contains(&format!("\"#/components/schemas/{name}\""));
     let named = schemas.as_object_mut().expect("they have names");
@@ -116,8 +119,9 @@ const INTRODUCTION: &str = "Every node answers every request; one that does not 
     bytes of UTF-8. A body of more bytes than the server's configuration allows is `too_large`. Where nothing is served the \
     answer is 404, `no_route`; by another method 405, `method_not_allowed`, with `Allow`.";
 
-/// Gives every object a name, for generators of clients make a type of each schema, and nothing usable of an object without a name.
-/// The choices of an enumeration with data are named for both: `{"create": …}` of `OpBody` is `OpBodyCreate`.
+/// Names every object, because generators of clients make a type of each named schema, and nothing usable of an object
+/// without a
+/// name. The variants of an enumeration with data are named after both: `{"create": …}` of `OpBody` is `OpBodyCreate`.
 fn name_objects(schemas: &mut Value) {
     let mut named = Map::new();
     for (name, schema) in schemas.as_object_mut().expect("they have names") {
@@ -130,7 +134,7 @@ fn name_objects(schemas: &mut Value) {
                 continue;
             };
             let name = format!("{name}{}", in_camel_case(variant));
-            // Such a choice has exactly one field, its variant's: serde refuses others, which utoipa does not say.
+            // Such a variant has exactly one field, its name: serde rejects others, which utoipa does not declare.
             choice["additionalProperties"] = json!(false);
             named.insert(name.clone(), std::mem::replace(choice, reference(&name)));
         }
@@ -152,7 +156,7 @@ fn reference(name: &str) -> Value {
     json!({"$ref": format!("#/components/schemas/{name}")})
 }
 
-/// `set_acl` as `SetAcl`.
+/// Converts `set_acl` to `SetAcl`.
 fn in_camel_case(word: &str) -> String {
     let parts = word.split('_').map(|part| {
         let (first, rest) = part.split_at(part.len().min(1));
@@ -161,8 +165,9 @@ fn in_camel_case(word: &str) -> String {
     parts.collect()
 }
 
-/// Schemas of types that contain others without a field of their own (`serde(flatten)`) become one list of fields, which is
-/// what is sent.
+/// Merges the fields of flattened types (`serde(flatten)`) into the schemas that contain them, because the JSON has one
+/// list of
+/// fields.
 fn flatten(schemas: &mut Value) {
     let before = schemas.clone();
     for schema in schemas.as_object_mut().expect("they have names").values_mut() {
@@ -181,7 +186,7 @@ fn flatten(schemas: &mut Value) {
             schema["description"] = description;
         }
     }
-    // A znode's children are shown if they were asked for, both fields or none.
+    // The answer has the children of a znode if they were requested: both fields or none.
     let children = before["ChildrenAnswer"]["properties"].clone();
     let fields = schemas["ZnodeAnswer"]["properties"].as_object_mut();
     fields

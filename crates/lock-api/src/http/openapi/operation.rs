@@ -13,10 +13,10 @@ use crate::http::problem::{Code, Problem};
 /// Failures before an operation reads its body.
 const BODY: [Code; 3] = [Code::BadRequest, Code::TooLarge, Code::RequestTimeout];
 
-/// Failures of authentication: the token is not valid, or its validity cannot be determined.
+/// Failures of authentication: the token is invalid, or its validity cannot be determined.
 const AT_THE_DOOR: [Code; 2] = [Code::Unauthenticated, Code::Unavailable];
 
-/// A JSON document of one schema, as the content of a body or an answer.
+/// Builds the content of a body or an answer: a JSON document of one schema.
 fn document(schema: RefOr<Schema>, example: Value) -> Value {
     json!({"application/json": {"schema": schema, "example": example}})
 }
@@ -41,20 +41,20 @@ fn with_examples(parameters: Vec<Parameter>, examples: &[(&str, Value)]) -> Vec<
     parameters.into_iter().map(with_example).collect()
 }
 
-/// The schemas that operations name.
+/// Schemas that operations refer to, by name.
 pub type Components = BTreeMap<String, RefOr<Schema>>;
 
 /// One method at one address.
 pub struct Operation {
     /// `get`, `post`…
     pub method: &'static str,
-    /// The address, as OpenAPI writes it.
+    /// Address in OpenAPI's notation.
     pub path: &'static str,
-    /// A name for programs that make clients of the document.
+    /// Identifier for programs that generate clients from the document.
     pub id: &'static str,
     /// Summary in a few words.
     summary: &'static str,
-    /// All there is to say.
+    /// Full description.
     description: String,
     parameters: Vec<Parameter>,
     body: Option<Value>,
@@ -66,22 +66,22 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// An operation that reads.
+    /// Creates an operation that reads.
     pub fn get(path: &'static str, id: &'static str, summary: &'static str) -> Self {
         Self::new("get", path, id, summary)
     }
 
-    /// An operation that does something.
+    /// Creates an operation that acts or creates.
     pub fn post(path: &'static str, id: &'static str, summary: &'static str) -> Self {
         Self::new("post", path, id, summary)
     }
 
-    /// An operation that replaces.
+    /// Creates an operation that replaces.
     pub fn put(path: &'static str, id: &'static str, summary: &'static str) -> Self {
         Self::new("put", path, id, summary)
     }
 
-    /// An operation that takes away.
+    /// Creates an operation that deletes.
     pub fn delete(path: &'static str, id: &'static str, summary: &'static str) -> Self {
         Self::new("delete", path, id, summary)
     }
@@ -108,7 +108,7 @@ impl Operation {
         self
     }
 
-    /// The piece of the address in braces.
+    /// Adds a path parameter, the part of the address in braces.
     pub fn names<T: ToSchema>(mut self, name: &str, description: &str, example: Value) -> Self {
         let schema = self.schema_of::<T>();
         self.parameters
@@ -116,7 +116,7 @@ impl Operation {
         self
     }
 
-    /// The parameters of the query; others are refused.
+    /// Adds the parameters of the query; the route rejects others.
     pub fn asks<T: IntoParams>(mut self, example: &[(&str, Value)]) -> Self {
         self.parameters.extend(with_examples(
             T::into_params(|| Some(ParameterIn::Query)),
@@ -125,14 +125,14 @@ impl Operation {
         self.fails(&[Code::BadRequest])
     }
 
-    /// A parameter that no type of the code tells.
+    /// Adds a parameter that no type of the code declares.
     pub fn asks_also(mut self, parameter: Value) -> Self {
         let parameter = serde_json::from_value(parameter).expect("it is a parameter that utoipa knows");
         self.parameters.push(parameter);
         self.fails(&[Code::BadRequest])
     }
 
-    /// Server-sent events: each word, with the schema of its data.
+    /// Adds an answer of server-sent events: each event name with the schema of its data.
     pub fn answers_events(self, description: &str, events: &[(&str, &str)]) -> Self {
         let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
         let events: Map<_, _> = events
@@ -146,31 +146,31 @@ impl Operation {
         )
     }
 
-    /// The schemas that the query's parameters name.
+    /// Adds the schema that parameters of the query refer to.
     pub fn with_words<T: ToSchema>(mut self) -> Self {
         self.schema_of::<T>();
         self
     }
 
-    /// The body: a JSON object. `required` says whether it can be left away.
+    /// Adds the body, a JSON object. It can be omitted unless `required` is set.
     pub fn takes<T: ToSchema>(mut self, required: bool, example: Value) -> Self {
         let schema = self.schema_of::<T>();
         self.body = Some(json!({"required": required, "content": document(schema, example)}));
         self.fails(&BODY)
     }
 
-    /// An answer that is a document.
+    /// Adds an answer with a JSON document.
     pub fn answers<T: ToSchema>(mut self, status: StatusCode, description: &str, example: Value) -> Self {
         let schema = self.schema_of::<T>();
         self.answers_document(status, description, document(schema, example))
     }
 
-    // Not generic, as all that follows the schema: there are some hundred types.
+    // Not generic, like all code after the schema is known: there are some hundred types.
     fn answers_document(self, status: StatusCode, description: &str, content: Value) -> Self {
         self.answer(status, json!({"description": description, "content": content}))
     }
 
-    /// An answer of another kind: `binary` bytes or text.
+    /// Adds an answer of another content type: `binary` bytes or text.
     pub fn answers_in(self, content_type: &str, description: &str, schema: Value) -> Self {
         let content = json!({content_type: {"schema": schema}});
         self.answer(
@@ -179,7 +179,7 @@ impl Operation {
         )
     }
 
-    /// Texts, each of one of these kinds.
+    /// Adds an answer with text in any of these content types.
     pub fn answers_in_any(self, content_types: &[&str], description: &str) -> Self {
         let content: Map<_, _> = content_types
             .iter()
@@ -191,7 +191,7 @@ impl Operation {
         )
     }
 
-    /// 204.
+    /// Adds an answer with status 204.
     pub fn answers_nothing(self, description: &str) -> Self {
         self.answer(StatusCode::NO_CONTENT, json!({"description": description}))
     }
@@ -235,7 +235,7 @@ impl Operation {
         RefOr::Ref(reference)
     }
 
-    /// The operation's object in the document; its schemas are added to `components`.
+    /// Builds the operation's object in the document, and adds its schemas to `components`.
     pub fn document(mut self, tag: &str, components: &mut Components) -> Value {
         let has_door = self.has_door;
         if has_door {
@@ -270,13 +270,14 @@ impl Operation {
         document
     }
 
-    /// One answer for each status, with the codes that come with it.
+    /// Builds one answer for each status, with its codes.
     fn problems(&mut self) -> Vec<(String, Value)> {
         if !self.codes.is_empty() {
             self.schema_of::<Problem>();
         }
         let mut statuses: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
-        // In the order of the table, so that the document does not depend on the order in which they were named.
+        // In the order of the table, so that the document does not depend on the order in which the operation lists
+        // them.
         for code in Code::ALL.iter().filter(|code| self.codes.contains(code)) {
             statuses.entry(code.status().as_u16()).or_default().push(*code);
         }

@@ -1,5 +1,6 @@
-//! The document as a page for people: HTML and a style sheet, nothing that runs and nothing from elsewhere, so that it can be
-//! read where there is no internet. It shows what the document says and adds nothing but a command to try.
+//! The document as a page for people: HTML and a style sheet, without scripts and without resources from elsewhere, so
+//! that it can be read
+//! without internet access. It shows the content of the document, and adds only an example command.
 
 use std::fmt::Write;
 
@@ -10,10 +11,10 @@ use super::schema_text::{anchor, code_spans, describe, escape, type_of};
 /// Style sheet of the page.
 pub const STYLE: &str = include_str!("style.css");
 
-/// The order in which an address's methods are shown.
+/// Order of the methods of an address.
 const METHODS: [&str; 4] = ["get", "post", "put", "delete"];
 
-/// The page.
+/// Renders the page.
 pub fn render(document: &Value) -> String {
     let info = &document["info"];
     let mut page = format!(
@@ -60,7 +61,7 @@ fn fields(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flat_map(Map::iter)
 }
 
-/// The operations of a tag, in the order of their addresses.
+/// Returns the operations of a tag, in the order of their addresses.
 fn operations<'d>(
     document: &'d Value,
     tag: &str,
@@ -239,7 +240,7 @@ fn schemas(page: &mut String, schemas: &Value) {
     page.push_str("</section>\n");
 }
 
-/// The fields of an object.
+/// Renders the table of an object's fields.
 fn table(page: &mut String, schemas: &Value, schema: &Value) {
     let required = |name: &String| {
         let names = schema["required"].as_array();

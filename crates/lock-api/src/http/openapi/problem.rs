@@ -1,5 +1,6 @@
-//! The schema of errors. The codes are those of the one table; the facts beside them are declared here, and the tests compare
-//! every problem that they see against it.
+//! Schema of errors. The codes are those of the one table. The facts beside them are declared here, and the tests
+//! compare every problem that
+//! they see with it.
 
 use serde_json::{Value, json};
 use utoipa::openapi::{RefOr, Schema};

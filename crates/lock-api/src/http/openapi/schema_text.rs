@@ -1,8 +1,8 @@
-//! Schemas in words, as HTML: what a value may be, in a line.
+//! Schemas as one line of HTML: the allowed values in words.
 
 use serde_json::Value;
 
-/// Text as HTML.
+/// Escapes text for HTML.
 pub fn escape(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for character in text.chars() {
@@ -18,7 +18,7 @@ pub fn escape(text: &str) -> String {
     html
 }
 
-/// Text as HTML, with what stands between backticks as code, and between two asterisks strong.
+/// Escapes text for HTML, with text between backticks as code and text between two asterisks in bold.
 pub fn code_spans(text: &str) -> String {
     let html = between(&escape(text), "`", "code");
     between(&html, "**", "strong")
@@ -34,7 +34,7 @@ fn between(text: &str, mark: &str, element: &str) -> String {
         .collect()
 }
 
-/// The anchor of a schema on the page.
+/// Returns the anchor of a schema on the page.
 pub fn anchor(name: &str) -> String {
     format!("schema-{name}")
 }

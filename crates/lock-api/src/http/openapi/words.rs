@@ -1,5 +1,6 @@
-//! Value types of the API: kinds of text and numbers in requests and answers, with their limits from where they
-//! are checked. A field of a document names its word by `#[schema(value_type = …)]`; nothing is decided here.
+//! Value types of the API: kinds of text and numbers in requests and answers, with the limits of the code that checks
+//! them. A field of a
+//! document refers to its type by `#[schema(value_type = …)]`. This module only documents.
 
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type};
@@ -17,7 +18,7 @@ use crate::http::session_types::MAX_SESSION_NAME_BYTES;
 use crate::http::watch::{DEFAULT_TIMEOUT_MS, MAX_TIMEOUT_MS};
 use crate::http::znode_types::ANY_VERSION;
 
-/// The largest number that all readers of JSON keep exactly. Positions of the log stay far below.
+/// Largest whole number that every JSON parser represents exactly. Positions of the log stay far below.
 const MAX_EXACT: u64 = (1 << 53) - 1;
 
 macro_rules! words {
@@ -145,8 +146,8 @@ words! {
     CallerKind: word(&["nobody", "token", "certificate", "operator"]), "What a caller has proven to be.";
 }
 
-/// ZooKeeper's rules for paths: parts that are not empty, nor `.` or `..`, of characters that are allowed. `{}` in `form` is a
-/// list of them. How deep a path may be cannot be said so.
+/// Returns the pattern of ZooKeeper's rules for paths: each part is not empty, is neither `.` nor `..`, and has only
+/// allowed characters. `{}` in `form` stands for a list of parts. A pattern cannot express the maximum depth.
 fn by_the_rules(form: &str) -> String {
     let part = r"[^/\u0000-\u001f\u007f-\u009f\ue000-\uf8ff\ufff0-\uffff]+";
     let parts = format!("{part}(/{part})*");

@@ -2,9 +2,10 @@
 //! refusal and every failure to it.
 //!
 //! An error is an `application/problem+json` document (RFC 9457). Programs switch on its `code`, which never
-//! changes its meaning; people read its `detail`; the facts beside them (`lock`, `holders`…) spare both a
-//! parser. Three kinds never share a code: refusals (the cluster decided, nothing was changed), `unavailable` and
-//! `read_only` (nothing was done, try again) and `outcome_unknown` (it may have been done).
+//! changes its meaning. People read its `detail`. Both can use the facts beside it (`lock`, `holders`…) without a
+//! parser. Three kinds
+//! never share a code: refusals (the cluster decided, nothing was changed), `unavailable` and
+//! `read_only` (nothing was done, retry) and `outcome_unknown` (it may have been done).
 
 use std::time::Duration;
 
@@ -20,41 +21,42 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use znode_store::{AccessRefusal, BadPath, BadRequestId, Limited, LockMode, Owner, Refusal, SessionId};
 
-use super::lenient_parsing::in_words;
+use super::lenient_parsing::json_terms;
 use crate::locks::{LockError, LockHistoryError};
 
-/// Begins the `type` of every problem; the code follows. A name, not an address: there is nothing to fetch.
+/// Prefix of the `type` of every problem; the code follows. It is a name and not an address, so there is nothing to
+/// fetch.
 const TYPE_PREFIX: &str = "urn:lockgate:problem:";
 
 /// Default of `Retry-After`.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The longest piece of a caller's own text that an answer repeats.
+/// Maximum number of characters of a caller's own text that an answer repeats.
 const MAX_ECHO_CHARS: usize = 80;
 
 macro_rules! table {
     ($($(#[$doc:meta])* $name:ident = $status:ident $code:literal $title:literal;)*) => {
-        /// Every way in which a request can fail.
+        /// Kinds of failures of a request.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Code {
             $($(#[$doc])* $name,)*
         }
 
         impl Code {
-            /// All of them, in the order of the table.
+            /// All codes, in the order of the table.
             pub const ALL: &'static [Code] = &[$(Code::$name,)*];
 
-            /// The status that goes with it.
+            /// Returns the HTTP status of the code.
             pub fn status(self) -> StatusCode {
                 match self { $(Code::$name => StatusCode::$status,)* }
             }
 
-            /// The stable word that programs switch on.
+            /// Returns the stable word that programs switch on.
             pub fn word(self) -> &'static str {
                 match self { $(Code::$name => $code,)* }
             }
 
-            /// The same in a few words for people.
+            /// Returns the title: the code in a few words for people.
             pub fn title(self) -> &'static str {
                 match self { $(Code::$name => $title,)* }
             }
@@ -63,115 +65,115 @@ macro_rules! table {
 }
 
 table! {
-    /// The request cannot be understood, or asks for nonsense.
-    BadRequest = BAD_REQUEST "bad_request" "The request makes no sense";
+    /// The request is malformed or contradicts itself.
+    BadRequest = BAD_REQUEST "bad_request" "Invalid request";
     /// The path of a znode breaks ZooKeeper's rules.
-    BadPath = BAD_REQUEST "bad_path" "Not a path of a znode";
+    BadPath = BAD_REQUEST "bad_path" "Invalid znode path";
     /// The name of a lock breaks the rules of names.
-    BadLockName = BAD_REQUEST "bad_lock_name" "Not a name of a lock";
-    /// Nothing is served at this address.
-    NoRoute = NOT_FOUND "no_route" "Nothing is served here";
-    /// The access control list makes no sense.
-    BadAcl = BAD_REQUEST "bad_acl" "Not an access control list";
-    /// The caller has proven nothing that counts, and nobody in particular may do this.
-    Unauthenticated = UNAUTHORIZED "unauthenticated" "Caller is not authenticated";
-    /// The caller has not the right to it.
-    Forbidden = FORBIDDEN "forbidden" "Not allowed to this caller";
-    /// A page of another site calls, out of somebody's browser.
-    ForeignOrigin = FORBIDDEN "foreign_origin" "Not from that page";
-    /// The node is not known by the name under which it was called.
-    WrongHost = MISDIRECTED_REQUEST "wrong_host" "Not a name of this node";
-    /// The session does not exist, and did not lately.
-    NoSession = NOT_FOUND "no_session" "No such session";
+    BadLockName = BAD_REQUEST "bad_lock_name" "Invalid lock name";
+    /// No route has this address.
+    NoRoute = NOT_FOUND "no_route" "Unknown address";
+    /// The access control list is malformed or contradicts itself.
+    BadAcl = BAD_REQUEST "bad_acl" "Invalid access control list";
+    /// The caller has no valid credentials, and not every caller may do this.
+    Unauthenticated = UNAUTHORIZED "unauthenticated" "Authentication required";
+    /// The caller lacks the required permission.
+    Forbidden = FORBIDDEN "forbidden" "Permission denied";
+    /// A page of another site sent the request from a user's browser.
+    ForeignOrigin = FORBIDDEN "foreign_origin" "Cross-origin request rejected";
+    /// The host in the request is not a name of this node.
+    WrongHost = MISDIRECTED_REQUEST "wrong_host" "Unknown host name";
+    /// The session does not exist and has not existed recently.
+    NoSession = NOT_FOUND "no_session" "Unknown session";
     /// The lock does not exist.
-    NoLock = NOT_FOUND "no_lock" "No such lock";
+    NoLock = NOT_FOUND "no_lock" "Unknown lock";
     /// The node keeps no history of locks.
-    NoHistory = NOT_FOUND "no_history" "No history is kept here";
+    NoHistory = NOT_FOUND "no_history" "Lock history not available";
     /// The znode, or the parent of one to be created, does not exist.
-    NoNode = NOT_FOUND "no_node" "No such znode";
-    /// Something is served here, but not by this method.
-    MethodNotAllowed = METHOD_NOT_ALLOWED "method_not_allowed" "Not by this method";
+    NoNode = NOT_FOUND "no_node" "Unknown znode";
+    /// The address has a route, but not for this method.
+    MethodNotAllowed = METHOD_NOT_ALLOWED "method_not_allowed" "Method not allowed";
     /// The caller stopped sending in the middle of a request.
-    RequestTimeout = REQUEST_TIMEOUT "request_timeout" "The request did not arrive in time";
+    RequestTimeout = REQUEST_TIMEOUT "request_timeout" "Request timeout";
     /// The lock is held, and the caller did not want to wait.
-    LockBusy = CONFLICT "lock_busy" "The lock is held";
-    /// The lock did not become free in time.
-    LockTimeout = CONFLICT "lock_timeout" "The lock did not become free in time";
+    LockBusy = CONFLICT "lock_busy" "Lock is held";
+    /// The wait for the lock timed out.
+    LockTimeout = CONFLICT "lock_timeout" "Lock wait timeout";
     /// The name is in use with another mode or limit.
-    ModeConflict = CONFLICT "mode_conflict" "The lock is in use in another mode";
-    /// The session does not hold what it names.
-    NotHolder = CONFLICT "not_holder" "Not the holder";
+    ModeConflict = CONFLICT "mode_conflict" "Lock in use with another mode or limit";
+    /// The session does not hold the lock with this holder.
+    NotHolder = CONFLICT "not_holder" "Not the holder of the lock";
     /// The znode exists already.
-    NodeExists = CONFLICT "node_exists" "The znode exists";
+    NodeExists = CONFLICT "node_exists" "Znode exists";
     /// The znode has another version.
-    BadVersion = CONFLICT "bad_version" "Another version";
+    BadVersion = CONFLICT "bad_version" "Version mismatch";
     /// The znode has children.
-    NotEmpty = CONFLICT "not_empty" "The znode has children";
+    NotEmpty = CONFLICT "not_empty" "Znode has children";
     /// An ephemeral znode cannot have children.
-    NoChildrenForEphemerals = CONFLICT "no_children_for_ephemerals" "Ephemeral znodes have no children";
+    NoChildrenForEphemerals = CONFLICT "no_children_for_ephemerals" "Ephemeral znodes cannot have children";
     /// The caller would wait for itself.
-    WouldDeadlock = CONFLICT "would_deadlock" "The caller would wait for itself";
-    /// The lock is drained: it takes no new contenders.
-    Draining = CONFLICT "draining" "The lock is drained";
-    /// The request id was used for something else.
-    RequestIdReused = CONFLICT "request_id_reused" "The request_id was used before";
-    /// Ten digits of sequence numbers are used up.
-    SequenceExhausted = CONFLICT "sequence_exhausted" "No sequence number is left";
-    /// A hard quota would be passed.
-    QuotaExceeded = CONFLICT "quota_exceeded" "The quota is used up";
-    /// There are as many of something as may be.
-    LimitReached = CONFLICT "limit_reached" "There are as many as there may be";
+    WouldDeadlock = CONFLICT "would_deadlock" "Deadlock detected";
+    /// The lock is drained: it accepts no new contenders.
+    Draining = CONFLICT "draining" "Lock is drained";
+    /// The request id was used for another request.
+    RequestIdReused = CONFLICT "request_id_reused" "Request id already used";
+    /// All sequence numbers of ten digits are used.
+    SequenceExhausted = CONFLICT "sequence_exhausted" "Sequence numbers exhausted";
+    /// The change would exceed a hard quota.
+    QuotaExceeded = CONFLICT "quota_exceeded" "Quota exceeded";
+    /// The maximum number of items of this kind exists already.
+    LimitReached = CONFLICT "limit_reached" "Limit reached";
     /// The token does not exist.
-    NoToken = NOT_FOUND "no_token" "No such token";
+    NoToken = NOT_FOUND "no_token" "Unknown token";
     /// The role does not exist.
-    NoRole = NOT_FOUND "no_role" "No such role";
-    /// The certificate has no role.
-    NoCertificate = NOT_FOUND "no_certificate" "No such certificate";
-    /// Somebody has the role.
-    RoleInUse = CONFLICT "role_in_use" "The role is in use";
+    NoRole = NOT_FOUND "no_role" "Unknown role";
+    /// No role is assigned to this certificate.
+    NoCertificate = NOT_FOUND "no_certificate" "Unknown certificate";
+    /// The role is assigned to a token or a certificate.
+    RoleInUse = CONFLICT "role_in_use" "Role in use";
     /// The role `admin` cannot be changed.
-    RoleBuiltIn = CONFLICT "role_built_in" "The role cannot be changed";
-    /// Nobody could administer the cluster any more.
-    LastAdministrator = CONFLICT "last_administrator" "Nobody else is an administrator";
+    RoleBuiltIn = CONFLICT "role_built_in" "Built-in role cannot be changed";
+    /// The change would leave the cluster without an administrator.
+    LastAdministrator = CONFLICT "last_administrator" "Last administrator";
     /// The cluster is secured already.
-    AlreadySecured = CONFLICT "already_secured" "The cluster is secured already";
+    AlreadySecured = CONFLICT "already_secured" "Cluster is secured already";
     /// The cluster is not secured.
-    NotSecured = CONFLICT "not_secured" "The cluster is not secured";
+    NotSecured = CONFLICT "not_secured" "Cluster is not secured";
     /// The znode belongs to a session of this cluster, or to the cluster itself.
-    NotMirrored = CONFLICT "not_mirrored" "The znode is no copy";
-    /// There is no such member of the cluster.
-    NoMember = NOT_FOUND "no_member" "No such member";
-    /// The id or an address is another member's.
-    MemberExists = CONFLICT "member_exists" "There is such a member";
-    /// The id was that of a member that was removed.
-    NodeIdRetired = CONFLICT "node_id_retired" "The id was used before";
-    /// Another change of the membership has not been finished.
-    MembershipChangeInProgress = CONFLICT "membership_change_in_progress" "Another change is in progress";
-    /// A node that is to join does not answer.
-    NodeUnreachable = CONFLICT "node_unreachable" "The node does not answer";
-    /// A learner lacks too much of the log to vote.
-    NotCaughtUp = CONFLICT "not_caught_up" "The node has not caught up";
-    /// The voters that there would be cannot make a majority.
-    NoMajority = CONFLICT "no_majority" "No majority would be left";
+    NotMirrored = CONFLICT "not_mirrored" "Znode is not mirrored";
+    /// No member of the cluster has this id.
+    NoMember = NOT_FOUND "no_member" "Unknown member";
+    /// Another member has this id or one of the addresses.
+    MemberExists = CONFLICT "member_exists" "Member exists";
+    /// A removed member had this id.
+    NodeIdRetired = CONFLICT "node_id_retired" "Node id already used";
+    /// Another membership change is in progress.
+    MembershipChangeInProgress = CONFLICT "membership_change_in_progress" "Membership change in progress";
+    /// A node to be added does not answer.
+    NodeUnreachable = CONFLICT "node_unreachable" "Node unreachable";
+    /// The log of a learner is too far behind for a vote.
+    NotCaughtUp = CONFLICT "not_caught_up" "Learner not caught up";
+    /// The change would leave the cluster without a majority.
+    NoMajority = CONFLICT "no_majority" "Majority would be lost";
     /// Only a voter can lead.
     NotAVoter = CONFLICT "not_a_voter" "Not a voter";
     /// The session has ended.
-    SessionExpired = GONE "session_expired" "The session has ended";
-    /// More bytes than allowed.
-    TooLarge = PAYLOAD_TOO_LARGE "too_large" "Too large";
-    /// More contenders, re-entries or watches than allowed.
+    SessionExpired = GONE "session_expired" "Session has ended";
+    /// The body or the data exceeds the maximum size.
+    TooLarge = PAYLOAD_TOO_LARGE "too_large" "Request too large";
+    /// The maximum number of contenders, holds, watches or streams is reached.
     TooManyRequests = TOO_MANY_REQUESTS "too_many_requests" "Too many requests";
-    /// A mistake of the server's own.
-    Internal = INTERNAL_SERVER_ERROR "internal" "A mistake of the server";
-    /// Nothing was done; trying again later may help.
-    Unavailable = SERVICE_UNAVAILABLE "unavailable" "Not available now";
-    /// Nothing was done: the disks are nearly full, and it would have made the state larger.
-    ReadOnly = SERVICE_UNAVAILABLE "read_only" "Only what gives space back is taken";
-    /// It may have been done, or may yet be.
-    OutcomeUnknown = SERVICE_UNAVAILABLE "outcome_unknown" "The outcome is unknown";
+    /// A bug in the server.
+    Internal = INTERNAL_SERVER_ERROR "internal" "Internal server error";
+    /// Nothing was done; a later retry may succeed.
+    Unavailable = SERVICE_UNAVAILABLE "unavailable" "Service unavailable";
+    /// Nothing was done: disk space is low, and the request would have enlarged the state.
+    ReadOnly = SERVICE_UNAVAILABLE "read_only" "Cluster is read-only: disk space low";
+    /// The request may have been done, or may still be done.
+    OutcomeUnknown = SERVICE_UNAVAILABLE "outcome_unknown" "Outcome unknown";
 }
 
-/// One failure, ready to be sent. Boxed within, so that results stay small.
+/// A failure, ready to be sent. Boxed, so that results stay small.
 #[derive(Debug)]
 pub struct Problem(Box<Contents>);
 
@@ -185,7 +187,7 @@ struct Contents {
 }
 
 impl Problem {
-    /// With a sentence about this very case.
+    /// Creates a problem with a sentence about this case.
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         let detail = detail.into();
         Self(Box::new(Contents {
@@ -199,7 +201,7 @@ impl Problem {
 
     /// Adds a fact for programs.
     fn with(mut self, name: &str, value: impl Serialize) -> Self {
-        // Facts are strings, numbers and lists of them, which always serialise.
+        // Facts are strings, numbers and lists of them, which serialize always.
         self.0.facts.insert(name.to_owned(), json!(value));
         self
     }
@@ -214,17 +216,17 @@ impl Problem {
         self.0.code
     }
 
-    /// The sentence about this very case.
+    /// Returns the sentence about this case.
     pub fn detail(&self) -> &str {
         &self.0.detail
     }
 
-    /// This node has too much to do for this; nothing was done.
+    /// Returns the problem of an overloaded node; nothing was done.
     pub fn busy(detail: impl Into<String>) -> Self {
         Self::from(Unavailable::new(detail))
     }
 
-    /// The request cannot be understood.
+    /// Returns the problem of a malformed request.
     pub fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(Code::BadRequest, detail)
     }
@@ -239,13 +241,13 @@ impl Problem {
         Self::new(Code::BadLockName, reason.to_string())
     }
 
-    /// Nothing is served at `path`.
+    /// Returns the problem of an address without a route.
     pub fn no_route(path: &str) -> Self {
         Self::new(Code::NoRoute, format!("nothing is served at {}", echo(path)))
     }
 
-    /// Something is served there, but not by this method; `allow` names those that are, unless the router
-    /// adds them itself.
+    /// Returns the problem of a method without a handler. `allow` has the methods with one, unless the router adds them
+    /// itself.
     pub fn method_not_allowed(method: &str, allow: Option<&'static str>) -> Self {
         let mut problem = Self::new(
             Code::MethodNotAllowed,
@@ -265,7 +267,7 @@ impl Problem {
         Self::new(Code::NoToken, format!("there is no token {}", echo(text))).with("token", echo(text))
     }
 
-    /// A body of more bytes than allowed.
+    /// Returns the problem of a body above the maximum size.
     pub fn body_too_large(limit: usize) -> Self {
         Self::new(
             Code::TooLarge,
@@ -274,7 +276,7 @@ impl Problem {
         .with("limit", limit)
     }
 
-    /// The body did not arrive in time.
+    /// Returns the problem of a body that did not arrive in time.
     pub fn body_timeout(limit: Duration) -> Self {
         Self::new(
             Code::RequestTimeout,
@@ -282,12 +284,13 @@ impl Problem {
         )
     }
 
-    /// This node cannot serve now.
+    /// Returns the problem of a node that cannot serve now.
     pub fn not_ready(reason: impl Into<String>, leader: Option<u64>) -> Self {
         Self::from(Unavailable::new(reason)).with("leader", leader)
     }
 
-    /// The cluster answered what it never answers to such a request. Logged, as nobody else can mend it.
+    /// Returns the problem of a reply that never answers such a request, and logs it, because only the developers can
+    /// fix it.
     pub fn internal(detail: impl Into<String>) -> Self {
         let problem = Self::new(Code::Internal, detail);
         tracing::error!(
@@ -298,7 +301,7 @@ impl Problem {
     }
 }
 
-/// The beginning of a caller's own text.
+/// Returns the beginning of a caller's own text.
 pub fn echo(text: &str) -> String {
     text.chars().take(MAX_ECHO_CHARS).collect()
 }
@@ -311,7 +314,7 @@ impl Problem {
             AccessRefusal::NotSecured => problem(Code::NotSecured),
             AccessRefusal::OperatorOnly => problem(Code::Forbidden),
             AccessRefusal::NoToken(token) => problem(Code::NoToken).with("token", token.to_string()),
-            // The servers' business: another try draws another one.
+            // The leader draws the ids at random, so a retry gets another one.
             AccessRefusal::TokenExists(_) => problem(Code::Unavailable).retry_after(DEFAULT_RETRY_AFTER),
             AccessRefusal::NoRole(role) => problem(Code::NoRole).with("role", role.as_str()),
             AccessRefusal::RoleInUse(role) => problem(Code::RoleInUse).with("role", role.as_str()),
@@ -387,15 +390,15 @@ impl From<Refusal> for Problem {
             Refusal::SessionEnded(session) => {
                 problem(Code::SessionExpired).with("session", session.to_string())
             }
-            // Both are the servers' business among themselves. Nothing was done, so another try is right.
+            // Both are internal to the servers. Nothing was done, so a retry is right.
             Refusal::SessionIdTaken(_) | Refusal::StaleLeader => {
                 problem(Code::Unavailable).retry_after(DEFAULT_RETRY_AFTER)
             }
-            // Of connections with turns, which HTTP has none of.
+            // Only connections that send commands in turns can get these; HTTP connections do not.
             Refusal::WrongPassword(_) | Refusal::SessionMoved(_) | Refusal::OutOfTurn { .. } => {
                 Self::internal(detail)
             }
-            // The transaction failed for the reason for which its operation failed.
+            // The transaction failed because one of its operations did, and has the same code.
             Refusal::Multi { index, refusal } => {
                 let mut inner = Self::from(*refusal).with("index", index);
                 inner.0.detail = detail;
@@ -436,7 +439,7 @@ impl From<Refusal> for Problem {
                 .with("lock", lock)
                 .with("cycle", cycle.iter().map(party).collect::<Vec<_>>()),
             Refusal::Draining(lock) => problem(Code::Draining).with("lock", lock),
-            // A mode that such a holder does not have: what it asked for is in conflict with how it holds the lock.
+            // The holder's mode does not allow the requested change.
             Refusal::WrongMode {
                 lock, holder, mode, ..
             } => problem(Code::ModeConflict)
@@ -458,7 +461,7 @@ impl From<Refusal> for Problem {
     }
 }
 
-/// The word for a mode in requests and answers.
+/// Returns the word for a mode in requests and answers.
 pub(crate) fn mode_word(mode: LockMode) -> &'static str {
     match mode {
         LockMode::Exclusive => "exclusive",
@@ -468,7 +471,7 @@ pub(crate) fn mode_word(mode: LockMode) -> &'static str {
     }
 }
 
-/// One of the contenders that would wait for each other.
+/// Describes a party of a deadlock.
 fn party(party: &Owner) -> Value {
     let Owner {
         session,
@@ -499,7 +502,7 @@ impl From<TooManyWatches> for Problem {
 }
 
 impl Problem {
-    /// The begin of a stream of events would exceed its limit.
+    /// Returns the problem of a stream whose initial state exceeds its limit.
     pub fn too_large_to_follow(session: SessionId, limit: usize) -> Self {
         let detail = format!(
             "session {session} has more than {limit} ephemeral znodes, so a stream of its events cannot begin with all of its locks: open the \
@@ -639,7 +642,7 @@ impl Problem {
 /// Problem of an invalid body.
 impl From<serde_json::Error> for Problem {
     fn from(error: serde_json::Error) -> Self {
-        Self::bad_request(format!("the body: {}", in_words(&error)))
+        Self::bad_request(format!("the body: {}", json_terms(&error)))
     }
 }
 
@@ -661,7 +664,7 @@ impl From<BadPath> for Problem {
     }
 }
 
-/// The document as it is sent.
+/// The document that is sent.
 #[derive(Serialize)]
 struct Document<'a> {
     r#type: String,
@@ -673,7 +676,7 @@ struct Document<'a> {
     facts: &'a Map<String, Value>,
 }
 
-/// As a part of another answer; else a problem is an answer of its own.
+/// Serializes a problem as a part of another answer. Otherwise a problem is an answer of its own.
 impl Serialize for Problem {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Contents {
@@ -702,12 +705,12 @@ impl IntoResponse for Problem {
         let bytes = serde_json::to_vec(&self).expect("strings, numbers and lists of them serialise");
         let mut response = Response::new(Body::from(bytes));
         *response.status_mut() = code.status();
-        // For metrics of answers by code.
+        // Used by the metrics that count answers by code.
         response.extensions_mut().insert(code);
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(after) = retry_after {
-            // The header knows whole seconds only, and 0 would invite a storm.
+            // The header has whole seconds only, and 0 would make all clients retry at once.
             let seconds = after.as_millis().div_ceil(1000).clamp(1, u128::from(u32::MAX));
             headers.insert(RETRY_AFTER, HeaderValue::from(seconds as u32));
         }

@@ -1,4 +1,4 @@
-//! Every refusal and every failure, and what HTTP says to it.
+//! Tests of the mapping of every refusal and every failure to HTTP.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,8 @@ async fn document(problem: Problem) -> (StatusCode, Option<String>, Value) {
     (status, retry, serde_json::from_slice(&bytes).unwrap())
 }
 
-/// Every refusal, and what HTTP says to it. The match in `From<Refusal>` is exhaustive; this shows it.
+/// Lists every refusal with its HTTP status, code and facts. The match in `From<Refusal>` is exhaustive; this list
+/// shows it.
 fn refusals() -> Vec<(Refusal, u16, &'static str, Value)> {
     let path = || ZPath::parse("/a").unwrap();
     let lock = || LockName::parse("orders/42").unwrap();
@@ -267,7 +268,7 @@ fn a_problem_within_an_answer_is_the_document_that_it_would_be_alone() {
         document,
         json!({
             "type": "urn:lockgate:problem:no_node",
-            "title": "No such znode",
+            "title": "Unknown znode",
             "status": 404,
             "detail": "the znode /a does not exist",
             "code": "no_node",

@@ -14,12 +14,12 @@ use crate::http::openapi::words;
 use crate::http::problem::Code;
 use crate::http::{certificates, roles, tokens};
 
-/// A token's id in examples, and its text.
+/// Id of a token in examples, and its text.
 const TOKEN: &str = "3f0c96ec5d1b4be2a0fd5a7c0d2b9a11";
 const TEXT: &str =
     "lg_3f0c96ec5d1b4be2a0fd5a7c0d2b9a11_0000000000000000000000000000000000000000000000000000000000000000";
 
-/// All of them.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<Operation> {
     let mut all = cluster();
     all.extend(of_tokens());
@@ -77,7 +77,7 @@ fn of_tokens() -> Vec<Operation> {
                 "A page of tokens, by id.",
                 json!({"tokens": [token()], "next_after": null}),
             )
-            // `after` is no id.
+            // The parameter `after` is not a valid id.
             .fails(&[Code::NoToken, Code::Forbidden])
             .fails(&FRESH),
         changes(Operation::post("/v1/tokens", "createToken", "Makes a token"))

@@ -19,7 +19,7 @@ use crate::http::openapi::words;
 use crate::http::problem::Code;
 use crate::http::snapshot::SnapshotQuery;
 
-/// The cluster and its members.
+/// Returns the operations on the cluster and its members.
 pub fn operations() -> Vec<Operation> {
     let mut all = vec![
         Operation::get(
@@ -109,7 +109,7 @@ fn disk() -> Value {
     })
 }
 
-/// The tree of another server.
+/// Returns the operations on the mirrored tree of another server.
 fn mirror() -> Vec<Operation> {
     let shown = json!({
         "path": "/orders/42",
@@ -250,7 +250,7 @@ fn members() -> Vec<Operation> {
     ]
 }
 
-/// For load balancers, supervisors, Prometheus, and readers of this document.
+/// Returns the operations for load balancers, supervisors, Prometheus, and readers of this document.
 pub fn health() -> Vec<Operation> {
     vec![
         Operation::get("/healthz", "live", "Shows that the process is alive")

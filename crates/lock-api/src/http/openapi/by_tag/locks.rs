@@ -1,4 +1,4 @@
-//! The operations of single locks.
+//! Operations on single locks.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ pub const NEW_CONTENDER: [Code; 6] = [
     Code::TooManyRequests,
 ];
 
-/// All of them.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<Operation> {
     let mut all = changes();
     all.extend(looks());
@@ -207,7 +207,7 @@ fn one(operation: Operation) -> Operation {
         .fails(&[Code::BadLockName])
 }
 
-/// A grant, in examples.
+/// Builds a grant for examples.
 pub fn grant(mode: &str) -> Value {
     json!({
         "lock": "orders/42",

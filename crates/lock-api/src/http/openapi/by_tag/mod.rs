@@ -1,5 +1,4 @@
-//! All operations, one file for what belongs together, and what several of them have in common: examples, and the ways to
-//! fail.
+//! All operations, one file for each group, and their shared parts: examples and failures.
 
 mod access;
 mod cluster;
@@ -13,7 +12,7 @@ use crate::http::problem::Code;
 
 /// A group of operations.
 pub struct Tag {
-    /// Its name.
+    /// Name of the group.
     pub name: &'static str,
     /// Subject.
     pub description: &'static str,
@@ -21,7 +20,7 @@ pub struct Tag {
     pub operations: Vec<Operation>,
 }
 
-/// All of them, in reading order.
+/// Returns all groups, in reading order.
 pub fn tags() -> Vec<Tag> {
     vec![
         Tag {
@@ -79,11 +78,11 @@ const HOLDER: &str = "_c_3f0c96ec5d1b4be2a0fd5a7c0d2b9a11-lock-0000000007";
 /// Failures of operations that name a session.
 const OF_SESSION: [Code; 2] = [Code::NoSession, Code::SessionExpired];
 
-/// Reads that can be linearizable.
+/// Failures of reads that can be linearizable.
 const FRESH: [Code; 1] = [Code::Unavailable];
 
-/// Failures of everything that goes through the log.
+/// Failures of all operations that go through the log.
 const CHANGE: [Code; 2] = [Code::Unavailable, Code::OutcomeUnknown];
 
-/// Failures of operations that make the state larger.
+/// Failures of operations that enlarge the state.
 const GROWS: [Code; 1] = [Code::ReadOnly];

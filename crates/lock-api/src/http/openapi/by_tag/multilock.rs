@@ -1,4 +1,4 @@
-//! The operations of several locks at once.
+//! Operations on several locks at once.
 
 use axum::http::StatusCode;
 use serde_json::json;
@@ -9,7 +9,7 @@ use crate::http::multilock::{AcquireBody, GrantsAnswer, ReleaseBody, ReleasedAns
 use crate::http::openapi::operation::Operation;
 use crate::http::problem::Code;
 
-/// All of them.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<Operation> {
     vec![
         Operation::post(

@@ -1,4 +1,4 @@
-//! The operations of sessions.
+//! Operations on sessions.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use crate::http::session_types::{
 };
 use crate::http::sessions::{CloseQuery, EphemeralsQuery, HeartbeatQuery, ListQuery};
 
-/// All of them.
+/// Returns the operations of this group.
 pub fn operations() -> Vec<Operation> {
     vec![
         Operation::get("/v1/sessions", "listSessions", "Lists sessions")
@@ -29,7 +29,7 @@ pub fn operations() -> Vec<Operation> {
                 "A page of sessions, by id.",
                 json!({"sessions": [session()], "next_after": null}),
             )
-            // `after` is no id.
+            // The parameter `after` is not a valid id.
             .fails(&[Code::NoSession])
             .fails(&FRESH),
         Operation::post("/v1/sessions", "openSession", "Opens a session")

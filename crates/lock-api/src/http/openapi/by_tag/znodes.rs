@@ -1,4 +1,4 @@
-//! The operations of znodes: one by one, several at once, their lists, and watches.
+//! Operations on znodes: single ones, several at once, their lists, and watches.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ const OF_CREATION: [Code; 6] = [
     Code::LimitReached,
 ];
 
-/// All but the watches.
+/// Returns all operations of this group but the watches.
 pub fn operations() -> Vec<Operation> {
     let mut all = single();
     all.extend(several());
@@ -173,7 +173,7 @@ fn several() -> Vec<Operation> {
     ]
 }
 
-/// The watches.
+/// Returns the operations on watches.
 pub fn watches() -> Vec<Operation> {
     vec![
         one(Operation::get("/v1/watch/{path}", "watchZnode", "Waits for the next event at a znode"))
