@@ -14,7 +14,7 @@ use super::extract::{
     HandlerResult, ReadQuery, ensure_freshness, json, no_query, ok, parse, query, read_body,
 };
 use super::problem::Problem;
-use super::znodes::carry_out;
+use super::znodes::propose;
 use super::{Api, Peer, Shared};
 
 /// `GET /v1/access`
@@ -80,7 +80,7 @@ pub async fn change_for(
 ) -> Result<Reply, Problem> {
     let what = audit::with_reason(command.to_string(), reason)?;
     let entry = api.audit_log.begin(peer, action, what);
-    let done = carry_out(api, peer, None, request_id, Command::Access(command)).await;
+    let done = propose(api, peer, None, request_id, Command::Access(command)).await;
     entry.end(done)
 }
 

@@ -17,7 +17,7 @@ use super::openapi::words;
 use super::problem::Problem;
 use super::url::znode_path;
 use super::znode_types::{ChangedAnswer, any_version};
-use super::znodes::{carry_out, optional_session};
+use super::znodes::{optional_session, propose};
 use super::{Peer, Shared};
 
 /// Prefix of the addresses of all lists.
@@ -63,7 +63,7 @@ pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) ->
         acl: acl(body.acl)?,
         aversion: version,
     });
-    match carry_out(&api, &peer, session, body.request_id, command).await? {
+    match propose(&api, &peer, session, body.request_id, command).await? {
         Reply::AclSet(stat) => Ok(ok(&ChangedAnswer {
             path: path.as_str(),
             stat: (&stat).into(),

@@ -11,7 +11,7 @@ use znode_store::{ContenderEnd, ContenderState, Grant, Hold, LockMode, SessionId
 use super::extract::Timestamp;
 use super::openapi::words;
 use super::problem::{Problem, mode_word};
-use super::session_types::AskedAnswer;
+use super::session_types::ReleaseRequestAnswer;
 use super::watch::KindWord;
 
 /// Writes one event. `data` is compact JSON, which has no line breaks.
@@ -58,7 +58,7 @@ pub struct StateEvent {
     held: Vec<HeldEntry>,
     /// Locks that the session waits for.
     awaited: Vec<AwaitedEntry>,
-    revoke_requested: Vec<AskedAnswer>,
+    revoke_requested: Vec<ReleaseRequestAnswer>,
 }
 
 /// A lock that the session holds.
@@ -116,7 +116,7 @@ impl StateEvent {
             revoke_requested: store
                 .revocations(session)
                 .into_iter()
-                .map(AskedAnswer::from)
+                .map(ReleaseRequestAnswer::from)
                 .collect(),
         }
     }

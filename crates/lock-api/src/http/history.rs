@@ -1,4 +1,4 @@
-//! The route of a lock's history and its documents. What is remembered is decided elsewhere; here it is only shown.
+//! Route and documents of a lock's history. The node decides which holds it retains; this module only returns them.
 
 use axum::http::Uri;
 use lock_node::lock_history::{End, Gap, Position, Record};
@@ -35,12 +35,12 @@ pub async fn get(api: &Api, locks: Locks, uri: &Uri, lock: LockName) -> HandlerR
     Ok(ok(&HistoryAnswer::new(&lock, &history)))
 }
 
-/// The answer.
+/// Answer of `GET /v1/locks/{name}/history`.
 #[derive(Serialize, ToSchema)]
 pub struct HistoryAnswer<'a> {
     #[schema(value_type = words::LockName)]
     lock: &'a str,
-    /// The latest first.
+    /// Holds, the latest first.
     history: Vec<EntryAnswer<'a>>,
     /// Value of `before` for the next page; `null` on the last one.
     #[schema(value_type = Option<words::FencingToken>, required)]
@@ -75,16 +75,16 @@ pub struct EntryAnswer<'a> {
     permits: u32,
     #[schema(value_type = words::FencingToken)]
     fencing_token: u64,
-    /// `null` if nobody saw the beginning.
+    /// Begin of the hold; `null` if this node did not see it.
     #[schema(value_type = Option<words::Time>, required)]
     from_at: Option<Timestamp>,
-    /// `null` while it holds, and if nobody saw the end.
+    /// End of the hold; `null` while it holds, and if this node did not see the end.
     #[schema(value_type = Option<words::Time>, required)]
     until_at: Option<Timestamp>,
-    /// `null` while it holds.
+    /// Cause of the end; `null` while it holds.
     #[schema(value_type = Option<words::EndOfHold>, required)]
     ended: Option<&'static str>,
-    /// Of one that was broken.
+    /// Reason of a break.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = words::Reason)]
     reason: Option<&'a str>,
@@ -92,11 +92,11 @@ pub struct EntryAnswer<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String)]
     by: Option<&'a str>,
-    /// If nobody saw the end: it still held then.
+    /// If this node did not see the end: the last time at which the hold is known to have existed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = words::Time)]
     last_held_at: Option<Timestamp>,
-    /// If nobody saw the end: it held no more then.
+    /// If this node did not see the end: the first time at which the hold is known to be gone.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = words::Time)]
     gone_at: Option<Timestamp>,
@@ -109,10 +109,10 @@ pub struct GapAnswer {
     from_at: Timestamp,
     #[schema(value_type = words::Time)]
     until_at: Timestamp,
-    /// The last position before it.
+    /// Last position before the gap.
     #[schema(value_type = words::Zxid)]
     after_zxid: u64,
-    /// The last position in it.
+    /// Last position in the gap.
     #[schema(value_type = words::Zxid)]
     until_zxid: u64,
 }
@@ -173,12 +173,12 @@ impl<'a> EntryAnswer<'a> {
                 self.until_at = Some(Timestamp(at.time_ms));
                 self.by = by.as_deref();
                 self.ended = Some(match how {
-                    // A grant that nobody learnt of is given back, too.
+                    // The caller never received this grant, and the server released it.
                     ContenderEnd::Released
                     | ContenderEnd::Withdrawn
                     | ContenderEnd::NeverGrantable { .. }
                     | ContenderEnd::Forbidden => "released",
-                    // It goes on as another hold, with another token.
+                    // The hold continues as another one, with another token.
                     ContenderEnd::Upgraded => "upgraded",
                     ContenderEnd::SessionClosed => "session_closed",
                     ContenderEnd::SessionExpired => "session_expired",

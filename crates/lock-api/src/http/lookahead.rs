@@ -56,7 +56,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Lookahead<S> {
         })))
     }
 
-    /// Has to be called before each poll of hyper's connection.
+    /// Prepares the next poll of hyper's connection; call it before each.
     pub fn begin(&self) {
         self.0.lock().hyper_reads = false;
     }
@@ -177,7 +177,7 @@ mod tests {
         let mut byte = [0; 1];
         assert!(timeout(SHORTLY, ahead.read_exact(&mut byte)).await.is_err());
         caller.write_all(b"a").await.unwrap();
-        // It was woken, and has not read yet.
+        // hyper was woken, but has not read yet.
         assert!(timeout(SHORTLY, hung_up(&ahead)).await.is_err());
         assert!(ahead.0.lock().buffered.is_empty());
         ahead.begin();
@@ -193,7 +193,7 @@ mod tests {
         hung_up(&ahead).await;
         assert_eq!(begin.elapsed(), BUFFER_FULL_TIMEOUT);
         assert_eq!(ahead.0.lock().buffered.len(), MAX_PIPELINED_BYTES);
-        // Once its request is served it goes on, and nothing was lost.
+        // Once the request is served the connection continues, and no byte was lost.
         let mut all = vec![0; 2 * MAX_PIPELINED_BYTES];
         ahead.read_exact(&mut all).await.unwrap();
         assert!(all.iter().all(|byte| *byte == b'x'));

@@ -21,7 +21,7 @@ pub struct MembersAnswer {
     changed: bool,
     /// Warnings.
     warnings: Vec<String>,
-    /// The leader, if this node knows one.
+    /// Id of the leader, if this node knows it.
     #[schema(value_type = Option<words::NodeId>, required)]
     leader: Option<NodeId>,
     /// All members, as this node sees them.
@@ -155,10 +155,10 @@ pub async fn move_leader(State(api): State<Shared>, caller: Peer, uri: Uri, body
 pub struct ConditionAnswer {
     #[schema(value_type = words::NodeId)]
     node_id: NodeId,
-    /// The last entry known to be on its disk.
+    /// Last entry known to be on the member's disk.
     #[schema(required)]
     matched_index: Option<u64>,
-    /// Number of entries by which that is behind the leader's last.
+    /// Number of entries by which the member is behind the leader's last entry.
     #[schema(required)]
     lag: Option<u64>,
     /// Report about its disk; `null` if it has not answered for some seconds.
@@ -170,10 +170,10 @@ pub struct ConditionAnswer {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Disk)]
 pub struct DiskAnswer {
-    /// Free in the file system of the data directory; `null` if that does not answer.
+    /// Free bytes in the file system of the data directory; `null` if the file system does not answer.
     #[schema(required)]
     free_bytes: Option<u64>,
-    /// With less than this it counts as nearly full.
+    /// Free bytes below which the disk counts as nearly full.
     low_water_bytes: u64,
     /// `true` if it has little space left.
     low: bool,
@@ -199,11 +199,11 @@ impl From<DiskReport> for DiskAnswer {
 /// The answer of `GET /v1/cluster/members`.
 #[derive(Serialize, ToSchema)]
 pub struct ConditionsAnswer {
-    /// By id.
+    /// Members, by id.
     members: Vec<ConditionAnswer>,
 }
 
-/// `GET /v1/cluster/members`: how all are, which only the leader knows; any node asks it.
+/// `GET /v1/cluster/members`: condition of all members. Only the leader knows it, so every other node asks the leader.
 pub async fn conditions(State(api): State<Shared>, uri: Uri) -> HandlerResult {
     no_query(&uri)?;
     let news = api.node.members_news().await?;
@@ -235,7 +235,7 @@ async fn change_for(
     let what = audit::with_reason(what, reason)?;
     let entry = api.audit_log.begin(caller, action, what);
     let done = entry.end(api.node.change_membership(change).await)?;
-    // As this node sees it, which may be a moment behind what the leader has just committed.
+    // The state of this node may be a moment behind the change that the leader has just committed.
     let status = api.node.status();
     Ok(ok(&MembersAnswer {
         changed: done.changed,

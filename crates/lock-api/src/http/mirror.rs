@@ -1,5 +1,6 @@
-//! The routes by which the tree of another server is brought here, and compared: steps towards it, and pages of what there is.
-//! The caller is an administrator, and reads the other server; this one does not know it.
+//! Routes that mirror the tree of another server: steps of the copy, and pages of the mirrored znodes for a comparison.
+//! The caller is
+//! an administrator's program, which reads the other server; this server does not know that one.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -49,10 +50,10 @@ pub async fn take_steps(State(api): State<Shared>, peer: Peer, uri: Uri, body: B
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct MirrorQuery {
-    /// The first znode, and the one that all others are below; the root if nothing is said.
+    /// First znode, and ancestor of all others; default: the root.
     #[param(value_type = Option<words::ZnodePath>)]
     below: Option<String>,
-    /// The last one of the page before.
+    /// Last path of the page before.
     #[param(value_type = Option<words::ZnodePath>)]
     after: Option<String>,
     #[param(value_type = Option<words::PageCount>)]

@@ -1,4 +1,4 @@
-//! The documents of another server's tree: a znode with all its facts, as it is to be here, and as it is.
+//! Documents of the mirrored tree of another server: a znode with all its metadata, to be written and as it is.
 
 use std::borrow::Cow;
 use std::time::UNIX_EPOCH;
@@ -17,7 +17,7 @@ use super::openapi::words;
 use super::problem::Problem;
 use super::znode_types::{TextData, data};
 
-/// The body of `POST /v1/mirror`.
+/// Body of `POST /v1/mirror`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MirrorBody<'a> {
@@ -27,7 +27,7 @@ pub struct MirrorBody<'a> {
     steps: Vec<StepBody<'a>>,
 }
 
-/// The document says it in digits.
+/// The description has the number in digits.
 const _: () = assert!(MAX_MIRRORED == 1000);
 
 /// One step: `{"remove": {"path": "/a"}}`.
@@ -35,10 +35,10 @@ const _: () = assert!(MAX_MIRRORED == 1000);
 #[serde(rename_all = "snake_case")]
 #[schema(as = MirrorStep)]
 pub enum StepBody<'a> {
-    /// The znode is so from now on; its parent exists.
+    /// Makes the znode equal to this; its parent exists.
     #[serde(borrow)]
     Put(Box<PutBody<'a>>),
-    /// The znode, which has no children, is gone from now on.
+    /// Deletes the znode, which has no children.
     #[serde(borrow)]
     Remove(RemoveBody<'a>),
 }
@@ -56,12 +56,12 @@ pub struct PutBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = Option<words::DataBase64>)]
     data_base64: Option<Cow<'a, str>>,
-    /// Access control list, as it is. Default: everybody may do everything.
+    /// Access control list. Default: all rights for every caller.
     #[serde(borrow)]
     acl: Option<Vec<EntryBody<'a>>>,
     #[serde(default)]
     kind: KindWord,
-    /// The time to live, of those that have one.
+    /// Time to live, for the kinds that have one.
     #[schema(value_type = Option<words::ZnodeTtlMs>)]
     ttl_ms: Option<u64>,
     /// Number of times the data was replaced.
@@ -107,7 +107,7 @@ pub enum KindWord {
 }
 
 impl MirrorBody<'_> {
-    /// The steps, as they are proposed.
+    /// Converts the steps for the proposal.
     pub fn steps(self, paths: &PathBounds) -> Result<Vec<MirrorStep>, Problem> {
         if self.steps.len() > MAX_MIRRORED {
             let what = format!("there are at most {MAX_MIRRORED} steps");
@@ -172,27 +172,27 @@ fn time_ms(field: &str, text: &str) -> Result<u64, Problem> {
         .map_err(|_| Problem::bad_request(format!("{field} is before 1970")))
 }
 
-/// The answer of `POST /v1/mirror`.
+/// Answer of `POST /v1/mirror`.
 #[derive(Serialize, ToSchema)]
 pub struct MirroredAnswer {
     #[schema(value_type = words::Zxid)]
     pub zxid: u64,
-    /// Number of steps that were applied: all.
+    /// Number of applied steps, which is the number of all steps.
     pub steps: u32,
 }
 
-/// The answer of `GET /v1/mirror`.
+/// Answer of `GET /v1/mirror`.
 #[derive(Serialize, ToSchema)]
 pub struct MirrorPageAnswer<'a> {
-    /// The position at which it was so.
+    /// Position of the log at which the page was read.
     #[schema(value_type = words::Zxid)]
     zxid: u64,
-    /// Parents before their children, siblings by name.
+    /// Znodes: parents before their children, siblings by name.
     znodes: Vec<ShownAnswer<'a>>,
     /// Value of `after` for the next page; `null` on the last one.
     #[schema(required, value_type = Option<words::ZnodePath>)]
     next_after: Option<&'a str>,
-    /// Limits of a znode here. Larger ones are refused.
+    /// Limits of a znode in this cluster. Larger znodes are rejected.
     limits: LimitsAnswer,
 }
 
@@ -200,15 +200,15 @@ pub struct MirrorPageAnswer<'a> {
 #[derive(Serialize, ToSchema)]
 #[schema(as = ZnodeLimits)]
 pub struct LimitsAnswer {
-    /// The most bytes of data.
+    /// Maximum bytes of data.
     data_bytes: u32,
-    /// The most children.
+    /// Maximum number of children.
     children: u32,
-    /// The most bytes of a path.
+    /// Maximum bytes of a path.
     path_bytes: usize,
-    /// The most parts of a path.
+    /// Maximum number of parts of a path.
     path_depth: usize,
-    /// The most bytes of an access control list: of its schemes and ids.
+    /// Maximum bytes of an access control list, summed over its schemes and ids.
     acl_bytes: usize,
 }
 
@@ -224,19 +224,19 @@ impl LimitsAnswer {
     }
 }
 
-/// A znode with all that is compared.
+/// A znode with all properties that are compared.
 #[derive(Serialize, ToSchema)]
 #[schema(as = ShownZnode)]
 pub struct ShownAnswer<'a> {
     #[schema(value_type = words::ZnodePath)]
     path: &'a str,
     kind: KindWord,
-    /// The time to live, of those that have one.
+    /// Time to live, for the kinds that have one.
     #[schema(value_type = Option<words::ZnodeTtlMs>, required)]
     ttl_ms: Option<u64>,
     /// Length of the data in bytes.
     data_length: u32,
-    /// SHA-256 of the data, in hexadecimal digits; that of no bytes if it is null.
+    /// SHA-256 of the data, in hexadecimal digits. Null data has the hash of no bytes.
     data_sha256: String,
     /// `true` if the data is null.
     data_is_null: bool,

@@ -1,4 +1,4 @@
-//! The routes of several locks at once: acquire, release. What that means is the business of [`crate::locks`].
+//! Routes of several locks at once: acquire, release. [`crate::locks`] decides what a call does.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ use super::problem::Problem;
 use super::{Api, Peer, Shared};
 use crate::locks::WaitFor;
 
-/// The body of `acquire`.
+/// Body of `POST /v1/multilock/acquire`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = MultilockAcquireBody)]
@@ -58,7 +58,7 @@ pub struct WantedLock<'a> {
     limit: Option<u32>,
     #[schema(value_type = Option<words::Permits>)]
     permits: Option<u32>,
-    /// Whether the owner may acquire again what it holds. Default: yes, where that has a meaning.
+    /// Allow the owner to acquire again what it holds. Default: `true`, except for semaphores.
     reentrant: Option<bool>,
     #[serde(default)]
     #[schema(value_type = words::LockDelayMs)]
@@ -67,7 +67,7 @@ pub struct WantedLock<'a> {
     names: NamesWord,
 }
 
-/// The body of `release`.
+/// Body of `POST /v1/multilock/release`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = MultilockReleaseBody)]
@@ -95,13 +95,13 @@ pub struct HeldLock<'a> {
 
 #[derive(Serialize, ToSchema)]
 pub struct GrantsAnswer<'a> {
-    /// In the order of the request.
+    /// Grants, in the order of the request.
     holders: Vec<GrantAnswer<'a>>,
 }
 
 #[derive(Serialize, ToSchema)]
 pub struct ReleasedAnswer<'a> {
-    /// In the order of the request.
+    /// Results, in the order of the request.
     released: Vec<Released<'a>>,
 }
 
@@ -111,7 +111,7 @@ pub struct Released<'a> {
     lock: &'a LockName,
     #[schema(value_type = words::Holder)]
     holder: &'a HolderId,
-    /// `null`: the session does not hold it (any more).
+    /// Number of holds that remain; `null`: the session does not hold the lock (any more).
     #[schema(required)]
     holds: Option<u32>,
 }

@@ -1,9 +1,11 @@
-//! Checks of the `Host` and `Origin` of requests, which keep a page of another site, in the browser of a user who
-//! can reach this node, from calling it. Nobody else sends an `Origin`, so all others are asked for the name only.
+//! Checks of the `Host` and `Origin` of requests. They prevent a page of another site, in the browser of a user who
+//! can reach this node, from calling it. Only browsers send an `Origin`, so for all other callers only the name is
+//! checked.
 //!
-//! A page cannot set its browser's `Host`, `Origin` and `Sec-Fetch-Site`. A name that the node is not known by is that of a
-//! page whose owner has let its name point here (DNS rebinding); a foreign origin is a page that calls across sites. What
-//! proxies say of a request (`X-Forwarded-Host`, `Forwarded`) anybody can say, and nobody here reads.
+//! A page cannot set its browser's `Host`, `Origin` and `Sec-Fetch-Site`. An unknown host name belongs to a
+//! page whose owner has pointed that name to this node (DNS rebinding); a foreign origin is a page that calls across
+//! sites. The headers of
+//! proxies (`X-Forwarded-Host`, `Forwarded`) can be forged by any caller, and this server ignores them.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -21,21 +23,23 @@ use super::problem::{Code, Problem};
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// The names by which a node may be called, beside those that it knows by itself: addresses, `localhost`, and the hosts of the
-/// members.
+/// Host names that this node accepts, beside those that it knows by itself: addresses, `localhost`, and the hosts of
+/// the members.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KnownNames {
-    /// Other hosts: `locks.example`, `*.locks.example` for all that have one more part, or `*` for any.
+    /// Other hosts: `locks.example`, `*.locks.example` for all names with one more part, or `*` for any.
     pub hosts: Vec<String>,
-    /// Pages that may call, as their browsers name them: `https://console.example`. For a proxy that shows this node under
-    /// another name, for nobody here allows answers to be read across sites.
+    /// Origins of pages that may call, as browsers send them: `https://console.example`. They are for a proxy that
+    /// serves this node under another
+    /// name. This server never allows a page to read answers across sites.
     pub origins: Vec<String>,
-    /// The certificate that is shown to callers; its names are known.
+    /// Certificate of this node; the names in it are accepted.
     pub certificate: Option<ServerTls>,
 }
 
-/// Adds headers for browsers and proxies to every answer: not cached, not sniffed, in no
-/// frame, and without a referrer. A page declares everything else that it may do.
+/// Adds security headers to every answer: no cache, no content sniffing, no frame, and no referrer. A page adds a
+/// policy for
+/// everything else.
 pub fn set_security_headers(headers: &mut HeaderMap) {
     headers
         .entry(CACHE_CONTROL)
@@ -50,10 +54,10 @@ pub fn set_security_headers(headers: &mut HeaderMap) {
     }
 }
 
-/// Checks whether a request may continue to its route.
+/// Checks that a request may continue to its route.
 pub fn check(api: &Api, request: &Request) -> Result<(), Problem> {
     judge(api, request).inspect_err(|problem| {
-        // A page that calls again and again would otherwise fill the log.
+        // Logged as debug, because a page that calls again and again would otherwise fill the log.
         tracing::debug!(refused = problem.detail(), "http: rejected a request");
     })
 }
@@ -83,14 +87,15 @@ fn judge(api: &Api, request: &Request) -> Result<(), Problem> {
     }
     match headers.get(SEC_FETCH_SITE).map(HeaderValue::as_bytes) {
         None | Some(b"same-origin" | b"none") => Ok(()),
-        // Somebody follows a link to this node's own page.
+        // A user follows a link to this node's own page.
         Some(_) if request.method() == Method::GET && has(headers, &SEC_FETCH_MODE, b"navigate") => Ok(()),
         Some(_) => Err(foreign("of another site")),
     }
 }
 
-/// Returns whether a request is of the most frequent kind: without headers of a browser, and with one host that this
-/// node knows, in a form that needs no closer look. This is only a short cut: [`judge`] decides about all others.
+/// Returns whether a request is of the most frequent kind: no headers of a browser, and one known host in plain form.
+/// This is only a
+/// shortcut: [`judge`] decides about all others.
 fn is_plain(request: &Request, names: &KnownNames) -> bool {
     let headers = request.headers();
     let mut hosts = headers.get_all(HOST).iter();
@@ -105,7 +110,7 @@ fn is_plain(request: &Request, names: &KnownNames) -> bool {
     }
     let Ok(host) = host.to_str() else { return false };
     let name = match host.split_once(':') {
-        // A sign is no part of a port, though numbers may have one.
+        // A port has no sign, although Rust parses numbers with one.
         Some((name, port)) if !port.starts_with('+') && port.parse::<u16>().is_ok() => name,
         Some(_) => return false,
         None => host,
@@ -118,7 +123,7 @@ fn has(headers: &HeaderMap, name: &HeaderName, value: &[u8]) -> bool {
     headers.get(name).is_some_and(|header| header.as_bytes() == value)
 }
 
-/// By which name this node was called. None: the caller does not say, as programs of old do and browsers never.
+/// Returns the host name in a request. `None`: the request has none, as from HTTP/1.0 programs but never from browsers.
 fn called_as(request: &Request) -> Result<Option<Authority>, Problem> {
     let mut hosts = request.headers().get_all(HOST).iter();
     let host = match (hosts.next(), hosts.next()) {
@@ -127,7 +132,8 @@ fn called_as(request: &Request) -> Result<Option<Authority>, Problem> {
         (Some(_), Some(_)) => return Err(Problem::bad_request("there is more than one Host")),
     };
     match (request.uri().authority(), host) {
-        // As to a proxy. What the address says goes before the header (RFC 9112, 3.2.2), so both have to be good.
+        // A request in the form for proxies has the host in its address, which takes precedence over the header (RFC
+        // 9112, 3.2.2). Both must be valid.
         (Some(inside), Some(host)) if *inside != host => Err(wrong_host(inside.as_str())),
         (Some(inside), _) => Ok(Some(inside.clone())),
         (None, host) => Ok(host),
@@ -137,7 +143,7 @@ fn called_as(request: &Request) -> Result<Option<Authority>, Problem> {
 fn parse_host(host: &HeaderValue) -> Result<Authority, Problem> {
     let bad = || Problem::bad_request("the Host is not of the form name:port");
     let authority = Authority::try_from(host.as_bytes()).map_err(|_| bad())?;
-    // What is no port, and a name before the host, the type lets through.
+    // The type accepts an invalid port and user information before the host.
     let behind = authority
         .as_str()
         .strip_prefix(authority.host())
@@ -160,13 +166,13 @@ fn is_members(api: &Api, host: &str) -> bool {
         || api.node.status().members.iter().any(|member| same(&member.http))
 }
 
-/// Returns whether a page comes from this very node: by the name under which the node was called, and from the same port.
+/// Returns whether a page comes from this node itself: from the host name and port of the request.
 fn is_own(origin: &str, host: Option<&Authority>) -> bool {
     let Some(host) = host else { return false };
     let (place, usual_port) = match origin.split_once("://") {
         Some(("http", place)) => (place, 80),
         Some(("https", place)) => (place, 443),
-        // `null` among others: a page that hides where it is from.
+        // For example `null`, from a page that hides its origin.
         _ => return false,
     };
     let Ok(page) = Authority::try_from(place) else {
@@ -176,7 +182,7 @@ fn is_own(origin: &str, host: Option<&Authority>) -> bool {
     plain(page.host()) == plain(host.host()) && port(&page) == port(host)
 }
 
-/// A host's name as it is compared: in small letters, and without the dot behind which nothing is.
+/// Normalizes a host name for comparison: in lower case, and without a trailing dot.
 fn plain(host: &str) -> String {
     host.strip_suffix('.').unwrap_or(host).to_ascii_lowercase()
 }
@@ -200,7 +206,7 @@ impl KnownNames {
     }
 }
 
-/// An address points nowhere else, so no page can have let it point here.
+/// A host that is an address cannot be pointed elsewhere by DNS, so it needs no check.
 fn is_address(host: &str) -> bool {
     let inside = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     match inside {

@@ -11,14 +11,15 @@ use listener::client_network;
 use transport_security::ClientCertificate;
 use znode_store::{Identities, Identity, Principal};
 
-/// Shown in place of an address of the program that the node runs in.
+/// Replaces the address for a caller in the program that the node runs in.
 const IN_PROCESS: &str = "in process";
 
-/// Source of a connection: the socket's own address, and the certificate of its handshake. Forwarding
-/// headers are never trusted, as every caller can write them.
+/// Caller of a connection: the address of the socket, and the certificate of its handshake. Forwarding
+/// headers are never trusted, because every caller can write them.
 ///
-/// The server puts one among the extensions of every request, and the door adds what the token in it proves; handlers take it
-/// as an argument. A request that came without a socket has none, and its caller has the rights of the whole world.
+/// The server adds it to the extensions of every request, and authentication adds the identity of the request's token;
+/// handlers take it
+/// as an argument. A request that came without a socket has none, and its caller has the rights of `world:anyone`.
 #[derive(Debug, Clone)]
 pub struct Peer {
     shown: Arc<str>,
@@ -27,8 +28,9 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// A caller at `address`. An IPv4 address that came in on an IPv6 socket is the IPv4 address: lists and people name
-    /// it so.
+    /// Creates a caller at `address`. An IPv4-mapped address of an IPv6 socket becomes the IPv4 address, because access
+    /// control lists and people
+    /// name it so.
     pub fn new(address: SocketAddr, certificate: Option<&ClientCertificate>) -> Self {
         let (ip, port) = (address.ip().to_canonical(), address.port());
         let subject = certificate.and_then(ClientCertificate::identity);
@@ -40,7 +42,8 @@ impl Peer {
         }
     }
 
-    /// The program that this node runs in. It can read everything that the node keeps, so it is the node's operator.
+    /// Returns the caller for the program that this node runs in. It can read everything that the node keeps, so it is
+    /// the node's operator.
     pub fn in_process() -> Self {
         Self {
             shown: IN_PROCESS.into(),
@@ -59,7 +62,7 @@ impl Peer {
         extensions.get().cloned().unwrap_or_else(nobody)
     }
 
-    /// The same caller, which has proven this as well, until then.
+    /// Returns the same caller with a further proven identity, which expires at `expires_at_ms`.
     pub(super) fn with(self, proven: Identity, expires_at_ms: Option<u64>) -> Self {
         Self {
             identities: Identities::new(self.identities.iter().cloned().chain([proven])),
@@ -68,7 +71,7 @@ impl Peer {
         }
     }
 
-    /// The address as it is shown to people: `host:port`, or nothing if it is not known.
+    /// Returns the address for people: `host:port`, or nothing if it is unknown.
     pub fn shown(&self) -> Arc<str> {
         self.shown.clone()
     }
@@ -83,7 +86,7 @@ impl Peer {
         Principal::of(&self.identities)
     }
 
-    /// Key of callers for shared limits: the proven identity, or else the address.
+    /// Returns the key of callers for shared limits: the proven identity, or else the address.
     pub(super) fn shared_by(&self) -> String {
         match self.principal() {
             Principal::Nobody => self

@@ -1,5 +1,5 @@
-//! Several reads of one state: whatever they show was so at the same position. What one of them fails for is its own
-//! affair.
+//! Several reads of one state: all results belong to the same position of the log. The failure of one read does not
+//! affect the others.
 
 use std::borrow::Cow;
 
@@ -16,17 +16,18 @@ use super::problem::{Code, Problem};
 use super::znode_types::{ChangedAnswer, ChildrenAnswer, StatAnswer, ZnodeAnswer};
 use super::{Peer, Shared};
 
-/// Maximum number of reads in a request: while they are read, nothing is applied.
+/// Maximum number of reads in a request. No command is applied while they are executed.
 pub const MAX_READS: usize = 100;
 
-/// Maximum number of children of all reads of a request together: each has the usual page at least.
+/// Maximum number of children of all reads of a request together. Each read gets a default page at least.
 const MAX_CHILDREN: usize = 10_000;
 
-/// Maximum data of all reads of a request together, in bytes. Each fits alone, and an answer stays small enough
-/// for a node to hold one for each of many callers.
+/// Maximum data of all reads of a request together, in bytes. The largest data of one znode fits, and an answer stays
+/// small enough for a node to
+/// hold one for each of many callers.
 const MAX_DATA_BYTES: usize = 4 * znode_store::MAX_DATA_BYTES;
 
-/// The body of `POST /v1/read`.
+/// Body of `POST /v1/read`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadsBody<'a> {
@@ -61,17 +62,17 @@ pub struct OfChildren<'a> {
     #[serde(borrow)]
     #[schema(value_type = words::PathToRead)]
     path: Cow<'a, str>,
-    /// Only what begins so.
+    /// Only names that begin with this.
     #[serde(borrow, default)]
     prefix: Cow<'a, str>,
-    /// The last one of the page before.
+    /// Last name of the page before.
     #[serde(borrow)]
     after: Option<Cow<'a, str>>,
     #[schema(value_type = Option<words::CountToRead>)]
     count: Option<usize>,
 }
 
-/// One read, checked.
+/// A validated read.
 enum Read<'a> {
     Get(ZPath),
     Children {
@@ -111,7 +112,7 @@ impl<'a> ReadBody<'a> {
 }
 
 impl Read<'_> {
-    /// Looks at the state; `room` is how many bytes of data may still be shown.
+    /// Executes the read; `budget` has the bytes of data that the answer may still contain.
     fn execute(self, view: View<'_>, budget: &mut usize) -> Result<ReadResult, Problem> {
         match self {
             Self::Get(path) => {
@@ -184,7 +185,7 @@ impl<'a> From<&'a Result<ReadResult, Problem>> for ResultAnswer<'a> {
 pub struct ReadsAnswer<'a> {
     #[schema(value_type = words::Zxid)]
     zxid: u64,
-    /// Of each read, in the order of the request.
+    /// Result of each read, in the order of the request.
     results: Vec<ResultAnswer<'a>>,
 }
 

@@ -1,4 +1,4 @@
-//! The routes of roles: list, look, set, delete. What a grant means is the state machine's business.
+//! Routes of roles: list, get, set, delete. The state machine evaluates grants.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -20,7 +20,7 @@ use super::openapi::words;
 use super::url::last_segment;
 use super::{Peer, Shared};
 
-/// All roles that the caller may know of, `admin` among them, by name.
+/// Returns all roles that the caller may see, including `admin`, by name.
 fn all(store: &Store, caller: &Identities) -> Result<Vec<RoleView>, Refusal> {
     let mut roles = store.seen_by(caller).roles()?;
     if store.is_secured() {
@@ -40,7 +40,7 @@ fn all(store: &Store, caller: &Identities) -> Result<Vec<RoleView>, Refusal> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// The last one of the page before.
+    /// Last name of the page before.
     after: Option<String>,
     #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,

@@ -1,4 +1,4 @@
-//! The documents of the session routes.
+//! Documents of the session routes.
 
 use std::borrow::Cow;
 
@@ -9,31 +9,30 @@ use znode_store::{HolderId, LockName, RequestId, Revocation, SessionId, SessionV
 use super::extract::Timestamp;
 use super::openapi::words;
 
-/// The longest name of a session in bytes: shown in lists, and kept as long as the session.
+/// Maximum length of a session's name in bytes. Lists show it, and it is kept as long as the session.
 pub const MAX_SESSION_NAME_BYTES: usize = 256;
 
-/// The body of `POST /v1/sessions`.
+/// Body of `POST /v1/sessions`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OpenBody<'a> {
-    /// The wished timeout.
+    /// Requested time to live.
     #[schema(value_type = Option<words::SessionTtlMs>)]
     pub ttl_ms: Option<u64>,
-    /// Shown in lists of sessions.
+    /// Name for lists of sessions.
     #[serde(borrow, default)]
     #[schema(value_type = words::SessionName)]
     pub name: Cow<'a, str>,
-    /// For repeating it.
+    /// Id of the request, for repetitions.
     #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,
 }
 
-/// A body that can say nothing but its request id, which a heartbeat does not even need: to repeat one has the
-/// effect of one.
+/// Body with only a request id. A heartbeat does not even need that, because repeating it has the effect of one.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BareBody {
-    /// For repeating it.
+    /// Id of the request, for repetitions.
     #[expect(
         dead_code,
         reason = "serde checks that it is a request id, and nothing more is to be done with it"
@@ -42,32 +41,34 @@ pub struct BareBody {
     request_id: Option<RequestId>,
 }
 
-/// The answer of `POST /v1/sessions`.
+/// Answer of `POST /v1/sessions`.
 #[derive(Serialize, ToSchema)]
 pub struct OpenAnswer {
-    /// The id.
+    /// Id of the session.
     #[schema(value_type = words::SessionId)]
     pub session: String,
-    /// The timeout after the server's bounds.
+    /// Time to live, within the server's limits.
     pub ttl_ms: u64,
 }
 
-/// The answer of a heartbeat.
+/// Answer of a heartbeat.
 #[derive(Serialize, ToSchema)]
 pub struct HeartbeatAnswer {
-    /// Minimum lifetime of the session, counted from when the request was sent.
+    /// Minimum lifetime of the session, counted from the sending of the request.
     pub ttl_ms: u64,
-    /// There if it was asked for: whether the node that answers leads. A caller of the leader waits one round trip between nodes less.
+    /// `true` if the answering node is the leader. Present if requested. A caller of the leader saves one round trip
+    /// between nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leads: Option<bool>,
     /// Pending release requests to its holders without an answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub revoke_requested: Vec<AskedAnswer>,
+    pub revoke_requested: Vec<ReleaseRequestAnswer>,
 }
 
-/// A holder that is asked to give its lock up.
+/// Release request to a holder.
 #[derive(Serialize, ToSchema)]
-pub struct AskedAnswer {
+#[schema(as = AskedAnswer)]
+pub struct ReleaseRequestAnswer {
     #[schema(value_type = words::LockName)]
     lock: String,
     #[schema(value_type = words::Holder)]
@@ -80,7 +81,7 @@ pub struct AskedAnswer {
     requested_at: Timestamp,
 }
 
-impl From<(LockName, HolderId, Revocation)> for AskedAnswer {
+impl From<(LockName, HolderId, Revocation)> for ReleaseRequestAnswer {
     fn from((lock, holder, revoke): (LockName, HolderId, Revocation)) -> Self {
         Self {
             lock: lock.to_string(),
@@ -92,9 +93,10 @@ impl From<(LockName, HolderId, Revocation)> for AskedAnswer {
     }
 }
 
-/// A place in a lock, held or awaited.
+/// A lock that the session holds or waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
-pub struct StandingAnswer {
+#[schema(as = StandingAnswer)]
+pub struct SessionLockAnswer {
     #[schema(value_type = words::LockName)]
     lock: String,
     #[schema(value_type = words::Holder)]
@@ -114,30 +116,32 @@ pub struct SessionAnswer {
     age_ms: u64,
     #[schema(value_type = words::Time)]
     opened_at: Timestamp,
-    /// Known to the leader only.
+    /// Time of the last heartbeat, which only the leader knows.
     #[schema(value_type = Option<words::Time>, required)]
     last_heartbeat_at: Option<Timestamp>,
     #[schema(value_type = words::Address)]
     address: String,
     /// Number of its ephemeral znodes.
     ephemerals: u32,
-    /// The locks that it holds.
-    held: Vec<StandingAnswer>,
-    /// The locks in whose queues it stands.
-    awaited: Vec<StandingAnswer>,
-    /// There if `held` and `awaited` do not name all: `false`. They are the first in the order of arrival; the list of the session's
-    /// ephemeral znodes has all.
+    /// Locks that the session holds.
+    held: Vec<SessionLockAnswer>,
+    /// Locks that the session waits for.
+    awaited: Vec<SessionLockAnswer>,
+    /// `false` if `held` and `awaited` are not complete, otherwise absent. They have the first ones in the order of
+    /// arrival; the list of the session's ephemeral znodes has all.
     #[serde(skip_serializing_if = "Option::is_none")]
     complete: Option<bool>,
 }
 
 impl SessionAnswer {
-    /// Gathers it from the state, with the locks among the first `most` ephemeral znodes; what is known beside the state is added by [`SessionAnswer::heard`].
+    /// Describes a session, with the locks among its first `most` ephemeral znodes. [`SessionAnswer::heard`] adds the
+    /// time of the last
+    /// heartbeat, which is not part of the state.
     pub fn new(store: &Store, view: SessionView, now_ms: u64, most: usize) -> (SessionId, Self) {
         let (mut held, mut awaited) = (Vec::new(), Vec::new());
         let (contenders, is_all) = store.first_contenders_of(view.session, most);
         for (lock, holder, holds) in contenders {
-            let standing = StandingAnswer {
+            let standing = SessionLockAnswer {
                 lock: lock.to_string(),
                 holder,
             };
@@ -151,7 +155,7 @@ impl SessionAnswer {
             session: view.session.to_string(),
             name: view.name.to_string(),
             ttl_ms: view.timeout_ms,
-            // The clocks of the leader, which stamped the opening, and of this node may differ a little.
+            // The opening has the time of the leader's clock, which may differ a little from this node's.
             age_ms: now_ms.saturating_sub(view.opened_at_ms),
             opened_at: Timestamp(view.opened_at_ms),
             last_heartbeat_at: None,
@@ -164,14 +168,14 @@ impl SessionAnswer {
         (view.session, answer)
     }
 
-    /// With the time of the last heartbeat, if this node knows it.
+    /// Adds the time of the last heartbeat, if this node knows it.
     pub fn heard(mut self, at_ms: Option<u64>) -> Self {
         self.last_heartbeat_at = at_ms.map(Timestamp);
         self
     }
 }
 
-/// The answer of `GET /v1/sessions/{session}/ephemerals`.
+/// Answer of `GET /v1/sessions/{session}/ephemerals`.
 #[derive(Serialize, ToSchema)]
 pub struct EphemeralsAnswer<'a> {
     /// Paths, in the order in which the znodes were created.
@@ -181,10 +185,10 @@ pub struct EphemeralsAnswer<'a> {
     pub next_after: Option<&'a str>,
 }
 
-/// The answer of `GET /v1/sessions`.
+/// Answer of `GET /v1/sessions`.
 #[derive(Serialize, ToSchema)]
 pub struct SessionsAnswer {
-    /// By id.
+    /// Sessions, by id.
     pub sessions: Vec<SessionAnswer>,
     /// Value of `after` for the next page; `null` on the last one.
     #[schema(value_type = Option<words::SessionId>, required)]

@@ -1,4 +1,4 @@
-//! The routes of sessions: open, heartbeat, close, look, ephemerals, list. Deadlines are the leader's business.
+//! Routes of sessions: open, heartbeat, close, get, ephemerals, list. The leader keeps the deadlines.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ use super::lock_types::within;
 use super::openapi::words;
 use super::problem::Problem;
 use super::session_types::{
-    AskedAnswer, BareBody, EphemeralsAnswer, HeartbeatAnswer, MAX_SESSION_NAME_BYTES, OpenAnswer, OpenBody,
-    SessionAnswer, SessionsAnswer,
+    BareBody, EphemeralsAnswer, HeartbeatAnswer, MAX_SESSION_NAME_BYTES, OpenAnswer, OpenBody,
+    ReleaseRequestAnswer, SessionAnswer, SessionsAnswer,
 };
 use super::url::decode;
 use super::{Api, Peer, Shared};
@@ -33,7 +33,7 @@ const LISTED_LOCKS: usize = 100;
 /// Prefix of the addresses of all sessions.
 const PREFIX: &str = "/v1/sessions/";
 
-/// The session that an address names.
+/// Parses the id of the session in an address.
 pub fn target(uri: &Uri) -> Result<SessionId, Problem> {
     let rest = uri.path().strip_prefix(PREFIX).expect("the route begins with it");
     let segment = rest.split('/').next().unwrap_or_default();
@@ -79,7 +79,7 @@ pub async fn heartbeat(State(api): State<Shared>, peer: Peer, uri: Uri, body: Bo
     let session = target(&uri)?;
     let config = api.config();
     let bytes = read_body(body, config.max_body_bytes, config.body_timeout).await?;
-    // Only checked: a heartbeat that says more than it can mean is refused like every other request.
+    // Only validated: a heartbeat with unknown fields is rejected like every other request.
     parse::<BareBody>(&bytes)?;
     may_use(&api, &peer, session).await?;
     match api.node.heartbeat(session).await {
@@ -90,15 +90,16 @@ pub async fn heartbeat(State(api): State<Shared>, peer: Peer, uri: Uri, body: Bo
                 .locks
                 .revocations(session)
                 .into_iter()
-                .map(AskedAnswer::from)
+                .map(ReleaseRequestAnswer::from)
                 .collect(),
         })),
         Err(error) => Err(Problem::of_heartbeat(error, session)),
     }
 }
 
-/// Refuses the use of a session that is somebody else's. Whose a session is that this node does not know yet, it learns first:
-/// what is asked of the leader, as a heartbeat is, would else be done for everybody.
+/// Rejects the use of another caller's session. If this node does not know the owner of the session yet, it catches up
+/// first. Otherwise
+/// a request that the leader answers, such as a heartbeat, would be executed for every caller.
 async fn may_use(api: &Api, peer: &Peer, session: SessionId) -> Result<(), Problem> {
     let caller = peer.identities();
     let is_behind = |store: &Store| store.is_secured() && store.session_fate(session) == SessionFate::Unknown;
@@ -125,8 +126,9 @@ pub struct CloseQuery {
 pub async fn close(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let session = target(&uri)?;
     let CloseQuery { request_id, reason } = query(&uri)?;
-    // A session's remembered requests end with it, so a repeated close is recognized by its result: a caller that
-    // names the request may have sent it before, and has what it wanted.
+    // The remembered requests of a session end with it, so a repeated close is recognized by its result: a caller that
+    // sends a request id may
+    // have sent the request before, and has reached its goal.
     let repeated = request_id.is_some();
     let request = Request {
         session: Some(session),
@@ -135,7 +137,7 @@ pub async fn close(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRe
         command: Command::CloseSession { session },
     };
     let closing = api.node.propose(request);
-    // Owner for the audit log: if it is another caller's session, or there is a reason.
+    // The audit log gets the close of another caller's session, and every close with a reason.
     let audited = match (is_anothers(&api, &peer, session), &reason) {
         (Some(owner), _) => Some(format!("session {session} of {owner}")),
         (None, Some(_)) => Some(format!("session {session}")),
@@ -161,8 +163,9 @@ pub async fn close(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRe
     }
 }
 
-/// Returns the owner of a session, if it is not the caller, as far as this node knows. Without authentication there are no
-/// other owners.
+/// Returns the owner of a session if this node knows it and it is not the caller. Without authentication there are no
+/// other
+/// owners.
 fn is_anothers(api: &Api, peer: &Peer, session: SessionId) -> Option<Principal> {
     let caller = peer.identities();
     let owner = api.node.read_facts(|store| store.session(session))?.owner;
@@ -191,7 +194,7 @@ fn with_heartbeat(api: &Api, (session, answer): (SessionId, SessionAnswer), now_
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct EphemeralsQuery {
-    /// Only what begins so.
+    /// Only paths that begin with this.
     #[serde(default)]
     prefix: String,
     /// `next_after` of the page before.
@@ -203,7 +206,7 @@ pub struct EphemeralsQuery {
     linearizable: bool,
 }
 
-/// The place where a page of ephemeral znodes ended, as a caller gives it back: the position of the last one's creation, and its path.
+/// Parses the cursor of a page of ephemeral znodes: the position at which the last one was created, and its path.
 fn ephemeral_cursor(text: &str) -> Result<(Zxid, ZPath), Problem> {
     let wrong = || Problem::bad_request("after is what the page before has said as next_after");
     let (position, _) = text.split_once('/').ok_or_else(wrong)?;
@@ -236,10 +239,10 @@ pub async fn ephemerals(State(api): State<Shared>, peer: Peer, uri: Uri) -> Hand
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// Only sessions whose names begin so, or whose ids do.
+    /// Only sessions whose names or ids begin with this.
     #[serde(default)]
     prefix: String,
-    /// The last one of the page before.
+    /// Last id of the page before.
     #[param(value_type = Option<words::SessionId>)]
     after: Option<String>,
     #[param(value_type = Option<words::PageCount>)]
@@ -266,7 +269,7 @@ pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRes
         let (mut sessions, mut next_after) = (Vec::new(), page.next_after);
         let (mut looks, all) = (MAX_LOOKED_AT, page.sessions.len());
         for view in page.sessions {
-            // Each with some of its locks: a page may have a thousand sessions, and a session many locks.
+            // Each session with some of its locks only: a page may have a thousand sessions, and a session many locks.
             let most = looks.min(LISTED_LOCKS);
             looks -= most.min(view.ephemerals as usize);
             let session = view.session;

@@ -1,4 +1,4 @@
-//! The route that hands out a backup. What is in one, and how it is read again, is `lock_node::backup`'s.
+//! Route that streams a backup. `lock_node::backup` defines the content of a backup, and restores it.
 
 use std::io;
 use std::time::Duration;
@@ -23,14 +23,14 @@ use super::{Peer, Shared};
 /// Time without progress after which a receiver is disconnected: it occupies one of the few concurrent backups.
 const RECEIVE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Chunks on their way to a receiver. One is read from the disk while the one before is sent.
+/// Number of chunks on their way to a receiver. One is read from the disk while the one before is sent.
 const CHUNKS_QUEUED: usize = 1;
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct SnapshotQuery {
-    /// Include everything that was acknowledged before.
+    /// Include everything that was acknowledged before the request.
     #[serde(default = "yes")]
     linearizable: bool,
 }
@@ -39,7 +39,7 @@ fn yes() -> bool {
     true
 }
 
-/// `GET /v1/snapshot`: the file, as it is read from the disk.
+/// `GET /v1/snapshot`: streams the file from the disk.
 pub async fn download(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     let SnapshotQuery { linearizable } = query(&uri)?;
     let revocation = RevocationWatch::begin(&api.node, &peer);
@@ -56,7 +56,7 @@ pub async fn download(State(api): State<Shared>, peer: Peer, uri: Uri) -> Handle
     );
     let length = HeaderValue::from(backup.bytes());
     let (chunks, mut queue) = mpsc::channel(CHUNKS_QUEUED);
-    // Ends with the file, or with the connection, which drops the queue.
+    // The task ends with the file, or with the connection, which drops the queue.
     tokio::spawn(send(api, backup, chunks, revocation));
     let body = stream::poll_fn(move |cx| queue.poll_recv(cx));
     let mut response = Response::new(Body::from_stream(body));
@@ -80,7 +80,7 @@ async fn send(
     let may_not = revocation.revoked(|view| view.may(Right::Administer, &ZPath::root()));
     tokio::select! {
         biased;
-        // The connection ends before the length that it was promised.
+        // The connection ends before the announced length.
         refusal = may_not => warn!(%refusal, "the receiver of a backup may not have it any more"),
         all = send_all(backup, &chunks) => if all {
             api.node.backup_drawn(made_at_ms);
@@ -88,7 +88,7 @@ async fn send(
     }
 }
 
-/// Sends it, and says whether its receiver has taken all of it.
+/// Sends the backup. Returns `true` if the receiver has taken all of it.
 async fn send_all(mut backup: Backup, chunks: &mpsc::Sender<io::Result<Bytes>>) -> bool {
     loop {
         let chunk = match backup.next_chunk().await {
@@ -104,7 +104,7 @@ async fn send_all(mut backup: Backup, chunks: &mpsc::Sender<io::Result<Bytes>>) 
             Ok(Ok(())) if !failed => {}
             // The receiver has disconnected, or got the error.
             Ok(_) => return false,
-            // The connection ends before the length that it was promised, so this is not taken for the end.
+            // The connection ends before the announced length, so the receiver does not take this for the end.
             Err(_) => {
                 warn!("the receiver of a backup takes nothing any more");
                 return false;

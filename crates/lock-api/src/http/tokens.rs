@@ -1,4 +1,4 @@
-//! The routes of tokens: list, create, revoke. The text of one is in the answer that makes it, and nowhere else.
+//! Routes of tokens: list, create, revoke. Only the answer that creates a token contains its text.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -23,7 +23,7 @@ use super::{Peer, Shared};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// The last one of the page before.
+    /// Last id of the page before.
     #[param(value_type = Option<words::TokenId>)]
     after: Option<String>,
     #[param(value_type = Option<words::PageCount>)]
@@ -54,7 +54,7 @@ pub async fn list(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRes
 
 /// `POST /v1/tokens`
 ///
-/// Sent again under its request id it is refused, for the first token's text is known to nobody any more.
+/// A repetition under the same request id is rejected, because the server does not keep the text of the first token.
 pub async fn create(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -> HandlerResult {
     no_query(&uri)?;
     let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
@@ -111,7 +111,7 @@ pub async fn revoke(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerR
     }
 }
 
-/// The id of a token as a caller wrote it. What cannot be one names none.
+/// Parses the id of a token. A malformed id is reported as an unknown token.
 fn token_id(text: &str) -> Result<TokenId, Problem> {
     text.parse().map_err(|_| Problem::unknown_token(text))
 }

@@ -1,6 +1,7 @@
-//! Selection of traced requests, and the span of a request. A caller that is traced itself sends `traceparent`
-//! (W3C Trace Context), and its trace continues here; of all others a configured part is traced. Proposals are
-//! traced where they are made (`lock_node::traces`).
+//! Selection of traced requests, and the span of a request. If a caller sends `traceparent` (W3C Trace Context),
+//! its trace continues here; of all other requests a configured fraction is traced. Proposals are traced where they are
+//! made
+//! (`lock_node::traces`).
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -17,10 +18,10 @@ use super::problem::Code;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// Tells a caller under which name its request was traced (W3C Trace Context, level 2).
+/// Header that tells a caller the id of its request's trace (W3C Trace Context, level 2).
 const TRACERESPONSE: HeaderName = HeaderName::from_static("traceresponse");
 
-/// Of an address the longest piece that is kept: the name of a lock, percent-encoded, fits for all but the strangest.
+/// Maximum number of characters of an address in a span. Percent-encoded names of locks fit, with rare exceptions.
 const MAX_PATH_CHARS: usize = 256;
 
 /// Trace context of a caller.
@@ -31,7 +32,7 @@ struct Parent {
     is_sampled: bool,
 }
 
-/// Stands before everything else where anything is traced.
+/// Layer in front of the router that traces requests. Present only if tracing is configured.
 pub async fn follow(State(api): State<Shared>, request: Request, next: Next) -> Response {
     let config = api.config();
     let Some(tracing) = &config.tracing else {
@@ -73,7 +74,7 @@ pub async fn follow(State(api): State<Shared>, request: Request, next: Next) -> 
     open.serve(trace, request, next).await
 }
 
-/// A request that is not answered yet. If its caller hangs up its span ends there.
+/// A request that is not answered yet. If its caller hangs up, its span ends there.
 struct Open {
     collector: Arc<dyn Collector>,
     span: Option<Span>,
@@ -120,8 +121,9 @@ fn end(collector: &dyn Collector, mut span: Span) {
     collector.collect(span);
 }
 
-/// `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`. Of later versions that is the beginning. What is anything else is as if
-/// it was not there, as the standard wants it.
+/// Parses `traceparent`, such as `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`. Later versions begin with
+/// the same fields. The
+/// standard requires that an invalid value is ignored.
 fn parent(headers: &HeaderMap) -> Option<Parent> {
     let mut given = headers.get_all(TRACEPARENT).iter();
     let text = given.next()?.to_str().ok()?;

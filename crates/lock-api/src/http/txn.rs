@@ -16,10 +16,10 @@ use super::problem::Problem;
 use super::znode_types::{ANY_VERSION, Creation, ModeWord, StatAnswer, TextData, any_version, set_op};
 use super::{Peer, Shared};
 
-/// Maximum number of operations in a transaction: while it is applied, nothing else is.
+/// Maximum number of operations in a transaction. No other command is applied meanwhile.
 pub const MAX_OPS: usize = 1000;
 
-/// The body of `POST /v1/txn`.
+/// Body of `POST /v1/txn`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TxnBody<'a> {
@@ -65,10 +65,10 @@ pub struct CreateOp<'a> {
     data_base64: Option<Cow<'a, str>>,
     #[serde(default)]
     mode: ModeWord,
-    /// The time to live, of those that have one.
+    /// Time to live, for the kinds that have one.
     #[schema(value_type = Option<words::ZnodeTtlMs>)]
     ttl_ms: Option<u64>,
-    /// Access control list. Default: everybody may do everything.
+    /// Access control list. Default: all rights for every caller.
     #[serde(borrow)]
     acl: Option<Vec<EntryBody<'a>>>,
     /// Create missing parents.
@@ -102,7 +102,7 @@ pub struct DeleteOp<'a> {
     #[serde(default = "any_version")]
     #[schema(value_type = words::Version)]
     version: i32,
-    /// Delete everything below, too.
+    /// Delete all znodes below as well.
     #[serde(default)]
     recursive: bool,
 }
@@ -116,7 +116,7 @@ pub struct SetAclOp<'a> {
     /// The whole new list.
     #[serde(borrow)]
     acl: Vec<EntryBody<'a>>,
-    /// The list's own version.
+    /// Expected version of the list.
     #[serde(default = "any_version")]
     #[schema(value_type = words::Version)]
     version: i32,
@@ -133,7 +133,7 @@ pub struct CheckOp<'a> {
     version: i32,
 }
 
-/// That the transaction's session holds a lock.
+/// Condition that the transaction's session holds a lock.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HeldOp<'a> {
@@ -199,14 +199,14 @@ pub enum OpAnswer {
     Held(EmptyResult),
 }
 
-/// Of an operation that created a znode.
+/// Result of an operation that created a znode.
 #[derive(Serialize, ToSchema)]
 pub struct CreatedResult {
     path: String,
     stat: StatAnswer,
 }
 
-/// Of an operation that changed a znode.
+/// Result of an operation that changed a znode.
 #[derive(Serialize, ToSchema)]
 pub struct StatResult {
     stat: StatAnswer,
@@ -219,13 +219,13 @@ impl From<&Stat> for StatResult {
     }
 }
 
-/// Of an operation of which there is nothing to tell.
+/// Result of an operation without further data.
 #[derive(Serialize, ToSchema)]
 pub struct EmptyResult {}
 
 #[derive(Serialize, ToSchema)]
 pub struct TxnAnswer {
-    /// In the order of the request.
+    /// Results, in the order of the request.
     results: Vec<OpAnswer>,
 }
 

@@ -1,7 +1,7 @@
-//! Takes the path of a URL apart: names of locks, paths of znodes, verbs.
+//! Parsing of URL paths: names of locks, paths of znodes, verbs.
 //!
-//! Everything here works on the path as it was sent, still percent-encoded: it is split at its slashes first
-//! and decoded afterwards. So an encoded slash (`%2F`) is part of a name and never separates a verb from it.
+//! All functions take the path as it was sent, still percent-encoded. They split it at its slashes first
+//! and decode afterwards, so an encoded slash (`%2F`) is part of a name and never separates a verb from it.
 
 use std::borrow::Cow;
 
@@ -10,18 +10,18 @@ use znode_store::LockName;
 
 use super::problem::Problem;
 
-/// The text after a `%` is not two hexadecimal digits, or what was encoded is not UTF-8.
+/// Error of percent-encoding: invalid digits after a `%`, or bytes that are not UTF-8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadEncoding {
-    /// `%`, `%4`, `%xy`.
+    /// Invalid or missing digits: `%`, `%4`, `%xy`.
     #[error("'%' is not followed by two hexadecimal digits")]
     Digits,
-    /// The bytes make no characters.
+    /// The bytes are not UTF-8.
     #[error("the percent-encoded bytes are not UTF-8")]
     NotUtf8,
 }
 
-/// Undoes percent-encoding. A `+` stays a plus: it means a space in forms and queries only.
+/// Decodes percent-encoding. A `+` stays a plus: it means a space in forms and queries only.
 pub fn decode(raw: &str) -> Result<Cow<'_, str>, BadEncoding> {
     let Some(first) = raw.find('%') else {
         return Ok(Cow::Borrowed(raw));
@@ -50,26 +50,26 @@ fn hex(digit: u8) -> Option<u8> {
 /// Operation on a lock: the last segment of its URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
-    /// Enter the queue.
+    /// Acquires the lock or enters its queue.
     Acquire,
-    /// Give a hold back.
+    /// Releases a hold.
     Release,
-    /// Take the lock from its holder.
+    /// Removes a contender by force.
     Break,
-    /// Ask whether a fencing token is a current holder's.
+    /// Checks that a fencing token belongs to a current holder.
     Check,
-    /// Look who held it.
+    /// Returns past holds.
     History,
-    /// Go on with fewer rights.
+    /// Reduces the mode of a hold.
     Downgrade,
-    /// Want the lock alone.
+    /// Makes an upgradeable hold exclusive.
     Upgrade,
-    /// Ask holders to give it up, or answer that.
+    /// Sends a release request to holders, or a holder's answer to it.
     Revoke,
 }
 
 impl Verb {
-    /// All of them.
+    /// All verbs.
     pub const ALL: [Self; 8] = [
         Self::Acquire,
         Self::Release,
@@ -99,7 +99,7 @@ impl Verb {
         }
     }
 
-    /// The method that goes with it.
+    /// Returns the method of the verb.
     pub fn method(self) -> &'static str {
         match self {
             Self::Check | Self::History => "GET,HEAD",
@@ -110,14 +110,14 @@ impl Verb {
     }
 }
 
-/// Splits what follows `/v1/locks/` into the name of a lock and the verb, if there is one.
+/// Splits the path after `/v1/locks/` into the name of a lock and the verb, if there is one.
 ///
-/// One rule for all methods: the last segment is a verb if it is one of the words and something stands before
-/// it. `orders/42/acquire` acquires `orders/42`; `acquire` alone is a lock's name, and so is `orders/acquire`
+/// One rule for all methods: the last segment is a verb if it is one of the words and is not the only segment.
+/// `orders/42/acquire` acquires `orders/42`; `acquire` alone is a lock's name, and so is `orders/acquire`
 /// if its slash is encoded: `orders%2Facquire`.
 pub fn lock_and_verb(raw: &str) -> Result<(LockName, Option<Verb>), Problem> {
     let (name, verb) = match raw.rsplit_once('/') {
-        // A segment that cannot be decoded is no verb; as part of the name it is refused below.
+        // A segment that cannot be decoded is no verb; as part of the name it is rejected below.
         Some((name, last)) => match decode(last).ok().and_then(|segment| Verb::parse(&segment)) {
             Some(verb) => (name, Some(verb)),
             None => (raw, None),
@@ -128,9 +128,9 @@ pub fn lock_and_verb(raw: &str) -> Result<(LockName, Option<Verb>), Problem> {
     Ok((LockName::parse(&name).map_err(Problem::bad_lock_name)?, verb))
 }
 
-/// The text of a znode's path from what follows `/v1/znodes` or `/v1/watch`: nothing or `/` is the root.
+/// Decodes the path of a znode after `/v1/znodes` or `/v1/watch`: nothing or `/` is the root.
 ///
-/// It is not checked yet, as a path to create and a path that exists follow different rules.
+/// The result is not validated, because a path to create and a path that exists follow different rules.
 pub fn znode_path(raw: &str) -> Result<Cow<'_, str>, Problem> {
     if raw.is_empty() {
         return Ok(Cow::Borrowed("/"));
@@ -138,7 +138,7 @@ pub fn znode_path(raw: &str) -> Result<Cow<'_, str>, Problem> {
     decode(raw).map_err(Problem::bad_path)
 }
 
-/// The text of an address's last segment, which names what the address is about.
+/// Decodes an address's last segment, which names the object of the request.
 pub fn last_segment(uri: &Uri) -> Result<Cow<'_, str>, Problem> {
     let raw = uri.path().rsplit('/').next().unwrap_or_default();
     decode(raw).map_err(|error| Problem::bad_request(error.to_string()))

@@ -1,4 +1,4 @@
-//! One-shot watches by long poll. Who watches is this node's business only: a watch ends with its request.
+//! One-shot watches by long poll. A watch exists on this node only, and ends with its request.
 
 use std::time::Duration;
 
@@ -22,8 +22,9 @@ const PREFIX: &str = "/v1/watch";
 /// Default wait of a watch in milliseconds: below the timeouts of proxies.
 pub const DEFAULT_TIMEOUT_MS: u64 = 30_000;
 
-/// The longest wait of one request in milliseconds, an hour: a caller that is gone without a trace (its host
-/// lost power) would keep its connection for that time.
+/// Maximum wait of one request in milliseconds, an hour. A caller that vanished without a trace (its host lost power)
+/// keeps its connection
+/// for that time.
 pub const MAX_TIMEOUT_MS: u64 = 3_600_000;
 
 /// Kind of a watch.
@@ -31,18 +32,18 @@ pub const MAX_TIMEOUT_MS: u64 = 3_600_000;
 #[serde(rename_all = "snake_case")]
 #[schema(as = WatchKind)]
 pub enum KindWord {
-    /// The data of a node that exists.
+    /// Data of an existing znode.
     Data,
-    /// The children of a node that exists.
+    /// Children of an existing znode.
     Children,
-    /// A node that may not exist yet: its coming, its going, its data.
+    /// Creation, deletion and data of a znode that may not exist yet.
     Exists,
-    /// A node, which may not exist yet, and all below it.
+    /// A znode, which may not exist yet, and all znodes below it.
     Recursive,
 }
 
 impl KindWord {
-    /// As the node knows it.
+    /// Returns the node's kind of watch.
     pub fn kind(self) -> WatchKind {
         match self {
             Self::Data | Self::Exists => WatchKind::Data,
@@ -51,7 +52,7 @@ impl KindWord {
         }
     }
 
-    /// ZooKeeper sets such a watch only where there is something that the caller may read.
+    /// Returns whether the watch requires an existing znode that the caller may read, as in ZooKeeper.
     pub fn needs_reading(self) -> bool {
         matches!(self, Self::Data | Self::Children)
     }
@@ -81,13 +82,14 @@ pub struct EventAnswer<'a> {
     zxid: u64,
 }
 
-/// Returns the event that a caller has missed since it saw the znode at `seen`: ZooKeeper's rule for watches that are set again.
+/// Returns the event that a caller has missed since it saw the znode at `seen`, by ZooKeeper's rule for watches that
+/// are set again.
 pub fn missed(kind: KindWord, stat: &Stat, seen: Zxid) -> Option<(ZnodeEventKind, Zxid)> {
     let (what, at) = match kind {
         KindWord::Data => (ZnodeEventKind::DataChanged, stat.mzxid),
         KindWord::Children => (ZnodeEventKind::ChildrenChanged, stat.pzxid),
         KindWord::Exists => (ZnodeEventKind::Created, stat.mzxid),
-        // A stat does not show changes below it; such a request was refused.
+        // The stat of a znode does not show changes below it; such a request was rejected.
         KindWord::Recursive => return None,
     };
     (at > seen).then_some((what, at))
@@ -120,7 +122,7 @@ pub async fn watch(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRe
         ));
     }
     ensure_freshness(&api, params.linearizable).await?;
-    // A node that applies it later must not report as news what the caller saw elsewhere.
+    // A node that lags behind must not report a change as new that the caller has already seen through another node.
     if let Some(seen) = params.seen_zxid
         && !api.node.caught_up_with(Zxid(seen)).await?
     {
@@ -134,7 +136,7 @@ pub async fn watch(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRe
         (view.watch(&path), view.get(&path).map(|(_, stat)| stat))
     })?;
     may_watch?;
-    // Read and armed at one moment: what is not seen here fires the watch.
+    // The read and the registration see the same state, so every later change fires the watch.
     if let (Some(seen), Ok(stat)) = (params.seen_zxid, &read)
         && let Some((event, zxid)) = missed(params.kind, stat, Zxid(seen))
     {

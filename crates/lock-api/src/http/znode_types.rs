@@ -1,4 +1,4 @@
-//! The documents of the routes that speak of znodes: data as text or base64, stats, changes.
+//! Documents of the znode routes: data as text or base64, stats, changes.
 
 use std::borrow::Cow;
 
@@ -13,15 +13,15 @@ use super::extract::Timestamp;
 use super::openapi::words;
 use super::problem::Problem;
 
-/// In ZooKeeper's calls, and here, the version that every node has.
+/// Version that matches every znode, as in ZooKeeper's calls.
 pub const ANY_VERSION: i32 = -1;
 
-/// Default: any version.
+/// Returns the default version: any.
 pub fn any_version() -> i32 {
     ANY_VERSION
 }
 
-/// The kinds of znodes as callers write them.
+/// Kind of a znode in documents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ZnodeMode)]
@@ -31,20 +31,20 @@ pub enum ModeWord {
     Persistent,
     /// Ends with its session.
     Ephemeral,
-    /// With a number after its name.
+    /// Persistent, with a sequence number after its name.
     PersistentSequential,
-    /// Both.
+    /// Ephemeral, with a sequence number after its name.
     EphemeralSequential,
-    /// Swept when its last child has gone.
+    /// Swept after its last child was deleted.
     Container,
     /// Swept when it has no children and was not written for its `ttl_ms`.
     Ttl,
-    /// The same, with a number after its name.
+    /// The same, with a sequence number after its name.
     TtlSequential,
 }
 
 impl ModeWord {
-    /// The kind, with the time that stands beside the word.
+    /// Returns the kind, with the time to live from the field beside the word.
     fn mode(self, ttl_ms: Option<u64>) -> Result<CreateMode, Problem> {
         match (self, ttl_ms) {
             (Self::Ttl, Some(ttl_ms)) => Ok(CreateMode::Ttl { ttl_ms }),
@@ -67,12 +67,12 @@ impl ModeWord {
 /// Field `data` of a request.
 #[derive(Debug, Default)]
 pub enum TextData<'a> {
-    /// Nothing: the field is not there.
+    /// The field is absent.
     #[default]
     Absent,
-    /// That the data is null, which is not the same as no bytes.
+    /// Null data, which differs from empty data.
     Null,
-    /// The data, which is text.
+    /// Data as text.
     Text(Cow<'a, str>),
 }
 
@@ -83,7 +83,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for TextData<'a> {
     }
 }
 
-/// The data of a request; `None` if it has none. A field `data_base64` that is null is as good as absent.
+/// Returns the data of a request; `None` if it has none. A null `data_base64` counts as absent.
 pub fn data(text: TextData<'_>, base64: Option<Cow<'_, str>>) -> Result<Option<Data>, Problem> {
     match (text, base64) {
         (TextData::Text(_), Some(_)) => Err(Problem::bad_request("data and data_base64 exclude each other")),
@@ -97,7 +97,7 @@ pub fn data(text: TextData<'_>, base64: Option<Cow<'_, str>>) -> Result<Option<D
     }
 }
 
-/// The body of `POST /v1/znodes/{path}`.
+/// Body of `POST /v1/znodes/{path}`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateBody<'a> {
@@ -109,10 +109,10 @@ pub struct CreateBody<'a> {
     data_base64: Option<Cow<'a, str>>,
     #[serde(default)]
     mode: ModeWord,
-    /// The time to live, of those that have one.
+    /// Time to live, for the kinds that have one.
     #[schema(value_type = Option<words::ZnodeTtlMs>)]
     ttl_ms: Option<u64>,
-    /// Access control list. Default: everybody may do everything.
+    /// Access control list. Default: all rights for every caller.
     #[serde(borrow)]
     acl: Option<Vec<EntryBody<'a>>>,
     /// Create missing parents.
@@ -122,13 +122,13 @@ pub struct CreateBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = Option<words::SessionId>)]
     pub session: Option<Cow<'a, str>>,
-    /// For repeating it.
+    /// Id of the request, for repetitions.
     #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,
 }
 
 impl CreateBody<'_> {
-    /// The change that is asked for, at `path`.
+    /// Returns the requested creation at `path`.
     pub fn op(self, path: &str) -> Result<Op, Problem> {
         let creation = Creation {
             data: self.data,
@@ -142,24 +142,24 @@ impl CreateBody<'_> {
     }
 }
 
-/// Body of a creation.
+/// Fields of a creation.
 pub struct Creation<'a> {
-    /// The data as text.
+    /// Data as text.
     pub data: TextData<'a>,
-    /// Or as base64.
+    /// Data as base64.
     pub data_base64: Option<Cow<'a, str>>,
-    /// Its kind.
+    /// Kind of the znode.
     pub mode: ModeWord,
     /// Time to live, if its kind has one.
     pub ttl_ms: Option<u64>,
-    /// Access control list. Default: everybody may do everything.
+    /// Access control list. Default: all rights for every caller.
     pub acl: Option<Vec<EntryBody<'a>>>,
     /// Set if missing parents are created.
     pub parents: bool,
 }
 
 impl Creation<'_> {
-    /// The creation at `path`.
+    /// Returns the creation at `path`.
     pub fn op(self, path: &str) -> Result<Op, Problem> {
         let mode = self.mode.mode(self.ttl_ms)?;
         Ok(Op::Create {
@@ -172,7 +172,7 @@ impl Creation<'_> {
     }
 }
 
-/// The body of `PUT /v1/znodes/{path}`.
+/// Body of `PUT /v1/znodes/{path}`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SetBody<'a> {
@@ -182,23 +182,24 @@ pub struct SetBody<'a> {
     #[serde(borrow)]
     #[schema(value_type = Option<words::DataBase64>)]
     data_base64: Option<Cow<'a, str>>,
-    /// On whose behalf, if it matters: the scope of the request id.
+    /// Session of the request: the scope of the request id.
     #[serde(borrow)]
     #[schema(value_type = Option<words::SessionId>)]
     pub session: Option<Cow<'a, str>>,
-    /// For repeating it.
+    /// Id of the request, for repetitions.
     #[schema(value_type = Option<words::RequestId>)]
     pub request_id: Option<RequestId>,
 }
 
 impl SetBody<'_> {
-    /// The change that is asked for, at `path`.
+    /// Returns the requested replacement at `path`.
     pub fn op(self, path: &str, version: i32) -> Result<Op, Problem> {
         set_op(path, self.data, self.data_base64, version)
     }
 }
 
-/// A replacement of data. Unlike a creation it must say by what: nobody means to empty a node by saying nothing.
+/// Builds a replacement of data. Unlike a creation it requires data: no caller means to empty a znode by omitting the
+/// field.
 pub fn set_op(
     path: &str,
     text: TextData<'_>,
@@ -214,7 +215,7 @@ pub fn set_op(
     })
 }
 
-/// A znode's `Stat` as it is shown; ZooKeeper's `ephemeralOwner` is three fields.
+/// Metadata (`Stat`) of a znode. ZooKeeper's `ephemeralOwner` is three fields here.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct StatAnswer {
     #[schema(value_type = words::Zxid)]
@@ -235,9 +236,9 @@ pub struct StatAnswer {
     aversion: i32,
     #[schema(value_type = Option<words::SessionId>, required)]
     ephemeral_owner: Option<String>,
-    /// `true` if it is swept after its last child was removed.
+    /// `true` if the znode is swept after its last child was deleted.
     container: bool,
-    /// The time to live, of those that have one.
+    /// Time to live, for the kinds that have one.
     #[schema(value_type = Option<words::ZnodeTtlMs>, required)]
     ttl_ms: Option<u64>,
     /// Length of the data in bytes.
@@ -267,26 +268,26 @@ impl From<&Stat> for StatAnswer {
     }
 }
 
-/// The answer of a creation and of a replacement.
+/// Answer of a creation and of a replacement.
 #[derive(Serialize, ToSchema)]
 pub struct ChangedAnswer<'a> {
-    /// Path of the znode; with its number, if it is sequential.
+    /// Path of the znode, including its sequence number.
     #[schema(value_type = words::ZnodePath)]
     pub path: &'a str,
-    /// As it is right after.
+    /// Metadata right after the change.
     pub stat: StatAnswer,
 }
 
-/// The answer of `GET /v1/znodes/{path}`.
+/// Answer of `GET /v1/znodes/{path}`.
 #[derive(Serialize, ToSchema)]
 pub struct ZnodeAnswer<'a> {
     #[schema(value_type = words::ZnodePath)]
     path: &'a str,
-    /// The data if it is text, or null.
+    /// Data, if it is text or null.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<words::Data>)]
     data: Option<Option<&'a str>>,
-    /// The data if it is not.
+    /// Data, if it is not text.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = words::DataBase64)]
     data_base64: Option<String>,
@@ -299,14 +300,14 @@ pub struct ZnodeAnswer<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<EntryAnswer>)]
     pub acl: Option<Vec<EntryAnswer>>,
-    /// A page of children, if it was asked for.
+    /// Page of children, if requested.
     #[serde(flatten)]
     #[schema(ignore)]
     pub children: Option<ChildrenAnswer<'a>>,
 }
 
 impl<'a> ZnodeAnswer<'a> {
-    /// Data and stat alone.
+    /// Describes a znode with its data and metadata.
     pub fn new(path: &'a ZPath, data: &'a Data, stat: &Stat) -> Self {
         let text = data.non_null().map(std::str::from_utf8).transpose().ok();
         Self {
@@ -324,7 +325,7 @@ impl<'a> ZnodeAnswer<'a> {
 /// A page of children.
 #[derive(Serialize, ToSchema)]
 pub struct ChildrenAnswer<'a> {
-    /// By name.
+    /// Children, by name.
     pub children: Vec<ChildAnswer<'a>>,
     /// Value of `after` for the next page; `null` on the last one.
     #[schema(required)]
@@ -348,9 +349,9 @@ impl<'a> From<&'a Page> for ChildrenAnswer<'a> {
 /// One child.
 #[derive(Serialize, ToSchema)]
 pub struct ChildAnswer<'a> {
-    /// Its name below its parent.
+    /// Name below the parent.
     pub name: &'a str,
-    /// Its stat.
+    /// Metadata of the child.
     pub stat: StatAnswer,
 }
 

@@ -1,4 +1,4 @@
-//! The routes of the tree itself: create, look, set, delete. The rules are ZooKeeper's, and the state machine's.
+//! Routes of the tree: create, get, set, delete. The state machine applies ZooKeeper's rules.
 
 use std::borrow::Cow;
 
@@ -29,13 +29,13 @@ fn target(uri: &Uri) -> Result<Cow<'_, str>, Problem> {
     znode_path(uri.path().strip_prefix(PREFIX).expect("the route begins with it"))
 }
 
-/// The session that a request names, if it names one.
+/// Parses the session in a request, if it has one.
 pub fn optional_session(text: Option<&str>) -> Result<Option<SessionId>, Problem> {
     text.map(session_id).transpose()
 }
 
-/// Carries `command` out and unpacks what the cluster says to it.
-pub async fn carry_out(
+/// Proposes `command` and returns the cluster's reply.
+pub async fn propose(
     api: &Api,
     peer: &Peer,
     session: Option<SessionId>,
@@ -65,7 +65,7 @@ pub async fn create(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body)
     let op = body.op(&path)?;
     op.check_path(&api.config().paths)?;
     let command = Command::Write(op);
-    match carry_out(&api, &peer, session, request_id, command).await? {
+    match propose(&api, &peer, session, request_id, command).await? {
         Reply::Created { path, stat } => {
             let answer = ChangedAnswer {
                 path: path.as_str(),
@@ -95,7 +95,7 @@ pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) ->
     let session = optional_session(body.session.as_deref())?;
     let request_id = body.request_id.take();
     let command = Command::Write(body.op(&path, version)?);
-    match carry_out(&api, &peer, session, request_id, command).await? {
+    match propose(&api, &peer, session, request_id, command).await? {
         Reply::Set(stat) => Ok(ok(&ChangedAnswer {
             path: &path,
             stat: (&stat).into(),
@@ -106,7 +106,7 @@ pub async fn set(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) ->
     }
 }
 
-/// Proxies may drop bodies of `DELETE`, so everything is in the query.
+/// Query of a deletion. Proxies may drop the body of `DELETE`, so all fields are in the query.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -114,7 +114,7 @@ pub struct DeleteQuery {
     #[serde(default = "any_version")]
     #[param(value_type = words::Version)]
     version: i32,
-    /// Delete everything below, too.
+    /// Delete all znodes below as well.
     #[serde(default)]
     recursive: bool,
     #[param(value_type = Option<words::SessionId>)]
@@ -136,7 +136,7 @@ pub async fn delete(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerR
     let command = match (recursive, version) {
         (false, version) => Command::Write(Op::Delete { path, version }),
         (true, ANY_VERSION) => Command::Write(Op::DeleteRecursive { path }),
-        // The version of the top is checked and all of it deleted, both or neither.
+        // Checks the version of the top znode and deletes the subtree, both or neither.
         (true, version) => Command::Multi(vec![
             Op::Check {
                 path: path.clone(),
@@ -153,7 +153,7 @@ pub async fn delete(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerR
     };
     match api.node.propose(request).await?.outcome {
         Ok(_) => Ok(no_content()),
-        // The caller did not ask for a transaction, so it is not told of one.
+        // The caller did not send a transaction, so the error does not mention one.
         Err(Refusal::Multi { refusal, .. }) => Err((*refusal).into()),
         Err(refusal) => Err(refusal.into()),
     }
@@ -166,9 +166,9 @@ pub struct GetQuery {
     /// Include a page of children.
     #[serde(default)]
     children: bool,
-    /// Only what begins so.
+    /// Only names that begin with this.
     prefix: Option<String>,
-    /// The last one of the page before.
+    /// Last name of the page before.
     after: Option<String>,
     #[param(value_type = Option<words::PageCount>)]
     count: Option<usize>,

@@ -1,16 +1,16 @@
-//! The connections of clients: how many there are at each port, how many there may be, and how many found no place.
+//! Metrics of client connections: their number at each listener, the limits, and the rejected connections.
 
 use std::fmt;
 
 use listener::{ConnectionCounts, ConnectionMetrics};
 use lock_node::metrics::sheet::{self, Instruments, Registry, Sheet};
 
-/// Has these listeners asked at every scrape, each under its name.
+/// Registers the connections of these listeners, each under its name, to be read at every scrape.
 pub fn register_connections(registry: &mut Registry, listeners: Vec<(&'static str, ConnectionMetrics)>) {
     sheet::register(registry, ConnectionInstruments(listeners));
 }
 
-/// The one listener where requests are refused so; at that for administration none are.
+/// Name of the only listener that sheds requests under load; the administration listener does not.
 const HTTP: &str = "http";
 
 struct ConnectionInstruments(Vec<(&'static str, ConnectionMetrics)>);

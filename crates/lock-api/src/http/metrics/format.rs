@@ -65,7 +65,7 @@ impl Format {
         }
     }
 
-    /// Value of `Content-Type`.
+    /// Returns the value of `Content-Type`.
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Text => "text/plain; version=0.0.4; charset=utf-8",
@@ -134,7 +134,7 @@ mod tests {
                 Some("application/openmetrics-text;q=0.4, text/plain;version=0.0.4;q=0.5"),
                 Format::Text,
             ),
-            // Prometheus, of two versions.
+            // The `Accept` headers of two versions of Prometheus.
             (
                 Some(
                     "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",

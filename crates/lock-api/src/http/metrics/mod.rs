@@ -1,5 +1,6 @@
-//! `GET /metrics`: what the node, its front ends and the process measure, in the text formats that Prometheus reads. What is
-//! measured is for those to say who register it; docs/reference/metrics.md has every name.
+//! `GET /metrics`: metrics of the node, its front ends and the process, in the text formats that Prometheus reads. Each
+//! component
+//! registers its own metrics; docs/reference/metrics.md has every name.
 
 mod connections;
 mod format;
@@ -26,7 +27,7 @@ use super::trace::Tracing;
 
 pub use connections::register_connections;
 
-/// Has the node, its process and the HTTP front end asked at every scrape.
+/// Registers the metrics of the node, the process and the HTTP front end, to be read at every scrape.
 pub fn register(registry: &mut Registry, node: &Node, requests: &Arc<Requests>) {
     node.register_metrics(registry);
     sheet::register(registry, requests.clone());

@@ -1,5 +1,6 @@
-//! Metrics of the process, under the names that every dashboard knows, and of the program's build. They come from Linux's
-//! `/proc`; what another system does not provide is left out.
+//! Metrics of the process, under the names that every dashboard knows, and of the program's build. They come from
+//! Linux's `/proc`; values
+//! that another system does not provide are omitted.
 
 use std::fmt;
 use std::fs;
@@ -47,7 +48,7 @@ impl Instruments for Process {
         }
         if let Ok(open) = fs::read_dir("/proc/self/fd") {
             let help = "Files and connections that it has open";
-            // To ask takes one.
+            // Reading the directory takes one file descriptor itself.
             sheet.gauge("process_open_fds", help, open.count().saturating_sub(1))?;
         }
         if let Ok((limit, _)) = getrlimit(Resource::RLIMIT_NOFILE) {
@@ -58,7 +59,7 @@ impl Instruments for Process {
     }
 }
 
-/// Reserved and resident bytes.
+/// Returns the reserved and the resident bytes.
 fn memory() -> Option<(u64, u64)> {
     let page = u64::try_from(sysconf(SysconfVar::PAGE_SIZE).ok()??).ok()?;
     let text = fs::read_to_string("/proc/self/statm").ok()?;
@@ -67,13 +68,14 @@ fn memory() -> Option<(u64, u64)> {
     Some((size * page, resident * page))
 }
 
-/// The limit of the process's control group, or the machine's memory if that is less or there is no limit.
+/// Returns the memory limit of the process's control group, or the machine's memory if that is less or there is no
+/// limit.
 fn memory_limit() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok()?;
     let total = machine.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let total: u64 = total.trim().strip_suffix(" kB")?.parse().ok()?;
     let machine = total * 1024;
-    // The path is that of version 2, seen from the root of the control groups; within a container that is its own.
+    // The path is that of control groups version 2, seen from their root; within a container it is the container's own.
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let own = groups
         .lines()
@@ -83,14 +85,14 @@ fn memory_limit() -> Option<u64> {
         format!("/sys/fs/cgroup{own}/memory.max"),
         "/sys/fs/cgroup/memory.max".to_owned(),
     ];
-    // "max" is no number: there is no limit.
+    // "max" is not a number and means that there is no limit.
     let limits = limits
         .iter()
         .filter_map(|path| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok());
     limits.chain([machine]).min()
 }
 
-/// Read once: the clock may be set later, but the process was not started at another time then.
+/// Read once: a later change of the clock does not change the time at which the process was started.
 static STARTED: LazyLock<f64> = LazyLock::new(|| {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -98,12 +100,12 @@ static STARTED: LazyLock<f64> = LazyLock::new(|| {
     age().map_or(now, |age| now - age)
 });
 
-/// For how many seconds the process has been there: how long the machine is up, less how long it was when this began.
+/// Returns the age of the process in seconds: the uptime of the machine, less its uptime when the process began.
 fn age() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The second field is the program's name, in parentheses, with anything in it.
+    // The second field is the program's name in parentheses, and may contain any character.
     let (_, fields) = stat.rsplit_once(") ")?;
-    // The twenty-second of all.
+    // Field 22 of the whole line.
     let began_ticks: f64 = fields.split_whitespace().nth(19)?.parse().ok()?;
     let ticks = sysconf(SysconfVar::CLK_TCK).ok()?? as f64;
     let uptime = fs::read_to_string("/proc/uptime").ok()?;

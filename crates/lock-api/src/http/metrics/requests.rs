@@ -1,6 +1,7 @@
-//! Requests over HTTP, counted by operation and outcome, with their durations. An operation is a method and an
-//! address as it is routed, never as it was called; whatever else is asked for is one more: so the number of series is that
-//! of the table of routes, whatever callers request.
+//! HTTP requests, counted by operation and outcome, with their durations. An operation is a method and the address of a
+//! route, not the address of a request. All requests without a route are one more operation. So the table of routes
+//! bounds the number of series,
+//! whatever addresses callers request.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,22 +17,22 @@ use tokio::time::Instant;
 use crate::http::problem::Code;
 use crate::http::url::Verb;
 
-/// The address of all locks, whose last segment may be a verb.
+/// Address of all locks. Its last segment may be a verb.
 const LOCKS: &str = "/v1/locks/{*name_and_verb}";
 
 /// Label of a lock's address, as in the documentation.
 const LOCK: &str = "/v1/locks/{name}";
 
-/// Statuses of answers that are no problem. Others are counted together.
+/// Statuses of successful answers that are counted separately. All others are counted together.
 const GOOD: [StatusCode; 3] = [StatusCode::OK, StatusCode::CREATED, StatusCode::NO_CONTENT];
 
-/// A caller that had hung up before it was answered. Nobody gets this status; proxies write it in their logs.
+/// Status for a caller that hung up before the answer. It is never sent; proxies write it in their logs.
 const GONE: &str = "499";
 
-/// See the module.
+/// Counters of all operations.
 pub struct Requests {
     operations: Vec<Operation>,
-    /// The operations at each routed address.
+    /// Operations at each routed address.
     by_address: HashMap<&'static str, Vec<CountedMethod>>,
     under_way: AtomicU64,
 }
@@ -49,16 +50,16 @@ struct Operation {
 /// Operations of an address, by method.
 struct CountedMethod {
     method: Method,
-    /// Only with this verb at the end.
+    /// The operation is that of this verb at the end of the address.
     verb: Option<Verb>,
     operation: usize,
 }
 
-/// Index of the operation for addresses that are not served.
+/// Index of the operation for addresses without a route.
 const NOTHING: usize = 0;
 
 impl Requests {
-    /// For these addresses, each with a method.
+    /// Creates the counters of these addresses, each with a method.
     pub fn new(served: &[(&'static str, Method)]) -> Self {
         let mut requests = Self {
             operations: vec![Operation::new("", String::new())],
@@ -70,7 +71,7 @@ impl Requests {
                 requests.add(address, method, None, (*address).to_owned());
                 continue;
             }
-            // Verbs first: what has none of them is the lock's own.
+            // Verbs first; the operation without a verb is that of the lock's own address.
             for verb in Verb::ALL {
                 if verb.method().split(',').any(|of_verb| of_verb == method.as_str()) {
                     requests.add(address, method, Some(verb), format!("{LOCK}/{}", verb.word()));
@@ -82,7 +83,7 @@ impl Requests {
     }
 
     fn add(&mut self, address: &'static str, method: &Method, verb: Option<Verb>, route: String) {
-        // The root of a tree has several addresses, and is one operation with all below it.
+        // The root of a tree has several addresses, and is one operation together with all paths below it.
         let route = shown(&route);
         let word = word(method);
         let known = self
@@ -124,7 +125,7 @@ impl Requests {
             .map_or(NOTHING, |at| at.operation)
     }
 
-    /// The operation that a request asks for, by where the router has found it to be.
+    /// Returns the operation of a request, by the route that the router has matched.
     pub fn operation(&self, request: &Request) -> usize {
         let Some(matched) = request.extensions().get::<MatchedPath>() else {
             return NOTHING;
@@ -140,7 +141,7 @@ impl Requests {
     }
 }
 
-/// A method as a label.
+/// Returns a method as a label.
 fn word(method: &Method) -> &'static str {
     match *method {
         Method::GET => "GET",
@@ -151,7 +152,7 @@ fn word(method: &Method) -> &'static str {
     }
 }
 
-/// An address as the documentation writes it.
+/// Returns an address as the documentation writes it.
 fn shown(address: &str) -> String {
     let address = address.replace("{*", "{");
     match address.strip_suffix('/') {
@@ -183,7 +184,7 @@ impl Operation {
         }
     }
 
-    /// All answers that were given, by status and code.
+    /// Returns the number of answers by status and code.
     fn answers(&self) -> impl Iterator<Item = (String, &'static str, u64)> {
         let good = GOOD.iter().zip(&self.good);
         let good = good.map(|(status, counter)| (status.as_str().to_owned(), "", counter.get()));
@@ -215,7 +216,7 @@ impl RequestGuard<'_> {
 }
 
 impl Drop for RequestGuard<'_> {
-    /// Answered, or its caller has hung up, and the handler with it.
+    /// Records the end of the request. Without an answer the caller has hung up, and the handler was dropped.
     fn drop(&mut self) {
         let operation = &self.requests.operations[self.operation];
         operation.times.took(self.since.elapsed());
