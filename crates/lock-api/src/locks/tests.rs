@@ -1,5 +1,6 @@
-//! The lock service on a real node: one member, its own disk, 127.0.0.1. Nothing here sleeps; whatever has to come
-//! first is waited for by a watch.
+//! Tests of the lock service on a real node: one member, its own disk, 127.0.0.1. No test sleeps; each waits for its
+//! conditions by
+//! watches.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use znode_store::{Identities, LockMode, LockView, Op, Refusal, Store};
 
 use super::*;
 
-/// Far longer than anything here takes; a test that waits for it has failed.
+/// Timeout of all waits; a test that reaches it has failed.
 const LONG: Duration = Duration::from_secs(60);
 
 struct World {
@@ -77,7 +78,7 @@ impl World {
             .await
     }
 
-    /// Waits until the state of a lock is as it should be.
+    /// Waits until the state of a lock fulfils a condition.
     async fn until(&self, name: &str, mut what: impl FnMut(&Store, Option<&LockView>) -> bool) {
         let lock = lock(name);
         loop {
@@ -186,7 +187,7 @@ async fn no_time_to_wait_is_a_try() {
         refused(world.locks.acquire(b, exclusive("job"), wait, None).await),
         Refusal::LockBusy { .. }
     ));
-    // Longer than the clock can tell.
+    // A deadline beyond the clock's range.
     let free = world
         .locks
         .acquire(b, exclusive("free"), WaitFor::For(Duration::MAX), None)
@@ -264,11 +265,11 @@ async fn a_caller_that_goes_away_before_the_outcome_leaves_nothing_behind() {
     let before = world.node.read(Store::zxid);
     for wait in [WaitFor::Try, WaitFor::Forever] {
         let mut call = Box::pin(world.locks.acquire(a, exclusive("job"), wait, None));
-        // Once polled it is proposed, and cannot have an outcome yet.
+        // The call is proposed once it was polled, and cannot have an outcome yet.
         assert!(futures_util::poll!(&mut call).is_pending());
         drop(call);
     }
-    // Both were proposed, and both were taken back.
+    // Both were proposed, and both were withdrawn.
     world.until_calls(0).await;
     assert_eq!(world.node.read(Store::zxid).0, before.0 + 4);
     assert_eq!(world.locks.list("", None, 10).unwrap().locks, []);
@@ -357,7 +358,7 @@ async fn an_operator_breaks_holders_and_waiters() {
     world.stop().await;
 }
 
-/// Cause for the loss of a caller's place.
+/// Cause for which a caller loses its contender.
 #[derive(Debug, Clone, Copy)]
 enum Loss {
     Break,
@@ -403,7 +404,7 @@ async fn without_one_of_its_places_a_call_for_several_locks_ends_at_once() {
     let world = World::new().await;
     let blocker = world.session().await;
     let names = ["early", "held", "late"];
-    // The place is granted already, or waits itself, or comes behind the one that the call waits for.
+    // The contender is granted already, or waits itself, or is behind the one that the call waits for.
     for (at, loss) in [
         (0, Loss::Break),
         (0, Loss::Delete),
@@ -477,7 +478,8 @@ async fn a_repeated_request_has_the_effect_of_one() {
                 .await
         })
     };
-    // The first caller is lost, the second one takes its place, and that is not taken back with the first.
+    // The first caller is lost, the second one takes over its contender, and the clean-up of the first does not
+    // withdraw it.
     let first = waiting();
     world.until_waiters("job", 1).await;
     let before = world.node.read(Store::zxid);
@@ -516,7 +518,7 @@ async fn a_repeated_request_that_has_no_time_left_ends_the_wait() {
         let locks = world.locks.clone();
         tokio::spawn(async move { locks.acquire(b, exclusive("job"), wait, id(text)).await })
     };
-    // Its time is over, at once and for all who ask; never does it wait as the first call does.
+    // The repetition times out at once, for all callers; it never waits as the first call does.
     for none in [WaitFor::Try, WaitFor::For(Duration::ZERO)] {
         let text = format!("{none:?}").replace(['(', ')'], "-");
         let (first, again) = (call(WaitFor::Forever, text.clone()), text.clone());
@@ -529,7 +531,7 @@ async fn a_repeated_request_that_has_no_time_left_ends_the_wait() {
         assert_eq!(refused(first.await.unwrap()), Refusal::LockTimeout(lock("job")));
         world.until_waiters("job", 0).await;
     }
-    // If the grant was faster it is the answer.
+    // The grant is the answer if it came before the timeout.
     let first = call(WaitFor::Forever, "fast".to_owned());
     world.until_waiters("job", 1).await;
     world.release(a, &held).await.unwrap();
@@ -585,10 +587,10 @@ async fn shared_and_semaphores() {
     world.stop().await;
 }
 
-/// Longer than any test waits for a place to be given up.
+/// Grace that is longer than any test.
 const EVER: Duration = Duration::from_secs(3600);
 
-/// Waits under the request id `w`, as the first or a later copy, and keeps its place for `grace`.
+/// Waits under the request id `w`, as the first or a later copy, and keeps its contender for `grace`.
 fn kept(
     world: &World,
     session: SessionId,
@@ -604,7 +606,7 @@ fn kept(
     })
 }
 
-/// The caller's connection is cut.
+/// Cuts the caller's connection.
 async fn cut(call: JoinHandle<Result<Grant, LockError>>) {
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
@@ -624,12 +626,12 @@ async fn a_caller_that_was_cut_off_finds_its_place_again() {
     let other = world.waiting(c, exclusive("job"), WaitFor::Forever);
     world.until_waiters("job", 2).await;
     cut(first).await;
-    // What would be taken back at once is so by then.
+    // Calls without a grace are cleaned up by now.
     world.session().await;
     let again = kept(&world, b, 1, EVER);
     world.release(a, &grant).await.unwrap();
     let grant = again.await.unwrap().unwrap();
-    // The grant is not taken back with the call that was cut off.
+    // The clean-up of the disconnected call does not withdraw the grant.
     world.until_calls(1).await;
     assert_eq!(world.release(b, &grant).await, Ok(0));
     let last = other.await.unwrap().unwrap();
@@ -648,14 +650,14 @@ async fn a_caller_that_does_not_come_back_leaves_the_queue_after_the_grace() {
     cut(call).await;
     world.until_waiters("job", 0).await;
 
-    // At once without a request id, with which it could come back.
+    // Without a request id, with which the caller could return, the clean-up is immediate.
     let locks = world.locks.clone().with_disconnect_grace(EVER);
     let call = tokio::spawn(async move { locks.acquire(b, exclusive("job"), WaitFor::Forever, None).await });
     world.until_waiters("job", 1).await;
     cut(call).await;
     world.until_waiters("job", 0).await;
 
-    // No longer than it would have waited.
+    // The grace ends with the maximum wait of the call.
     let locks = world.locks.clone().with_disconnect_grace(EVER);
     let (wait, id) = (
         WaitFor::For(Duration::from_secs(1)),
@@ -666,7 +668,7 @@ async fn a_caller_that_does_not_come_back_leaves_the_queue_after_the_grace() {
     cut(call).await;
     world.until_waiters("job", 0).await;
 
-    // At once if it may not wait any more.
+    // A caller that may not wait any more gets no grace.
     let locks = world.locks.clone().with_disconnect_grace(EVER);
     let id = Some(RequestId::parse("dismissed").unwrap());
     let begun = locks.begin_acquire(b, exclusive("job"), WaitFor::Forever, id, 0);
@@ -701,7 +703,7 @@ async fn a_lock_granted_to_a_cut_off_caller_is_released_after_the_granted_grace(
     let grant = other.await.unwrap().unwrap();
     assert!(released.elapsed() >= GRANTED_GRACE);
 
-    // A repetition in that time has the lock.
+    // A repetition within the grace gets the lock.
     let call = kept(&world, b, 1, EVER);
     world.until_waiters("job", 1).await;
     cut(call).await;
@@ -840,7 +842,7 @@ async fn a_node_that_stops_leaves_nobody_waiting() {
     assert!(matches!(late, Err(LockError::Unavailable(_))));
 }
 
-/// A call whose caller never learnt the outcome.
+/// Proposes a call whose caller never receives the outcome.
 async fn orphan(world: &World, session: SessionId, attempt: AttemptId) {
     let wish = exclusive("job");
     let acquire = LockCommand::Acquire {
@@ -879,7 +881,7 @@ async fn a_call_of_unknown_outcome_is_found_and_taken_back() {
     world.until_waiters("job", 0).await;
     tidy_up(&world, a, AttemptId(1)).await.unwrap();
     world.until_free("job").await;
-    // It comes only when it is looked for, and a call of another number is not mistaken for it.
+    // The contender appears only during the search, and a contender of another attempt is not mistaken for it.
     let looking = tidy_up(&world, a, AttemptId(4));
     orphan(&world, a, AttemptId(3)).await;
     orphan(&world, a, AttemptId(4)).await;

@@ -16,7 +16,7 @@ async fn a_cluster_is_secured_once_by_its_operator() {
     );
     let refused = server.post("/v1/access/secure", json!({})).await;
     refused.problem(403, "forbidden");
-    // What would be planted in an open cluster would count later.
+    // A role created in an open cluster would be in force later.
     let early = server
         .as_operator("POST", "/v1/tokens", json!({"role": "admin"}))
         .await;
@@ -73,13 +73,13 @@ async fn unauthenticated_callers_have_the_role_anonymous() {
         .post("/v1/locks/public%2Fa/acquire", body.clone())
         .await
         .expect(200);
-    // With a token it might have the right, so the answer asks for one.
+    // With a token the caller might have the right, so the answer asks for one.
     server
         .post("/v1/locks/private/acquire", body)
         .await
         .problem(401, "unauthenticated");
     server.get("/v1/znodes").await.problem(401, "unauthenticated");
-    // A caller with an invalid token is refused even requests that everybody may make.
+    // A caller with an invalid token is rejected, even for requests that every caller may make.
     let made_up = format!("lg_{:032x}_{:064x}", 1, 1);
     let refused = server.as_token(&made_up, "GET", "/v1/locks", Value::Null).await;
     refused.problem(401, "unauthenticated");
@@ -111,7 +111,7 @@ async fn tokens_are_made_listed_and_revoked_and_shown_once() {
         let (_, secret) = text.rsplit_once('_').unwrap();
         assert!(!list.body.contains(secret), "a secret is shown");
     }
-    // Page by page it is the same.
+    // The pages together have the same tokens.
     let (mut paged, mut after) = (Vec::new(), String::new());
     loop {
         let page = call("GET", format!("/v1/tokens?count=1{after}"), Value::Null)
@@ -144,7 +144,7 @@ async fn tokens_are_made_listed_and_revoked_and_shown_once() {
         .await
         .problem(404, "no_token");
 
-    // The first one's text is gone with its answer, so a second one is not made in silence.
+    // The text of the first token is gone with its answer, so a repetition does not create a second token silently.
     let again = json!({"role": "billing", "request_id": "once"});
     call("POST", "/v1/tokens".into(), again.clone()).await.expect(201);
     call("POST", "/v1/tokens".into(), again)
@@ -281,7 +281,7 @@ async fn certificates_have_roles() {
         .await
         .expect(200);
     assert_eq!(list, json!({"certificates": [body], "next_after": null}));
-    // Somebody has to stay who can administer.
+    // At least one administrator has to remain.
     let id = admin.split('_').nth(1).unwrap();
     server
         .as_operator("DELETE", &format!("/v1/tokens/{id}"), Value::Null)
@@ -292,7 +292,7 @@ async fn certificates_have_roles() {
         .as_operator("DELETE", path, Value::Null)
         .await
         .problem(409, "last_administrator");
-    // Who lost all tokens gets back in by the node's own.
+    // A caller that lost all tokens gets access again by the node's own token.
     server
         .as_operator("POST", "/v1/tokens", json!({"role": "admin"}))
         .await
@@ -305,7 +305,7 @@ async fn certificates_have_roles() {
     server.stop().await;
 }
 
-/// A token, and how to make it count no more.
+/// Creates a token, and returns it with the request that revokes it.
 async fn leaving(server: &Server, admin: &str) -> (String, String) {
     let grants = json!([{"path": "/team", "rights": ["read"]}, {"locks": "", "rights": ["lock"]}]);
     let token = server.token_for(admin, "leaving", grants).await;
@@ -322,7 +322,7 @@ async fn a_stream_ends_when_its_token_is_revoked() {
     stream.expect("state").await;
     let mut others = server.follow_as(&admin, &session, "").await.unwrap();
     others.expect("state").await;
-    // What does not concern it does not end it.
+    // A change for another role does not end the wait.
     server.token_for(&admin, "others", json!([])).await;
     server
         .as_token(&admin, "DELETE", &itself, Value::Null)
@@ -335,7 +335,7 @@ async fn a_stream_ends_when_its_token_is_revoked() {
     stream.expect_end().await;
     let refused = server.follow_as(&token, &session, "").await.err().unwrap();
     refused.problem(401, "unauthenticated");
-    // It was the administrator's own.
+    // The session belongs to the administrator.
     server
         .as_token(&admin, "DELETE", &format!("/v1/sessions/{session}"), Value::Null)
         .await
@@ -555,14 +555,14 @@ async fn watches_of_a_stream_tell_nothing_that_may_not_be_read_any_more() {
         .as_token(&admin, "POST", "/v1/znodes/team/new", json!({}))
         .await
         .expect(201);
-    // What is its own it is still told, and that is the next thing.
+    // The stream still delivers events of the caller's own session, and this is the next one.
     let body = json!({"session": session});
     server
         .as_token(&token, "POST", "/v1/locks/l/acquire", body)
         .await
         .expect(200);
     assert_eq!(stream.next().await.word, "granted");
-    // Nor is it told when it comes back for what it has missed.
+    // Nor does a reconnecting client receive the events that it missed.
     let refused = server
         .follow_as(&token, &session, "?after=1&watch=data@1:/team")
         .await

@@ -42,7 +42,7 @@ async fn a_znode_is_for_those_whom_its_list_names() {
         let refused = server.call_from(ELSEWHERE, method, path, body).await;
         assert_eq!(refused.problem(403, "forbidden")["path"], "/a", "{method} {path}");
     }
-    // What everybody may: the child has a list of its own.
+    // Rights of all callers: the child has a list of its own.
     let child = server.call_from(ELSEWHERE, "GET", "/v1/znodes/a/b", None).await;
     child.expect(200);
 
@@ -146,7 +146,7 @@ async fn invalid_lists_are_refused() {
         json!([entry("r", "world", "somebody")]),
         json!([entry("r", "ip", "127.0.0.1/33")]),
         json!([entry("r", "nobody", "knows")]),
-        // An address is no proof of who somebody is.
+        // An address does not authenticate a caller.
         json!([entry("cdrwa", "auth", "")]),
     ] {
         let body = json!({"acl": list});
@@ -234,7 +234,7 @@ async fn a_lock_is_for_those_whom_the_list_of_its_znode_names() {
     );
     others.await.expect(200);
 
-    // The callers in the list may do all that.
+    // The callers in the list may do all of it.
     assert_eq!(server.get(&check).await.expect(200), json!({"held": true}));
     let seen = server.get("/v1/locks/ours").await.expect(200);
     assert_eq!(seen["holders"][0]["holder"], grant["holder"]);

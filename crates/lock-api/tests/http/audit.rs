@@ -1,4 +1,4 @@
-//! The account of who did what to others: a line for each, with the outcome, and no secret in any.
+//! Audit log: a line for each change that one caller makes to others, with the outcome, and without secrets.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -37,7 +37,7 @@ impl Log {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 
-    /// The lines of the account since the last time, without what all have in common.
+    /// Returns the new audit lines, without their common parts.
     fn account(&self) -> Vec<String> {
         let text = self.text();
         self.0.lock().unwrap().clear();
@@ -58,7 +58,8 @@ async fn actions_on_other_callers_objects_are_in_the_audit_log() {
         .finish();
     let _guard = tracing::subscriber::set_default(subscriber);
     let house = House::open().await;
-    // A test that logged something for the first time just when the subscriber came may have made it seem that nobody cares.
+    // A test that logged for the first time while the subscriber was installed may have cached that no subscriber is
+    // interested.
     tracing::callsite::rebuild_interest_cache();
     let operator = Caller::with_token("operator", &house.operator);
     let secured = house
@@ -270,7 +271,7 @@ async fn actions_on_other_callers_objects_are_in_the_audit_log() {
     house.close().await;
 }
 
-/// Nothing that is logged at any level, whatever is done with tokens, has a secret in it.
+/// Checks that no log line of any level contains a secret after all operations on tokens.
 #[tokio::test]
 async fn secrets_are_in_no_log() {
     let log = Log::default();
@@ -281,7 +282,8 @@ async fn secrets_are_in_no_log() {
         .finish();
     let _guard = tracing::subscriber::set_default(subscriber);
     let house = House::open().await;
-    // A test that logged something for the first time just when the subscriber came may have made it seem that nobody cares.
+    // A test that logged for the first time while the subscriber was installed may have cached that no subscriber is
+    // interested.
     tracing::callsite::rebuild_interest_cache();
     let operator = Caller::with_token("operator", &house.operator);
     let secured = house

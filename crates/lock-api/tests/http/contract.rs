@@ -1,6 +1,8 @@
-//! Holds what a server answers against the document that it publishes. Every answer that a test of this binary gets passes
-//! through here: the operation is documented, and with it the status, the type of the content, the code of a problem, and
-//! the body field by field; and so is the body of a successful request.
+//! Comparison of a server's answers with the document that it publishes. Every answer that a test of this binary gets
+//! passes through here. The
+//! operation has to be documented, and with it the status, the content type, the code of a problem, and the body field
+//! by field; and so has the body of
+//! a successful request.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -11,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::support::Reply;
 
-/// The verbs of locks, which are the last segments of their addresses.
+/// Verbs of locks, the last segments of their addresses.
 pub const VERBS: [&str; 8] = [
     "acquire",
     "release",
@@ -43,13 +45,13 @@ impl Asked {
     }
 }
 
-/// An answer as the document names it: operation, status, and the code of a problem, or nothing.
+/// A documented answer: operation, status, and the code of a problem, or nothing.
 pub type Answer = (String, u16, String);
 
 /// Answers of each server.
 static SEEN: Mutex<BTreeMap<SocketAddr, BTreeSet<Answer>>> = Mutex::new(BTreeMap::new());
 
-/// The document; what its schemas do not name is not allowed here, although callers have to expect it.
+/// The document in strict form: fields without a schema are not allowed here, although callers have to expect them.
 static STRICT: LazyLock<Value> = LazyLock::new(|| {
     let mut document = lock_api::http::openapi().clone();
     let schemas = document["components"]["schemas"].as_object_mut().unwrap();
@@ -63,7 +65,7 @@ static STRICT: LazyLock<Value> = LazyLock::new(|| {
 
 static VALIDATORS: LazyLock<Mutex<HashMap<String, Arc<Validator>>>> = LazyLock::new(Mutex::default);
 
-/// Forgets what the server at this address has answered: another one had its port.
+/// Discards the answers of an earlier server that had the same port.
 pub fn forget(server: SocketAddr) {
     SEEN.lock().unwrap().remove(&server);
 }
@@ -73,7 +75,7 @@ pub fn seen(server: SocketAddr) -> BTreeSet<Answer> {
     SEEN.lock().unwrap().get(&server).cloned().unwrap_or_default()
 }
 
-/// The documented operation that an address means, by its path in the document.
+/// Finds the documented operation of an address, by its path in the document.
 fn find(method: &str, address: &str) -> Option<(&'static String, &'static Value)> {
     let path = address.split('?').next().unwrap();
     let method = method.to_ascii_lowercase();
@@ -106,7 +108,7 @@ fn find(method: &str, address: &str) -> Option<(&'static String, &'static Value)
             };
             fits && item.get(method).is_some()
         });
-    // `/v1/locks/graph` is not the lock of that name.
+    // The address `/v1/locks/graph` is not the lock of that name.
     let (template, item) = fitting.min_by_key(|(template, _)| template.matches('{').count())?;
     Some((template, &item[method]))
 }
@@ -134,7 +136,7 @@ pub fn check(name: String, schema: &Value, value: &Value) -> Result<(), String> 
     }
 }
 
-/// Holds an event of a session's stream against the document.
+/// Compares an event of a session's stream with the document.
 #[track_caller]
 pub fn hold_event(word: &str, data: &Value) {
     let schema = ["/v1/sessions/{session}/events", "/v1/events"]
@@ -148,14 +150,14 @@ pub fn hold_event(word: &str, data: &Value) {
         .unwrap_or_else(|wrong| panic!("not as documented: {wrong}\n{word} {data}"));
 }
 
-/// Notes an answer that was looked at elsewhere.
+/// Records an answer that was checked elsewhere.
 pub fn note(server: SocketAddr, id: &str, status: u16) {
     let mut seen = SEEN.lock().unwrap();
     let answers = seen.entry(server).or_default();
     answers.insert((id.to_owned(), status, String::new()));
 }
 
-/// Holds an answer against the document.
+/// Compares an answer with the document.
 #[track_caller]
 pub fn hold(asked: &Asked, reply: &Reply) {
     if let Err(wrong) = held(asked, reply) {

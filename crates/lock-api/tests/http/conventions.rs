@@ -106,7 +106,7 @@ async fn unknown_fields_and_parameters_are_refused_everywhere() {
     ] {
         server.call(method, path, None).await.problem(400, "bad_request");
     }
-    // None of it had an effect; /zookeeper was there before.
+    // None of the requests had an effect; /zookeeper existed before.
     let children = server.get("/v1/znodes?children=true").await.expect(200)["children"].clone();
     let names = children.as_array().unwrap().iter().map(|child| &child["name"]);
     assert!(names.eq(["zookeeper"]), "{children}");
@@ -165,7 +165,7 @@ async fn bodies_have_a_limit() {
         .problem(413, "too_large");
     assert_eq!(problem["limit"], 1000);
     server.get("/v1/locks/b").await.problem(404, "no_lock");
-    // What writes data into the tree has a limit of its own, and the data in it another one.
+    // Requests that write data into the tree have a limit of their own, and so does the data in them.
     server
         .post("/v1/znodes/a", json!({"data": "x".repeat(100_000)}))
         .await

@@ -1,4 +1,4 @@
-//! The page for people, and what it asks for: that it is served to everybody, and shows nothing by itself.
+//! Dashboard: the page is served to all callers, and contains no data itself.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! The feed of events: in order; earlier ones; the mark that there were more; and none for callers without the
+//! Feed of events: their order, earlier ones, the mark that events were skipped, and no events for callers without the
 //! right.
 
 use lock_node::MAX_ONLOOKERS;
@@ -166,7 +166,7 @@ async fn a_flood_is_told_in_part_and_that_it_is() {
             break;
         }
     }
-    // Whether they come in one look depends on how fast the machine is; no look tells more than its share.
+    // The number of messages depends on the speed of the machine, but no message exceeds its maximum.
     assert!(most <= 100, "{most}");
     assert!(is_left_out || most < 100);
     server.stop().await;
@@ -202,7 +202,7 @@ async fn events_without_the_right_are_not_sent() {
         ["granted", "granted", "granted", "session_opened"]
     );
 
-    // Whose token is revoked hears nothing more.
+    // A caller whose token is revoked receives no further events.
     let id = token.split('_').nth(1).unwrap();
     server
         .as_token(
@@ -255,7 +255,7 @@ async fn events_of_the_cluster_are_sent_on_request_with_earlier_ones() {
     );
     assert_eq!(leader["id"], format!("leader-{}", leader["term"]));
     assert!(leader["at"].as_str().unwrap().ends_with('Z'), "{leader}");
-    // However much has happened to locks since: it is remembered beside them.
+    // Events of the cluster are retained separately, so events of locks do not displace them.
     let session = server.session_of(&admin).await;
     for lock in 0..12 {
         let path = format!("/v1/locks/{lock}/acquire");

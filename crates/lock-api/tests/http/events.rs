@@ -1,4 +1,4 @@
-//! The event stream of a session: every event, coming back, and the life of a session that is followed.
+//! Event stream of a session: every event, reconnection, and renewal of the session.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::stream::Stream;
 use crate::support::{Call, Server, in_time, until};
 
-/// No renewals get in between.
+/// Query that switches renewals off.
 const QUIET: &str = "?heartbeat=false";
 
 async fn acquire(server: &Server, session: &str, lock: &str, more: Value) -> Value {
@@ -94,7 +94,7 @@ async fn a_holder_hears_of_every_way_to_lose_a_lock() {
     let mut stream = server.follow(&one, QUIET, None).await;
     stream.expect("state").await;
 
-    // Released, by any call, and granted to the waiter.
+    // Released by another call, and granted to the waiter.
     let first = acquire(&server, &two, "a", json!({})).await;
     let body = json!({"session": one, "wait_ms": null, "owner": "w", "note": "n"}).to_string();
     let waiting = Call::send(server.address, "POST", "/v1/locks/a/acquire", Some(&body)).await;
@@ -117,7 +117,7 @@ async fn a_holder_hears_of_every_way_to_lose_a_lock() {
     );
     assert_eq!(lost["fencing_token"], grant["fencing_token"]);
 
-    // Broken: by whom and why.
+    // The break is reported with the principal and the reason.
     let grant = acquire(&server, &one, "a", json!({})).await;
     stream.expect("granted").await;
     let body = json!({"holder": grant["holder"], "reason": "it hangs"});
@@ -130,7 +130,7 @@ async fn a_holder_hears_of_every_way_to_lose_a_lock() {
     let expected = [&json!("broken"), &json!("ip:127.0.0.9"), &json!("it hangs")];
     assert_eq!(facts(&lost, &["ended", "by", "reason"]), expected);
 
-    // Its znode deleted: by whom.
+    // The deletion of the contender's znode is reported with the principal.
     let grant = acquire(&server, &one, "a", json!({})).await;
     stream.expect("granted").await;
     let path = format!("/v1/znodes/locks/a/{}", grant["holder"].as_str().unwrap());
@@ -144,7 +144,7 @@ async fn a_holder_hears_of_every_way_to_lose_a_lock() {
         [&json!("deleted"), &json!("ip:127.0.0.9")]
     );
 
-    // Upgraded and downgraded: it stays, with what it is now.
+    // Upgraded and downgraded: the hold stays, and the events have its new mode.
     let grant = acquire(&server, &one, "a", json!({"mode": "upgradeable"})).await;
     stream.expect("granted").await;
     let body = json!({"session": one, "holder": grant["holder"]});
@@ -167,7 +167,7 @@ async fn a_holder_hears_of_every_way_to_lose_a_lock() {
         expected
     );
 
-    // Asked for.
+    // A release request.
     server
         .post("/v1/locks/a/revoke", json!({"reason": "noon"}))
         .await
@@ -217,7 +217,7 @@ async fn an_open_stream_keeps_its_session_alive_and_a_closed_one_does_not() {
     let session = opened["session"].as_str().unwrap();
     let mut stream = server.follow(session, "", None).await;
     stream.expect("state").await;
-    // Four times as long as the session would live by itself; the client reconnects whenever the stream ends.
+    // Four times the session's time to live; the client reconnects whenever the stream ends.
     for _ in 0..2 {
         let next = stream.next().await;
         assert_eq!(
@@ -228,7 +228,7 @@ async fn an_open_stream_keeps_its_session_alive_and_a_closed_one_does_not() {
         stream = server.follow(session, "", Some(&last)).await;
     }
     server.get(&format!("/v1/sessions/{session}")).await.expect(200);
-    // The connection is gone, and with it the life sign.
+    // The connection is closed, and with it the heartbeat.
     drop(stream);
     until("the session ends", async || {
         server.get(&format!("/v1/sessions/{session}")).await.status == 410
@@ -245,7 +245,7 @@ async fn a_client_that_does_not_come_back_loses_its_session_although_its_stream_
         .await
         .expect(201);
     let session = opened["session"].as_str().unwrap();
-    // It reads nothing, as if it were stopped, and its system takes all that is written.
+    // The client does not read, as if it were stopped, while its operating system accepts all bytes.
     let stream = server.follow(session, "", None).await;
     until("the session ends", async || {
         server.get(&format!("/v1/sessions/{session}")).await.status == 410
@@ -267,7 +267,7 @@ async fn reconnecting_client_gets_missed_events_once() {
         let grant = acquire(&server, &session, "a", json!({})).await;
         release(&server, &session, "a", &grant).await;
         let mut stream = server.follow(&session, QUIET, Some(&last)).await;
-        // Sometimes it leaves in the middle.
+        // Sometimes the client leaves before it has read all events.
         for _ in 0..=(round % 3) {
             match tokio::time::timeout(Duration::from_millis(50), stream.read()).await {
                 Ok(event) => seen.push(event.unwrap()),
@@ -310,7 +310,7 @@ async fn a_quiet_stream_moves_on_with_the_log() {
     let mut stream = server.follow(session, "", None).await;
     let state = stream.next().await;
     server.session().await;
-    // The end of the stream carries the position of the other session's events, though no event.
+    // The end of the stream has the position of the other session's events, though not the events.
     assert_eq!(stream.expect("stream_ended").await["reason"], "renew");
     let last: u64 = stream.leave().parse().unwrap();
     assert!(last > state.data["zxid"].as_u64().unwrap());
@@ -337,13 +337,13 @@ async fn client_that_reconnects_too_late_begins_anew() {
     release(&server, &session, "a", &held).await;
     assert_eq!(stream.expect("lost").await["lock"], "a");
     let last = stream.leave();
-    // From here on the backlog suffices.
+    // From here on the retained events suffice.
     let grant = acquire(&server, &session, "b", json!({})).await;
     let mut stream = server.follow(&session, QUIET, Some(&last)).await;
     assert_eq!(stream.expect("granted").await["holder"], grant["holder"]);
     drop(stream);
 
-    // A position that no node of this cluster has told.
+    // A position that no node of this cluster has sent.
     let mut stream = server
         .follow(&session, "?heartbeat=false&after=1000000.1", None)
         .await;
@@ -372,7 +372,7 @@ async fn a_client_that_was_away_at_the_end_learns_how_it_ended() {
     stream.expect("session_ended").await;
     let last = stream.last_id.clone().unwrap();
     stream.expect_end().await;
-    // Once is enough.
+    // The event is sent once only.
     for id in [Some(last.as_str()), None] {
         let refused = Stream::open(server.address, &session, "", id).await;
         refused.err().unwrap().problem(410, "session_expired");
@@ -423,13 +423,13 @@ async fn watches_fire_in_the_stream_once_each() {
     );
     let last = stream.leave();
 
-    // Deleted meanwhile.
+    // The znode was deleted meanwhile.
     server.delete("/v1/znodes/a").await.expect(204);
     let mut stream = server.follow(&session, query, Some(&last)).await;
     assert_eq!(stream.expect("watch").await["event"], "deleted");
     drop(stream);
 
-    // By what was seen in a read.
+    // A watch from the position of a read.
     let b = server.get("/v1/znodes/b").await.expect(200);
     let seen = b["stat"]["mzxid"].as_u64().unwrap();
     let mut stream = server
@@ -460,7 +460,7 @@ async fn two_watches_that_one_transaction_fires_are_told_once_each_whenever_the_
     server.post("/v1/txn", ops).await.expect(200);
     let first = stream.next().await;
     assert_eq!(first.data["watch"], "data:/a");
-    // As if it had left before the second one came.
+    // The client behaves as if it had left before the second event arrived.
     let mut stream = server.follow(&session, query, first.id.as_deref()).await;
     let second = stream.next().await;
     assert_eq!(second.data["watch"], "data:/b");
@@ -538,7 +538,7 @@ async fn there_are_not_more_streams_than_may_be() {
     assert_eq!(refused.problem(429, "too_many_requests")["limit"], 3);
     let metrics = server.get("/metrics").await.body;
     assert!(metrics.contains("lockgate_event_streams 3"), "{metrics}");
-    // Who hangs up makes room.
+    // A disconnected client frees its permit.
     drop(first);
     until("a place is free", async || {
         Stream::open(server.address, &two, "", None).await.is_ok()
@@ -547,7 +547,8 @@ async fn there_are_not_more_streams_than_may_be() {
     server.stop().await;
 }
 
-/// Has more happen to a session that does not read than the buffers of both systems take; how many events at most.
+/// Creates more events for a session that does not read than the socket buffers hold; returns the maximum number of
+/// events.
 async fn fill(server: &Server, session: &str) -> u64 {
     // Each event names the note.
     let locks: Vec<_> = (0..64).map(|n| json!({"name": format!("l{n}")})).collect();

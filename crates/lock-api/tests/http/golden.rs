@@ -1,24 +1,26 @@
-//! Conversations with the API, word for word: the scripts in `tests/golden/`, each about one mode or one thing that locks do.
-//! Values that differ from run to run have names there: `<one>` is the session opened by that name, `<h1>` the first holder
-//! that was named, `<time>`, `<address>`, `<ms>`. Fencing tokens are positions of the log, and the same each time.
+//! Golden conversations with the API: the scripts in `tests/golden/`, each about one mode or feature of locks.
+//! Values that differ from run to run are replaced by names: `<one>` is the session opened by that name, `<h1>` the
+//! first holder
+//! in the script, then `<time>`, `<address>`, `<ms>`. Fencing tokens are positions of the log, and the same each time.
 //!
 //! | line | what it does |
 //! |---|---|
 //! | `session NAME [ttl_ms=N]` | opens a session |
-//! | `GET PATH`, `POST PATH BODY`, `PUT PATH BODY`, `DELETE PATH` | a call, with its answer |
-//! | `begin NAME PATH BODY` | a call by `POST`; goes on when it waits |
-//! | `watch NAME PATH` | a watch by `GET`; goes on when it is armed |
-//! | `reply NAME` | the answer of a call that waited |
-//! | `hang_up NAME` | its caller goes away; goes on when it waits no more |
-//! | `until PATH TEXT` | looks until the answer contains the text |
-//! | `follow NAME SESSION [query=QUERY] [last=ID]` | follows a session's events; with the name of a client that left as the id, after its last event |
-//! | `events NAME N` | the next N of them |
-//! | `end NAME` | the stream ends |
-//! | `leave NAME` | its client goes away |
+//! | `GET PATH`, `POST PATH BODY`, `PUT PATH BODY`, `DELETE PATH` | makes a call, and shows its answer |
+//! | `begin NAME PATH BODY` | makes a call by `POST`, and continues when the call waits |
+//! | `watch NAME PATH` | makes a watch by `GET`, and continues when the watch is registered |
+//! | `reply NAME` | shows the answer of a call that waited |
+//! | `hang_up NAME` | disconnects a caller, and continues when its call does not wait any more |
+//! | `until PATH TEXT` | polls until the answer contains the text |
+//! | `follow NAME SESSION [query=QUERY] [last=ID]` | follows a session's events; if `last` is the name of a client that left, after its last event |
+//! | `events NAME N` | shows the next N events |
+//! | `end NAME` | expects the end of the stream |
+//! | `leave NAME` | disconnects the client |
 //!
-//! A call with `as=NAME` shows the token of that name, which a call with `token=NAME` was answered before, or `operator`.
+//! A call with `as=NAME` sends the token of that name. An earlier call with `token=NAME` has received it, or NAME is
+//! `operator`.
 //!
-//! `UPDATE_GOLDENFILES=1 cargo test -p lock-api golden` writes the answers into the scripts, to be read as a diff.
+//! `UPDATE_GOLDENFILES=1 cargo test -p lock-api golden` writes the answers into the scripts, to be reviewed as a diff.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -31,7 +33,7 @@ use tokio::runtime::Runtime;
 use crate::stream::{Event, Stream};
 use crate::support::{Call, Reply, Server, until};
 
-/// A document that is shorter is shown in one line.
+/// Maximum length of a document in one line.
 const LINE: usize = 100;
 
 struct Script {
@@ -42,14 +44,14 @@ struct Script {
     streams: BTreeMap<String, Stream>,
     /// Last event of each client that left.
     left: BTreeMap<String, String>,
-    /// The texts of tokens.
+    /// Texts of tokens, by name.
     tokens: BTreeMap<String, String>,
 }
 
-/// The names for what differs from run to run.
+/// Names of the values that differ from run to run.
 #[derive(Default)]
 struct Names {
-    /// By what is there in truth.
+    /// Names, by the real values.
     known: BTreeMap<String, String>,
     holders: usize,
 }
@@ -89,7 +91,7 @@ impl Script {
         })
     }
 
-    /// The answer, and the token in it by its name from now on.
+    /// Shows the answer, and gives the token in it its name.
     fn show_made(&mut self, token: Option<String>, reply: &Reply) -> String {
         if let Some(name) = token {
             let made = reply.expect(201);
@@ -239,7 +241,7 @@ impl Runner for Script {
 }
 
 impl Names {
-    /// The text with what the names stand for.
+    /// Replaces names by the real values.
     fn real(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for (real, name) in &self.known {
@@ -248,7 +250,7 @@ impl Names {
         text
     }
 
-    /// An answer: status, code of a problem, document.
+    /// Shows an answer: status, code of a problem, document.
     fn show(&mut self, reply: &Reply) -> String {
         if reply.body.is_empty() {
             return reply.status.to_string();
@@ -267,7 +269,7 @@ impl Names {
         format!("{head} {}", pretty(&document, 0))
     }
 
-    /// An event: its id, if it has one, its word, and its document.
+    /// Shows an event: its id, if it has one, its name, and its document.
     fn show_event(&mut self, event: &Event) -> String {
         self.meet(&event.data);
         let data = self.named("", event.data.clone());
@@ -275,7 +277,7 @@ impl Names {
         format!("{id} {} {}", event.word, pretty(&data, 0))
     }
 
-    /// Gives names to the holders that are new, in the order of their appearance.
+    /// Names new holders, in the order of their appearance.
     fn meet(&mut self, document: &Value) {
         match document {
             Value::Array(all) => all.iter().for_each(|one| self.meet(one)),
@@ -321,7 +323,7 @@ impl Names {
     }
 }
 
-/// The text of a detail without the port of its caller.
+/// Removes the caller's port from the text of a detail.
 fn in_general(text: &str) -> String {
     match text.split_once("127.0.0.1:") {
         Some((before, after)) => {
@@ -332,7 +334,7 @@ fn in_general(text: &str) -> String {
     }
 }
 
-/// JSON for people: in one line where it fits.
+/// Formats JSON for people: in one line if it fits.
 fn pretty(value: &Value, indent: usize) -> String {
     let line = one_line(value);
     if line.len() + indent <= LINE {
@@ -349,7 +351,7 @@ fn pretty(value: &Value, indent: usize) -> String {
             format!("[{}]", lines(all.iter().map(|one| pretty(one, deeper)).collect()))
         }
         Value::Object(fields) => {
-            // What is short stands together.
+            // Short values share a line.
             let mut rows: Vec<String> = Vec::new();
             for (field, value) in fields {
                 let text = format!("{field:?}: {}", pretty(value, deeper));
@@ -392,7 +394,7 @@ fn golden_conversations() {
     paths.sort();
     let mut failed = Vec::new();
     for path in paths {
-        // Each script has its say before the test fails, so that one run shows all differences.
+        // All scripts run before the test fails, so that one run shows all differences.
         let run = std::panic::catch_unwind(|| goldenscript::run(&mut Script::new(), &path));
         match run {
             Ok(Ok(())) => continue,

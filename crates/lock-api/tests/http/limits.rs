@@ -1,4 +1,4 @@
-//! Limits and quotas, as callers meet them.
+//! Limits and quotas, from the view of callers.
 
 use lock_api::http::HttpConfig;
 use serde_json::json;

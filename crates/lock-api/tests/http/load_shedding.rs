@@ -1,4 +1,4 @@
-//! A node that has as much to do as it can: what it refuses, before anything is proposed, and what it goes on taking in.
+//! Load shedding of a busy node: requests rejected before a proposal, and requests that it still serves.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use znode_store::SessionId;
 
 use crate::support::{Call, Server, until};
 
-/// Two requests of each kind may be on their way, and stay so: the only other member is missing, so nothing is committed.
+/// Starts a server on which two requests of each kind may be pending, and stay so: the only other member is missing, so
+/// nothing is committed.
 async fn stuck(config: HttpConfig) -> Server {
     Server::start_unready(config, |node| {
         let missing = MemberAddress {
@@ -76,7 +77,7 @@ async fn acquires_are_shed_at_once_and_releases_are_accepted() {
         server.node.admission_counts().kept == places
     })
     .await;
-    // Renewals have a bound, too. Their route was called.
+    // Renewals have a limit as well. The request reached its route.
     server.delete("/v1/znodes/b").await.problem(503, "unavailable");
     assert_eq!(meter.counts().shed, 5);
     server.stop().await;
@@ -89,7 +90,7 @@ async fn large_bodies_have_their_room_and_small_ones_need_none() {
         ..HttpConfig::default()
     };
     let server = Server::start_with(config).await;
-    // It has announced a large body, and sends it slowly.
+    // The client has announced a large body, and sends it slowly.
     let mut slow = TcpStream::connect(server.address).await.unwrap();
     let head = "POST /v1/znodes/slow HTTP/1.1\r\nHost: localhost\r\nContent-Length: 50000\r\n\r\n{";
     slow.write_all(head.as_bytes()).await.unwrap();

@@ -9,7 +9,7 @@ async fn acquire(server: &Server, lock: &str, body: Value) -> Reply {
     server.post(&format!("/v1/locks/{lock}/acquire"), body).await
 }
 
-/// Begins to wait for a lock, and returns when the queue shows it.
+/// Begins a call that waits for a lock, and returns when the queue shows it.
 async fn queue(server: &Server, lock: &str, body: Value, position: usize) -> Call {
     let path = format!("/v1/locks/{lock}/acquire");
     let call = Call::send(server.address, "POST", &path, Some(&body.to_string())).await;
@@ -187,7 +187,7 @@ async fn a_waiter_whose_caller_hangs_up_leaves_the_queue() {
     call.stream.shutdown().await.unwrap();
     until_queued(&server, "a", 0).await;
 
-    // Nor does it matter what it has sent behind its request.
+    // Bytes that the client sent after its request make no difference.
     for behind in ["\r\n\r\n", "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"] {
         let mut call = queue(&server, "a", body.clone(), 1).await;
         call.stream.write_all(behind.as_bytes()).await.unwrap();
@@ -195,7 +195,7 @@ async fn a_waiter_whose_caller_hangs_up_leaves_the_queue() {
         until_queued(&server, "a", 0).await;
     }
 
-    // Its session lives on, and nothing is left of its calls: the next one gets the lock.
+    // The session lives on, and its calls are cleaned up: the next call gets the lock.
     let release = json!({"session": first, "holder": grant["holder"]});
     server.post("/v1/locks/a/release", release).await.expect(200);
     assert_eq!(acquire(&server, "a", body).await.expect(200)["holds"], 1);

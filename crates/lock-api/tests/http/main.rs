@@ -1,7 +1,7 @@
-//! The HTTP contract, held against a real node with one member, over real connections.
+//! Tests of the HTTP contract against a real node with one member, over real connections.
 //!
-//! Every module is one family of routes; what is common to all of them is in `conventions`, and what is below
-//! them, the accept loop, in `server`. Every answer is held against the published document, too, by `contract`.
+//! Every module covers one family of routes. `conventions` covers the rules of all routes, and `server` the
+//! accept loop below them. `contract` also compares every answer with the published document.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,6 @@
-//! Modes of locks and what changes them: downgrade, upgrade, semaphores whose limit changes, several locks at once,
-//! deadlocks, lock-delay, revocation, draining. Each as a caller sees it; the rules themselves are scripts of the store.
+//! Modes of locks and their changes: downgrade, upgrade, semaphores with a changed limit, several locks at once,
+//! deadlocks, lock-delay,
+//! release requests, draining. Each from the view of a caller; scripts of the store cover the rules themselves.
 
 use serde_json::{Value, json};
 
@@ -20,7 +21,7 @@ async fn release(server: &Server, lock: &str, session: &str, grant: &Value) {
     post(server, &path, body).await.expect(200);
 }
 
-/// Begins a call that waits, and returns when somebody waits in the lock.
+/// Begins a call that waits, and returns when the lock has a waiter.
 async fn begin(server: &Server, path: &str, lock: &str, body: Value) -> Call {
     let call = Call::send(server.address, "POST", path, Some(&body.to_string())).await;
     until_waiting(server, lock, 1).await;
@@ -99,9 +100,9 @@ async fn a_writer_becomes_a_reader_without_a_gap() {
     let now = post(&server, path, body.clone()).await.expect(200);
     assert_eq!((&now["mode"], token(&now)), (&json!("shared"), token(&grant)));
     assert!(token(&reader.reply().await.expect(200)) > token(&grant));
-    // The answer was lost: the same again.
+    // The answer was lost, so the request is repeated.
     assert_eq!(post(&server, path, body).await.expect(200), now);
-    // And by the way of who had nothing to give.
+    // The same from a caller without a hold.
     let body = json!({"session": second, "holder": grant["holder"]});
     post(&server, path, body).await.problem(409, "not_holder");
     server.stop().await;
@@ -188,7 +189,7 @@ async fn the_limit_of_a_semaphore_is_changed_while_it_is_used() {
     );
     let problem = post(&server, "/v1/locks/pool/acquire", lease(1)).await;
     assert_eq!(problem.problem(409, "mode_conflict")["limit"], 2);
-    // Without a limit it is the one in force.
+    // Without a limit the request uses the current one.
     let body = |permits: u32| json!({"session": session, "mode": "semaphore", "permits": permits});
     post(&server, "/v1/locks/pool/acquire", body(3))
         .await
@@ -237,7 +238,7 @@ async fn permits_are_had_at_once_and_in_order_and_come_back_when_a_session_ends(
     acquire(&server, "pool", lease(&first, 3, json!(0))).await;
     let path = "/v1/locks/pool/acquire";
     let all = begin(&server, path, "pool", lease(&second, 5, json!(null))).await;
-    // It holds none of the two that are left; but later contenders do not overtake it.
+    // The waiter does not get the two permits that are left, but later contenders do not overtake it.
     assert_eq!(
         lock_view(&server, "pool").await["holders"]
             .as_array()
@@ -280,7 +281,7 @@ async fn several_locks_are_had_at_once_or_not_at_all() {
     );
     assert!(holders.iter().all(|grant| token(grant) == token(&holders[0])));
 
-    // One of them is not free: nothing is left behind after a try, a timeout, or a disconnect.
+    // One of the locks is held: a try, a timeout and a disconnect leave no contenders behind.
     let body = |wait_ms: Value| json!({"session": second, "locks": [{"name": "d"}, {"name": "a"}], "wait_ms": wait_ms});
     let problem = post(&server, path, body(json!(0)))
         .await
@@ -318,7 +319,7 @@ async fn several_locks_are_had_at_once_or_not_at_all() {
         .await
         .problem(409, "not_holder");
 
-    // One of them is taken away while the call waits: the others are given back.
+    // One of the locks is broken while the call waits: the others are released.
     let body = json!({"session": first, "locks": [{"name": "e"}, {"name": "a"}], "wait_ms": null});
     let waiting = begin(&server, path, "a", body).await;
     let broken = lock_view(&server, "a").await["queue"][0]["holder"].clone();
@@ -372,7 +373,7 @@ async fn a_call_that_would_wait_for_itself_is_told_by_way_of_whom() {
         {"session": first, "owner": "", "has": "a", "awaits": "b"},
     ]);
     assert_eq!(problem["cycle"], cycle);
-    // Another thread of the same session just waits.
+    // Another thread of the same session waits without a deadlock.
     let body = json!({"session": second, "owner": "other", "wait_ms": 40});
     post(&server, "/v1/locks/a/acquire", body)
         .await
@@ -388,7 +389,7 @@ async fn a_lock_stays_closed_for_a_while_when_its_holder_dies() {
         .await
         .expect(201);
     let (dies, lives) = (opened["session"].clone(), server.session().await);
-    // The session's time runs from no earlier than this.
+    // The session's time to live begins no earlier than this.
     let begun = std::time::Instant::now();
     acquire(&server, "disk", json!({"session": dies, "lock_delay_ms": 1_500})).await;
     let body = json!({"session": lives, "wait_ms": null});
@@ -488,7 +489,7 @@ async fn a_drained_lock_takes_nobody_in_until_the_drain_is_over() {
     post(&server, "/v1/locks/job/acquire", body)
         .await
         .problem(409, "draining");
-    // The holder goes in and out.
+    // The holder re-enters and releases.
     assert_eq!(
         acquire(&server, "job", json!({"session": first})).await["holds"],
         2

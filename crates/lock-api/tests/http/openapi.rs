@@ -1,11 +1,12 @@
-//! The published document itself: it is served, it covers what is routed, and its examples are true.
+//! The published document: it is served, covers all routes, and has valid examples.
 
 use serde_json::{Value, json};
 
 use crate::contract;
 use crate::support::Server;
 
-/// Addresses that mean the root of the tree, which the document writes as an empty `{path}`, or no name of a lock.
+/// Addresses of the root of the tree, which the document writes as an empty `{path}`, and addresses without a lock
+/// name.
 const OTHERWISE: [&str; 7] = [
     "/v1/locks/",
     "/v1/znodes",
@@ -42,15 +43,16 @@ async fn the_document_and_the_page_are_served() {
     server.stop().await;
 }
 
-/// Every address that is routed takes the methods that the document tells, and no other; so everything that is routed is
-/// documented, and everything that is documented is routed.
+/// Checks that every routed address accepts exactly the documented methods. So every route is documented, and every
+/// documented
+/// operation has a route.
 #[tokio::test]
 async fn document_and_routes_agree() {
     let server = Server::start().await;
     let paths = lock_api::http::openapi()["paths"].as_object().unwrap();
     let mut told: Vec<&str> = paths.keys().map(String::as_str).collect();
     for address in lock_api::http::addresses() {
-        // Only in builds for tests that break things.
+        // These routes exist only in builds with fail points.
         if address.starts_with("/v1/debug") || OTHERWISE.contains(&address) {
             continue;
         }
@@ -73,7 +75,7 @@ async fn document_and_routes_agree() {
             .replace("{name}", "a")
             .replace("{path}", "none");
         for method in METHODS {
-            // PUT means the lock of that name.
+            // The method `PUT` applies to the lock of that name.
             if path == "/v1/locks/graph" && method == "PUT" {
                 continue;
             }
@@ -121,7 +123,7 @@ fn the_examples_are_true() {
                 .unwrap_or_else(|wrong| panic!("{name}: {wrong}"));
         }
     }
-    // The validator refuses what is wrong, also in the depths of a document.
+    // The validator rejects invalid values, also deep in a document.
     let grant = json!({"$ref": "#/components/schemas/GrantAnswer"});
     let mut good = document["paths"]["/v1/locks/{name}/acquire"]["post"]["responses"]["200"]["content"]
         ["application/json"]["example"]

@@ -1,5 +1,6 @@
-//! Pages of other sites, in browsers that reach a node: they are refused before anything else is checked, and so is a caller that
-//! calls it by a name that is not its own.
+//! Pages of other sites, in browsers that reach a node, and callers that use an unknown host name: both are rejected
+//! before any other
+//! check.
 
 use lock_api::http::{HttpConfig, KnownNames};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -7,7 +8,7 @@ use tokio::net::TcpStream;
 
 use crate::support::{Reply, Server, in_time};
 
-/// Sends a request as it is written, and reads the answer.
+/// Sends a request verbatim, and reads the answer.
 async fn send(server: &Server, request: &str) -> Reply {
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
@@ -59,7 +60,7 @@ async fn a_node_is_called_by_its_own_names_only() {
         let reply = get(&server, "/v1/sessions", &[&format!("Host: {known}")]).await;
         assert_eq!(reply.status, 200, "{known}: {reply:?}");
     }
-    // Programs of old name nobody.
+    // HTTP/1.0 programs send no host.
     let reply = send(&server, "GET /healthz HTTP/1.0\r\n\r\n").await;
     assert_eq!(reply.status, 200, "{reply:?}");
 
@@ -79,7 +80,7 @@ async fn a_node_is_called_by_its_own_names_only() {
             assert!(detail.contains("http.allowed_hosts"), "{detail}");
         }
     }
-    // What is said beside the Host counts as little as what is said in its place.
+    // Headers beside `Host` count as little as headers in its place.
     for headers in [
         &["Host: evil.example", "X-Forwarded-Host: localhost"][..],
         &["Host: evil.example", "Forwarded: host=localhost;for=127.0.0.1"],
@@ -121,7 +122,7 @@ async fn a_page_of_another_site_is_refused() {
         "Origin: https://console.example.evil.example",
         "Sec-Fetch-Site: cross-site",
         "Sec-Fetch-Site: same-site",
-        // What a form of another page sends: no browser asks before.
+        // A form of another page is sent without a preflight request.
         "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\nContent-Type: text/plain",
     ] {
         let reply = ask(&server, "POST", "/v1/sessions", &[&host, foreign]).await;

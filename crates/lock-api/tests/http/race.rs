@@ -1,5 +1,6 @@
-//! A token that is revoked while its requests are under way at all nodes: the log decides, and nothing of it is acknowledged
-//! that stands behind the revocation.
+//! A token is revoked while its requests are in progress at all nodes: the order of the log decides, and no write after
+//! the revocation is
+//! acknowledged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +14,7 @@ use crate::matrix::House;
 use crate::matrix::callers::Caller;
 use crate::support::{in_time, until};
 
-/// Writers at each node, so that there is always something under way.
+/// Number of writers at each node, so that there is always a request in progress.
 const WRITERS: usize = 8;
 
 /// Number of acknowledged writes at each node before the token is revoked.
@@ -65,7 +66,7 @@ async fn a_token_made_at_one_node_counts_at_once_at_all() {
     close(houses).await;
 }
 
-/// Open streams end at every node, whichever one accepted the revocation.
+/// Checks that open streams end at every node, whichever node accepted the revocation.
 #[tokio::test]
 async fn streams_and_polls_end_at_all_nodes() {
     let (houses, admin) = secured(3).await;
@@ -163,7 +164,7 @@ async fn no_write_is_acknowledged_after_a_revocation() {
         );
     }
 
-    // Nor is anything there that was not acknowledged.
+    // Every znode that exists was acknowledged.
     let race = ZPath::parse("/race").unwrap();
     for house in &houses {
         house.node.read_barrier().await.unwrap();

@@ -40,7 +40,7 @@ async fn each_read_is_answered_for_itself() {
     let results = seen["results"].as_array().unwrap();
     assert_eq!(results.len(), 10);
 
-    // What is found is what is answered elsewhere.
+    // Each result equals the answer of the single read.
     assert_eq!(results[0]["get"], server.get("/v1/znodes/a").await.expect(200));
     assert_eq!(results[0]["get"]["data"], "héllo");
     assert_eq!(results[9]["get"]["data_base64"], "AP8=");
@@ -62,7 +62,7 @@ async fn each_read_is_answered_for_itself() {
     );
     assert_eq!(results[4]["exists"]["path"], "/hidden");
     assert_eq!(results[4]["exists"]["stat"]["version"], 0);
-    // What fails is the problem that it would be alone.
+    // Each failure equals the problem of the single read.
     for (index, code, status) in [
         (1, "no_node", 404),
         (5, "forbidden", 403),

@@ -1,4 +1,4 @@
-//! The accept loop: hang-ups, slow callers, too many callers, the end. It needs no node, so it has none.
+//! The accept loop: hang-ups, slow callers, connection limits, shutdown. It needs no node, so it has none.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{Call, in_time, until};
 
-/// Handlers that a test holds in its hand.
+/// Handlers that wait until a test releases them.
 #[derive(Clone)]
 struct Gate {
     /// Number of requests in their handler.
     inside: Arc<AtomicUsize>,
-    /// Lets one of them go on.
+    /// Permits that let handlers continue.
     open: Arc<Semaphore>,
 }
 
@@ -33,7 +33,7 @@ struct Loop {
     task: JoinHandle<()>,
 }
 
-/// Counts a handler out when it is over, or its answer is.
+/// Guard that decrements the count when its handler or answer ends.
 struct Leave(Arc<AtomicUsize>);
 
 impl Drop for Leave {
@@ -120,7 +120,7 @@ async fn a_caller_that_hangs_up_takes_its_handler_with_it() {
     drop(call);
     server.until_inside(0).await;
 
-    // The same for a caller that only stops sending: it could as well have crashed.
+    // The same for a caller that only stops sending, because it could as well have crashed.
     let mut call = server.wait().await;
     server.until_inside(1).await;
     call.stream.shutdown().await.unwrap();
@@ -171,7 +171,7 @@ async fn pipelined_requests_are_served_in_order() {
         .await
         .unwrap();
     server.until_inside(1).await;
-    // Some of it is read ahead, and some comes when the first request is served already.
+    // Some bytes are read ahead, and some arrive when the first request is served already.
     stream.write_all(next.repeat(200).as_bytes()).await.unwrap();
     server.gate.open.add_permits(1);
     let last = "GET /address HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
@@ -202,7 +202,7 @@ async fn a_head_that_does_not_come_ends_the_connection() {
     for beginning in ["", "GET /wait HTT"] {
         hangs_up_on(beginning).await;
     }
-    // It bounds the head, not the answer: one that has waited since before another head was given up still comes.
+    // The timeout bounds the head and not the answer: a request that began to wait before still gets its answer.
     let call = server.wait().await;
     server.until_inside(1).await;
     hangs_up_on("").await;
@@ -234,7 +234,7 @@ async fn a_late_first_head_ends_the_connection_and_a_later_head_has_its_own_time
             .unwrap();
         assert!(rest.is_empty(), "{rest:?}");
     }
-    // The connection that has asked has been idle for longer than those.
+    // The connection that has sent a request has been idle for longer than the others.
     let last = "GET /address HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
     idle.write_all(last.as_bytes()).await.unwrap();
     let mut answers = String::new();
@@ -264,14 +264,14 @@ async fn refused_connections_get_an_answer_at_once() {
             .unwrap();
         assert!(told.starts_with(&format!("HTTP/1.1 {status} ")), "{told}");
         assert!(told.contains("\r\nretry-after: 1\r\n"), "{told}");
-        // One of the two goes through and leaves its place.
+        // One of the two requests is served and closes its connection.
         server.gate.open.add_permits(1);
         first.reply().await;
         until("there is a place", async || {
             let mut stream = TcpStream::connect(server.address).await.unwrap();
             let head = "GET /address HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
             let mut told = String::new();
-            // Who is refused may find the connection reset while it still sends.
+            // A rejected client may find its connection reset while it still sends.
             let asked = async {
                 stream.write_all(head.as_bytes()).await?;
                 stream.read_to_string(&mut told).await
@@ -351,7 +351,7 @@ async fn a_caller_is_known_by_its_socket_and_not_by_what_it_says() {
 async fn a_connection_serves_many_requests() {
     let server = start(HttpConfig::default()).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
-    // Two at once: the second waits in the buffer for the first to be answered.
+    // Two requests at once: the second waits in the buffer for the answer to the first.
     let one = "GET /address HTTP/1.1\r\nHost: test\r\n\r\n";
     let last = "GET /address HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
     stream

@@ -1,4 +1,4 @@
-//! Sessions: open, heartbeat, close, expiry, look, list.
+//! Sessions: open, heartbeat, close, expiry, get, list.
 
 use serde_json::json;
 
@@ -258,7 +258,7 @@ async fn the_ephemeral_znodes_of_a_session_are_listed() {
     );
     let first = list("?count=2").await;
     assert_eq!(first["ephemerals"], json!(["/a", "/b"]));
-    // The position at which the last one was created, and its path.
+    // The cursor has the position at which the last znode was created, and its path.
     let after = first["next_after"].as_str().unwrap();
     assert!(after.ends_with("/b") && !after.starts_with('/'), "{after}");
     assert_eq!(
@@ -288,7 +288,7 @@ async fn the_ephemeral_znodes_of_a_session_are_listed() {
 
 #[tokio::test]
 async fn a_session_with_many_locks_is_shown_in_part_and_ends_as_a_whole() {
-    // More than one log entry removes.
+    // Number of znodes beyond the removals of one log entry.
     const CALLS: usize = 10;
     const EACH: usize = 64;
     let server = Server::start().await;

@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 
 use crate::support::{Server, in_time};
 
-/// The head and the body of an answer.
+/// Returns the head and the body of an answer.
 async fn fetch(server: &Server, path: &str) -> (String, Vec<u8>) {
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
@@ -41,7 +41,7 @@ async fn a_backup_is_downloaded_as_a_file_that_proves_to_be_whole() {
             assert!(head.contains("attachment; filename=\"lockgate-"), "{head}");
             let mut reader = BackupReader::open(&body[..]).unwrap();
             let store = reader.load().unwrap();
-            // The root and /zookeeper, too.
+            // The root and /zookeeper count as well.
             assert_eq!(store.node_count(), 4 + n + 1);
             assert_eq!(reader.head().cluster, "test");
         }
@@ -66,7 +66,7 @@ async fn receivers_that_take_nothing_keep_only_the_few_places_that_there_are() {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
         let request = b"GET /v1/snapshot HTTP/1.1\r\nhost: localhost\r\n\r\n";
         stream.write_all(request).await.unwrap();
-        // It has begun, and is larger than what the system buffers.
+        // The answer has begun, and is larger than the socket buffers.
         let mut first = [0; 16];
         in_time("the head comes", stream.read_exact(&mut first))
             .await

@@ -1,4 +1,4 @@
-//! A client of event streams: what a browser does, in the open. Nothing here knows the contract.
+//! Client of event streams that behaves as a browser does. It does not know the contract.
 
 use std::net::SocketAddr;
 
@@ -9,22 +9,22 @@ use tokio::net::TcpStream;
 use crate::contract::{self, Asked};
 use crate::support::{Reply, Server, in_time};
 
-/// An event as it came.
+/// A received event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
     pub word: String,
-    /// Only if this very event has one.
+    /// Id of the event, if it has one itself.
     pub id: Option<String>,
     pub data: Value,
 }
 
-/// A stream that is open. Dropped: the client hangs up.
+/// An open stream. Dropping it disconnects the client.
 pub struct Stream {
     pub socket: TcpStream,
     bytes: Vec<u8>,
     text: String,
     is_over: bool,
-    /// The last id that came, with or without an event.
+    /// Last id received, with or without an event.
     pub last_id: Option<String>,
 }
 
@@ -39,7 +39,7 @@ impl Server {
         Stream::open_at(self.address, "lookOn", &format!("/v1/events{query}"), header).await
     }
 
-    /// The same with this token.
+    /// Follows a session with this token.
     pub async fn follow_as(&self, token: &str, session: &str, query: &str) -> Result<Stream, Reply> {
         let shown = format!("Authorization: Bearer {token}\r\n");
         Stream::open_with(self.address, session, query, &shown).await
@@ -65,7 +65,7 @@ impl Stream {
         Self::open_at(address, "followSession", &path, header).await
     }
 
-    /// Another stream, by the name of its operation.
+    /// Opens another stream, by the name of its operation.
     pub async fn open_at(address: SocketAddr, id: &str, path: &str, header: &str) -> Result<Self, Reply> {
         let mut socket = TcpStream::connect(address).await.unwrap();
         let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{header}\r\n");
@@ -126,7 +126,7 @@ impl Stream {
         }
     }
 
-    /// The next block; `None`: the stream is over.
+    /// Returns the next block; `None`: the stream has ended.
     async fn block(&mut self) -> Option<String> {
         loop {
             if let Some((block, rest)) = self.text.split_once("\n\n") {
@@ -145,7 +145,7 @@ impl Stream {
         }
     }
 
-    /// The next event, if it comes; `None`: the stream is over.
+    /// Returns the next event; `None`: the stream has ended.
     pub async fn read(&mut self) -> Option<Event> {
         loop {
             let block = self.block().await?;
@@ -169,21 +169,21 @@ impl Stream {
         }
     }
 
-    /// The next event, which must come.
+    /// Returns the next event, which must arrive.
     pub async fn next(&mut self) -> Event {
         in_time("the next event comes", self.read())
             .await
             .expect("the stream goes on")
     }
 
-    /// The next event, which must be this one; its data.
+    /// Returns the data of the next event, which must have this name.
     pub async fn expect(&mut self, word: &str) -> Value {
         let next = self.next().await;
         assert_eq!(next.word, word, "{next:?}");
         next.data
     }
 
-    /// Nothing follows.
+    /// Expects the end of the stream.
     pub async fn expect_end(mut self) {
         let next = in_time("the stream ends", self.read()).await;
         assert_eq!(next, None);

@@ -1,4 +1,4 @@
-//! A server to call and a caller that can misbehave. Nothing here knows the contract.
+//! A server to call and a caller that can misbehave. Neither knows the contract.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -15,10 +15,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::contract::{self, Asked};
 
-/// No step of a test takes longer, unless something is broken.
+/// Timeout of each step of a test.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Between two looks at a condition.
+/// Interval between two checks of a condition.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A node with one member and its HTTP server.
@@ -28,9 +28,9 @@ pub struct Server {
     locks: Locks,
     stop: CancellationToken,
     serving: JoinHandle<()>,
-    /// The text of the token of this node's operator.
+    /// Text of this node's operator token.
     pub operator: String,
-    // Removed when the node has stopped.
+    // Directory of the node, removed after it has stopped.
     directory: TempDir,
 }
 
@@ -52,12 +52,12 @@ impl Server {
         server
     }
 
-    /// One that may never be ready.
+    /// Starts a server that may never become ready.
     pub async fn start_unready(config: HttpConfig, adjust: impl FnOnce(&mut NodeConfig)) -> Self {
         Self::begin(config, adjust).await
     }
 
-    /// Of two members there is one, so nobody leads.
+    /// Starts one of two members, so that the cluster has no leader.
     pub async fn start_alone() -> Self {
         Self::begin(HttpConfig::default(), |node| {
             let missing = MemberAddress {
@@ -70,7 +70,7 @@ impl Server {
         .await
     }
 
-    /// In a cluster that is secured; with the first administrator's token.
+    /// Starts a server in a secured cluster; returns the first administrator's token as well.
     pub async fn start_secured() -> (Self, String) {
         let server = Self::start().await;
         let secured = server.as_operator("POST", "/v1/access/secure", json!({})).await;
@@ -85,7 +85,7 @@ impl Server {
         let address = listener.local_addr().unwrap();
         contract::forget(address);
         let directory = tempfile::tempdir().unwrap();
-        // Nobody else is a member, so nobody asks where this one listens.
+        // There is no other member that would connect to this address.
         let member = MemberAddress {
             peer: "127.0.0.1:0".into(),
             http: address.to_string(),
@@ -120,7 +120,7 @@ impl Server {
         }
     }
 
-    /// Every test ends so: what hangs here is a bug of the server.
+    /// Stops the server. Every test ends with it, so that a hanging shutdown is detected.
     pub async fn stop(self) {
         self.stop.cancel();
         in_time("the lock calls end", self.locks.close()).await;
@@ -149,19 +149,19 @@ impl Server {
         self.call("POST", path, Some(&body.to_string())).await
     }
 
-    /// The same with this token. `Null` is no body.
+    /// Makes a call with this token. `Null` is no body.
     pub async fn as_token(&self, token: &str, method: &str, path: &str, body: Value) -> Reply {
         let body = (!body.is_null()).then(|| body.to_string());
         let call = Call::send_as(self.address, Some(token), method, path, body.as_deref());
         call.await.reply().await
     }
 
-    /// The same by the operator.
+    /// Makes a call with the operator's token.
     pub async fn as_operator(&self, method: &str, path: &str, body: Value) -> Reply {
         self.as_token(&self.operator, method, path, body).await
     }
 
-    /// Makes a role with these grants, and a token for it.
+    /// Creates a role with these grants, and a token for it.
     pub async fn token_for(&self, admin: &str, role: &str, grants: Value) -> String {
         let path = format!("/v1/roles/{role}");
         let set = self
@@ -181,7 +181,7 @@ impl Server {
         opened.expect(201)["session"].as_str().unwrap().to_owned()
     }
 
-    /// The same by a caller with another address of this machine's.
+    /// Makes a call from another address of this machine.
     pub async fn call_from(&self, host: Ipv4Addr, method: &str, path: &str, body: Option<Value>) -> Reply {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((host, 0).into()).unwrap();
@@ -201,7 +201,7 @@ impl Server {
     }
 }
 
-/// A request under way, on a connection of its own. Dropped: the caller hangs up.
+/// A request in progress, on a connection of its own. Dropping it disconnects the caller.
 pub struct Call {
     pub stream: TcpStream,
     /// Operation whose schema the answer must match, unless it is no answer of the API.
@@ -213,7 +213,7 @@ impl Call {
         Self::send_as(address, None, method, path, body).await
     }
 
-    /// A request that shows a token.
+    /// Sends a request with a token.
     pub async fn send_as(
         address: SocketAddr,
         token: Option<&str>,
@@ -247,7 +247,7 @@ impl Call {
         }
     }
 
-    /// A request to a server that is not the API's.
+    /// Wraps a request to a server without the API.
     pub fn of_another_server(stream: TcpStream) -> Self {
         Self { stream, asked: None }
     }
@@ -274,7 +274,7 @@ fn head(method: &str, path: &str, token: Option<&str>, length: usize) -> String 
     )
 }
 
-/// An answer, taken apart.
+/// A parsed answer.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
@@ -296,7 +296,7 @@ impl Reply {
         }
     }
 
-    /// The value of a header, in lower case.
+    /// Returns the value of a header, in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.head
             .lines()
@@ -307,7 +307,7 @@ impl Reply {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The document of an answer that must have this status.
+    /// Returns the document of an answer that must have this status.
     #[track_caller]
     pub fn expect(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{self:?}");
@@ -319,7 +319,7 @@ impl Reply {
         self.json()
     }
 
-    /// The document of an error that must be this one.
+    /// Returns the document of an error that must have this status and code.
     #[track_caller]
     pub fn problem(&self, status: u16, code: &str) -> Value {
         assert_eq!(self.status, status, "{self:?}");
@@ -335,7 +335,7 @@ impl Reply {
     }
 }
 
-/// Waits for something that must happen.
+/// Waits for a future that must complete in time.
 pub async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(TIMEOUT, future).await {
         Ok(value) => value,

@@ -88,7 +88,7 @@ async fn a_guarded_write_is_made_only_while_the_lock_is_held() {
     assert_eq!(done["results"][1]["set"]["stat"]["version"], 1);
     refuse(&other, token).await;
     refuse(&holder, &json!(token.as_u64().unwrap() + 1)).await;
-    // A waiter does not hold.
+    // The contender waits and does not hold.
     let waits = Call::send(
         server.address,
         "POST",

@@ -6,8 +6,8 @@ use znode_store::{Acl, AclEntry, Command, CreateMode, CreatePath, Op, Perms, Req
 
 use crate::support::{Call, Reply, Server, until};
 
-/// Begins to watch, and makes `change` again and again until the watch has fired: when it is armed cannot be
-/// seen from outside.
+/// Starts a watch, and makes `change` repeatedly until the watch has fired, because a client cannot see when it is
+/// registered.
 async fn fired(server: &Server, watch: &str, mut change: impl AsyncFnMut(u32)) -> Reply {
     let call = Call::send(server.address, "GET", watch, None).await;
     let reply = call.reply();
@@ -51,7 +51,7 @@ async fn a_watch_answers_with_the_change() {
         (&json!("children_changed"), &json!("/a"))
     );
 
-    // Where nothing exists yet, and anything in between.
+    // A znode that does not exist yet, with missing parents.
     let event = fired(&server, "/v1/watch/b?kind=exists&linearizable=true", async |_| {
         server.post("/v1/znodes/b", json!({})).await;
         server.delete("/v1/znodes/b").await;
@@ -209,7 +209,7 @@ async fn events_since_a_position_are_reported_at_once() {
     server.delete("/v1/znodes/b").await.expect(204);
     watch("data", "b", seen).await.problem(404, "no_node");
     watch("recursive", "a", seen).await.problem(400, "bad_request");
-    // Nobody can have seen what has not happened, however long one waits.
+    // A position that has not been reached yet is rejected, however long the caller waits.
     let future = watch("data", "a", seen + 1_000_000).await;
     future.problem(400, "bad_request");
     server.stop().await;

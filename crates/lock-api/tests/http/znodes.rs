@@ -1,4 +1,4 @@
-//! Znodes: create, look, set, delete, children.
+//! Znodes: create, get, set, delete, children.
 
 use std::time::Duration;
 
@@ -306,7 +306,7 @@ async fn paths_of_new_znodes_have_bounds() {
     assert_eq!(server.get(&deep).await.expect(200)["data"], "x");
     server.delete("/v1/znodes/d?recursive=true").await.expect(204);
     server.get(&deep).await.problem(404, "no_node");
-    // Beyond them nothing is created, also in a transaction and with the digits of a sequential name.
+    // Paths beyond the limits are rejected, also in a transaction and with the digits of a sequential name.
     server
         .post(&format!("{long}l"), data())
         .await

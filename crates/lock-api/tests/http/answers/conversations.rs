@@ -1,4 +1,4 @@
-//! Successes, and refusals of the state: locks, znodes, members.
+//! Conversations of successes and of refusals by the state machine: locks, znodes, members.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ fn holder(reply: &Reply) -> String {
     reply.expect(200)["holder"].as_str().unwrap().to_owned()
 }
 
-/// Everything that can succeed, once.
+/// Calls every operation successfully, once.
 pub async fn successes() -> BTreeSet<Answer> {
     let server = Server::start().await;
     let session = server.session().await;
@@ -134,7 +134,7 @@ pub async fn successes() -> BTreeSet<Answer> {
     end(server).await
 }
 
-/// Refusals of locks.
+/// Provokes the refusals of locks.
 pub async fn locks() -> BTreeSet<Answer> {
     let server = Server::start().await;
     let (one, two) = (server.session().await, server.session().await);
@@ -148,7 +148,7 @@ pub async fn locks() -> BTreeSet<Answer> {
         .expect(204);
     quota(&server, "locks/q", 1).await;
 
-    // Each wish by `acquire`, and the same by `acquire` of several.
+    // Each request by `acquire`, and the same by the `acquire` of several locks.
     let below = format!("a%2F{held}");
     let semaphore = json!({"mode": "semaphore", "limit": 3});
     for (lock, how, code) in [
@@ -281,7 +281,7 @@ pub async fn locks() -> BTreeSet<Answer> {
     end(server).await
 }
 
-/// Waits for the lock `a`, and is taken out of its queue.
+/// Waits for the lock `a`, and is removed from its queue by a break.
 async fn broken_in_the_queue(server: &Server, path: &str, body: Value) {
     let call = Call::send(server.address, "POST", path, Some(&body.to_string())).await;
     let mut waiter = String::new();
@@ -311,13 +311,13 @@ async fn quota(server: &Server, path: &str, count: u32) {
     }
 }
 
-/// A step that makes a znode what it is elsewhere.
+/// Builds the step that creates a mirrored znode.
 pub fn put(path: &str, acl: Value) -> Value {
     let at = "2026-01-31T09:30:00Z";
     json!({"steps": [{"put": {"path": path, "acl": acl, "created_at": at, "modified_at": at}}]})
 }
 
-/// The tree of another server.
+/// Calls the operations on a mirrored tree.
 pub async fn mirror() -> BTreeSet<Answer> {
     let server = Server::start().await;
     let session = server.session().await;
@@ -351,7 +351,7 @@ pub async fn mirror() -> BTreeSet<Answer> {
     end(server).await
 }
 
-/// Refusals of the tree.
+/// Provokes the refusals of the tree.
 pub async fn znodes() -> BTreeSet<Answer> {
     let server = Server::start().await;
     let session = server.session().await;
@@ -364,7 +364,7 @@ pub async fn znodes() -> BTreeSet<Answer> {
     let ephemeral = json!({"mode": "ephemeral", "session": session});
     server.post("/v1/znodes/e", ephemeral).await.expect(201);
     quota(&server, "q", 1).await;
-    // Of the bytes below it.
+    // A quota of the bytes below the znode.
     server.post("/v1/znodes/r", json!({})).await.expect(201);
     let limits = json!({"data": "count=-1,bytes=-1;byteHardLimit=3;countHardLimit=-1", "parents": true});
     server
@@ -440,7 +440,7 @@ pub async fn znodes() -> BTreeSet<Answer> {
     end(server).await
 }
 
-/// Refusals of a cluster of one node.
+/// Provokes the refusals of a cluster of one node.
 pub async fn members() -> BTreeSet<Answer> {
     let server = Server::start().await;
     let add = Operation::by_id("addMember").body.unwrap();
@@ -504,7 +504,7 @@ pub async fn members() -> BTreeSet<Answer> {
     end(server).await
 }
 
-/// Answers about access control.
+/// Calls the operations of access control.
 pub async fn access() -> BTreeSet<Answer> {
     let server = Server::start().await;
     for id in [

@@ -1,5 +1,6 @@
-//! Every answer that the document promises is given: one conversation for each operation, status and code, or the reason why
-//! there is none. `contract` compares the answers with the document.
+//! Test that every documented answer is given: one conversation for each operation, status and code, or the test that
+//! covers it
+//! elsewhere. `contract` compares the answers with the document.
 
 mod conversations;
 
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use crate::contract::{self, Answer};
 use crate::support::{Call, Reply, Server, until};
 
-/// The session, the holder and the lock in the document's examples.
+/// Session, holder and lock in the document's examples.
 const SESSION: &str = "5d996fd7c6557613";
 const HOLDER: &str = "_c_3f0c96ec5d1b4be2a0fd5a7c0d2b9a11-lock-0000000007";
 
@@ -127,7 +128,7 @@ struct Operation {
     method: String,
     address: String,
     body: Option<Value>,
-    /// By status: the codes, or an empty one.
+    /// Codes by status, or an empty one for a success.
     answers: BTreeMap<u16, Vec<String>>,
 }
 
@@ -189,7 +190,7 @@ impl Operation {
         self.answers.values().flatten().any(|known| known == code)
     }
 
-    /// With another session than the example's.
+    /// Replaces the session of the example.
     fn of(mut self, session: &str) -> Self {
         self.address = self.address.replace(SESSION, session);
         let body = self.body.map(|body| body.to_string().replace(SESSION, session));
@@ -197,7 +198,7 @@ impl Operation {
         self
     }
 
-    /// With a field more in the body, or else a parameter more.
+    /// Adds a field to the body, or a parameter to the query if there is no body.
     fn with(mut self, name: &str, value: &Value) -> Self {
         match &mut self.body {
             Some(body) => body[name] = value.clone(),
@@ -209,7 +210,7 @@ impl Operation {
         self
     }
 
-    /// With a parameter of the query more.
+    /// Adds a parameter to the query.
     fn with_query(mut self, name: &str, value: &str) -> Self {
         let mark = if self.address.contains('?') { '&' } else { '?' };
         self.address = format!("{}{mark}{name}={value}", self.address);
@@ -232,18 +233,18 @@ impl Operation {
     }
 }
 
-/// All operations that can answer so.
+/// Returns all operations that document this code.
 fn that_can(code: &str) -> Vec<Operation> {
     let all = Operation::all().into_iter();
     all.filter(|operation| operation.can(code)).collect()
 }
 
-/// Calls each of them as it is changed by `change`, and must be answered so by each.
+/// Calls each of these operations, modified by `change`, and expects this code from each.
 async fn each(server: &Server, code: &str, change: impl Fn(Operation) -> Operation) {
     each_of(server, code, &[], change).await;
 }
 
-/// The same, but for some.
+/// Does the same for all operations but some.
 async fn each_of(server: &Server, code: &str, but_for: &[&str], change: impl Fn(Operation) -> Operation) {
     let mut others = Vec::new();
     let all = that_can(code).into_iter();
@@ -264,7 +265,7 @@ async fn end(server: Server) -> BTreeSet<Answer> {
     seen
 }
 
-/// A request that names the example's session, also where it need not.
+/// Adds the session of the example to a request, even where it is optional.
 fn named(operation: Operation) -> Operation {
     match operation.id {
         "listSessions" => operation.with("after", &json!(SESSION[1..])),
@@ -277,7 +278,7 @@ fn named(operation: Operation) -> Operation {
     }
 }
 
-/// A request for what is no name, or no path.
+/// Builds a request with an invalid name or path.
 fn misnamed(operation: Operation) -> Operation {
     let text = |body: Value| body.to_string().replace("orders/42", "a//b");
     Operation {
@@ -370,11 +371,11 @@ async fn repeated() -> BTreeSet<Answer> {
     end(server).await
 }
 
-/// A token that no cluster has made.
+/// Token that no cluster has issued.
 const MADE_UP: &str =
     "lg_00000000000000000000000000000001_0000000000000000000000000000000000000000000000000000000000000001";
 
-/// Refusals of policies alone, and of no znode's list.
+/// Operations that policies authorize, and no access control list of a znode.
 const OF_POLICIES: [&str; 28] = [
     "lookAtSession",
     "closeSession",
@@ -465,12 +466,12 @@ async fn forbidden() -> BTreeSet<Answer> {
                 ..operation
             },
             "followSession" => operation.of(&session).with_query("watch", "data:/orders/42"),
-            // Which fits the mode in which it is held.
+            // The limit fits the mode in which the lock is held.
             "configureLock" => Operation {
                 body: Some(json!({"draining": true})),
                 ..operation
             },
-            // Another session than the holder's, which would only enter again.
+            // Another owner than the holder's, which would only re-enter.
             "acquireLock" | "acquireLocks" => operation.with("owner", &json!("another")).of(&session),
             _ => operation.of(&session),
         }
@@ -479,7 +480,7 @@ async fn forbidden() -> BTreeSet<Answer> {
     end(server).await
 }
 
-/// Nobody leads: of two members there is one.
+/// A cluster without a leader: one of two members runs.
 async fn unavailable() -> BTreeSet<Answer> {
     let server = Server::start_alone().await;
     let all = that_can("unavailable").into_iter();
@@ -498,7 +499,7 @@ async fn unavailable() -> BTreeSet<Answer> {
         let server = &server;
         async move {
             let reply = match operation.id {
-                // Whether there is such a token only the leader could tell.
+                // Only the leader could tell whether such a token exists.
                 "metrics" | "lookAtCluster" => operation.call_as(server, MADE_UP).await,
                 _ => operation.call(server).await,
             };
@@ -511,7 +512,7 @@ async fn unavailable() -> BTreeSet<Answer> {
     end(server).await
 }
 
-/// The disks are nearly full: no disk has what this node asks for.
+/// Low disk space: no disk has as much as this node is configured to require.
 async fn read_only() -> BTreeSet<Answer> {
     let server = Server::start_node(HttpConfig::default(), |node| {
         node.raft.disk.low_water_bytes = u64::MAX;
@@ -524,7 +525,7 @@ async fn read_only() -> BTreeSet<Answer> {
     })
     .await;
     each(&server, "read_only", |operation| match operation.id {
-        // Longer than what is there.
+        // The new data is longer than the old.
         "setZnode" => Operation {
             address: operation.address.replace("orders%2F42", "zookeeper"),
             ..operation
@@ -547,7 +548,7 @@ async fn read_only() -> BTreeSet<Answer> {
     end(server).await
 }
 
-/// An address opens two sessions, and another one a quarter of an hour later.
+/// Rate limit: an address opens two sessions at once, and another one a quarter of an hour later.
 const TWO_OPENINGS: OpeningBounds = OpeningBounds {
     per_second: 1,
     burst: 2_000,

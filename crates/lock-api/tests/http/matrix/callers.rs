@@ -6,17 +6,17 @@ use transport_security::ClientCertificate;
 use super::House;
 use crate::support::until;
 
-/// Place of the callers' grants.
+/// Path of the callers' grants.
 const OWN: &str = "team/a";
 
-/// The rights.
+/// All rights.
 pub const RIGHTS: [&str; 5] = ["read", "lock", "write", "break", "administer"];
 
-/// A caller, and what it is allowed.
+/// A caller and its rights.
 #[derive(Debug, Clone)]
 pub struct Caller {
     pub name: String,
-    /// `Authorization`.
+    /// Value of `Authorization`.
     pub shows: Option<String>,
     pub certificate: Option<ClientCertificate>,
     pub standing: Standing,
@@ -25,15 +25,15 @@ pub struct Caller {
 /// Kind of a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// It has shown nothing, or nothing that counts.
+    /// Without credentials, or with credentials that prove nothing.
     Unproven,
-    /// It has shown a token that does not count.
+    /// With an invalid token.
     Refused,
-    /// It is somebody, with one right below `team/a`, or with none.
+    /// Authenticated, with one right below `team/a`, or with none.
     Has(Option<&'static str>),
     /// May read the state of the cluster.
     Watcher,
-    /// It may do everything.
+    /// With all rights.
     Mighty,
 }
 
@@ -129,7 +129,7 @@ pub async fn all_callers(house: &House) -> Vec<Caller> {
     .await;
     all.push(Caller::new("watcher", Standing::Watcher).showing(&text(&make("watcher", json!({})).await)));
 
-    // A good secret with another token's id; a good certificate beside a token that does not count.
+    // A valid secret with another token's id; a valid certificate beside an invalid token.
     let made = text(&make("admin", json!({})).await);
     let other = text(&make("admin", json!({})).await);
     let mixed = format!("{}{}", &made[..35], &other[35..]);

@@ -1,6 +1,8 @@
-//! Authorization over HTTP: every route and method, by every kind of caller, at every kind of place. Each cell is compared
-//! with `table`, which has the expected result and was written from docs/reference/security.md and not from the code. A route that the
-//! table does not have fails the test.
+//! Authorization over HTTP: every route and method, by every kind of caller, at every kind of path. Each cell is
+//! compared with the expected result
+//! in `table`, which was written from docs/reference/security.md and not from the code. A route that the table does not
+//! have fails the
+//! test.
 
 pub mod callers;
 mod table;
@@ -22,7 +24,7 @@ use self::table::{Expected, PLACES, Place, Row, rows};
 use crate::contract::VERBS;
 use crate::support::{in_time, until};
 
-/// More than any answer here has.
+/// Exceeds the size of every answer here.
 const MANY_BYTES: usize = 4 * 1024 * 1024;
 
 /// A node with one member, and its routes without a socket.
@@ -40,7 +42,7 @@ pub struct Outcome {
     pub status: u16,
     pub code: String,
     pub document: Value,
-    /// Of `WWW-Authenticate`.
+    /// Value of `WWW-Authenticate`.
     pub asks_for: Option<String>,
 }
 
@@ -50,7 +52,7 @@ impl House {
         all.pop().expect("there is one")
     }
 
-    /// The nodes of one cluster.
+    /// Starts the nodes of one cluster.
     pub async fn open_all(count: u64) -> Vec<Self> {
         let mut listeners = Vec::new();
         for _ in 0..count {
@@ -94,7 +96,7 @@ impl House {
         self.directory.close().unwrap();
     }
 
-    /// One call. Of an answer that goes on only the beginning is looked at.
+    /// Makes one call. Of a streaming answer only the beginning is read.
     pub async fn ask(&self, caller: &Caller, method: &str, path: &str, body: &Value) -> Outcome {
         let what = format!("{} calls {method} {path}", caller.name);
         let answer = in_time(&what, self.answer(caller, method, path, body)).await;
@@ -120,7 +122,7 @@ impl House {
         }
     }
 
-    /// The answer as it comes, and whatever comes after its head.
+    /// Returns the answer as a stream: its head and its body.
     pub async fn answer(&self, caller: &Caller, method: &str, path: &str, body: &Value) -> Response<Body> {
         let mut request = Request::builder()
             .method(method)
@@ -141,7 +143,7 @@ impl House {
         answer
     }
 
-    /// A call that has to be answered so.
+    /// Makes a call that has to return this status.
     pub async fn must(&self, caller: &Caller, method: &str, path: &str, body: Value, status: u16) -> Value {
         let outcome = self.ask(caller, method, path, &body).await;
         assert_eq!(outcome.status, status, "{method} {path}: {outcome:?}");
@@ -163,7 +165,7 @@ async fn furnish(house: &House, admin: &Caller) {
     for place in PLACES {
         let at = place.path;
         let path = format!("/v1/znodes/{at}");
-        // Those above others are there already.
+        // Ancestors of other paths exist already.
         let there = house.ask(admin, "POST", &path, &body("theirs")).await;
         assert!(matches!(there.status, 201 | 409), "{there:?}");
         let acquire = json!({"session": session});
@@ -183,7 +185,7 @@ fn hold(caller: &Caller, row: &Row, place: &Place, outcome: &Outcome) -> Result<
         Expected::Forbidden => {
             (outcome.status, &*outcome.code) == (403, "forbidden") && tells_nothing(&outcome.document)
         }
-        // Each of them has its own answer.
+        // Each call has its own answer.
         Expected::ForbiddenWithin => {
             outcome.status == 200 && outcome.document["results"][0]["problem"]["code"] == "forbidden"
         }
@@ -200,7 +202,8 @@ fn hold(caller: &Caller, row: &Row, place: &Place, outcome: &Outcome) -> Result<
     }
 }
 
-/// A refusal says what is missing where, in the caller's own words, and nothing of what is there.
+/// Checks that a refusal names the missing right and the path of the request, and reveals nothing about existing
+/// objects.
 fn tells_nothing(document: &Value) -> bool {
     let known = [
         "type", "title", "status", "detail", "code", "right", "path", "session", "index",
@@ -222,7 +225,7 @@ async fn every_route_by_every_caller_at_every_place() {
     for caller in &callers {
         own.push(match caller.is_let_in() {
             true => house.session_of(caller).await,
-            // It has none; what it is refused for comes before whose it is.
+            // The caller has no session. The missing right is reported before the owner of the session is checked.
             false => house.session_of(admin).await,
         });
     }
@@ -240,7 +243,7 @@ async fn every_route_by_every_caller_at_every_place() {
                 let (path, body) = (row.path(place, &session, cells), row.body(place, &session, cells));
                 let outcome = house.ask(caller, row.method, &path, &body).await;
                 wrong.extend(hold(caller, row, place, &outcome).err());
-                // A caller without the right to read gets no head of an answer either.
+                // A caller without the right to read does not get a `HEAD` answer either.
                 if row.method == "GET" {
                     cells += 1;
                     let head = house.ask(caller, "HEAD", &path, &Value::Null).await;
@@ -289,7 +292,7 @@ fn every_route_is_in_the_table() {
     }
 }
 
-/// In an open cluster everybody may do everything but secure it; only callers with an invalid token are refused.
+/// In an open cluster all callers may do everything but secure it. Only callers with an invalid token are rejected.
 #[tokio::test]
 async fn an_open_cluster_lets_everybody_in_but_for_bad_tokens() {
     let house = House::open().await;
@@ -369,7 +372,7 @@ async fn a_refusal_does_not_tell_whether_something_exists() {
         let alike = one.document.to_string().replace("other", "none");
         assert_eq!(alike, other.document.to_string(), "{method} {there}");
     }
-    // Lists show what one may see, and here that is nothing.
+    // Lists contain what the caller may see, which is nothing here.
     for (path, list) in [
         ("/v1/locks", "locks"),
         ("/v1/locks/graph", "waits"),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::callers::{Caller, Standing};
 
-/// Somewhere in the tree, and among the locks.
+/// A path in the tree, and the lock of the same name.
 #[derive(Debug, Clone, Copy)]
 pub struct Place {
     pub path: &'static str,
@@ -13,7 +13,7 @@ pub struct Place {
     pub is_own: bool,
 }
 
-/// Own, below it, foreign, above it, and beside it with a name that begins alike.
+/// The granted path, a path below it, a foreign path, a path above it, and a path beside it with the same prefix.
 pub const PLACES: &[Place] = &[
     Place {
         path: "team/a",
@@ -48,13 +48,13 @@ enum Who {
     LetIn,
     /// Callers with one of these rights at the place.
     With(&'static [&'static str]),
-    /// The same; the request itself is answered, and the read in it is not.
+    /// The same; the request itself is answered, and the read in it is refused.
     ReadsWith(&'static [&'static str]),
     /// Callers that may read the state of the cluster.
     Watchers,
     /// Administrators.
     Administrators,
-    /// The same, or whose the session is, which is an administrator.
+    /// The same, or the owner of the session, which is an administrator.
     ItsOwner,
 }
 
@@ -69,10 +69,12 @@ pub enum Expected {
 
 /// A request that can be made.
 pub struct Row {
-    /// As it is routed.
+    /// Address of the route.
     pub address: &'static str,
     pub method: &'static str,
-    /// `{at}` is the place, `{lock}` the same with its slashes encoded, `{session}` a session, `{n}` a number of this cell alone.
+    /// Path of the request. `{at}` is the path, `{lock}` the same with encoded slashes, `{session}` a session, `{n}` a
+    /// number of this
+    /// cell alone.
     path: &'static str,
     body: Value,
     who: Who,
@@ -149,7 +151,7 @@ const READ_OR_ADMINISTER: Who = Who::With(&["read", "administer"]);
 const LOCKS: &str = "/v1/locks/{*name_and_verb}";
 const ZNODES: &str = "/v1/znodes/{*path}";
 
-/// Every request.
+/// Returns every request.
 pub fn rows() -> Vec<Row> {
     let mut all = Vec::new();
     for family in [
@@ -324,7 +326,7 @@ fn locks() -> Vec<Row> {
     vec![
         plain("GET /v1/locks", NONE, Who::LetIn, 200),
         plain("GET /v1/locks/graph", NONE, Who::LetIn, 200),
-        // The locks with these names, which nobody has a grant at.
+        // Locks at which no caller has a grant.
         row(
             "/v1/locks/graph",
             "PUT /v1/locks/graph",
@@ -424,7 +426,7 @@ fn znodes() -> Vec<Row> {
             WRITE,
             404,
         ),
-        // The contender of the administrator, which is in everybody else's way.
+        // The contender of the administrator, which all other callers conflict with.
         row(ZNODES, "DELETE /v1/znodes/locks/{at}/none", NONE, WRITE, 404),
         row(acl, "GET /v1/acl/{at}", NONE, READ_OR_ADMINISTER, 200),
         row(acl, "PUT /v1/acl/{at}", everything, ADMINISTER, 200),
@@ -445,7 +447,7 @@ fn znodes() -> Vec<Row> {
     ]
 }
 
-/// The root has two addresses, and what nobody here has a grant at.
+/// Returns the requests for the root, which has two addresses and no grant.
 fn root() -> Vec<Row> {
     use Who::Administrators;
     let everything = json!({"acl": [{"perms": "cdrwa", "scheme": "world", "id": "anyone"}]});
