@@ -24,7 +24,7 @@ const MAX_EXACT: u64 = (1 << 53) - 1;
 macro_rules! words {
     ($($name:ident: $schema:expr, $description:expr;)*) => {
         $(
-            #[doc = concat!("What the document calls `", stringify!($name), "`. There is no value of it.")]
+            #[doc = concat!("Schema `", stringify!($name), "` of the document. The type has no values.")]
             #[derive(Debug)]
             pub enum $name {}
 
@@ -41,11 +41,11 @@ macro_rules! words {
 
 words! {
     SessionId: text(0, None).examples(["5d996fd7c6557613"]),
-        "The id of a session, opaque. What no server gave is answered `no_session`.";
+        "Id of a session, opaque. An unknown or malformed id is answered `no_session`.";
     Holder: text(0, Some(MAX_HOLDER_BYTES)).examples(["_c_3f0c96ec-lock-0000000007"]),
-        "A contender of a lock, opaque. The answer to an acquire contains it, and a release names it.";
+        "Contender of a lock, opaque. The answer to an acquire contains it, and a release requires it.";
     Owner: text(0, Some(MAX_OWNER_BYTES)).default(Some("".into())),
-        format!("The scope of re-entrancy within the session: a thread, a task. At most {MAX_OWNER_BYTES} bytes of UTF-8.");
+        format!("Scope of re-entrancy within the session, such as a thread or a task. At most {MAX_OWNER_BYTES} bytes of UTF-8.");
     Note: text(0, Some(MAX_NOTE_BYTES)).default(Some("".into())),
         format!("Shown in the lock's view. At most {MAX_NOTE_BYTES} bytes of UTF-8.");
     Reason: text(0, Some(MAX_REASON_BYTES)).examples(["disk is being replaced"]),
@@ -53,97 +53,91 @@ words! {
     SessionName: text(0, Some(MAX_SESSION_NAME_BYTES)).default(Some("".into())).examples(["worker-7"]),
         format!("Shown in lists of sessions. At most {MAX_SESSION_NAME_BYTES} bytes of UTF-8.");
     RequestId: text(1, Some(MAX_REQUEST_ID_BYTES)),
-        format!("The caller's own name for the request, unique within its session: sent again, it has the effect of one, and \
-                 is answered the same. At most {MAX_REQUEST_ID_BYTES} bytes of UTF-8.");
+        format!("Client-chosen id of the request, unique within its session. A repetition with the same id has no further effect and gets the same answer. At most {MAX_REQUEST_ID_BYTES} bytes of UTF-8.");
     LockName: text(1, Some(MAX_LOCK_NAME_BYTES)).pattern(Some(by_the_rules("{}"))).examples(["orders/42"]),
-        format!("The name of a lock: at most {MAX_LOCK_NAME_BYTES} bytes of UTF-8. A slash makes a hierarchy. It follows \
-                 ZooKeeper's rules for paths: no empty part, no `.` or `..`, no control characters.");
+        format!("Name of a lock: at most {MAX_LOCK_NAME_BYTES} bytes of UTF-8. Slashes make a hierarchy. ZooKeeper's rules for paths apply: no empty part, no `.` or `..`, no control characters.");
     ZnodePath: text(1, Some(MAX_PATH_BYTES)).pattern(Some(by_the_rules("/({}/?)?"))).examples(["/orders/42"]),
-        format!("The path of a znode, by ZooKeeper's rules: at most {MAX_PATH_BYTES} bytes of UTF-8, and {MAX_HTTP_PATH_BYTES} \
-                 of one that is created here, or what the node's configuration allows.");
+        format!("Path of a znode, by ZooKeeper's rules: at most {MAX_PATH_BYTES} bytes of UTF-8. A path that is created over HTTP has at most {MAX_HTTP_PATH_BYTES}, or the maximum in the node's configuration.");
     PathToRead: text(0, None).examples(["/orders/42"]),
-        "The path of a znode. An invalid one is a problem of this read alone (`bad_path`).";
+        "Path of a znode. An invalid path fails this read alone (`bad_path`).";
     PathInAddress: text(0, Some(MAX_PATH_BYTES - 1)).pattern(Some(by_the_rules("({}/?)?"))).examples(["orders/42"]),
-        "The path of a znode without its first slash.";
+        "Path of a znode without its first slash.";
     Data: text(0, Some(MAX_DATA_BYTES)),
-        format!("The data as text: at most {MAX_DATA_BYTES} bytes of UTF-8, or what the cluster's configuration allows.");
+        format!("Data as text: at most {MAX_DATA_BYTES} bytes of UTF-8, or the maximum in the cluster's configuration.");
     DataBase64: text(0, Some(MAX_DATA_BYTES.div_ceil(3) * 4)).content_encoding("base64"),
-        "The data in base64, with padding (RFC 4648, section 4).";
+        "Data in base64, with padding (RFC 4648, section 4).";
     Perms: text(0, None).pattern(Some("^[cdrwa]*$")).examples(["cdrwa"]),
         "Rights: to **c**reate and **d**elete children, **r**ead, **w**rite, and to replace the list (**a**dminister).";
     Time: text(0, None).format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
             .examples(["2026-01-31T09:30:00.000Z"]),
-        "A time for people: RFC 3339, UTC.";
+        "Time for people: RFC 3339, UTC.";
     Address: text(0, None).examples(["10.0.0.7:41516"]),
-        "The address of the caller's connection.";
+        "Address of the caller's connection.";
     FencingToken: number(0, MAX_EXACT).examples([17]),
-        "The position of the log at which the hold was granted: of two conflicting grants of one lock the later one has the \
-         larger token.";
-    Zxid: number(0, MAX_EXACT), "A position of the log.";
-    Position: number(0, u64::MAX).examples([17]), "A position of the log, of a fencing token, or any other number.";
+        "Position of the log at which the lock was granted. Of two conflicting grants of a lock the later one has the larger token.";
+    Zxid: number(0, MAX_EXACT), "Position of the log.";
+    Position: number(0, u64::MAX).examples([17]), "Position of the log, fencing token, or any other number.";
     CountToRead: number(0, u64::MAX),
-        "How many children the page has at most. What is too many is this read's own problem (`bad_request`).";
+        "Maximum number of children on the page. A larger number fails this read alone (`bad_request`).";
     WaitMs: or_null(number(0, MAX_WAIT_MS)).default(Some(0.into())),
         "Maximum wait: absent or 0 tries once and leaves nothing behind, a number is a limit, `null` waits until the lock is granted.";
     Limit: number(1, u64::from(MAX_SEMAPHORE_LIMIT)).examples([10]),
-        "How many permits a semaphore has.";
+        "Number of permits of a semaphore.";
     Permits: number(1, u64::from(MAX_SEMAPHORE_LIMIT)),
-        "How many permits of a semaphore: 1 unless something else is said.";
+        "Number of permits to acquire. Default: 1.";
     LockDelayMs: number(0, u64::from(MAX_LOCK_DELAY_MS)).default(Some(0.into())),
         "Time without grants after the session of a holder has expired.";
     Retry: number(0, u64::from(u16::MAX)),
-        "How often the same request was sent before: a copy that comes late takes nothing away then.";
+        "Number of earlier transmissions of the same request. A late copy with a smaller number has no effect on a newer one.";
     SessionTtlMs: number(0, u64::MAX).examples([10_000]),
-        "How long a session lives without a heartbeat. It is moved into the server's bounds, and the answer tells.";
+        "Time to live of the session without a heartbeat. The server clamps it to its bounds, and the answer has the result.";
     ZnodeTtlMs: number(1, MAX_TTL_MS),
-        "After how long without a write a childless znode is swept.";
+        "Time without a write after which a childless znode is swept.";
     Version: signed(i32::MIN.into(), i32::MAX.into()).default(Some(ANY_VERSION.into())),
-        "The version that is expected; -1: any.";
-    ChangeCount: signed(i32::MIN.into(), i32::MAX.into()), "How often it was changed. It wraps around, as in ZooKeeper.";
+        "Expected version; -1: any.";
+    ChangeCount: signed(i32::MIN.into(), i32::MAX.into()), "Number of changes. It wraps around, as in ZooKeeper.";
     PageCount: number(1, MAX_PAGE as u64).default(Some(DEFAULT_PAGE.into())),
-        "How many items the page has at most.";
+        "Maximum number of items on the page.";
     WatchTimeoutMs: number(0, MAX_TIMEOUT_MS).default(Some(DEFAULT_TIMEOUT_MS.into())),
-        "How long to wait for an event.";
-    NodeId: number(1, u64::MAX), "The id of a node.";
+        "Maximum wait for an event.";
+    NodeId: number(1, u64::MAX), "Id of a node.";
     HostPort: text(1, None).examples(["10.0.0.7:7500"]), "`HOST:PORT`.";
-    Standing: word(&["holds", "waits"]), "Whether it has the lock.";
+    Standing: word(&["holds", "waits"]), "`holds` if the contender holds the lock.";
     EndOfHold: word(&["released", "upgraded", "session_closed", "session_expired", "broken", "deleted", "unknown"]),
-        "What ended it. `upgraded` goes on as another hold with a new token.";
+        "Cause of the end. After `upgraded` the holder has another hold with a new token.";
     EndOfWait: word(&["withdrawn", "broken", "deleted", "never_grantable", "forbidden", "session_closed", "session_expired"]),
-        "Why it waits no more.";
-    EndOfSession: word(&["expired", "closed"]), "How the session ended.";
+        "Reason for the end of the wait.";
+    EndOfSession: word(&["expired", "closed"]), "Cause of the session's end.";
     EndOfStream: word(&["renew", "too_slow", "state_replaced", "access_lost", "node_stops"]),
-        "Why the stream ends: come back (`renew`), the client did not read, the node caught up by a snapshot, what the client was let in \
-         with counts no more, or the node stops.";
-    EventId: text(1, None).examples(["4711.1"]), "The id of an event: a position of the log, the same on every node.";
-    FileName: text(1, None).examples(["style.css"]), "The name of a file.";
-    LastCount: number(0, MAX_LAST as u64).default(Some(0.into())), "How much of what has happened before.";
-    MostContenders: number(1, MAX_PAGE as u64), "How many at most.";
+        "Reason for the end of the stream: the client has to reconnect (`renew`), the client did not read (`too_slow`), the node installed a snapshot (`state_replaced`), the caller lost its permission (`access_lost`), or the node stops (`node_stops`).";
+    EventId: text(1, None).examples(["4711.1"]), "Id of an event: a position of the log, the same on every node.";
+    FileName: text(1, None).examples(["style.css"]), "Name of a file.";
+    LastCount: number(0, MAX_LAST as u64).default(Some(0.into())), "Number of earlier events.";
+    MostContenders: number(1, MAX_PAGE as u64), "Maximum number.";
     HappeningWord: word(&[
             "queued", "granted", "downgraded", "lost", "left_queue", "revoke_requested", "revoke_answered", "closed", "opened",
             "session_opened", "session_ended", "access_changed",
         ]),
-        "What happened. `queued`: somebody waits for a lock; `closed` and `opened`: nobody is let in for a while, and that is over; the \
-         others as in the events of a session.";
+        "Kind of the event. `queued`: a contender waits for a lock; `closed` and `opened`: begin and end of a time without grants; the others as in the events of a session.";
     ClusterHappeningWord: word(&["leader_changed", "members_changed", "alarm_began", "alarm_over"]),
-        "What happened: another node leads, the members are others, a person should look at something, or that is over.";
+        "Kind of the event: a new leader, changed members, an alarm that requires an operator, or the end of an alarm.";
     WatchText: text(1, None).pattern(Some("^(data|children|exists)(@[0-9]+)?:/")).examples(["data:/orders/42"]),
         "`KIND:PATH`, or `KIND@ZXID:PATH` for a caller that saw the znode as it was at that position.";
-    ZnodeEvent: word(&["created", "deleted", "data_changed", "children_changed"]), "What has happened.";
-    HealthStatus: word(&["alive", "ready"]), "What was asked for.";
+    ZnodeEvent: word(&["created", "deleted", "data_changed", "children_changed"]), "Kind of the event.";
+    HealthStatus: word(&["alive", "ready"]), "Health of the process (`alive`) or of the node (`ready`).";
     TokenId: text(0, None).examples(["3f0c96ec5d1b4be2a0fd5a7c0d2b9a11"]),
-        "The public name of a token: 32 hexadecimal digits. It is no secret.";
+        "Public id of a token: 32 hexadecimal digits. It is not secret.";
     TokenText: text(1, None).pattern(Some("^lg_[0-9a-f]{32}_[0-9a-f]{64}$")),
-        "A token: shown as `Authorization: Bearer TOKEN`, and kept like a password.";
+        "Token. Send it as `Authorization: Bearer TOKEN`, and store it like a password.";
     Description: text(0, Some(MAX_DESCRIPTION_BYTES)).default(Some("".into())).examples(["deploys of the shop"]),
         format!("A line for people. At most {MAX_DESCRIPTION_BYTES} bytes of UTF-8.");
     RoleName: text(1, Some(MAX_ROLE_NAME_BYTES)).pattern(Some("^[A-Za-z0-9._-]+$")).examples(["billing"]),
-        "The name of a role. `admin` has all rights and cannot be changed; `anonymous` is everybody's.";
+        "Name of a role. `admin` has all rights and cannot be changed; every caller has `anonymous`.";
     RightWord: word(&["read", "lock", "write", "break", "administer"]), "A right.";
     Subject: text(1, Some(MAX_CERTIFICATE_BYTES)).examples(["CN=billing,O=Example"]),
-        "What a client's certificate is known by: its subject (RFC 2253), or else its first alternative name.";
-    ExpiresInMs: number(1, u64::MAX).examples([2_592_000_000_u64]), "After how long it counts no more.";
-    CallerKind: word(&["nobody", "token", "certificate", "operator"]), "What a caller has proven to be.";
+        "Identity of a client's certificate: its subject (RFC 2253), or else its first alternative name.";
+    ExpiresInMs: number(1, u64::MAX).examples([2_592_000_000_u64]), "Time until the token expires.";
+    CallerKind: word(&["nobody", "token", "certificate", "operator"]), "Kind of the caller's proven identity.";
 }
 
 /// Returns the pattern of ZooKeeper's rules for paths: each part is not empty, is neither `.` nor `..`, and has only

@@ -31,11 +31,11 @@ pub fn operations() -> Vec<Operation> {
 fn cluster() -> Vec<Operation> {
     vec![
         Operation::get("/v1/access", "lookAtAccess", "Shows whether the cluster is secured, and the caller's identity")
-            .says("For everybody; but a token that is shown has to be a good one.")
+            .says("No authentication is required, but a token in the request must be valid.")
             .asks::<ReadQuery>(&[])
             .answers::<AccessAnswer>(
                 StatusCode::OK,
-                "Who the caller is known to be.",
+                "State of access control, and identity of the caller.",
                 json!({"secured": true, "you": {
                     "kind": "token",
                     "name": TOKEN,
@@ -46,9 +46,7 @@ fn cluster() -> Vec<Operation> {
             .fails(&FRESH),
         Operation::post("/v1/access/secure", "secureCluster", "Secures the cluster")
             .says(
-                "From then on every request has to be allowed by a policy. It cannot be undone. Only the operator may ask for it, with the \
-                 token in the node's data directory. `anonymous` is what everybody may do from then on: for a cluster in use, all \
-                 rights at `/`, until all clients have their tokens.",
+                "From then on a policy has to permit every request. This cannot be undone. It requires the operator's token, which is in the node's data directory. `anonymous` has the rights of every caller from then on. For a cluster in use, grant all rights at `/` until all clients have their tokens.",
             )
             .takes::<SecureBody<'_>>(
                 false,
@@ -56,7 +54,7 @@ fn cluster() -> Vec<Operation> {
             )
             .answers::<MadeTokenAnswer<'_>>(
                 StatusCode::CREATED,
-                "It is secured. The first administrator's token is shown here and nowhere else.",
+                "The cluster is secured. Only this answer contains the first administrator's token.",
                 json!({"id": TOKEN, "token": TEXT, "role": "admin", "expires_at": null}),
             )
             .fails(&[Code::Forbidden, Code::AlreadySecured, Code::BadPath, Code::BadLockName, Code::Internal])
@@ -68,7 +66,7 @@ fn cluster() -> Vec<Operation> {
 fn of_tokens() -> Vec<Operation> {
     vec![
         Operation::get("/v1/tokens", "listTokens", "Lists tokens")
-            .says("Neither their texts nor their hashes are shown. Expired ones are there until the next change.")
+            .says("The list has neither their texts nor their hashes. Expired tokens are listed until the next change.")
             .asks::<tokens::ListQuery>(&[])
             .with_words::<words::PageCount>()
             .with_words::<words::TokenId>()
@@ -80,10 +78,9 @@ fn of_tokens() -> Vec<Operation> {
             // The parameter `after` is not a valid id.
             .fails(&[Code::NoToken, Code::Forbidden])
             .fails(&FRESH),
-        changes(Operation::post("/v1/tokens", "createToken", "Makes a token"))
+        changes(Operation::post("/v1/tokens", "createToken", "Creates a token"))
             .says(
-                "Its text is told once. So a request that is sent again under its `request_id` is refused (`request_id_reused`): look for \
-                 the token in the list, revoke it, and make another one.",
+                "Only the answer contains the token's text. A repetition under the same `request_id` is rejected (`request_id_reused`): find the token in the list, revoke it, and create another one.",
             )
             .takes::<TokenBody<'_>>(
                 true,
@@ -91,17 +88,17 @@ fn of_tokens() -> Vec<Operation> {
             )
             .answers::<MadeTokenAnswer<'_>>(
                 StatusCode::CREATED,
-                "It is made. Its text is shown here and nowhere else.",
+                "The token is created. Only this answer contains its text.",
                 json!({"id": TOKEN, "token": TEXT, "role": "billing", "expires_at": "2026-12-22T09:30:00.000Z"}),
             )
             .fails(&[Code::NoRole, Code::LimitReached])
             .fails(&GROWS),
         changes(Operation::delete("/v1/tokens/{id}", "revokeToken", "Revokes a token"))
-            .says("Its requests in progress are refused; its streams and waits end.")
-            .names::<words::TokenId>("id", "The token's id.", json!(TOKEN))
+            .says("Requests in progress with this token are rejected; its streams and waits end.")
+            .names::<words::TokenId>("id", "Id of the token.", json!(TOKEN))
             .asks::<tokens::RevokeQuery>(&[])
             .with_words::<words::RequestId>()
-            .answers_nothing("It counts no more.")
+            .answers_nothing("The token is revoked.")
             .fails(&[Code::NoToken, Code::LastAdministrator]),
     ]
 }
@@ -121,23 +118,23 @@ fn of_roles() -> Vec<Operation> {
         of_role(Operation::get(
             "/v1/roles/{role}",
             "lookAtRole",
-            "Shows what a role allows",
+            "Shows the grants of a role",
         ))
         .asks::<ReadQuery>(&[])
-        .answers::<RoleAnswer>(StatusCode::OK, "What it allows.", role())
+        .answers::<RoleAnswer>(StatusCode::OK, "The grants.", role())
         .fails(&[Code::Forbidden, Code::NoRole])
         .fails(&FRESH),
         changes(of_role(Operation::put(
             "/v1/roles/{role}",
             "setRole",
-            "Says what a role allows",
+            "Sets the grants of a role",
         )))
-        .says("The new grants replace all former ones, at once and for every caller with the role.")
+        .says("The new grants replace all former ones, immediately and for every caller with the role.")
         .takes::<RoleBody<'_>>(
             true,
             json!({"grants": [{"locks": "orders", "rights": ["read", "lock"]}, all_rights()]}),
         )
-        .answers::<RoleAnswer>(StatusCode::OK, "What it allows now.", role())
+        .answers::<RoleAnswer>(StatusCode::OK, "The new grants.", role())
         .fails(&[
             Code::RoleBuiltIn,
             Code::LimitReached,
@@ -148,11 +145,11 @@ fn of_roles() -> Vec<Operation> {
         changes(of_role(Operation::delete(
             "/v1/roles/{role}",
             "deleteRole",
-            "Deletes a role that nobody has",
+            "Deletes an unassigned role",
         )))
         .asks::<roles::DeleteQuery>(&[])
         .with_words::<words::RequestId>()
-        .answers_nothing("It is gone.")
+        .answers_nothing("The role is deleted.")
         .fails(&[Code::NoRole, Code::RoleInUse, Code::RoleBuiltIn]),
     ]
 }
@@ -163,13 +160,13 @@ fn of_certificates() -> Vec<Operation> {
         Operation::get(
             "/v1/certificates",
             "listCertificates",
-            "Lists the certificates that have a role",
+            "Lists the certificates with a role",
         )
         .asks::<certificates::ListQuery>(&[])
         .with_words::<words::PageCount>()
         .answers::<CertificatesAnswer<'_>>(
             StatusCode::OK,
-            "A page of them, by subject.",
+            "A page of certificates, by subject.",
             json!({"certificates": [certificate], "next_after": null}),
         )
         .fails(&[Code::Forbidden])
@@ -177,25 +174,21 @@ fn of_certificates() -> Vec<Operation> {
         changes(Operation::put(
             "/v1/certificates",
             "setCertificate",
-            "Gives a certificate a role",
+            "Assigns a role to a certificate",
         ))
         .takes::<CertificateBody<'_>>(true, certificate.clone())
-        .answers::<CertificateAnswer<'_>>(
-            StatusCode::OK,
-            "Callers with the certificate have the role.",
-            certificate,
-        )
+        .answers::<CertificateAnswer<'_>>(StatusCode::OK, "The role is assigned.", certificate)
         .fails(&[Code::NoRole, Code::LimitReached, Code::LastAdministrator])
         .fails(&GROWS),
         changes(Operation::delete(
             "/v1/certificates",
             "deleteCertificate",
-            "Takes a certificate its role",
+            "Removes the role of a certificate",
         ))
         .asks::<certificates::DeleteQuery>(&[("subject", json!("CN=billing,O=Example"))])
         .with_words::<words::RequestId>()
         .with_words::<words::Subject>()
-        .answers_nothing("It has none any more.")
+        .answers_nothing("The role is removed.")
         .fails(&[Code::NoCertificate, Code::LastAdministrator]),
     ]
 }
@@ -212,7 +205,7 @@ fn changes(operation: Operation) -> Operation {
 }
 
 fn of_role(operation: Operation) -> Operation {
-    let operation = operation.names::<words::RoleName>("role", "The role's name.", json!("billing"));
+    let operation = operation.names::<words::RoleName>("role", "Name of the role.", json!("billing"));
     operation.fails(&[Code::BadRequest])
 }
 

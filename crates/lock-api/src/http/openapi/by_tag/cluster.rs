@@ -25,17 +25,17 @@ pub fn operations() -> Vec<Operation> {
         Operation::get(
             "/v1/cluster",
             "lookAtCluster",
-            "Shows the cluster as this node sees it",
+            "Shows the cluster from this node's view",
         )
-        .says("What only the leader knows is `null` elsewhere.")
+        .says("Values that only the leader knows are `null` on other nodes.")
         .answers::<ClusterAnswer>(StatusCode::OK, "The cluster.", cluster())
         .fails(&[Code::BadRequest, Code::Forbidden]),
         Operation::get(
             "/v1/cluster/members",
             "membersCondition",
-            "Shows how all members are, by the leader's word",
+            "Shows the condition of all members",
         )
-        .says("Every node answers; one that does not lead asks the leader.")
+        .says("Any node answers; a follower asks the leader.")
         .answers::<ConditionsAnswer>(
             StatusCode::OK,
             "All members.",
@@ -45,23 +45,23 @@ pub fn operations() -> Vec<Operation> {
         happenings(),
         Operation::get("/v1/snapshot", "downloadBackup", "Downloads a backup")
             .says(
-                "A file that proves by its end and its checksums that it is whole, for `lockgate snapshot`.",
+                "A file for `lockgate snapshot`. Its end and its checksums prove that it is complete.",
             )
             .asks::<SnapshotQuery>(&[])
             .answers_in(
                 "application/octet-stream",
-                "The file.",
+                "The backup.",
                 json!({"contentMediaType": "application/octet-stream"}),
             )
             .fails(&[Code::TooManyRequests, Code::Unavailable, Code::Forbidden]),
         Operation::post(
             "/v1/cluster/snapshot",
             "makeSnapshot",
-            "Has this node write a snapshot and shorten its log",
+            "Writes a snapshot on this node, and shortens its log",
         )
         .answers::<SnapshotMade>(
             StatusCode::OK,
-            "It is there. If nothing was applied since the newest, that one.",
+            "The snapshot is written. If nothing was applied since the newest one, the answer describes that one.",
             json!({"index": 4711, "term": 3, "bytes": 81920, "duration_ms": 12}),
         )
         .fails(&[Code::BadRequest, Code::Unavailable, Code::Forbidden]),
@@ -79,13 +79,12 @@ fn happenings() -> Operation {
         "Streams events of all locks and sessions",
     )
     .says(
-        "Server-sent events for people who look on: the latest of what happened, a few times a second, and whether there was more. Of \
-         locks to those who may see their history; of sessions, and of who may do what, to administrators.",
+        "Server-sent events for observers: the latest events, a few times a second, and a mark if events were skipped. Events of a lock require the right to see its history; events of sessions and of access control require the right to administer.",
     )
     .asks::<EventsQuery>(&[("prefix", json!("orders/"))])
     .asks_also(json!({
         "name": "Last-Event-ID", "in": "header", "required": false,
-        "description": "As `after`, and stronger. Browsers send it by themselves.",
+        "description": "Takes precedence over `after`. Browsers send it by themselves.",
         "schema": reference("EventId"),
     }))
     .with_words::<words::EventId>()
@@ -93,7 +92,7 @@ fn happenings() -> Operation {
     .with_words::<HappenedEvent<'_>>()
     .with_words::<StreamEndedEvent>()
     .answers_events(
-        "What happens, as it does. The data is JSON.",
+        "Events, as they happen. The data is JSON.",
         &[("happened", "HappenedEvent"), ("stream_ended", "StreamEndedEvent")],
     )
     .fails(&[Code::TooManyRequests, Code::Unavailable])
@@ -137,14 +136,14 @@ fn mirror() -> Vec<Operation> {
         Operation::get(
             "/v1/mirror",
             "compareTree",
-            "Lists znodes with all that two trees are compared by",
+            "Lists znodes for a comparison with another tree",
         )
-        .says("Parents before their children. Where the cluster is not secured, lists may hide some of it, and then nothing is shown.")
+        .says("Parents come before their children. In a cluster that is not secured an access control list may hide a znode; the request then fails.")
         .asks::<MirrorQuery>(&[])
         .with_words::<words::PageCount>()
         .answers::<MirrorPageAnswer<'_>>(
             StatusCode::OK,
-            "A page.",
+            "The page.",
             json!({
                 "zxid": 17,
                 "znodes": [shown],
@@ -162,16 +161,15 @@ fn mirror() -> Vec<Operation> {
         Operation::post(
             "/v1/mirror",
             "mirrorTree",
-            "Makes znodes what they are in another tree",
+            "Copies znodes from another tree",
         )
         .says(
-            "With versions, times, lists and counters, which nothing else can set. To do the same again does nothing. See \
-             `lockgate migrate`.",
+            "Sets versions, times, access control lists and counters as well, which no other operation can. A repetition has no effect. See `lockgate migrate`.",
         )
         .takes::<MirrorBody<'_>>(true, json!({"steps": [{"put": put}, {"remove": {"path": "/orders/41"}}]}))
         .answers::<MirroredAnswer>(
             StatusCode::OK,
-            "All steps were taken.",
+            "All steps were applied.",
             json!({"zxid": 17, "steps": 2}),
         )
         .fails(&[
@@ -200,7 +198,7 @@ fn members() -> Vec<Operation> {
             "addMember",
             "Adds a node as a learner",
         ))
-        .says("The node must be up, started with `join = true`.")
+        .says("The node must run, started with `join = true`.")
         .takes::<AddBody>(
             true,
             json!({"node_id": 4, "peer": "10.0.0.8:7500", "http": "10.0.0.8:7400"}),
@@ -214,27 +212,27 @@ fn members() -> Vec<Operation> {
         changed(of_member(Operation::put(
             "/v1/cluster/members/{id}",
             "moveMember",
-            "Says where a member is found",
+            "Sets the addresses of a member",
         )))
         .takes::<AddressBody>(true, addresses),
         changed(of_member(Operation::delete(
             "/v1/cluster/members/{id}",
             "removeMember",
-            "Removes a member, dead or alive",
+            "Removes a member, running or not",
         )))
         .asks::<ForceQuery>(&[])
         .fails(&[Code::NoMajority]),
         changed(of_member(Operation::post(
             "/v1/cluster/members/{id}/promote",
             "promoteMember",
-            "Makes a learner that has caught up a voter",
+            "Promotes a learner that has caught up to a voter",
         )))
         .takes::<NoBody>(false, json!({}))
         .fails(&[Code::NotCaughtUp, Code::NoMajority]),
         changed(of_member(Operation::post(
             "/v1/cluster/members/{id}/demote",
             "demoteMember",
-            "Makes a voter a learner",
+            "Demotes a voter to a learner",
         )))
         .asks::<ForceQuery>(&[])
         .takes::<NoBody>(false, json!({}))
@@ -242,9 +240,9 @@ fn members() -> Vec<Operation> {
         changed(Operation::post(
             "/v1/cluster/leader",
             "moveLeader",
-            "Moves leadership",
+            "Transfers leadership",
         ))
-        .says("To `node_id`, or without one to the voter that has most of the log.")
+        .says("To `node_id`, or without it to the voter with the longest log.")
         .takes::<LeaderBody>(false, json!({"node_id": 2}))
         .fails(&[Code::NoMember, Code::NotAVoter, Code::NotCaughtUp]),
     ]
@@ -254,17 +252,17 @@ fn members() -> Vec<Operation> {
 pub fn health() -> Vec<Operation> {
     vec![
         Operation::get("/healthz", "live", "Shows that the process is alive")
-            .answers::<Health>(StatusCode::OK, "It does.", json!({"status": "alive"}))
+            .answers::<Health>(StatusCode::OK, "The process is alive.", json!({"status": "alive"}))
             .for_everybody(),
-        Operation::get("/readyz", "ready", "Shows whether this node can serve")
+        Operation::get("/readyz", "ready", "Checks that this node can serve requests")
             .answers::<Health>(
                 StatusCode::OK,
-                "It has caught up with a leader within the last seconds.",
+                "The node has caught up with a leader within the last seconds.",
                 json!({"status": "ready"}),
             )
             .fails(&[Code::Unavailable])
             .for_everybody(),
-        Operation::get("/metrics", "metrics", "Shows what this node measures")
+        Operation::get("/metrics", "metrics", "Shows the metrics of this node")
             .answers_in_any(
                 &["text/plain", "application/openmetrics-text"],
                 "Prometheus' text format 0.0.4, or OpenMetrics 1.0.0 if `Accept` names that first. Names begin with `lockgate_`.",
@@ -274,13 +272,13 @@ pub fn health() -> Vec<Operation> {
             .answers_in("application/json", "OpenAPI 3.1.", json!({"type": "object"}))
             .fails(&[Code::BadRequest])
             .for_everybody(),
-        Operation::get("/", "dashboard", "The dashboard")
-            .says("It holds nothing of the cluster: it asks for that by the operations of this document, with the token that its reader gives it.")
-            .answers_in("text/html", "A page.", json!({"type": "string"}))
+        Operation::get("/", "dashboard", "Dashboard")
+            .says("The page contains no data. It fetches the data by the operations of this document, with the token that its user enters.")
+            .answers_in("text/html", "The page.", json!({"type": "string"}))
             .fails(&[Code::BadRequest])
             .for_everybody(),
-        Operation::get("/dashboard/{file}", "dashboardFile", "A part of the dashboard")
-            .names::<words::FileName>("file", "Which part.", json!("style.css"))
+        Operation::get("/dashboard/{file}", "dashboardFile", "A file of the dashboard")
+            .names::<words::FileName>("file", "Name of the file.", json!("style.css"))
             .answers_in_any(&["text/css", "text/javascript", "image/svg+xml"], "A style sheet, a script or a picture.")
             .fails(&[Code::BadRequest])
             .for_everybody(),
@@ -288,7 +286,7 @@ pub fn health() -> Vec<Operation> {
             .answers_in("text/html", "A page without scripts.", json!({"type": "string"}))
             .fails(&[Code::BadRequest])
             .for_everybody(),
-        Operation::get("/docs/style.css", "docsStyle", "How the page for people looks")
+        Operation::get("/docs/style.css", "docsStyle", "Style sheet of the page for people")
             .answers_in("text/css", "A style sheet.", json!({"type": "string"}))
             .fails(&[Code::BadRequest])
             .for_everybody(),
@@ -297,7 +295,7 @@ pub fn health() -> Vec<Operation> {
 
 fn of_member(operation: Operation) -> Operation {
     operation
-        .names::<words::NodeId>("id", "The member's id.", json!(4))
+        .names::<words::NodeId>("id", "Id of the member.", json!(4))
         .fails(&[Code::BadRequest, Code::NoMember])
 }
 
@@ -305,7 +303,7 @@ fn changed(operation: Operation) -> Operation {
     operation
         .answers::<MembersAnswer>(
             StatusCode::OK,
-            "It is committed. `changed` is `false` if it was so already.",
+            "The change is committed. `changed` is `false` if it was in effect already.",
             json!({"changed": true, "warnings": [], "leader": 1, "members": [member()]}),
         )
         .fails(&[

@@ -44,69 +44,68 @@ fn changes() -> Vec<Operation> {
     vec![
         one(Operation::post("/v1/locks/{name}/acquire", "acquireLock", "Acquires a lock, or waits in its queue"))
             .says(
-                "The answer comes when the lock is granted, or when `wait_ms` are over. A caller that hangs up leaves the queue. \
-                 `limit` and `permits` belong to the mode `semaphore`, which is never `reentrant`.",
+                "The answer follows when the lock is granted, or when `wait_ms` have passed. A caller that hangs up leaves the queue. `limit` and `permits` belong to the mode `semaphore`, which is never `reentrant`.",
             )
             .takes::<AcquireBody<'_>>(
                 true,
                 json!({"session": SESSION, "wait_ms": 5000, "note": "nightly report"}),
             )
-            .answers::<GrantAnswer<'_>>(StatusCode::OK, "It is held.", grant("exclusive"))
+            .answers::<GrantAnswer<'_>>(StatusCode::OK, "The lock is granted.", grant("exclusive"))
             .fails(&OF_SESSION)
             .fails(&WAITS)
             .fails(&NEW_CONTENDER)
             .fails(&[Code::RequestIdReused, Code::SequenceExhausted])
             .fails(&CHANGE)
             .fails(&GROWS),
-        one(Operation::post("/v1/locks/{name}/release", "releaseLock", "Gives one hold back"))
+        one(Operation::post("/v1/locks/{name}/release", "releaseLock", "Releases one hold"))
             .takes::<ReleaseBody<'_>>(true, json!({"session": SESSION, "holder": HOLDER}))
             .answers::<ReleaseAnswer>(
                 StatusCode::OK,
-                "How many entries of the holder are left: 0 when it has gone.",
+                "Number of holds that remain: 0 if the holder is gone.",
                 json!({"holds": 0}),
             )
             .fails(&OF_SESSION)
             .fails(&OF_HOLDER)
             .fails(&CHANGE),
-        one(Operation::post("/v1/locks/{name}/downgrade", "downgradeLock", "Goes on with fewer rights"))
+        one(Operation::post("/v1/locks/{name}/downgrade", "downgradeLock", "Downgrades a hold"))
             .says("From `exclusive` or `upgradeable`, without a gap. The fencing token stays.")
             .takes::<DowngradeBody<'_>>(true, json!({"session": SESSION, "holder": HOLDER, "mode": "shared"}))
-            .answers::<GrantAnswer<'_>>(StatusCode::OK, "It is held so.", grant("shared"))
+            .answers::<GrantAnswer<'_>>(StatusCode::OK, "The hold has the new mode.", grant("shared"))
             .fails(&OF_SESSION)
             .fails(&OF_HOLDER)
             .fails(&[Code::ModeConflict])
             .fails(&CHANGE),
-        one(Operation::post("/v1/locks/{name}/upgrade", "upgradeLock", "Goes from upgradeable to exclusive"))
+        one(Operation::post("/v1/locks/{name}/upgrade", "upgradeLock", "Upgrades a hold from upgradeable to exclusive"))
             .says("Granted when the other shared holders have released the lock, with a fencing token that is larger than all before.")
             .takes::<UpgradeBody<'_>>(true, json!({"session": SESSION, "holder": HOLDER, "wait_ms": 5000}))
-            .answers::<GrantAnswer<'_>>(StatusCode::OK, "It is held alone.", grant("exclusive"))
+            .answers::<GrantAnswer<'_>>(StatusCode::OK, "The hold is exclusive.", grant("exclusive"))
             .fails(&OF_SESSION)
             .fails(&OF_HOLDER)
             .fails(&[Code::Forbidden])
             .fails(&WAITS)
             .fails(&CHANGE),
-        one(Operation::post("/v1/locks/{name}/revoke", "revokeLock", "Asks holders to give a lock up, or answers that"))
+        one(Operation::post("/v1/locks/{name}/revoke", "revokeLock", "Sends a release request to holders, or answers one"))
             .says(
-                "A request has a `reason`, and a `holder` if not all are meant. A holder's answer has `session`, `holder` and `answer`.",
+                "A release request has a `reason`, and a `holder` if it is for one holder only. A holder's answer has `session`, `holder` and `answer`.",
             )
             .takes::<RevokeBody<'_>>(true, json!({"reason": "disk is being replaced"}))
-            .answers::<RevokeAnswer>(StatusCode::OK, "The number of holders that were asked.", json!({"asked": 1}))
-            .answers_nothing("The answer is part of the lock's view.")
+            .answers::<RevokeAnswer>(StatusCode::OK, "Number of holders that received the release request.", json!({"asked": 1}))
+            .answers_nothing("The answer is recorded and shown in the lock's view.")
             .fails(&OF_SESSION)
             .fails(&OF_HOLDER)
             .fails(&[Code::Forbidden])
             .fails(&CHANGE),
-        one(Operation::post("/v1/locks/{name}/break", "breakLock", "Takes a lock, or a place in its queue, away"))
-            .says("For administrators. A caller that waits in that place gets `not_holder`, with `by` and `reason`.")
+        one(Operation::post("/v1/locks/{name}/break", "breakLock", "Removes a holder or a waiter by force"))
+            .says("For administrators. If the contender waits, its caller gets `not_holder`, with `by` and `reason`.")
             .takes::<BreakBody<'_>>(true, json!({"holder": HOLDER, "reason": "its host has burnt down"}))
-            .answers_nothing("The contender has gone.")
+            .answers_nothing("The contender is removed.")
             .fails(&OF_HOLDER)
             .fails(&[Code::Forbidden])
             .fails(&CHANGE),
         one(Operation::put("/v1/locks/{name}", "configureLock", "Configures a lock, independent of its holders"))
-            .says("What is not named stays. It is remembered also while nobody uses the lock.")
+            .says("Absent fields keep their values. The settings are kept while the lock is not in use.")
             .takes::<ConfigureBody<'_>>(false, json!({"limit": 20}))
-            .answers_nothing("It is so from now on.")
+            .answers_nothing("The settings are in effect.")
             .fails(&[
                 Code::Forbidden,
                 Code::ModeConflict,
@@ -136,14 +135,14 @@ fn looks() -> Vec<Operation> {
         one(Operation::get(
             "/v1/locks/{name}/check",
             "checkFencingToken",
-            "Asks whether a current holder has a token",
+            "Checks a fencing token against the current holders",
         ))
-        .says("It is always linearizable.")
+        .says("The check is always linearizable.")
         .asks::<CheckQuery>(&[("fencing_token", json!(17))])
         .with_words::<words::Position>()
         .answers::<CheckAnswer>(
             StatusCode::OK,
-            "Whether it was so when the request arrived, or later.",
+            "`held` is `true` if a holder had the token when the request arrived, or later.",
             json!({"held": true}),
         )
         .fails(&[Code::Forbidden])
@@ -153,7 +152,7 @@ fn looks() -> Vec<Operation> {
             "lockHistory",
             "Lists past and present holds of a lock",
         ))
-        .says("As this node remembers it: for people, and nothing is decided by it.")
+        .says("The history is local to this node. It is for people, and the cluster does not use it for decisions.")
         .asks::<HistoryQuery>(&[])
         .with_words::<words::PageCount>()
         .with_words::<words::Position>()
@@ -165,7 +164,7 @@ fn looks() -> Vec<Operation> {
         .fails(&[Code::NoHistory, Code::Forbidden])
         .fails(&FRESH),
         Operation::get("/v1/locks", "listLocks", "Lists locks")
-            .says("Those that the caller may read, so a page may be shorter than `count`.")
+            .says("The list has the locks that the caller may read, so a page may be shorter than `count`.")
             .asks::<ListQuery>(&[("prefix", json!("orders/"))])
             .with_words::<words::PageCount>()
             .answers::<LocksAnswer<'_>>(
@@ -180,9 +179,9 @@ fn looks() -> Vec<Operation> {
         Operation::get(
             "/v1/locks/graph",
             "waitGraph",
-            "Shows which contenders wait for which",
+            "Shows the wait graph",
         )
-        .says("The lock that is itself called `graph` is found at `/v1/locks/%67raph`.")
+        .says("A lock with the name `graph` has the address `/v1/locks/%67raph`.")
         .asks::<GraphQuery>(&[])
         .answers::<GraphAnswer<'_>>(
             StatusCode::OK,
@@ -200,8 +199,7 @@ fn one(operation: Operation) -> Operation {
     operation
         .names::<words::LockName>(
             "name",
-            "The name of the lock, percent-encoded, slashes too: `orders%2F42`. They may stand as they are unless the last \
-             part of the name is a verb.",
+            "Name of the lock, percent-encoded, including its slashes: `orders%2F42`. Slashes need no encoding unless the last part of the name is a verb.",
             json!("orders/42"),
         )
         .fails(&[Code::BadLockName])

@@ -25,14 +25,12 @@ pub fn tags() -> Vec<Tag> {
     vec![
         Tag {
             name: "sessions",
-            description: "A session is a client's life sign: it lives as long as its heartbeats come, and its locks and ephemeral \
-                          znodes end with it.",
+            description: "A session represents a live client. It lives as long as the client sends heartbeats, and its locks and ephemeral znodes end with it.",
             operations: sessions::operations(),
         },
         Tag {
             name: "locks",
-            description: "Exclusive, shared and upgradeable locks and semaphores, with queues that are first come, first served. A \
-                          slash in a name is best written `%2F`; the last segment of the address is the verb.",
+            description: "Exclusive, shared and upgradeable locks and semaphores, with first-come, first-served queues. Encode a slash in a name as `%2F`; the last segment of the address is the verb.",
             operations: locks::operations(),
         },
         Tag {
@@ -42,7 +40,7 @@ pub fn tags() -> Vec<Tag> {
         },
         Tag {
             name: "znodes",
-            description: "The tree below the locks, by ZooKeeper's rules. The root is addressed by an empty path.",
+            description: "The tree of znodes, by ZooKeeper's rules, which also contains the locks. The root has an empty path.",
             operations: znodes::operations(),
         },
         Tag {
@@ -52,8 +50,7 @@ pub fn tags() -> Vec<Tag> {
         },
         Tag {
             name: "access",
-            description: "Who may do what: in a secured cluster every request has to be allowed by a policy. All but the first two need \
-                          the right to administer at `/`.",
+            description: "Access control. In a secured cluster a policy has to permit every request. All operations but the first two require the right to administer `/`.",
             operations: access::operations(),
         },
         Tag {

@@ -17,7 +17,7 @@ pub fn operations() -> Vec<Operation> {
             "acquireLocks",
             "Acquires several locks, all or none",
         )
-        .says("In any modes, and each lock once. A call that waits is in all queues at the same position.")
+        .says("The locks can have different modes, and each lock is listed once. A waiting call enters all queues at the same position of the log.")
         .takes::<AcquireBody<'_>>(
             true,
             json!({
@@ -28,7 +28,7 @@ pub fn operations() -> Vec<Operation> {
         )
         .answers::<GrantsAnswer<'_>>(
             StatusCode::OK,
-            "All are held; in the order of the request.",
+            "All locks are granted; the grants are in the order of the request.",
             json!({"holders": [grant("exclusive")]}),
         )
         .fails(&[Code::BadLockName, Code::RequestIdReused, Code::SequenceExhausted])
@@ -40,7 +40,7 @@ pub fn operations() -> Vec<Operation> {
         Operation::post(
             "/v1/multilock/release",
             "releaseLocks",
-            "Gives one hold of each of several locks back",
+            "Releases one hold of each of several locks",
         )
         .takes::<ReleaseBody<'_>>(
             true,
@@ -48,7 +48,7 @@ pub fn operations() -> Vec<Operation> {
         )
         .answers::<ReleasedAnswer<'_>>(
             StatusCode::OK,
-            "What is left of each; `null` is what the session does not hold.",
+            "Number of holds that remain of each; `null` if the session does not hold the lock.",
             json!({"released": [{"lock": "orders/42", "holder": HOLDER, "holds": 0}]}),
         )
         .fails(&[

@@ -36,7 +36,7 @@ pub fn operations() -> Vec<Operation> {
             .takes::<OpenBody<'_>>(false, json!({"ttl_ms": 10_000, "name": "worker-7"}))
             .answers::<OpenAnswer>(
                 StatusCode::CREATED,
-                "It is open, and lives for `ttl_ms` from when the request was sent.",
+                "The session is open, and lives for `ttl_ms` from the sending of the request.",
                 json!({"session": SESSION, "ttl_ms": 10_000}),
             )
             .fails(&[Code::LimitReached, Code::RequestIdReused, Code::TooManyRequests])
@@ -45,10 +45,10 @@ pub fn operations() -> Vec<Operation> {
         one(Operation::get(
             "/v1/sessions/{session}",
             "lookAtSession",
-            "Looks at a session",
+            "Shows a session",
         ))
         .asks::<ReadQuery>(&[])
-        .answers::<SessionAnswer>(StatusCode::OK, "What there is to know about it.", session())
+        .answers::<SessionAnswer>(StatusCode::OK, "The session.", session())
         .fails(&[Code::Forbidden])
         .fails(&FRESH),
         one(Operation::delete(
@@ -58,7 +58,9 @@ pub fn operations() -> Vec<Operation> {
         ))
         .asks::<CloseQuery>(&[])
         .with_words::<words::RequestId>()
-        .answers_nothing("It has ended; its locks, places in queues and ephemeral znodes are gone.")
+        .answers_nothing(
+            "The session has ended; its locks, waiting contenders and ephemeral znodes are gone.",
+        )
         .fails(&[Code::RequestIdReused, Code::Forbidden])
         .fails(&CHANGE),
         one(Operation::post(
@@ -70,7 +72,7 @@ pub fn operations() -> Vec<Operation> {
         .takes::<BareBody>(false, json!({}))
         .answers::<HeartbeatAnswer>(
             StatusCode::OK,
-            "The leader has counted it: the session lives for `ttl_ms` from when the request was sent.",
+            "The leader has renewed the session, which lives for `ttl_ms` from the sending of the request.",
             json!({"ttl_ms": 10_000}),
         )
         .fails(&[Code::Unavailable, Code::Forbidden]),
@@ -80,7 +82,7 @@ pub fn operations() -> Vec<Operation> {
             "listEphemerals",
             "Lists the ephemeral znodes of a session",
         ))
-        .says("Its places in locks are among them.")
+        .says("The contenders of its locks are among them.")
         .asks::<EphemeralsQuery>(&[])
         .answers::<EphemeralsAnswer<'_>>(
             StatusCode::OK,
@@ -94,29 +96,28 @@ pub fn operations() -> Vec<Operation> {
 
 fn events() -> Operation {
     let reference = |name: &str| json!({"$ref": format!("#/components/schemas/{name}")});
-    one(Operation::get("/v1/sessions/{session}/events", "followSession", "Follows what happens to a session"))
+    one(Operation::get("/v1/sessions/{session}/events", "followSession", "Streams the events of a session"))
         .says(
-            "Server-sent events. The open stream counts as the heartbeat for two ttls, and has to be opened again then. Each event has an \
-             `id`, unless it is about the stream itself; whoever comes back with it is told everything after it, once, or gets `reset`.",
+            "Server-sent events. The open stream counts as the heartbeat for twice the time to live; then the client has to reconnect. Each event has an `id`, unless it is about the stream itself. A client that reconnects with this id receives all later events once, or `reset`.",
         )
         .asks_also(json!({
             "name": "heartbeat", "in": "query", "required": false,
-            "description": "Whether the stream renews the session.",
+            "description": "Renew the session while the stream is open.",
             "schema": {"type": "boolean", "default": true},
         }))
         .asks_also(json!({
             "name": "after", "in": "query", "required": false,
-            "description": "The id of the last event that the client received.",
+            "description": "Id of the last event that the client received.",
             "schema": reference("EventId"),
         }))
         .asks_also(json!({
             "name": "Last-Event-ID", "in": "header", "required": false,
-            "description": "The same, and stronger. Browsers send it by themselves.",
+            "description": "Takes precedence over `after`. Browsers send it by themselves.",
             "schema": reference("EventId"),
         }))
         .asks_also(json!({
             "name": "watch", "in": "query", "required": false,
-            "description": "What is watched beside. It may be said several times.",
+            "description": "Additional watch of a znode. The parameter can be repeated.",
             "schema": {"type": "array", "items": reference("WatchText"), "maxItems": MAX_WATCHES},
         }))
         .with_words::<words::EventId>()

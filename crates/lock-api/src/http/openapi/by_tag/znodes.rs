@@ -43,27 +43,27 @@ pub fn operations() -> Vec<Operation> {
 
 fn single() -> Vec<Operation> {
     vec![
-        one(Operation::get("/v1/znodes/{path}", "lookAtZnode", "Shows data and stat of a znode"))
+        one(Operation::get("/v1/znodes/{path}", "lookAtZnode", "Shows data and metadata of a znode"))
             .says("`prefix`, `after` and `count` belong to `children=true`.")
             .asks::<GetQuery>(&[("children", json!(true))])
             .with_words::<words::PageCount>()
             .answers::<ZnodeAnswer<'_>>(
                 StatusCode::OK,
-                "The znode; the data as text if it is text, as null if it is null, and else in base64.",
+                "The znode, with its data as text, as null if it is null, or otherwise in base64.",
                 json!({"path": "/orders/42", "data": "paid", "stat": stat()}),
             )
             .fails(&[Code::BadPath, Code::NoNode, Code::Forbidden])
             .fails(&FRESH),
         one(Operation::post("/v1/znodes/{path}", "createZnode", "Creates a znode"))
             .says(
-                "`data` and `data_base64` exclude each other; without either there are no bytes, and with `\"data\": null` it is null. \
-                 Ephemeral ones need a `session`; `ttl_ms` belongs to the modes `ttl` and \
-                 `ttl_sequential`. The contenders of locks are created by `acquire` alone.",
+                "`data` and `data_base64` exclude each other. Without either the data is empty, and with `\"data\": null` it is null. \
+                 Ephemeral znodes require a `session`; `ttl_ms` belongs to the modes `ttl` and \
+                 `ttl_sequential`. Only `acquire` creates the contenders of locks.",
             )
             .takes::<CreateBody<'_>>(false, json!({"data": "new", "parents": true}))
             .answers::<ChangedAnswer<'_>>(
                 StatusCode::CREATED,
-                "It is there; a sequential one has its number in the path.",
+                "The znode is created. The path of a sequential znode includes its number.",
                 json!({"path": "/orders/42", "stat": stat()}),
             )
             .fails(&OF_CHANGE)
@@ -73,13 +73,13 @@ fn single() -> Vec<Operation> {
             .fails(&CHANGE)
             .fails(&GROWS),
         one(Operation::put("/v1/znodes/{path}", "setZnode", "Replaces the data of a znode"))
-            .says("By `data` (which may be null) or `data_base64`: one of them, and not both.")
+            .says("The body has either `data` (which may be null) or `data_base64`.")
             .asks::<SetQuery>(&[])
             .with_words::<words::Version>()
             .takes::<SetBody<'_>>(true, json!({"data": "paid"}))
             .answers::<ChangedAnswer<'_>>(
                 StatusCode::OK,
-                "It was replaced.",
+                "The replacement was made.",
                 json!({"path": "/orders/42", "stat": stat()}),
             )
             .fails(&OF_CHANGE)
@@ -90,19 +90,19 @@ fn single() -> Vec<Operation> {
         one(Operation::delete("/v1/znodes/{path}", "deleteZnode", "Deletes a znode"))
             .asks::<DeleteQuery>(&[])
             .with_words::<words::RequestId>()
-            .answers_nothing("It has gone, and with `recursive` all below it.")
+            .answers_nothing("The znode is deleted, and with `recursive` all znodes below it.")
             .fails(&OF_CHANGE)
             .fails(&OF_SESSION)
             .fails(&[Code::BadVersion, Code::NotEmpty])
             .fails(&CHANGE),
         one(Operation::get("/v1/acl/{path}", "lookAtAcl", "Shows the access control list of a znode"))
-            .says("For callers that may read or administer the znode; the former see no hashes of passwords.")
+            .says("Requires the right to read or to administer the znode. Without the latter the hashes of passwords are hidden.")
             .asks::<ReadQuery>(&[])
             .answers::<AclAnswer<'_>>(StatusCode::OK, "The list.", acl())
             .fails(&[Code::BadPath, Code::NoNode, Code::Forbidden])
             .fails(&FRESH),
         one(Operation::put("/v1/acl/{path}", "setAcl", "Replaces the access control list of a znode"))
-            .says("`version` is the list's own: the stat's `aversion`.")
+            .says("`version` is that of the list: the `aversion` of the metadata.")
             .asks::<acls::SetQuery>(&[])
             .with_words::<words::Version>()
             .takes::<SetAclBody<'_>>(
@@ -111,7 +111,7 @@ fn single() -> Vec<Operation> {
             )
             .answers::<ChangedAnswer<'_>>(
                 StatusCode::OK,
-                "It was replaced.",
+                "The replacement was made.",
                 json!({"path": "/orders/42", "stat": stat()}),
             )
             .fails(&OF_CHANGE)
@@ -126,9 +126,7 @@ fn several() -> Vec<Operation> {
     vec![
         Operation::post("/v1/txn", "transaction", "Changes several znodes, all or none")
             .says(
-                "At one position of the log. `held` is a condition: the transaction's session holds this lock by the grant with this \
-                 token, so what follows is written while the lock is held, or not at all. A problem says by `index` which operation \
-                 it was.",
+                "All operations are applied at one position of the log. `held` is a condition: the transaction's session holds this lock by the grant with this token. So the operations are applied while the lock is held, or not at all. The `index` in a problem is that of the failed operation.",
             )
             .takes::<TxnBody<'_>>(
                 true,
@@ -142,7 +140,7 @@ fn several() -> Vec<Operation> {
             )
             .answers::<TxnAnswer>(
                 StatusCode::OK,
-                "All operations were applied; the result of each.",
+                "All operations were applied. The answer has the result of each.",
                 json!({"results": [{"held": {}}, {"set": {"stat": stat()}}]}),
             )
             .fails(&OF_CHANGE)
@@ -158,7 +156,7 @@ fn several() -> Vec<Operation> {
             .fails(&CHANGE)
             .fails(&GROWS),
         Operation::post("/v1/read", "readZnodes", "Reads several znodes at one position")
-            .says("What one of the reads fails for is its own affair, and told in its place as `problem`.")
+            .says("A read that fails does not affect the others, and has a `problem` as its result.")
             .asks::<ReadQuery>(&[])
             .takes::<ReadsBody<'_>>(
                 true,
@@ -166,7 +164,7 @@ fn several() -> Vec<Operation> {
             )
             .answers::<ReadsAnswer<'_>>(
                 StatusCode::OK,
-                "What was found, all at the position `zxid`.",
+                "The results, all read at the position `zxid`.",
                 json!({"zxid": 17, "results": [{"exists": {"path": "/orders/42", "stat": stat()}}]}),
             )
             .fails(&FRESH),
@@ -178,8 +176,7 @@ pub fn watches() -> Vec<Operation> {
     vec![
         one(Operation::get("/v1/watch/{path}", "watchZnode", "Waits for the next event at a znode"))
             .says(
-                "With `seen_zxid` (a stat's `mzxid`, or `pzxid` for `children`; not for `recursive`) a change after that position that \
-                 has happened already is told at once.",
+                "With `seen_zxid` (`mzxid` of the metadata, or `pzxid` for `children`; not for `recursive`) a change after that position is reported at once if it has happened already.",
             )
             .asks::<WatchQuery>(&[("kind", json!("data"))])
             .with_words::<KindWord>()
@@ -190,7 +187,7 @@ pub fn watches() -> Vec<Operation> {
                 "The event.",
                 json!({"event": "data_changed", "path": "/orders/42", "zxid": 17}),
             )
-            .answers_nothing("The time is over.")
+            .answers_nothing("No event happened within the time.")
             .fails(&[Code::BadPath, Code::NoNode, Code::Forbidden, Code::TooManyRequests])
             .fails(&FRESH),
     ]
@@ -199,7 +196,7 @@ pub fn watches() -> Vec<Operation> {
 fn one(operation: Operation) -> Operation {
     operation.names::<words::PathInAddress>(
         "path",
-        "The path of the znode without its first slash. Slashes may be percent-encoded, or stand as they are.",
+        "Path of the znode without its first slash. Slashes need no percent-encoding.",
         json!("orders/42"),
     )
 }
