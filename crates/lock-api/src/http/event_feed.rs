@@ -76,7 +76,7 @@ pub struct EventsQuery {
 pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: HeaderMap) -> HandlerResult {
     let params: EventsQuery = query(&uri)?;
     if params.last > MAX_LAST {
-        return Err(Problem::bad_request(format!("last goes up to {MAX_LAST}")));
+        return Err(Problem::bad_request(format!("last is at most {MAX_LAST}")));
     }
     let header = headers
         .get(&LAST_EVENT_ID)
@@ -178,7 +178,7 @@ impl Feed {
                 () = self.closing.cancelled() => self.end(&mut text, "node_stops"),
                 // Checked before each message: its events require the rights that the caller has now.
                 refusal = self.revocation.revoked(|view| view.admission()) => {
-                    tracing::debug!(%refusal, "a stream of events ends, for its reader may not go on");
+                    tracing::debug!(%refusal, "event feed: ended a stream whose reader lost its permission");
                     self.end(&mut text, "access_lost");
                 }
                 () = due => self.write_message(&mut text, MAX_EVENTS_PER_MESSAGE, false),

@@ -94,18 +94,18 @@ impl StreamRequest {
                 ("heartbeat", _) => return Err(Problem::bad_request("heartbeat is true or false")),
                 ("after", text) => params.after = Some(position(text)?),
                 _ => {
-                    return Err(Problem::bad_request(format!(
-                        "there is no parameter {name:?} here"
-                    )));
+                    return Err(Problem::bad_request(format!("unknown parameter {name:?}")));
                 }
             }
             if name != "watch" && known.contains(&name) {
-                return Err(Problem::bad_request(format!("{name} is said twice")));
+                return Err(Problem::bad_request(format!("duplicate parameter {name}")));
             }
             known.push(name);
         }
         if params.watches.len() > MAX_WATCHES {
-            return Err(Problem::bad_request(format!("more than {MAX_WATCHES} watches")));
+            return Err(Problem::bad_request(format!(
+                "a stream has at most {MAX_WATCHES} watches"
+            )));
         }
         if let Some(last) = headers.get(&LAST_EVENT_ID) {
             // A browser sends none before it has received one, and repeats the same address: the header is newer.
@@ -150,7 +150,7 @@ pub async fn events(State(api): State<Shared>, peer: Peer, uri: Uri, headers: He
         && !api.node.caught_up_with(seen).await?
     {
         return Err(Problem::bad_request(format!(
-            "watch: nothing has happened at {seen} yet"
+            "watch: the position {seen} has not been reached yet"
         )));
     }
     let revocation = RevocationWatch::begin(&api.node, &peer);
@@ -318,7 +318,7 @@ impl Feed {
                 () = self.closing.cancelled() => self.end(&mut text, "node_stops"),
                 // Checked before each message: its events require the rights that the caller has now.
                 refusal = self.revocation.revoked(|view| view.may_use(session)) => {
-                    tracing::debug!(%session, %refusal, "a stream ends, for its reader may not go on");
+                    tracing::debug!(%session, %refusal, "session events: ended a stream whose reader lost its permission");
                     self.end(&mut text, "access_lost");
                 }
                 () = self.stream.changed() => self.write_events(&mut text),
@@ -490,7 +490,7 @@ impl SessionRenewal {
             }
             // The stream itself reports the end of the session, when this node applies it.
             Err(error) => {
-                tracing::debug!(session = %self.session, %error, "a stream's session was not renewed");
+                tracing::debug!(session = %self.session, %error, "session events: could not renew the session of a stream");
                 self.next = Instant::now() + RENEWAL_RETRY.min(self.ttl / RENEWALS_PER_TTL);
                 None
             }

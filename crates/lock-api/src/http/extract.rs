@@ -109,7 +109,7 @@ pub fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem> {
         None => Ok(serde_json::from_slice(b"{}")?),
         Some(b'{') => Ok(serde_json::from_slice(bytes).or_else(|_| lenient_parsing::json(bytes))?),
         // serde would read the elements of a list as fields in their order, which no caller means.
-        Some(_) => Err(Problem::bad_request("the body: a JSON object is expected")),
+        Some(_) => Err(Problem::bad_request("the body: expected a JSON object")),
     }
 }
 
@@ -127,7 +127,7 @@ pub fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
 pub fn no_query(uri: &Uri) -> Result<(), Problem> {
     match uri.query() {
         None | Some("") => Ok(()),
-        Some(_) => Err(Problem::bad_request("there are no parameters here")),
+        Some(_) => Err(Problem::bad_request("this address has no parameters")),
     }
 }
 
@@ -193,7 +193,7 @@ pub fn page_length(count: Option<usize>) -> Result<usize, Problem> {
     match count {
         None => Ok(DEFAULT_PAGE),
         Some(count @ 1..=MAX_PAGE) => Ok(count),
-        Some(_) => Err(Problem::bad_request(format!("count goes from 1 to {MAX_PAGE}"))),
+        Some(_) => Err(Problem::bad_request(format!("count is from 1 to {MAX_PAGE}"))),
     }
 }
 

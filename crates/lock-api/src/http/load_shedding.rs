@@ -68,9 +68,7 @@ pub fn administration(service: ApiService) -> ApiService {
 /// is constant.
 pub fn shed_early<B>(node: &Node, request: &axum::http::Request<B>, waited: Duration) -> Option<Response> {
     static BODY: LazyLock<Bytes> = LazyLock::new(|| {
-        let problem = Problem::from(Unavailable::new(
-            "this node has as much to do as it can do in time",
-        ));
+        let problem = Problem::from(Unavailable::new("this node is overloaded"));
         serde_json::to_vec(&problem)
             .expect("strings and numbers serialise")
             .into()
@@ -125,7 +123,7 @@ pub async fn within_budget(api: &Api, admitted: Admitted, response: Response) ->
 }
 
 fn budget_exhausted() -> Problem {
-    Unavailable::new("this node has as many large requests as it has room for").into()
+    Unavailable::new("this node has no memory left for large requests").into()
 }
 
 /// Returns the estimated bytes of a body that the node will keep in memory. A body without a declared length counts as

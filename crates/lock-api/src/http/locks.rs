@@ -194,7 +194,7 @@ async fn revoke(api: &Api, lock: LockName, peer: Peer, body: &[u8]) -> HandlerRe
             Ok(no_content())
         }
         _ => Err(Problem::bad_request(
-            "a request to give up has a reason, and perhaps a holder; a holder's answer has session, holder and answer",
+            "a release request has reason and optionally holder; a holder's answer has session, holder and answer",
         )),
     }
 }

@@ -263,7 +263,7 @@ fn audited_action(change: &MembershipChange) -> (&'static str, String) {
         }
         MembershipChange::MoveLeader { to: Some(node_id) } => ("move_leader", format!("to node {node_id}")),
         MembershipChange::MoveLeader { to: None } => {
-            ("move_leader", "to the voter with most of the log".to_owned())
+            ("move_leader", "to the voter with the longest log".to_owned())
         }
     }
 }

@@ -37,7 +37,7 @@ pub async fn take_steps(State(api): State<Shared>, peer: Peer, uri: Uri, body: B
                 steps,
             }),
             Ok(other) => Err(Problem::internal(format!(
-                "steps towards another tree were answered by {other:?}"
+                "mirror steps were answered by {other:?}"
             ))),
             Err(refusal) => Err(refusal.into()),
         },
@@ -72,9 +72,7 @@ pub async fn get(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResu
         .map_or_else(|| Ok(ZPath::root()), ZPath::parse)?;
     let after = params.after.as_deref().map(ZPath::parse).transpose()?;
     if after.as_ref().is_some_and(|after| !is_below(after, &below)) {
-        return Err(Problem::bad_request(
-            "after is a path of the page before, and so below below",
-        ));
+        return Err(Problem::bad_request("after is not a path below below"));
     }
     let count = page_length(params.count)?;
     ensure_freshness(&api, params.linearizable).await?;

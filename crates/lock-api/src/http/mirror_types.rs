@@ -139,13 +139,11 @@ impl PutBody<'_> {
             (KindWord::Container, None) => MirroredKind::Container,
             (KindWord::Ttl, Some(ttl_ms)) => MirroredKind::Ttl(ttl_ms),
             (KindWord::Ephemeral, _) => {
-                return Err(Problem::bad_request(
-                    "what a session owns cannot be brought from elsewhere",
-                ));
+                return Err(Problem::bad_request("ephemeral znodes cannot be mirrored"));
             }
             (_, _) => {
                 return Err(Problem::bad_request(
-                    "the kind ttl has a ttl_ms, and no other has",
+                    "ttl_ms is required by the kind ttl and invalid for others",
                 ));
             }
         };

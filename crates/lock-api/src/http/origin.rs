@@ -129,7 +129,7 @@ fn called_as(request: &Request) -> Result<Option<Authority>, Problem> {
     let host = match (hosts.next(), hosts.next()) {
         (None, _) => None,
         (Some(host), None) => Some(parse_host(host)?),
-        (Some(_), Some(_)) => return Err(Problem::bad_request("there is more than one Host")),
+        (Some(_), Some(_)) => return Err(Problem::bad_request("duplicate Host header")),
     };
     match (request.uri().authority(), host) {
         // A request in the form for proxies has the host in its address, which takes precedence over the header (RFC
@@ -227,7 +227,7 @@ fn fits(listed: &str, host: &str) -> bool {
 
 fn wrong_host(host: &str) -> Problem {
     let detail = format!(
-        "this node is not known as {host:?}. If it is meant to be, add the name to http.allowed_hosts in its configuration"
+        "{host:?} is not a name of this node. To allow it, add it to http.allowed_hosts in the node's configuration"
     );
     Problem::new(Code::WrongHost, detail)
 }
@@ -235,7 +235,7 @@ fn wrong_host(host: &str) -> Problem {
 fn foreign(origin: &str) -> Problem {
     Problem::new(
         Code::ForeignOrigin,
-        format!("a page {origin:?} may not call this node; http.allowed_origins lists those that may"),
+        format!("the origin {origin:?} may not call this node; to allow it, add it to http.allowed_origins"),
     )
 }
 

@@ -139,7 +139,7 @@ impl Read<'_> {
 }
 
 fn too_much() -> Problem {
-    let detail = format!("with it the answer would have more than {MAX_DATA_BYTES} bytes of data");
+    let detail = format!("with this read the answer would exceed {MAX_DATA_BYTES} bytes of data");
     Problem::new(Code::TooLarge, detail)
 }
 
@@ -195,7 +195,9 @@ pub async fn read(State(api): State<Shared>, peer: Peer, uri: Uri, body: Body) -
     let bytes = read_body(body, api.config().max_body_bytes, api.config().body_timeout).await?;
     let body: ReadsBody<'_> = parse(&bytes)?;
     if !(1..=MAX_READS).contains(&body.reads.len()) {
-        return Err(Problem::bad_request(format!("there are 1 to {MAX_READS} reads")));
+        return Err(Problem::bad_request(format!(
+            "a request has 1 to {MAX_READS} reads"
+        )));
     }
     let reads: Vec<_> = body.reads.into_iter().map(ReadBody::check).collect();
     let children = reads.iter().map(|read| match read {

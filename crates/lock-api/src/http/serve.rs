@@ -134,11 +134,11 @@ async fn accept(
         limiter: ConnectionLimiter::new(live.connections().clone()),
         total_limit_response: rejection(Problem::new(
             Code::Unavailable,
-            "this node has as many connections as there may be",
+            "this node has reached its maximum number of connections",
         )),
         address_limit_response: rejection(Problem::new(
             Code::TooManyRequests,
-            "this node has as many connections from this address as one may have",
+            "this node has reached its maximum number of connections from this address",
         )),
         drain_timeout: config.drain_timeout,
         metrics: config.meter.clone(),
@@ -189,7 +189,7 @@ pub fn serve_in_process(
     };
     Box::pin(async move {
         if let Err(error) = connection.serve(stream).await {
-            debug!(%error, "connection within the process ended");
+            debug!(%error, "http: in-process connection ended");
         }
     })
 }
@@ -332,11 +332,11 @@ impl HttpConnection {
             } else if let Some(timeout) = first_header.as_mut().as_pin_mut()
                 && timeout.poll(context).is_ready()
             {
-                debug!("a caller sent no request");
+                debug!("http: closed a connection without a request");
                 return Poll::Ready(Ok(()));
             }
             stream.poll_hang_up(context).map(|()| {
-                debug!("a caller hung up behind its next request");
+                debug!("http: a caller hung up after its next request");
                 Ok(())
             })
         })

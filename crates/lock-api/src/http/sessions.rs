@@ -208,7 +208,7 @@ pub struct EphemeralsQuery {
 
 /// Parses the cursor of a page of ephemeral znodes: the position at which the last one was created, and its path.
 fn ephemeral_cursor(text: &str) -> Result<(Zxid, ZPath), Problem> {
-    let wrong = || Problem::bad_request("after is what the page before has said as next_after");
+    let wrong = || Problem::bad_request("after is not a next_after of the page before");
     let (position, _) = text.split_once('/').ok_or_else(wrong)?;
     let path = ZPath::parse(&text[position.len()..]).map_err(|_| wrong())?;
     Ok((Zxid(position.parse().map_err(|_| wrong())?), path))

@@ -81,7 +81,7 @@ async fn send(
     tokio::select! {
         biased;
         // The connection ends before the announced length.
-        refusal = may_not => warn!(%refusal, "the receiver of a backup may not have it any more"),
+        refusal = may_not => warn!(%refusal, "backup: stopped, because the receiver lost its permission"),
         all = send_all(backup, &chunks) => if all {
             api.node.backup_drawn(made_at_ms);
         }
@@ -95,7 +95,7 @@ async fn send_all(mut backup: Backup, chunks: &mpsc::Sender<io::Result<Bytes>>) 
             Ok(Some(chunk)) => Ok(chunk),
             Ok(None) => return true,
             Err(error) => {
-                warn!(%error, "a backup could not be read to its end");
+                warn!(%error, "backup: could not read the file to its end");
                 Err(error)
             }
         };
@@ -106,7 +106,7 @@ async fn send_all(mut backup: Backup, chunks: &mpsc::Sender<io::Result<Bytes>>) 
             Ok(_) => return false,
             // The connection ends before the announced length, so the receiver does not take this for the end.
             Err(_) => {
-                warn!("the receiver of a backup takes nothing any more");
+                warn!("backup: stopped, because the receiver does not read");
                 return false;
             }
         }

@@ -118,7 +118,7 @@ pub async fn watch(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRe
     }
     if params.kind == KindWord::Recursive && params.seen_zxid.is_some() {
         return Err(Problem::bad_request(
-            "seen_zxid does not go with kind=recursive: a stat does not show changes below a znode",
+            "seen_zxid is invalid with kind=recursive, because the metadata of a znode does not show changes below it",
         ));
     }
     ensure_freshness(&api, params.linearizable).await?;
@@ -127,7 +127,7 @@ pub async fn watch(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRe
         && !api.node.caught_up_with(Zxid(seen)).await?
     {
         return Err(Problem::bad_request(format!(
-            "seen_zxid: nothing has happened at {seen} yet"
+            "seen_zxid: the position {seen} has not been reached yet"
         )));
     }
     let (kind, caller) = (params.kind.kind(), peer.identities());
@@ -159,7 +159,9 @@ pub async fn watch(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRe
             path: event.path.as_str(),
             zxid: event.zxid.0,
         })),
-        Ok(Ok(None)) => Err(Unavailable::new("this node does not know whether the watch has fired").into()),
+        Ok(Ok(None)) => {
+            Err(Unavailable::new("this node lost the watch and cannot tell if it has fired").into())
+        }
         Err(_) => Ok(no_content()),
     }
 }

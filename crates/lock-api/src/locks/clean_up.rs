@@ -177,7 +177,7 @@ async fn withdraw(shared: &Shared, session: SessionId, contenders: Contenders, a
                 if shared.node.is_stopping() {
                     tracing::warn!(
                         %session, ?contenders,
-                        "this node stops before it could withdraw the call of a caller that went away"
+                        "locks: this node stops before it could withdraw the call of a disconnected caller"
                     );
                     return;
                 }

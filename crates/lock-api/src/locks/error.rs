@@ -26,7 +26,7 @@ impl LockError {
     /// Reports a reply that belongs to another command, which would be a bug in this program. The outcome is then
     /// unknown.
     pub(super) fn unexpected(reply: &Reply) -> Self {
-        Self::OutcomeUnknown(format!("the cluster answered to something else: {reply}"))
+        Self::OutcomeUnknown(format!("the cluster sent the reply of another command: {reply}"))
     }
 }
 

@@ -401,7 +401,7 @@ impl Locks {
         if left > 0 {
             tracing::warn!(
                 calls = left,
-                "this node stops before it could withdraw these calls: their places in queues end with their sessions"
+                "locks: this node stops before it could withdraw these calls; their contenders end with their sessions"
             );
         }
     }
@@ -454,7 +454,7 @@ pub(crate) fn only(grants: Vec<Grant>) -> Result<Grant, LockError> {
     match (grants.next(), grants.next()) {
         (Some(grant), None) => Ok(grant),
         _ => Err(LockError::OutcomeUnknown(
-            "the cluster answered to a call for one lock with several".to_owned(),
+            "the cluster answered a call for one lock with several grants".to_owned(),
         )),
     }
 }

@@ -20,16 +20,18 @@ pub fn shown(headers: &HeaderMap) -> Result<Option<TokenText>, Problem> {
         return Ok(None);
     };
     if all.next().is_some() {
-        return Err(refused("Authorization is said twice"));
+        return Err(refused("duplicate Authorization header"));
     }
-    let text = first.to_str().map_err(|_| refused("Authorization is no text"))?;
+    let text = first
+        .to_str()
+        .map_err(|_| refused("the Authorization header is not text"))?;
     let (scheme, token) = text.trim().split_once(' ').unwrap_or((text, ""));
     if !scheme.eq_ignore_ascii_case(SCHEME) {
-        return Err(refused("tokens are shown as `Authorization: Bearer TOKEN`"));
+        return Err(refused("a token is sent as `Authorization: Bearer TOKEN`"));
     }
     match TokenText::parse(token.trim()) {
         Some(token) => Ok(Some(token)),
-        None => Err(refused("what is shown is no token")),
+        None => Err(refused("the text in the Authorization header is not a token")),
     }
 }
 

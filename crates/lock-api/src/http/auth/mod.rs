@@ -77,7 +77,7 @@ async fn authenticate_token(api: &Api, peer: Peer, id: TokenId, secret: &Secret)
     if matches!(known, Standing::Unknown) && !api.unknown.is_known_absent(id) {
         let Some(_permit) = api.unknown.permit() else {
             return Err(Problem::busy(
-                "many callers show tokens that this node does not know yet",
+                "too many callers send tokens that this node does not know yet",
             ));
         };
         api.node.read_barrier().await?;

@@ -17,7 +17,7 @@ pub fn refuse(api: &Api, peer: &Peer) -> Result<(), Problem> {
         Some(reason) => Err(Problem::not_ready(reason, api.node.status().leader)),
         None => Err(Problem::new(
             Code::Unauthenticated,
-            "the cluster is not secured yet, and until it is, this node serves nobody but its operator: secure it with \
+            "the cluster is not secured yet, and this node serves only its operator until it is: secure it with \
              `lockgate access secure` and the token in operator.token of the node's data directory",
         )),
     }

@@ -179,7 +179,7 @@ pub fn check_limit(limit: u32) -> Result<(), Problem> {
     match limit {
         1..=MAX_SEMAPHORE_LIMIT => Ok(()),
         _ => Err(Problem::bad_request(format!(
-            "limit goes from 1 to {MAX_SEMAPHORE_LIMIT}"
+            "limit is from 1 to {MAX_SEMAPHORE_LIMIT}"
         ))),
     }
 }
@@ -191,7 +191,7 @@ fn semaphore(limit: Option<u32>, permits: Option<u32>, reentrant: Option<bool>) 
     }
     if reentrant == Some(true) {
         return Err(Problem::bad_request(
-            "a semaphore is never reentrant: each acquire takes its own permits",
+            "a semaphore is never reentrant: each acquire needs its own permits",
         ));
     }
     match (permits.unwrap_or(1), limit) {

@@ -26,14 +26,13 @@ impl Instruments for ConnectionInstruments {
             let counts = counts.iter();
             counts.map(move |(listener, counts)| ([("door", *listener)], of(counts)))
         };
-        let help = "Connections of clients that are open, at each port";
+        let help = "Open client connections by listener";
         sheet.gauges("connections", help, each(|counts| counts.open as u64))?;
-        let help = "How many there may be";
+        let help = "Maximum number of client connections";
         sheet.gauges("connections_limit", help, each(|counts| counts.limit as u64))?;
         let help = "Accepted connections";
         sheet.counters("connections_accepted", help, each(|counts| counts.accepted))?;
-        let help =
-            "Callers that found no place: all were taken, or their address had as many as one may have";
+        let help = "Rejected connections: the node or the address has reached its maximum";
         let refused = counts.iter().flat_map(|(listener, counts)| {
             [
                 ("full", counts.rejected_total_limit),
@@ -42,7 +41,7 @@ impl Instruments for ConnectionInstruments {
             .map(|(reason, count)| ([("door", *listener), ("reason", reason)], count))
         });
         sheet.counters("connections_refused", help, refused)?;
-        let help = "Requests over HTTP that a busy node has refused before it looked for their route";
+        let help = "HTTP requests shed by an overloaded node before routing";
         let is_http = |(listener, _): &&(&str, ConnectionCounts)| *listener == HTTP;
         let refused = counts.iter().filter(is_http);
         let refused = refused.map(|(_, counts)| ([("reason", "busy")], counts.shed));

@@ -16,7 +16,7 @@ pub struct Build;
 
 impl Instruments for Build {
     fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
-        let help = "Always 1: the version of the program";
+        let help = "Always 1, labelled with the version of the program";
         sheet.gauges(
             "build_info",
             help,
@@ -31,30 +31,30 @@ pub struct Process;
 impl Instruments for Process {
     fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
         if let Some((virtual_bytes, resident_bytes)) = memory() {
-            let help = "Memory that the process has in use";
+            let help = "Resident memory of the process";
             sheet.gauge("process_resident_memory_bytes", help, resident_bytes)?;
             if let Some(limit) = memory_limit() {
-                let help = "Memory that it may have: its control group's limit, or all that the machine has";
+                let help = "Memory limit of the process: its control group's limit, or the machine's memory";
                 sheet.gauge("process_memory_limit_bytes", help, limit)?;
             }
-            let help = "Addresses that it has reserved";
+            let help = "Virtual memory of the process";
             sheet.gauge("process_virtual_memory_bytes", help, virtual_bytes)?;
         }
         if let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) {
             let (user, system) = (usage.user_time(), usage.system_time());
             let seconds = |time: nix::sys::time::TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
-            let help = "Time that the process has computed";
+            let help = "CPU time of the process";
             sheet.counter_of_seconds("process_cpu_seconds", help, seconds(user) + seconds(system))?;
         }
         if let Ok(open) = fs::read_dir("/proc/self/fd") {
-            let help = "Files and connections that it has open";
+            let help = "Open files and connections of the process";
             // Reading the directory takes one file descriptor itself.
             sheet.gauge("process_open_fds", help, open.count().saturating_sub(1))?;
         }
         if let Ok((limit, _)) = getrlimit(Resource::RLIMIT_NOFILE) {
             sheet.gauge("process_max_fds", "How many it may have open", limit)?;
         }
-        let help = "When the process was started, in seconds since 1970";
+        let help = "Start time of the process, in seconds since 1970";
         sheet.gauge("process_start_time_seconds", help, *STARTED)
     }
 }

@@ -229,7 +229,7 @@ impl Drop for RequestGuard<'_> {
 
 impl Instruments for Requests {
     fn write(&self, sheet: &mut Sheet<'_>) -> fmt::Result {
-        let help = "Requests over HTTP that are not answered yet, those that wait for a lock among them";
+        let help = "HTTP requests in progress, including those that wait for a lock";
         sheet.gauge("http_requests_in_flight", help, self.under_way.load(Relaxed))?;
         let answers: Vec<(&Operation, String, &str, u64)> = self
             .operations
@@ -239,7 +239,7 @@ impl Instruments for Requests {
                     .map(move |(code, problem, count)| (one, code, problem, count))
             })
             .collect();
-        let help = "Requests over HTTP, by method, routed address, status, and the code of the problem if there was one";
+        let help = "HTTP requests by method, route, status and problem code";
         let answers = answers.iter().map(|(one, code, problem, count)| {
             let labels = [
                 ("method", one.method),
@@ -250,8 +250,7 @@ impl Instruments for Requests {
             (labels, *count)
         });
         sheet.counters("http_requests", help, answers)?;
-        let help =
-            "How long they took until the answer began; an acquire takes as long as it waits for its lock";
+        let help = "Duration of HTTP requests until the begin of the answer, including the wait for a lock";
         let asked = self.operations.iter().filter(|one| !one.times.is_empty());
         let times = asked.map(|one| {
             let labels = [("method", one.method), ("route", one.route.as_str())];

@@ -243,7 +243,7 @@ impl Problem {
 
     /// Returns the problem of an address without a route.
     pub fn no_route(path: &str) -> Self {
-        Self::new(Code::NoRoute, format!("nothing is served at {}", echo(path)))
+        Self::new(Code::NoRoute, format!("unknown address {}", echo(path)))
     }
 
     /// Returns the problem of a method without a handler. `allow` has the methods with one, unless the router adds them
@@ -251,7 +251,7 @@ impl Problem {
     pub fn method_not_allowed(method: &str, allow: Option<&'static str>) -> Self {
         let mut problem = Self::new(
             Code::MethodNotAllowed,
-            format!("{} is not served here", echo(method)),
+            format!("{} is not allowed at this address", echo(method)),
         );
         problem.0.allow = allow;
         problem
@@ -295,7 +295,7 @@ impl Problem {
         let problem = Self::new(Code::Internal, detail);
         tracing::error!(
             detail = problem.0.detail,
-            "request failed by a mistake of the server"
+            "http: request failed because of an internal error"
         );
         problem
     }
