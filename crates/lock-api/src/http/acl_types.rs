@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_says_everything_and_nothing_else() {
+    fn feed_entry_has_all_its_fields_and_no_others() {
         for body in [
             r#"{}"#,
             r#"{"acl": null}"#,

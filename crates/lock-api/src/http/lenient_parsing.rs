@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_numbers_are_read_however_they_are_written() {
+    fn whole_numbers_are_accepted_in_every_notation() {
         for (written, wait_ms) in [
             ("5000", 5000),
             ("5000.0", 5000),

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_large_answer_counts_until_it_is_sent() {
+    async fn large_answer_is_charged_until_it_is_sent() {
         let config = HttpConfig {
             max_large_answers_bytes: 100_000,
             ..HttpConfig::default()

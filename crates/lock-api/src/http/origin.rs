@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_this_nodes_own_by_name_and_port() {
+    fn own_page_is_recognized_by_name_and_port() {
         let own = |origin: &str, host: &str| is_own(origin, Some(&host.parse().unwrap()));
         for (origin, host) in [
             ("http://localhost:7400", "localhost:7400"),

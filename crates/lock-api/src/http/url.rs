@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_segment_is_the_verb_if_something_stands_before_it() {
+    fn last_segment_after_a_name_is_the_verb() {
         for (raw, name, verb) in [
             ("a/acquire", "a", Some(Verb::Acquire)),
             ("orders/42/acquire", "orders/42", Some(Verb::Acquire)),

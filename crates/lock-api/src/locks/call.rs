@@ -328,7 +328,7 @@ impl GrantWaiter {
         };
         match self.shared.node.read(held) {
             Some(grants) => Ok(grants),
-            None => Err(ends.next().await.expect("there is one for each place")),
+            None => Err(ends.next().await.expect("there is one for each contender")),
         }
     }
 

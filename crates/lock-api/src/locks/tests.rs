@@ -154,7 +154,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, LockError>) -> Refusal {
 }
 
 #[tokio::test]
-async fn a_try_says_who_holds_the_lock() {
+async fn failed_try_reports_the_holder() {
     let world = World::new().await;
     let (a, b) = (world.session().await, world.session().await);
     let grant = world.held(a, "job").await;
@@ -367,8 +367,8 @@ enum Loss {
     EndOfSession,
 }
 
-async fn lose(world: &World, session: SessionId, place: &Place, loss: Loss) {
-    let Place { lock, holder } = place.clone();
+async fn lose(world: &World, session: SessionId, contender: &ContenderRef, loss: Loss) {
+    let ContenderRef { lock, holder } = contender.clone();
     let change = match loss {
         Loss::Break => {
             let broken = world.locks.break_holder(lock, holder, "10.0.0.7", "hangs", None);
@@ -394,13 +394,13 @@ async fn lose(world: &World, session: SessionId, place: &Place, loss: Loss) {
 }
 
 #[derive(Debug, Clone)]
-struct Place {
+struct ContenderRef {
     lock: LockName,
     holder: HolderId,
 }
 
 #[tokio::test]
-async fn without_one_of_its_places_a_call_for_several_locks_ends_at_once() {
+async fn call_for_several_locks_ends_when_it_loses_one_contender() {
     let world = World::new().await;
     let blocker = world.session().await;
     let names = ["early", "held", "late"];
@@ -430,18 +430,18 @@ async fn without_one_of_its_places_a_call_for_several_locks_ends_at_once() {
             Some(holder) => holder.holder.clone(),
             None => view.queue[0].holder.clone(),
         };
-        let place = Place {
+        let contender = ContenderRef {
             lock: lock(names[at]),
             holder,
         };
-        lose(&world, caller, &place, loss).await;
+        lose(&world, caller, &contender, loss).await;
         let ended = tokio::time::timeout(LONG, call).await;
         let ended = refused(
             ended
                 .unwrap_or_else(|_| panic!("{case}: it goes on waiting"))
                 .unwrap(),
         );
-        let Place { lock, holder } = place;
+        let ContenderRef { lock, holder } = contender;
         let expected = match loss {
             Loss::Break => Refusal::Broken {
                 lock,
@@ -786,7 +786,7 @@ async fn several_locks_and_upgrades_are_kept_likewise() {
 }
 
 #[tokio::test]
-async fn a_node_that_stops_keeps_no_places() {
+async fn stopping_node_keeps_no_contenders() {
     let world = World::new().await;
     let (a, b) = (world.session().await, world.session().await);
     world.held(a, "job").await;
@@ -801,7 +801,7 @@ async fn a_node_that_stops_keeps_no_places() {
 }
 
 #[tokio::test]
-async fn before_the_node_stops_those_who_wait_are_sent_away() {
+async fn close_ends_waiting_calls() {
     let world = World::new().await;
     let (a, b, c) = (
         world.session().await,
@@ -830,7 +830,7 @@ async fn before_the_node_stops_those_who_wait_are_sent_away() {
 }
 
 #[tokio::test]
-async fn a_node_that_stops_leaves_nobody_waiting() {
+async fn stopping_node_ends_all_waits() {
     let world = World::new().await;
     let (a, b) = (world.session().await, world.session().await);
     world.held(a, "job").await;

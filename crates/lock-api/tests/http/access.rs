@@ -87,7 +87,7 @@ async fn unauthenticated_callers_have_the_role_anonymous() {
 }
 
 #[tokio::test]
-async fn tokens_are_made_listed_and_revoked_and_shown_once() {
+async fn tokens_are_created_listed_revoked_and_shown_once() {
     let (server, admin) = Server::start_secured().await;
     let call = |method: &'static str, path: String, body: Value| {
         let (server, admin) = (&server, &admin);
@@ -160,7 +160,7 @@ async fn tokens_are_made_listed_and_revoked_and_shown_once() {
 }
 
 #[tokio::test]
-async fn roles_say_what_is_allowed_from_now_on() {
+async fn changed_role_applies_at_once() {
     let (server, admin) = Server::start_secured().await;
     let token = server
         .token_for(
@@ -529,7 +529,7 @@ async fn waits_end_when_the_role_is_narrowed() {
 }
 
 #[tokio::test]
-async fn watches_of_a_stream_tell_nothing_that_may_not_be_read_any_more() {
+async fn watches_of_a_stream_respect_the_current_rights() {
     let (server, admin) = Server::start_secured().await;
     server
         .as_token(&admin, "POST", "/v1/znodes/team", json!({"data": "x"}))

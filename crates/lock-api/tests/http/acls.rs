@@ -17,7 +17,7 @@ fn entry(perms: &str, scheme: &str, id: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_znode_is_for_those_whom_its_list_names() {
+async fn access_control_list_restricts_a_znode() {
     let server = Server::start().await;
     let ours = json!([entry("cdrwa", "ip", HERE)]);
     server
@@ -167,7 +167,7 @@ async fn invalid_lists_are_refused() {
 }
 
 #[tokio::test]
-async fn a_transaction_sets_lists_and_is_refused_as_a_whole() {
+async fn transaction_sets_lists_and_is_rejected_as_a_whole() {
     let server = Server::start().await;
     let ours = json!([entry("cdrwa", "ip", HERE)]);
     let body = json!({"ops": [
@@ -189,7 +189,7 @@ async fn a_transaction_sets_lists_and_is_refused_as_a_whole() {
 }
 
 #[tokio::test]
-async fn a_lock_is_for_those_whom_the_list_of_its_znode_names() {
+async fn access_control_list_restricts_a_lock() {
     let server = Server::start().await;
     let session = server.session().await;
     let acquire = json!({"session": session, "owner": "o"});

@@ -180,7 +180,7 @@ async fn bodies_have_a_limit() {
 }
 
 #[tokio::test]
-async fn unknown_addresses_and_methods_say_so() {
+async fn unknown_addresses_and_methods_are_rejected() {
     let server = Server::start().await;
     for path in [
         "/dashboard",
@@ -221,7 +221,7 @@ async fn unknown_addresses_and_methods_say_so() {
 }
 
 #[tokio::test]
-async fn whole_numbers_are_taken_however_they_are_written() {
+async fn whole_numbers_are_accepted_in_every_notation() {
     let server = Server::start().await;
     let opened = server
         .call("POST", "/v1/sessions", Some(r#"{"ttl_ms": 6e4}"#))

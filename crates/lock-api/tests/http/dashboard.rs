@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::Server;
 
 #[tokio::test]
-async fn the_page_is_served_to_whoever_comes_and_runs_nothing_but_itself() {
+async fn page_is_served_to_all_callers_and_runs_only_its_own_scripts() {
     let (server, _) = Server::start_secured().await;
     let page = server.get("/").await;
     assert_eq!(
@@ -46,15 +46,15 @@ async fn callers_see_their_rights() {
     let (server, admin) = Server::start_secured().await;
     let grants = json!([{"locks": "team", "rights": ["read", "break"]}]);
     let token = server.token_for(&admin, "onlooker", grants).await;
-    let told = async |token: &str| {
+    let answer = async |token: &str| {
         server
             .as_token(token, "GET", "/v1/access", Value::Null)
             .await
             .expect(200)
     };
-    assert_eq!(told(&admin).await["you"]["grants"], Value::Null);
+    assert_eq!(answer(&admin).await["you"]["grants"], Value::Null);
     assert_eq!(
-        told(&token).await["you"]["grants"],
+        answer(&token).await["you"]["grants"],
         json!([{"path": "/locks/team", "rights": ["read", "break"]}])
     );
     let nobody = server.get("/v1/access").await.expect(200);
@@ -92,7 +92,7 @@ async fn condition_of_the_members_comes_from_the_leader() {
 }
 
 #[tokio::test]
-async fn lists_tell_who_holds_and_sessions_are_found_by_name() {
+async fn lists_show_holders_and_sessions_are_found_by_name() {
     let server = Server::start().await;
     let body = json!({"name": "worker-1"});
     let session = server.post("/v1/sessions", body).await.expect(201)["session"].clone();
@@ -109,13 +109,13 @@ async fn lists_tell_who_holds_and_sessions_are_found_by_name() {
     }
     let plain = server.get("/v1/locks?prefix=a").await.expect(200);
     assert!(plain["locks"][0].get("first_holder").is_none(), "{plain}");
-    let told = server.get("/v1/locks?holders=true&count=1").await.expect(200);
-    let first = &told["locks"][0]["first_holder"];
+    let answer = server.get("/v1/locks?holders=true&count=1").await.expect(200);
+    let first = &answer["locks"][0]["first_holder"];
     assert_eq!(
         (&first["session_name"], &first["note"]),
         (&json!("worker-1"), &json!("the report"))
     );
-    assert_eq!(told["next_after"], "a");
+    assert_eq!(answer["next_after"], "a");
 
     for count in [0, 1001] {
         let asked = server.get(&format!("/v1/locks/a?count={count}")).await;
@@ -130,7 +130,7 @@ async fn lists_tell_who_holds_and_sessions_are_found_by_name() {
 }
 
 #[tokio::test]
-async fn of_a_long_queue_the_beginning_is_told_and_how_long_it_is() {
+async fn long_queue_is_shown_in_part_with_its_length() {
     let server = Server::start().await;
     let mut sessions = Vec::new();
     for _ in 0..4 {
@@ -150,9 +150,9 @@ async fn of_a_long_queue_the_beginning_is_told_and_how_long_it_is() {
             server.get("/v1/locks/a?count=2").await.expect(200)["waiting"] == 1
         })
         .await;
-        let told = server.get("/v1/locks/a?count=2").await.expect(200);
+        let answer = server.get("/v1/locks/a?count=2").await.expect(200);
         assert_eq!(
-            (&told["holding"], told["holders"].as_array().unwrap().len()),
+            (&answer["holding"], answer["holders"].as_array().unwrap().len()),
             (&json!(3), 2)
         );
         let all = server.get("/v1/locks/a").await.expect(200);

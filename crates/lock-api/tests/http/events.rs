@@ -36,7 +36,7 @@ fn facts<'a>(data: &'a Value, fields: &[&str]) -> Vec<&'a Value> {
 }
 
 #[tokio::test]
-async fn a_new_stream_begins_with_how_things_stand() {
+async fn new_stream_begins_with_the_current_state() {
     let server = Server::start().await;
     let (one, two) = (server.session().await, server.session().await);
     acquire(&server, &two, "b", json!({})).await;
@@ -88,7 +88,7 @@ async fn a_new_stream_begins_with_how_things_stand() {
 }
 
 #[tokio::test]
-async fn a_holder_hears_of_every_way_to_lose_a_lock() {
+async fn holder_is_notified_of_every_loss_of_a_lock() {
     let server = Server::start().await;
     let (one, two) = (server.session().await, server.session().await);
     let mut stream = server.follow(&one, QUIET, None).await;
@@ -238,7 +238,7 @@ async fn an_open_stream_keeps_its_session_alive_and_a_closed_one_does_not() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_come_back_loses_its_session_although_its_stream_was_open() {
+async fn session_of_a_stopped_client_expires_although_its_stream_was_open() {
     let server = Server::start().await;
     let opened = server
         .post("/v1/sessions", json!({"ttl_ms": 1_500}))
@@ -300,7 +300,7 @@ async fn reconnecting_client_gets_missed_events_once() {
 }
 
 #[tokio::test]
-async fn a_quiet_stream_moves_on_with_the_log() {
+async fn quiet_stream_advances_with_the_log() {
     let server = Server::start().await;
     let opened = server
         .post("/v1/sessions", json!({"ttl_ms": 1_500}))
@@ -356,7 +356,7 @@ async fn client_that_reconnects_too_late_begins_anew() {
 }
 
 #[tokio::test]
-async fn a_client_that_was_away_at_the_end_learns_how_it_ended() {
+async fn reconnecting_client_receives_the_end_of_its_session() {
     let server = Server::start().await;
     let session = server.session().await;
     acquire(&server, &session, "a", json!({})).await;
@@ -444,7 +444,7 @@ async fn watches_fire_in_the_stream_once_each() {
 }
 
 #[tokio::test]
-async fn two_watches_that_one_transaction_fires_are_told_once_each_whenever_the_client_leaves() {
+async fn two_watches_fired_by_one_transaction_are_delivered_once_across_reconnects() {
     let server = Server::start().await;
     let session = server.session().await;
     for name in ["a", "b"] {
@@ -521,7 +521,7 @@ async fn invalid_requests_are_refused() {
 }
 
 #[tokio::test]
-async fn there_are_not_more_streams_than_may_be() {
+async fn number_of_streams_is_bounded() {
     let server = Server::start_node(HttpConfig::default(), |node| {
         (node.events.streams_per_session, node.events.streams_per_node) = (2, 3);
     })
@@ -574,7 +574,7 @@ async fn fill(server: &Server, session: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_is_cut_off_and_comes_back() {
+async fn client_that_does_not_read_is_disconnected_and_can_reconnect() {
     let server = Server::start_node(HttpConfig::default(), |node| node.events.backlog = 500).await;
     let session = server.session().await;
     let mut stream = server.follow(&session, QUIET, None).await;
@@ -599,7 +599,7 @@ async fn a_client_that_does_not_read_is_cut_off_and_comes_back() {
 }
 
 #[tokio::test]
-async fn a_client_that_never_reads_again_gives_its_place_back() {
+async fn client_that_never_reads_again_frees_its_permit() {
     let config = HttpConfig {
         send_timeout: Duration::from_millis(300),
         ..HttpConfig::default()
@@ -618,7 +618,7 @@ async fn a_client_that_never_reads_again_gives_its_place_back() {
 }
 
 #[tokio::test]
-async fn a_server_that_stops_ends_its_streams_at_once() {
+async fn stopping_server_ends_its_streams_at_once() {
     let server = Server::start().await;
     let session = server.session().await;
     let mut stream = server.follow(&session, "", None).await;

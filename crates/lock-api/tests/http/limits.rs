@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::support::{Server, until};
 
 #[tokio::test]
-async fn there_are_no_more_than_there_may_be() {
+async fn objects_are_bounded_by_their_limits() {
     let server = Server::start_node(HttpConfig::default(), |node| {
         node.limits.data_bytes = 10;
         node.limits.children = 2;

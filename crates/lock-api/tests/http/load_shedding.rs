@@ -84,7 +84,7 @@ async fn acquires_are_shed_at_once_and_releases_are_accepted() {
 }
 
 #[tokio::test]
-async fn large_bodies_have_their_room_and_small_ones_need_none() {
+async fn large_bodies_have_a_budget_and_small_ones_need_none() {
     let config = HttpConfig {
         max_large_bodies_bytes: 64 * 1024,
         ..HttpConfig::default()

@@ -30,7 +30,7 @@ async fn until_queued(server: &Server, lock: &str, count: usize) {
 }
 
 #[tokio::test]
-async fn an_exclusive_lock_is_taken_shown_and_given_back() {
+async fn exclusive_lock_is_acquired_shown_and_released() {
     let server = Server::start().await;
     let session = server.session().await;
     let body = json!({"session": session, "note": "import", "owner": "task-1"});
@@ -109,7 +109,7 @@ async fn an_exclusive_lock_is_taken_shown_and_given_back() {
 }
 
 #[tokio::test]
-async fn a_try_that_fails_leaves_nothing_and_a_wait_ends_in_time() {
+async fn failed_try_leaves_no_contender_and_a_wait_times_out() {
     let server = Server::start().await;
     let (first, second) = (server.session().await, server.session().await);
     let grant = acquire(&server, "a", json!({"session": first})).await.expect(200);
@@ -137,7 +137,7 @@ async fn a_try_that_fails_leaves_nothing_and_a_wait_ends_in_time() {
 }
 
 #[tokio::test]
-async fn waiters_get_the_lock_in_the_order_of_arrival() {
+async fn waiters_are_granted_in_order_of_arrival() {
     let server = Server::start().await;
     let mut waiting = Vec::new();
     let first = server.session().await;
@@ -203,7 +203,7 @@ async fn a_waiter_whose_caller_hangs_up_leaves_the_queue() {
 }
 
 #[tokio::test]
-async fn a_waiter_that_is_cut_off_finds_its_place_under_the_same_request_id() {
+async fn disconnected_waiter_finds_its_contender_by_request_id() {
     let server = Server::start().await;
     let (holder, first, second) = (
         server.session().await,
@@ -230,7 +230,7 @@ async fn a_waiter_that_is_cut_off_finds_its_place_under_the_same_request_id() {
 }
 
 #[tokio::test]
-async fn shared_holders_share_and_a_waiting_writer_is_not_overtaken() {
+async fn readers_share_and_do_not_overtake_a_waiting_writer() {
     let server = Server::start().await;
     let (one, two, three) = (
         server.session().await,
@@ -285,7 +285,7 @@ async fn permits_are_counted_and_modes_do_not_mix() {
 }
 
 #[tokio::test]
-async fn the_same_owner_enters_again_and_leaves_as_often() {
+async fn owner_re_enters_and_releases_each_hold() {
     let server = Server::start().await;
     let session = server.session().await;
     let body = json!({"session": session, "owner": "t1"});
@@ -317,7 +317,7 @@ async fn the_same_owner_enters_again_and_leaves_as_often() {
 }
 
 #[tokio::test]
-async fn a_repeated_request_is_carried_out_once_and_answered_as_the_first() {
+async fn repeated_request_is_applied_once_with_the_same_answer() {
     let server = Server::start().await;
     let session = server.session().await;
     let body = json!({"session": session, "request_id": "r1"});
@@ -342,7 +342,7 @@ async fn a_repeated_request_is_carried_out_once_and_answered_as_the_first() {
 }
 
 #[tokio::test]
-async fn a_repeated_request_may_have_another_time_to_wait() {
+async fn repeated_request_may_have_another_maximum_wait() {
     let server = Server::start().await;
     let (first, second) = (server.session().await, server.session().await);
     acquire(&server, "a", json!({"session": first})).await.expect(200);
@@ -401,7 +401,7 @@ async fn holder_releases_and_administrator_breaks() {
 }
 
 #[tokio::test]
-async fn names_are_checked_and_slashes_can_be_part_of_them() {
+async fn lock_names_are_validated_and_may_contain_slashes() {
     let server = Server::start().await;
     let session = server.session().await;
     for name in [
@@ -442,7 +442,7 @@ async fn names_are_checked_and_slashes_can_be_part_of_them() {
 }
 
 #[tokio::test]
-async fn sessions_that_cannot_lock_are_told_why() {
+async fn acquire_without_a_live_session_reports_the_reason() {
     let server = Server::start().await;
     let ended = server.session().await;
     server.delete(&format!("/v1/sessions/{ended}")).await.expect(204);
@@ -506,7 +506,7 @@ async fn locks_are_listed_page_by_page() {
 }
 
 #[tokio::test]
-async fn a_node_that_stops_answers_those_who_wait() {
+async fn stopping_node_answers_waiting_calls() {
     let server = Server::start().await;
     let (first, second) = (server.session().await, server.session().await);
     acquire(&server, "a", json!({"session": first})).await.expect(200);

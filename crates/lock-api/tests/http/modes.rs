@@ -88,7 +88,7 @@ async fn a_second_acquire_that_is_not_reentrant_waits_and_times_out() {
 }
 
 #[tokio::test]
-async fn a_writer_becomes_a_reader_without_a_gap() {
+async fn downgrade_to_shared_has_no_gap() {
     let server = Server::start().await;
     let (first, second) = (server.session().await, server.session().await);
     let grant = acquire(&server, "book", json!({"session": first})).await;
@@ -109,7 +109,7 @@ async fn a_writer_becomes_a_reader_without_a_gap() {
 }
 
 #[tokio::test]
-async fn a_reader_asks_in_vain_to_write_and_an_upgradeable_one_waits_for_the_others() {
+async fn upgrade_is_rejected_for_readers_and_waits_for_other_readers() {
     let server = Server::start().await;
     let (first, second) = (server.session().await, server.session().await);
     let reader = acquire(&server, "book", json!({"session": second, "mode": "shared"})).await;
@@ -159,7 +159,7 @@ async fn a_reader_asks_in_vain_to_write_and_an_upgradeable_one_waits_for_the_oth
 }
 
 #[tokio::test]
-async fn the_limit_of_a_semaphore_is_changed_while_it_is_used() {
+async fn semaphore_limit_changes_while_in_use() {
     let server = Server::start().await;
     let session = server.session().await;
     let lease =
@@ -231,7 +231,7 @@ async fn the_limit_of_a_semaphore_is_changed_while_it_is_used() {
 }
 
 #[tokio::test]
-async fn permits_are_had_at_once_and_in_order_and_come_back_when_a_session_ends() {
+async fn permits_are_granted_in_order_and_released_with_the_session() {
     let server = Server::start().await;
     let (first, second) = (server.session().await, server.session().await);
     let lease = |session: &str, permits: u32, wait_ms: Value| json!({"session": session, "mode": "semaphore", "limit": 5, "permits": permits, "wait_ms": wait_ms});
@@ -259,7 +259,7 @@ async fn permits_are_had_at_once_and_in_order_and_come_back_when_a_session_ends(
 }
 
 #[tokio::test]
-async fn several_locks_are_had_at_once_or_not_at_all() {
+async fn several_locks_are_granted_all_or_none() {
     let server = Server::start().await;
     let (first, second) = (server.session().await, server.session().await);
     let locks = json!([
@@ -342,7 +342,7 @@ async fn several_locks_are_had_at_once_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_call_that_would_wait_for_itself_is_told_by_way_of_whom() {
+async fn deadlock_error_names_the_cycle() {
     let server = Server::start().await;
     let (first, second) = (server.session().await, server.session().await);
     acquire(&server, "a", json!({"session": first})).await;
@@ -383,7 +383,7 @@ async fn a_call_that_would_wait_for_itself_is_told_by_way_of_whom() {
 }
 
 #[tokio::test]
-async fn a_lock_stays_closed_for_a_while_when_its_holder_dies() {
+async fn lock_delay_follows_the_expiry_of_a_holder() {
     let server = Server::start().await;
     let opened = post(&server, "/v1/sessions", json!({"ttl_ms": 1_000}))
         .await
@@ -427,7 +427,7 @@ async fn a_lock_stays_closed_for_a_while_when_its_holder_dies() {
 }
 
 #[tokio::test]
-async fn a_holder_is_asked_to_give_up_and_answers() {
+async fn holder_receives_and_answers_a_release_request() {
     let server = Server::start().await;
     let session = server.session().await;
     let grant = acquire(&server, "job", json!({"session": session})).await;
@@ -475,7 +475,7 @@ async fn a_holder_is_asked_to_give_up_and_answers() {
 }
 
 #[tokio::test]
-async fn a_drained_lock_takes_nobody_in_until_the_drain_is_over() {
+async fn drained_lock_grants_nothing_until_the_drain_ends() {
     let server = Server::start().await;
     let (first, second) = (server.session().await, server.session().await);
     let grant = acquire(&server, "job", json!({"session": first})).await;

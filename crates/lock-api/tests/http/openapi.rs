@@ -90,7 +90,7 @@ async fn document_and_routes_agree() {
 }
 
 #[test]
-fn the_examples_are_true() {
+fn examples_match_their_schemas() {
     let document = lock_api::http::openapi();
     for (path, item) in document["paths"].as_object().unwrap() {
         for (method, operation) in item.as_object().unwrap() {

@@ -42,7 +42,7 @@ fn named(hosts: &[&str], origins: &[&str]) -> HttpConfig {
 }
 
 #[tokio::test]
-async fn a_node_is_called_by_its_own_names_only() {
+async fn unknown_host_names_are_rejected() {
     let server = Server::start_node(named(&["locks.example"], &[]), |node| {
         let own = node.raft.members.get_mut(&1).unwrap();
         own.http = "n1.internal:7400".into();
@@ -156,7 +156,7 @@ async fn a_page_of_another_site_is_refused() {
 }
 
 #[tokio::test]
-async fn answers_are_nobodys_to_keep_and_pages_run_nothing_but_their_own() {
+async fn answers_are_not_cached_and_pages_run_only_their_own_scripts() {
     let server = Server::start().await;
     for (path, status) in [
         ("/v1/sessions", 200),

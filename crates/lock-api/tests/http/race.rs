@@ -52,7 +52,7 @@ async fn close(houses: Vec<Arc<House>>) {
 }
 
 #[tokio::test]
-async fn a_token_made_at_one_node_counts_at_once_at_all() {
+async fn token_created_at_one_node_is_valid_at_all_nodes_at_once() {
     let (houses, admin) = secured(3).await;
     for round in 0..10 {
         let from = &houses[round % 3];

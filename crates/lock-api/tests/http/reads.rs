@@ -123,7 +123,7 @@ async fn all_reads_show_one_state() {
 }
 
 #[tokio::test]
-async fn one_request_does_not_ask_for_everything() {
+async fn reads_of_one_request_are_bounded() {
     let server = Server::start().await;
     let get = json!({"get": {"path": "/"}});
     for count in [0, 101] {
@@ -164,7 +164,7 @@ async fn one_request_does_not_ask_for_everything() {
 }
 
 #[tokio::test]
-async fn a_read_that_cannot_be_understood_is_refused() {
+async fn invalid_read_is_rejected() {
     let server = Server::start().await;
     for reads in [
         json!({"get": {"path": "/"}}),

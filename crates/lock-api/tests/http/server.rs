@@ -113,7 +113,7 @@ async fn ask(address: SocketAddr, path: &str) -> Call {
 }
 
 #[tokio::test]
-async fn a_caller_that_hangs_up_takes_its_handler_with_it() {
+async fn hang_up_drops_the_handler() {
     let server = start(HttpConfig::default()).await;
     let call = server.wait().await;
     server.until_inside(1).await;
@@ -129,7 +129,7 @@ async fn a_caller_that_hangs_up_takes_its_handler_with_it() {
 }
 
 #[tokio::test]
-async fn a_hang_up_is_seen_behind_whatever_was_sent_after_the_request() {
+async fn hang_up_is_detected_after_pipelined_bytes() {
     let server = start(HttpConfig::default()).await;
     let next = "GET /address HTTP/1.1\r\nHost: test\r\n\r\n";
     for path in ["/wait", "/stream"] {
@@ -185,7 +185,7 @@ async fn pipelined_requests_are_served_in_order() {
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_come_ends_the_connection() {
+async fn missing_head_ends_the_connection() {
     let config = HttpConfig {
         header_timeout: Duration::from_millis(50),
         ..HttpConfig::default()
@@ -212,7 +212,7 @@ async fn a_head_that_does_not_come_ends_the_connection() {
 }
 
 #[tokio::test]
-async fn a_late_first_head_ends_the_connection_and_a_later_head_has_its_own_time() {
+async fn first_head_has_a_shorter_timeout_than_later_heads() {
     let config = HttpConfig {
         first_header_timeout: Duration::from_millis(50),
         ..HttpConfig::default()
@@ -286,7 +286,7 @@ async fn refused_connections_get_an_answer_at_once() {
 }
 
 #[tokio::test]
-async fn the_end_waits_for_requests_in_progress_and_closes_idle_connections() {
+async fn shutdown_waits_for_requests_in_progress_and_closes_idle_connections() {
     let server = start(HttpConfig::default()).await;
     let mut idle = TcpStream::connect(server.address).await.unwrap();
     idle.write_all(b"GET /address HTTP/1.1\r\nHost: test\r\n\r\n")
@@ -333,7 +333,7 @@ async fn the_end_does_not_wait_for_ever() {
 }
 
 #[tokio::test]
-async fn a_caller_is_known_by_its_socket_and_not_by_what_it_says() {
+async fn forwarding_headers_do_not_change_the_callers_address() {
     let server = start(HttpConfig::default()).await;
     let mut stream = TcpStream::connect(server.address).await.unwrap();
     let own = stream.local_addr().unwrap();

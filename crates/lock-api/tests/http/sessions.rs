@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::support::{Server, until};
 
 #[tokio::test]
-async fn a_session_is_opened_kept_and_closed() {
+async fn session_is_opened_renewed_and_closed() {
     let server = Server::start().await;
     let opened = server
         .post("/v1/sessions", json!({"ttl_ms": 10_000, "name": "worker-7"}))
@@ -87,7 +87,7 @@ async fn unknown_sessions_are_reported() {
 }
 
 #[tokio::test]
-async fn the_timeout_is_moved_into_the_servers_bounds() {
+async fn time_to_live_is_clamped_to_the_servers_bounds() {
     let server = Server::start().await;
     for (body, ttl) in [
         ("", 10_000),
@@ -159,7 +159,7 @@ async fn a_repeated_request_opens_and_closes_one_session() {
 }
 
 #[tokio::test]
-async fn the_list_shows_what_sessions_hold_and_wait_for_page_by_page() {
+async fn list_shows_held_and_awaited_locks_in_pages() {
     let server = Server::start().await;
     let mut sessions = [
         server.session().await,
@@ -287,7 +287,7 @@ async fn the_ephemeral_znodes_of_a_session_are_listed() {
 }
 
 #[tokio::test]
-async fn a_session_with_many_locks_is_shown_in_part_and_ends_as_a_whole() {
+async fn session_with_many_locks_is_shown_in_part_and_ends_as_a_whole() {
     // Number of znodes beyond the removals of one log entry.
     const CALLS: usize = 10;
     const EACH: usize = 64;

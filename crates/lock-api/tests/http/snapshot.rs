@@ -22,7 +22,7 @@ async fn fetch(server: &Server, path: &str) -> (String, Vec<u8>) {
 }
 
 #[tokio::test]
-async fn a_backup_is_downloaded_as_a_file_that_proves_to_be_whole() {
+async fn downloaded_backup_is_complete_and_verifiable() {
     let server = Server::start().await;
     for n in 0..3 {
         let large = "x".repeat(700_000);
@@ -52,7 +52,7 @@ async fn a_backup_is_downloaded_as_a_file_that_proves_to_be_whole() {
 }
 
 #[tokio::test]
-async fn receivers_that_take_nothing_keep_only_the_few_places_that_there_are() {
+async fn concurrent_backups_are_bounded_when_receivers_do_not_read() {
     let server = Server::start().await;
     for n in 0..40 {
         let large = "x".repeat(1_000_000);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{Call, Server, until};
 
 #[tokio::test]
-async fn a_transaction_is_carried_out_as_a_whole() {
+async fn transaction_is_applied_as_a_whole() {
     let server = Server::start().await;
     let body = json!({"request_id": "t1", "ops": [
         {"create": {"path": "/a", "data": "1"}},
@@ -29,7 +29,7 @@ async fn a_transaction_is_carried_out_as_a_whole() {
 }
 
 #[tokio::test]
-async fn a_transaction_that_fails_anywhere_does_nothing() {
+async fn failed_transaction_changes_nothing() {
     let server = Server::start().await;
     let body = json!({"ops": [{"create": {"path": "/a"}}, {"delete": {"path": "/b"}}]});
     let problem = server.post("/v1/txn", body).await.problem(404, "no_node");

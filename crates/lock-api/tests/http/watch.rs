@@ -89,7 +89,7 @@ async fn a_watch_ends_in_time_without_an_event() {
 }
 
 #[tokio::test]
-async fn a_watch_that_makes_no_sense_is_refused() {
+async fn invalid_watch_is_rejected() {
     let server = Server::start().await;
     server
         .get("/v1/watch/nothing?kind=data")

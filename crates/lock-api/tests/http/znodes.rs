@@ -169,7 +169,7 @@ async fn ephemeral_and_sequential_znodes_follow_their_session_and_their_counter(
 }
 
 #[tokio::test]
-async fn children_are_found_by_the_beginning_of_their_names() {
+async fn children_are_found_by_prefix() {
     let server = Server::start().await;
     for name in [
         "p",
@@ -221,7 +221,7 @@ async fn children_are_found_by_the_beginning_of_their_names() {
 }
 
 #[tokio::test]
-async fn containers_and_ttl_nodes_say_what_they_are_and_are_swept() {
+async fn containers_and_ttl_znodes_show_their_kind_and_are_swept() {
     let server = Server::start_node(HttpConfig::default(), |node| {
         node.sweeps.every = Duration::from_millis(50);
         node.sweeps.empty_for = Duration::from_millis(50);
@@ -271,7 +271,7 @@ async fn containers_and_ttl_nodes_say_what_they_are_and_are_swept() {
 }
 
 #[tokio::test]
-async fn paths_are_checked_before_anything_is_done() {
+async fn paths_are_validated_before_any_change() {
     let server = Server::start().await;
     for path in ["//a", "/a//b", "/a/../b", "/a/.", "/%00", "/a%", "/%ff"] {
         let path = format!("/v1/znodes{path}");

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused_and_not_repeated() {
+    fn other_credentials_are_rejected_and_not_echoed() {
         let (_, _, token) = TokenText::draw();
         let good = format!("Bearer {token}");
         for bad in [

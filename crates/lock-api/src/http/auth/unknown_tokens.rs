@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_are_remembered_and_no_more() {
+    fn only_the_newest_tokens_are_remembered() {
         let unknown = UnknownTokens::new();
         let token = |number: usize| TokenId((number as u128).to_be_bytes());
         for number in 0..MAX_REMEMBERED + 10 {

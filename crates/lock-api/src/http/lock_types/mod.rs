@@ -49,7 +49,7 @@ pub enum ModeWord {
     Shared,
     /// With shared holders, but one at a time.
     Upgradeable,
-    /// As many holders as permits up to a limit.
+    /// Holders whose permits together stay within a limit.
     Semaphore,
 }
 

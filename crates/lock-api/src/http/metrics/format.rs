@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn prometheus_text_names_counters_as_they_are_and_has_no_end() {
+    fn prometheus_text_has_full_counter_names_and_no_eof() {
         let open_metrics = "\
 # HELP lockgate_ready Whether it is \\\"ready\\\".
 # TYPE lockgate_ready gauge

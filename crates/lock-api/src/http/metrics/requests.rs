@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_named_as_the_documentation_names_them() {
+    fn addresses_are_labelled_as_documented() {
         let requests = Requests::new(&crate::http::served());
         let routes: Vec<String> = requests
             .operations

@@ -16,7 +16,7 @@ fn operations() -> impl Iterator<Item = (&'static String, &'static String, &'sta
 }
 
 #[test]
-fn every_verb_of_a_lock_is_told_with_its_method() {
+fn every_lock_verb_is_documented_with_its_method() {
     for verb in Verb::ALL {
         let item = &openapi()["paths"][format!("/v1/locks/{{name}}/{}", verb.word())];
         let methods: Vec<_> = item.as_object().unwrap().keys().collect();

@@ -278,7 +278,7 @@ fn a_problem_within_an_answer_is_the_document_that_it_would_be_alone() {
 }
 
 #[test]
-fn codes_are_told_apart_by_their_words() {
+fn code_words_are_unique() {
     let words: BTreeSet<_> = Code::ALL.iter().map(|code| code.word()).collect();
     assert_eq!(words.len(), Code::ALL.len());
 }

@@ -24,7 +24,7 @@ const ELSEWHERE_TESTED: &[(&str, &str, &str)] = &[
     (
         "*",
         "internal",
-        "a mistake of the server's own, which none is known of",
+        "a bug of the server, and none is known",
     ),
     (
         "*",

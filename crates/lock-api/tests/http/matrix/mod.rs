@@ -294,7 +294,7 @@ fn every_route_is_in_the_table() {
 
 /// In an open cluster all callers may do everything but secure it. Only callers with an invalid token are rejected.
 #[tokio::test]
-async fn an_open_cluster_lets_everybody_in_but_for_bad_tokens() {
+async fn open_cluster_rejects_only_invalid_tokens() {
     let house = House::open().await;
     let nobody = Caller::nobody();
     let session = house.session_of(&nobody).await;
@@ -325,7 +325,7 @@ async fn an_open_cluster_lets_everybody_in_but_for_bad_tokens() {
 
 /// The existence of an object is hidden from callers without the right: present and absent ones are refused alike.
 #[tokio::test]
-async fn a_refusal_does_not_tell_whether_something_exists() {
+async fn refusal_does_not_reveal_existence() {
     let house = House::open().await;
     let callers = all_callers(&house).await;
     let by_name = |name: &str| callers.iter().find(|caller| caller.name == name).unwrap();

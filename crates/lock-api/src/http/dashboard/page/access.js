@@ -36,7 +36,7 @@ function open(root) {
     const { secured, you: now } = access();
     const grants = now.grants;
     show(you, el("dl", { class: "facts" }, [
-      ["Cluster", secured ? "secured" : "not secured: whoever reaches a node may do everything"],
+      ["Cluster", secured ? "secured" : "not secured: every caller has all rights"],
       ["You are", now.name ? `${now.kind} ${now.name}` : now.kind], ["Role", now.role ?? "none"],
       ["You may", grants === null ? "everything" : grants.length === 0 ? "nothing"
         : grants.map(({ path, rights }) => el("div", null, `${rights.join(", ")} at `, el("span", { class: "mono" }, path)))],

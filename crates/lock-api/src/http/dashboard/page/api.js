@@ -47,7 +47,7 @@ export function headers() {
   return shown ? { Authorization: `Bearer ${shown}` } : {};
 }
 
-/** What to throw for an answer that is none. */
+/** Builds the error for an invalid answer. */
 export async function refusal(response) {
   const problem = await response.json().catch(() => ({}));
   if (response.status === 401) for (const callback of listeners.refused) callback(problem);

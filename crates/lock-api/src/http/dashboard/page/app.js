@@ -67,7 +67,7 @@ async function prove(problem, byHand = false) {
   asking = null;
   declined = text === null;
   showLink();
-  // One that does not count is not shown again, or whoever declines once could never show another one.
+  // An invalid token is not sent again; otherwise a user who declines once could never enter another one.
   if (declined && !hadToken) return;
   setToken(text);
   await begin();

@@ -1,4 +1,4 @@
-// How the cluster is: its nodes, who leads, how far each is behind, their disks, and what a person should look at.
+// Condition of the cluster: its nodes, the leader, the lag of each node, their disks, and the alarms.
 
 import { get, post } from "./api.js";
 import { confirmed } from "./dialog.js";

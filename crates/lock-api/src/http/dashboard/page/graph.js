@@ -8,7 +8,7 @@ import { count, plural } from "./words.js";
 /** Asked again at most so often. */
 const LOOK_EVERY_MS = 1500;
 
-/** More than so many waits are a picture for nobody; then a prefix helps. */
+/** Maximum number of waits in the picture. With more it is unreadable, and a prefix helps. */
 const MAX_DRAWN = 80;
 
 const [WIDTH, HEIGHT, GAP_X, GAP_Y] = [164, 42, 56, 14];
@@ -101,7 +101,7 @@ export function arrange(waits) {
   }
   const next = new Map([...nodes.keys()].map((key) => [key, []]));
   for (const { from, to } of edges.values()) next.get(from).push(to);
-  // How far each is from the end of its chain; of a ring one edge is left out of account.
+  // Distance of each contender from the end of its chain; in a cycle one edge is ignored.
   const depth = new Map();
   const under = new Set();
   const depthOf = (key) => {

@@ -8,7 +8,7 @@ const MARGIN = 8;
 
 export class List {
   /**
-   * `make(key)` makes a row's element, `fill(element, item)` shows an item in it; `key(item)` tells items apart; `near()` is called
+   * `make(key)` makes a row's element, `fill(element, item)` shows an item in it; `key(item)` identifies an item; `near()` is called
    * when the end comes near; `scrolled()` when other rows are seen.
    */
   constructor({ kind, label, columns, make, fill, key, near = () => {}, scrolled = () => {} }) {

@@ -1,4 +1,4 @@
-// One lock: who holds it and who waits, with their fencing tokens, what may be done about it, and who held it before.
+// One lock: its holders and waiters with their fencing tokens, the actions on it, and its history.
 
 import { get, post, put, query } from "./api.js";
 import { confirmed } from "./dialog.js";
@@ -151,7 +151,7 @@ export function openLock(name, back) {
       if (!isOpen) return;
       const entries = page.history.map(past);
       if (older) history.append(...entries);
-      // A user who reads older ones keeps the position.
+      // The position stays while the user reads older ones.
       else if (history.children.length <= HISTORY) show(history, entries);
       else return;
       before = page.next_before;

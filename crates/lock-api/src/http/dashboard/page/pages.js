@@ -2,7 +2,7 @@
 
 import { setText } from "./dom.js";
 
-/** After so many failures in a row nothing is asked for before somebody begins anew. */
+/** Maximum number of consecutive failures. After it the page sends no request before the user starts again. */
 const MOST_FAILURES = 3;
 
 /** How much longer each pause is than the one before. */
@@ -10,7 +10,7 @@ const PAUSE_MS = 1000;
 
 /**
  * `ask()` asks for the page that is next, and `take(page)` gets it, unless the list was begun anew meanwhile. `failed` is the
- * element that says why there is none.
+ * element with the reason why there is none.
  */
 export class Pages {
   constructor({ ask, take, failed }) {

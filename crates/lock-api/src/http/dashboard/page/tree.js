@@ -7,7 +7,7 @@ import { bytes, clock, count, duration, part, plural } from "./words.js";
 
 const PAGE = 200;
 
-/** So much data is shown; a browser has trouble with a line of a megabyte. */
+/** Maximum length of the data that is shown. A browser has trouble with a line of a megabyte. */
 const SHOWN_BYTES = 64 * 1024;
 
 function open(root, first) {
