@@ -35,9 +35,9 @@
 //! # Callers
 //!
 //! A call carries what its caller has proven to be, and the state machine decides by the access control lists of the
-//! znodes, and in a secured cluster by policies, what it may do; reads ask the same. Over HTTP a caller is the address of its
-//! connection, its certificate ([`http::Peer`]) and its token. In a program [`Locks::on_behalf_of`] sets it; without it the caller has the rights of the
-//! whole world.
+//! znodes, and in a secured cluster by policies, what it may do; reads ask the same. Over HTTP a caller is the address
+//! of its connection, its certificate ([`http::Peer`]) and its token. In a program [`Locks::on_behalf_of`] sets it;
+//! without it the caller has the rights of the whole world.
 //!
 //! # Names in addresses
 //!
@@ -71,9 +71,9 @@
 //!
 //! # What is absent
 //!
-//! This crate does not decide about holders: the state machine does (`znode_store`). It does not know
-//! Raft, a disk or an encoding of the log. Nothing in [`locks`] knows HTTP, and no route knows a status:
-//! [`http::problem`] holds the one table.
+//! This crate does not decide about holders: the state machine does (`znode_store`). It does not know Raft, a disk or
+//! an encoding of the log. Nothing in [`locks`] knows HTTP, and no route knows a status: [`http::problem`] holds the
+//! one table.
 
 pub mod locks;
 

@@ -1,6 +1,5 @@
 //! Routes of access control lists. They are separate from the routes of znodes, because a list requires the right to
-//! read or administer the
-//! znode, and the data the right to read it.
+//! read or administer the znode, and the data the right to read it.
 
 use std::borrow::Cow;
 

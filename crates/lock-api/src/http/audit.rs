@@ -1,7 +1,6 @@
 //! Audit log: one line in the log, under the target `lockgate::audit`, for each change that one caller makes to others.
-//! The node that received the
-//! request writes it when the outcome is known. Text of unauthenticated callers is quoted in it, and it never contains
-//! a secret.
+//! The node that received the request writes it when the outcome is known. Text of unauthenticated callers is quoted in
+//! it, and it never contains a secret.
 
 use std::sync::Arc;
 
@@ -16,10 +15,8 @@ use super::problem::{Code, Problem};
 const TARGET: &str = "lockgate::audit";
 
 /// Writer of audit lines. A completed change always gets its line. A rejected request, or one whose caller disconnected
-/// before the
-/// outcome was known, gets a line unless the caller has had too many lately: a caller that repeats a forbidden request
-/// all day does not fill the
-/// disk.
+/// before the outcome was known, gets a line unless the caller has had too many lately: a caller that repeats a
+/// forbidden request all day does not fill the disk.
 #[derive(Debug, Clone, Default)]
 pub struct AuditLog {
     refused: Arc<LogLimit<String>>,

@@ -1,6 +1,6 @@
 //! Interface for the measurements of `tools/hot-paths`: functions that parse and serialize the documents of an acquire
-//! and a release,
-//! and a function that serves a connection. It is not part of the API. Every function only calls the production code.
+//! and a release, and a function that serves a connection. It is not part of the API. Every function only calls the
+//! production code.
 
 use std::sync::Arc;
 

@@ -58,8 +58,7 @@ pub struct Health {
 }
 
 /// `GET /healthz`: the process is alive. Nothing else is checked, so that a supervisor does not restart a node because
-/// of a fault of its
-/// peers.
+/// of a fault of its peers.
 pub async fn healthz() -> HandlerResult {
     Ok(ok(&Health { status: "alive" }))
 }
@@ -73,8 +72,7 @@ pub async fn readyz(State(api): State<Shared>) -> HandlerResult {
 }
 
 /// `POST /v1/cluster/snapshot`: this node writes a snapshot of its applied state, and shortens its log. The answer
-/// follows when the snapshot is
-/// written.
+/// follows when the snapshot is written.
 pub async fn snapshot(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerResult {
     no_query(&uri)?;
     let entry = api

@@ -32,8 +32,8 @@ pub struct HttpConfig {
     pub max_large_bodies_bytes: usize,
     /// Maximum size of all large answers together that are not sent completely yet, in bytes.
     pub max_large_answers_bytes: usize,
-    /// Maximum time to receive a request's head. An idle connection waits for its next head, so this
-    /// is also the maximum idle time.
+    /// Maximum time to receive a request's head. An idle connection waits for its next head, so this is also the
+    /// maximum idle time.
     pub header_timeout: Duration,
     /// Maximum time from a connection to its first request's head, unless the caller has a client certificate.
     pub first_header_timeout: Duration,
@@ -42,8 +42,8 @@ pub struct HttpConfig {
     /// Maximum time for which a caller may not read before its connection is closed: its host may have
     /// vanished, or its program may have stopped.
     pub send_timeout: Duration,
-    /// Time for which the queue place of a caller with a `request_id` is kept after its connection broke, for a repetition of the same
-    /// request. Zero: it is not kept.
+    /// Time for which the queue place of a caller with a `request_id` is kept after its connection broke, for a
+    /// repetition of the same request. Zero: it is not kept.
     pub waiter_grace: Duration,
     /// Time that a stopping server gives requests in progress before it closes their connections.
     pub drain_timeout: Duration,
@@ -146,35 +146,29 @@ impl Default for HttpConfig {
                 depth: MAX_HTTP_PATH_BYTES / 2,
             },
             // Each connection costs a file descriptor and about 16 KiB. Together with peers and clients of other front
-            // ends their number has to stay
-            // below the usual hard limit of open files.
+            // ends their number has to stay below the usual hard limit of open files.
             max_connections: 10_000,
             // Whole fleets call from one address if a proxy is between, and so do the programs on the node's own
-            // machine. Half of the
-            // connections leave as many to all others.
+            // machine. Half of the connections leave as many to all others.
             max_connections_per_address: 5_000,
             // Enough for thirty of the largest requests at a time.
             max_large_bodies_bytes: 64 * 1024 * 1024,
             // An answer is as large as the data that one request asks for, a few megabytes.
             max_large_answers_bytes: 128 * 1024 * 1024,
             // Shorter than the pools of common clients keep connections, so that this side closes only idle ones first.
-            // Long
-            // enough for a heartbeat every few seconds to keep its connection.
+            // Long enough for a heartbeat every few seconds to keep its connection.
             header_timeout: Duration::from_secs(60),
             // As long as for handshakes. A caller could otherwise occupy a connection for a minute with half a head.
             first_header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
             // Long enough for a person who pauses a download. Without it a stream would stay open for a quarter of an
-            // hour after its client's
-            // host has vanished, and without end after its client was stopped.
+            // hour after its client's host has vanished, and without end after its client was stopped.
             send_timeout: Duration::from_secs(300),
             // A client that a proxy disconnected retries at once, or after a first pause. The other waiters do not wait
-            // longer for a client that does not
-            // return.
+            // longer for a client that does not return.
             waiter_grace: Duration::from_secs(5),
             // A request that does not wait in a queue is answered after a commit. After the node's commit timeout a
-            // pending commit is finished or
-            // will not finish.
+            // pending commit is finished or will not finish.
             drain_timeout: Duration::from_secs(2),
             operator: None,
             secured_only: false,

@@ -1,6 +1,5 @@
 //! Feed of recent events of all locks and sessions, for people who observe the cluster: the latest ones, a few times a
-//! second, however many there are.
-//! The description of an event is in `event_feed_types.rs`; the node keeps the events.
+//! second, however many there are. The description of an event is in `event_feed_types.rs`; the node keeps the events.
 //!
 //! Programs must not depend on it: it skips events that come too fast, and reports that it did. Programs follow a
 //! session, a watch, or the log.
@@ -154,8 +153,8 @@ impl Feed {
         }
     }
 
-    /// Returns the text to write next, or `None` at the end. It is called only when the text before has left this program,
-    /// so nothing accumulates for a client that does not read.
+    /// Returns the text to write next, or `None` at the end. It is called only when the text before has left this
+    /// program, so nothing accumulates for a client that does not read.
     async fn next(&mut self) -> Option<String> {
         let mut text = String::new();
         if let Some(count) = self.first.take() {
@@ -250,7 +249,8 @@ fn is_selected(what: &Happened, prefix: Option<&str>) -> bool {
     }
 }
 
-/// Returns whether the caller may see an event: those of a lock require access to its history, those of sessions and access control the rights of an administrator.
+/// Returns whether the caller may see an event: those of a lock require access to its history, those of sessions and
+/// access control the rights of an administrator.
 fn may_see(store: &Store, caller: &Identities, what: &Happened) -> bool {
     let view = store.seen_by(caller);
     match what.lock() {

@@ -24,8 +24,7 @@ pub fn event(text: &mut String, at: Option<EventPosition>, word: &str, data: &im
 }
 
 /// Writes a comment, and an id without an event, while nothing happens. A client that follows the standard then
-/// reconnects from this id
-/// and does not receive earlier events again.
+/// reconnects from this id and does not receive earlier events again.
 pub fn keep_alive(text: &mut String, at: EventPosition) {
     push(text, format_args!(": alive\nid: {at}\n\n"));
 }

@@ -1,17 +1,13 @@
 //! Event stream of a session. It delivers the events of the session as they happen, and counts as the session's
-//! heartbeat while a client
-//! reads. The content of an event is defined in `event_types.rs`; the node decides which events are sent, and in which
-//! order.
+//! heartbeat while a client reads. The content of an event is defined in `event_types.rs`; the node decides which
+//! events are sent, and in which order.
 //!
 //! # What an open stream proves
 //!
 //! A successful write proves that the bytes left this server, not that the client runs. The operating system of a
-//! stopped client
-//! acknowledges until its buffers are full, and a network that was cut reports nothing at all. So a stream counts as
-//! the heartbeat
-//! only for [`MAX_UNCONFIRMED_TTLS`] times the session's time to live. Then it ends, and a client that reconnects is
-//! alive; browsers
-//! reconnect by themselves.
+//! stopped client acknowledges until its buffers are full, and a network that was cut reports nothing at all. So a
+//! stream counts as the heartbeat only for [`MAX_UNCONFIRMED_TTLS`] times the session's time to live. Then it ends, and
+//! a client that reconnects is alive; browsers reconnect by themselves.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -41,8 +37,7 @@ use super::watch::{event_word, missed};
 use super::{Peer, Shared};
 
 /// Number of times to live for which a stream counts as the session's heartbeat. The session of a client that stopped
-/// without a trace
-/// expires one time to live later. With a smaller number clients reconnect more often.
+/// without a trace expires one time to live later. With a smaller number clients reconnect more often.
 const MAX_UNCONFIRMED_TTLS: u32 = 2;
 
 /// Renewals per time to live: one may fail, and the next one is still in time.
@@ -298,8 +293,8 @@ impl Feed {
         }
     }
 
-    /// Returns the text to write next, or `None` at the end. It is called only when the text before has left this program,
-    /// so nothing accumulates for a client that does not read, and its session is not renewed.
+    /// Returns the text to write next, or `None` at the end. It is called only when the text before has left this
+    /// program, so nothing accumulates for a client that does not read, and its session is not renewed.
     async fn next(&mut self) -> Option<String> {
         if let Some(first) = self.first.take() {
             return Some(first);

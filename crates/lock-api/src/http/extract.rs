@@ -21,8 +21,8 @@ use super::Api;
 use super::lenient_parsing::{self, json_terms};
 use super::problem::Problem;
 
-/// Bytes of a too large body that are read and discarded, so that a caller that is still sending
-/// sees the answer instead of a reset connection.
+/// Bytes of a too large body that are read and discarded, so that a caller that is still sending sees the answer
+/// instead of a reset connection.
 const DISCARD_BYTES: usize = 1024 * 1024;
 
 /// Time for a body to begin, and to continue where it flows slower than [`MIN_BODY_BYTES_PER_SECOND`].
@@ -102,8 +102,7 @@ async fn collect(body: Body, limit: usize, timeout: Duration) -> Result<Bytes, P
 }
 
 /// Parses a JSON object, whatever the `Content-Type` says, so that `curl -d` works. An empty body is an empty object,
-/// and whole numbers are
-/// accepted in every notation.
+/// and whole numbers are accepted in every notation.
 pub fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem> {
     match bytes.trim_ascii_start().first() {
         None => Ok(serde_json::from_slice(b"{}")?),
@@ -162,8 +161,7 @@ pub fn no_content() -> Response {
 }
 
 /// Makes the reads that follow linearizable, if requested. Otherwise they are at least as new as anything that this
-/// node returned before
-/// its last start.
+/// node returned before its last start.
 pub async fn ensure_freshness(api: &Api, linearizable: bool) -> Result<(), Unavailable> {
     if linearizable {
         api.node.read_barrier().await

@@ -86,7 +86,8 @@ impl fmt::Display for Expected<'_> {
     }
 }
 
-/// Wrapper of a deserializer, and of all that it calls, that accepts a float without a fraction where a whole number is expected.
+/// Wrapper of a deserializer, and of all that it calls, that accepts a float without a fraction where a whole number is
+/// expected.
 struct Lenient<T>(T);
 
 impl<'de, D: Deserializer<'de>> Deserializer<'de> for Lenient<D> {

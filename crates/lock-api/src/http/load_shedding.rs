@@ -1,10 +1,8 @@
 //! Load shedding, decided from the head of a request alone, because a rejection has to cost less than the request. The
-//! node decides again
-//! where a command is proposed, for the other front ends.
+//! node decides again where a command is proposed, for the other front ends.
 //!
 //! While the node is overloaded, it rejects requests for new resources at once, and serves requests that keep or
-//! release a resource. Large
-//! bodies and large answers have a budget each; small ones need none.
+//! release a resource. Large bodies and large answers have a budget each; small ones need none.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -64,8 +62,8 @@ pub fn administration(service: ApiService) -> ApiService {
 }
 
 /// Returns the refusal of a request that is shed by its first line alone, or `None` to continue. Under load most
-/// requests end here, and each takes time from the admitted ones. So this knows neither routes nor callers, and its answer
-/// is constant.
+/// requests end here, and each takes time from the admitted ones. So this knows neither routes nor callers, and its
+/// answer is constant.
 pub fn shed_early<B>(node: &Node, request: &axum::http::Request<B>, waited: Duration) -> Option<Response> {
     static BODY: LazyLock<Bytes> = LazyLock::new(|| {
         let problem = Problem::from(Unavailable::new("this node is overloaded"));
@@ -173,8 +171,7 @@ impl AsRef<[u8]> for ChargedBytes {
 }
 
 /// Returns whether a request keeps or releases a resource, or shows the node's health. Such requests are served under
-/// any load. Clients can
-/// retry all others.
+/// any load. Clients can retry all others.
 fn is_exempt(method: &Method, path: &str) -> bool {
     // These documents cost no more than a rejection does.
     if matches!(

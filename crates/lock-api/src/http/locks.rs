@@ -1,6 +1,5 @@
 //! Routes of locks: acquire, release, downgrade, upgrade, revoke, break, configure, get, check, list, graph. They
-//! translate between HTTP
-//! and [`crate::locks`], which decides what a call does.
+//! translate between HTTP and [`crate::locks`], which decides what a call does.
 
 use std::borrow::Cow;
 
@@ -78,9 +77,8 @@ pub async fn act(
 }
 
 /// Waits for a started call as long as its caller is authorized and may take the locks. If the caller hangs up, this
-/// future is dropped, and
-/// the call leaves the queue. It leaves the queue at once as well when the caller may not take one of the locks any
-/// more.
+/// future is dropped, and the call leaves the queue. It leaves the queue at once as well when the caller may not take
+/// one of the locks any more.
 pub async fn granted(
     api: &Api,
     peer: &Peer,

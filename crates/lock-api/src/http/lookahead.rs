@@ -1,8 +1,9 @@
 //! Detection of a hang-up while a request is served, whatever the caller has sent after the request.
 //!
-//! hyper reads on while a handler runs, to detect the end of the stream, but stops at the first byte of the next request. A caller that
-//! waits for a lock, sends an empty line or a pipelined request and then closes its connection would keep its place in the queue for
-//! ever. [`Lookahead`] reads the bytes that hyper does not read, buffers them, and hands them to hyper later.
+//! hyper reads on while a handler runs, to detect the end of the stream, but stops at the first byte of the next
+//! request. A caller that waits for a lock, sends an empty line or a pipelined request and then closes its connection
+//! would keep its place in the queue for ever. [`Lookahead`] reads the bytes that hyper does not read, buffers them,
+//! and hands them to hyper later.
 
 use std::io;
 use std::pin::Pin;
@@ -15,19 +16,19 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// Capacity of a connection's buffer, in bytes, without what hyper has read together with the current request. Some pipelined requests
-/// fit.
+/// Capacity of a connection's buffer, in bytes, without what hyper has read together with the current request. Some
+/// pipelined requests fit.
 pub const MAX_PIPELINED_BYTES: usize = 16 * 1024;
 
-/// Time for which a request is still served once the buffer is full. From then on a hang-up cannot be detected. A commit ends within
-/// this time. A wait does not, and ends with the connection.
+/// Time for which a request is still served once the buffer is full. From then on a hang-up cannot be detected. A
+/// commit ends within this time. A wait does not, and ends with the connection.
 pub const BUFFER_FULL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Size of one read, in bytes.
 const READ_BYTES: usize = 1024;
 
-/// Connection that hyper reads from and writes to. Cheap to clone: hyper has one clone, and the connection's task uses the other to detect
-/// a hang-up.
+/// Connection that hyper reads from and writes to. Cheap to clone: hyper has one clone, and the connection's task uses
+/// the other to detect a hang-up.
 pub struct Lookahead<S>(Arc<Mutex<Connection<S>>>);
 
 struct Connection<S> {
@@ -61,8 +62,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Lookahead<S> {
         self.0.lock().hyper_reads = false;
     }
 
-    /// Polls for a hang-up; to be called after hyper's connection was polled, on the same task. Ready if the caller has hung up, or if the
-    /// buffer was full for [`BUFFER_FULL_TIMEOUT`].
+    /// Polls for a hang-up; to be called after hyper's connection was polled, on the same task. Ready if the caller has
+    /// hung up, or if the buffer was full for [`BUFFER_FULL_TIMEOUT`].
     pub fn poll_hang_up(&self, context: &mut Context<'_>) -> Poll<()> {
         let connection = &mut *self.0.lock();
         loop {

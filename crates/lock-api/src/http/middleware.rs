@@ -1,7 +1,7 @@
 //! Path of every request to its handler and back. The request is counted, admitted under the present load
 //! ([`load_shedding`]), must address this node by one of its own names ([`origin`]), and must come from an authorized
-//! caller ([`auth`]).
-//! The four steps are one function, because a separate axum layer for each would cost more than most of the steps do.
+//! caller ([`auth`]). The four steps are one function, because a separate axum layer for each would cost more than most
+//! of the steps do.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -23,8 +23,7 @@ pub struct Endpoint {
 }
 
 /// Passes a request of `peer` through all checks to `handler`, and returns its response. The handler gets the caller
-/// with all
-/// proven identities.
+/// with all proven identities.
 pub async fn handle<F: Future<Output = HandlerResult>>(
     api: &Shared,
     endpoint: Endpoint,

@@ -1,6 +1,5 @@
 //! Routes that mirror the tree of another server: steps of the copy, and pages of the mirrored znodes for a comparison.
-//! The caller is
-//! an administrator's program, which reads the other server; this server does not know that one.
+//! The caller is an administrator's program, which reads the other server; this server does not know that one.
 
 use axum::body::Body;
 use axum::extract::State;

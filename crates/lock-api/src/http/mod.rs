@@ -1,10 +1,8 @@
 //! HTTP front end: routes, documents, errors. It does not decide what a lock call does, which is [`crate::locks`]' job,
-//! nor what a
-//! change does, which is the state machine's.
+//! nor what a change does, which is the state machine's.
 //!
 //! Each family of routes has one file, and its documents are in the file beside it. [`problem`] alone decides statuses
-//! and codes. `auth`
-//! authenticates callers before each route, with the requirement that `routes` declares.
+//! and codes. `auth` authenticates callers before each route, with the requirement that `routes` declares.
 
 mod access;
 mod access_types;

@@ -2,10 +2,9 @@
 //! can reach this node, from calling it. Only browsers send an `Origin`, so for all other callers only the name is
 //! checked.
 //!
-//! A page cannot set its browser's `Host`, `Origin` and `Sec-Fetch-Site`. An unknown host name belongs to a
-//! page whose owner has pointed that name to this node (DNS rebinding); a foreign origin is a page that calls across
-//! sites. The headers of
-//! proxies (`X-Forwarded-Host`, `Forwarded`) can be forged by any caller, and this server ignores them.
+//! A page cannot set its browser's `Host`, `Origin` and `Sec-Fetch-Site`. An unknown host name belongs to a page whose
+//! owner has pointed that name to this node (DNS rebinding); a foreign origin is a page that calls across sites. The
+//! headers of proxies (`X-Forwarded-Host`, `Forwarded`) can be forged by any caller, and this server ignores them.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -30,16 +29,14 @@ pub struct KnownNames {
     /// Other hosts: `locks.example`, `*.locks.example` for all names with one more part, or `*` for any.
     pub hosts: Vec<String>,
     /// Origins of pages that may call, as browsers send them: `https://console.example`. They are for a proxy that
-    /// serves this node under another
-    /// name. This server never allows a page to read answers across sites.
+    /// serves this node under another name. This server never allows a page to read answers across sites.
     pub origins: Vec<String>,
     /// Certificate of this node; the names in it are accepted.
     pub certificate: Option<ServerTls>,
 }
 
 /// Adds security headers to every answer: no cache, no content sniffing, no frame, and no referrer. A page adds a
-/// policy for
-/// everything else.
+/// policy for everything else.
 pub fn set_security_headers(headers: &mut HeaderMap) {
     headers
         .entry(CACHE_CONTROL)
@@ -94,8 +91,7 @@ fn judge(api: &Api, request: &Request) -> Result<(), Problem> {
 }
 
 /// Returns whether a request is of the most frequent kind: no headers of a browser, and one known host in plain form.
-/// This is only a
-/// shortcut: [`judge`] decides about all others.
+/// This is only a shortcut: [`judge`] decides about all others.
 fn is_plain(request: &Request, names: &KnownNames) -> bool {
     let headers = request.headers();
     let mut hosts = headers.get_all(HOST).iter();

@@ -18,8 +18,8 @@ const IN_PROCESS: &str = "in process";
 /// headers are never trusted, because every caller can write them.
 ///
 /// The server adds it to the extensions of every request, and authentication adds the identity of the request's token;
-/// handlers take it
-/// as an argument. A request that came without a socket has none, and its caller has the rights of `world:anyone`.
+/// handlers take it as an argument. A request that came without a socket has none, and its caller has the rights of
+/// `world:anyone`.
 #[derive(Debug, Clone)]
 pub struct Peer {
     shown: Arc<str>,
@@ -29,8 +29,7 @@ pub struct Peer {
 
 impl Peer {
     /// Creates a caller at `address`. An IPv4-mapped address of an IPv6 socket becomes the IPv4 address, because access
-    /// control lists and people
-    /// name it so.
+    /// control lists and people name it so.
     pub fn new(address: SocketAddr, certificate: Option<&ClientCertificate>) -> Self {
         let (ip, port) = (address.ip().to_canonical(), address.port());
         let subject = certificate.and_then(ClientCertificate::identity);

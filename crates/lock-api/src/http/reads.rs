@@ -23,8 +23,7 @@ pub const MAX_READS: usize = 100;
 const MAX_CHILDREN: usize = 10_000;
 
 /// Maximum data of all reads of a request together, in bytes. The largest data of one znode fits, and an answer stays
-/// small enough for a node to
-/// hold one for each of many callers.
+/// small enough for a node to hold one for each of many callers.
 const MAX_DATA_BYTES: usize = 4 * znode_store::MAX_DATA_BYTES;
 
 /// Body of `POST /v1/read`.

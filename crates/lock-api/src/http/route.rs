@@ -1,6 +1,5 @@
 //! One address with its methods. Every method that adds a handler takes the required permission as well, so no handler
-//! can be
-//! added without one.
+//! can be added without one.
 
 use axum::handler::Handler;
 use axum::http::Method;
@@ -59,8 +58,8 @@ impl Route {
         self
     }
 
-    /// Adds a handler for all other methods, where the router does not know which exist. It has no requirement, so it must
-    /// reveal nothing else.
+    /// Adds a handler for all other methods, where the router does not know which exist. It has no requirement, so it
+    /// must reveal nothing else.
     pub fn otherwise<H: Handler<T, Shared>, T: 'static>(mut self, handler: H) -> Self {
         let required = RequiredPermission::Public;
         self.methods = self.methods.fallback(Guarded { required, handler });

@@ -1,8 +1,7 @@
 //! HTTP connections, from an accepted socket to the router: limits, timeouts and graceful shutdown.
 //!
 //! This is written on hyper, because `axum::serve` limits neither the time that a caller takes to send a head nor the
-//! number of
-//! connections. It knows no route; `listener` admits connections.
+//! number of connections. It knows no route; `listener` admits connections.
 
 use std::convert::Infallible;
 use std::future::{poll_fn, ready};
@@ -66,16 +65,13 @@ fn refusal(problem: Problem) -> Vec<u8> {
 /// cut off. All connections are gone when this returns.
 ///
 /// If a caller hangs up or closes its sending side, its handler's future is dropped at once, which removes it from a
-/// lock's
-/// queue. This also holds if the caller has sent more bytes after the request.
+/// lock's queue. This also holds if the caller has sent more bytes after the request.
 ///
 /// While the node given as `busy` is overloaded, requests for new resources are rejected here, before the router sees
-/// them.
-/// The administration listener passes no node, so its requests are never rejected for load.
+/// them. The administration listener passes no node, so its requests are never rejected for load.
 ///
 /// With `tls` the listener accepts TLS only, and the client certificate also identifies the caller. The task of each
-/// connection makes its
-/// handshake, so a slow handshake delays no other connection.
+/// connection makes its handshake, so a slow handshake delays no other connection.
 pub async fn serve(
     listener: TcpListener,
     service: impl Into<ApiService>,

@@ -1,8 +1,7 @@
 //! All routes as one service. The most frequent and cheapest operations take a direct path around the router, because
-//! the router's
-//! work is a good part of such a request. Both paths lead through the same [`middleware`](super::middleware) to the
-//! same handlers, so the
-//! direct path decides nothing. A request whose address differs by one letter from the usual form goes to the router.
+//! the router's work is a good part of such a request. Both paths lead through the same
+//! [`middleware`](super::middleware) to the same handlers, so the direct path decides nothing. A request whose address
+//! differs by one letter from the usual form goes to the router.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};
@@ -35,8 +34,7 @@ impl FrequentOperation {
     const ALL: [Self; 4] = [Self::Acquire, Self::Release, Self::Heartbeat, Self::Get];
 
     /// Recognizes a request that certainly is one of these operations: written in its usual form, at an address that
-    /// the table of
-    /// routes serves by a pattern.
+    /// the table of routes serves by a pattern.
     fn of(method: &Method, path: &str) -> Option<Self> {
         let path = path.strip_prefix("/v1/")?;
         let (family, rest) = path.split_once('/')?;
@@ -143,8 +141,7 @@ impl ApiService {
     }
 
     /// Returns the same service with `extension` in the extensions of all requests. The router has to add it, so there
-    /// is no direct
-    /// path.
+    /// is no direct path.
     pub(super) fn with_extension<T: Clone + Send + Sync + 'static>(self, extension: T) -> Self {
         self.router.layer(Extension(extension)).into()
     }

@@ -135,8 +135,7 @@ pub struct SessionAnswer {
 
 impl SessionAnswer {
     /// Describes a session, with the locks among its first `most` ephemeral znodes. [`SessionAnswer::heard`] adds the
-    /// time of the last
-    /// heartbeat, which is not part of the state.
+    /// time of the last heartbeat, which is not part of the state.
     pub fn new(store: &Store, view: SessionView, now_ms: u64, most: usize) -> (SessionId, Self) {
         let (mut held, mut awaited) = (Vec::new(), Vec::new());
         let (contenders, is_all) = store.first_contenders_of(view.session, most);

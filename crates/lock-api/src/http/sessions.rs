@@ -98,8 +98,7 @@ pub async fn heartbeat(State(api): State<Shared>, peer: Peer, uri: Uri, body: Bo
 }
 
 /// Rejects the use of another caller's session. If this node does not know the owner of the session yet, it catches up
-/// first. Otherwise
-/// a request that the leader answers, such as a heartbeat, would be executed for every caller.
+/// first. Otherwise a request that the leader answers, such as a heartbeat, would be executed for every caller.
 async fn may_use(api: &Api, peer: &Peer, session: SessionId) -> Result<(), Problem> {
     let caller = peer.identities();
     let is_behind = |store: &Store| store.is_secured() && store.session_fate(session) == SessionFate::Unknown;
@@ -127,8 +126,7 @@ pub async fn close(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRe
     let session = target(&uri)?;
     let CloseQuery { request_id, reason } = query(&uri)?;
     // The remembered requests of a session end with it, so a repeated close is recognized by its result: a caller that
-    // sends a request id may
-    // have sent the request before, and has reached its goal.
+    // sends a request id may have sent the request before, and has reached its goal.
     let repeated = request_id.is_some();
     let request = Request {
         session: Some(session),
@@ -164,8 +162,7 @@ pub async fn close(State(api): State<Shared>, peer: Peer, uri: Uri) -> HandlerRe
 }
 
 /// Returns the owner of a session if this node knows it and it is not the caller. Without authentication there are no
-/// other
-/// owners.
+/// other owners.
 fn is_anothers(api: &Api, peer: &Peer, session: SessionId) -> Option<Principal> {
     let caller = peer.identities();
     let owner = api.node.read_facts(|store| store.session(session))?.owner;

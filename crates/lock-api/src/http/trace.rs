@@ -1,7 +1,6 @@
-//! Selection of traced requests, and the span of a request. If a caller sends `traceparent` (W3C Trace Context),
-//! its trace continues here; of all other requests a configured fraction is traced. Proposals are traced where they are
-//! made
-//! (`lock_node::traces`).
+//! Selection of traced requests, and the span of a request. If a caller sends `traceparent` (W3C Trace Context), its
+//! trace continues here; of all other requests a configured fraction is traced. Proposals are traced where they are
+//! made (`lock_node::traces`).
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -122,8 +121,7 @@ fn end(collector: &dyn Collector, mut span: Span) {
 }
 
 /// Parses `traceparent`, such as `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`. Later versions begin with
-/// the same fields. The
-/// standard requires that an invalid value is ignored.
+/// the same fields. The standard requires that an invalid value is ignored.
 fn parent(headers: &HeaderMap) -> Option<Parent> {
     let mut given = headers.get_all(TRACEPARENT).iter();
     let text = given.next()?.to_str().ok()?;

@@ -23,8 +23,7 @@ const PREFIX: &str = "/v1/watch";
 pub const DEFAULT_TIMEOUT_MS: u64 = 30_000;
 
 /// Maximum wait of one request in milliseconds, an hour. A caller that vanished without a trace (its host lost power)
-/// keeps its connection
-/// for that time.
+/// keeps its connection for that time.
 pub const MAX_TIMEOUT_MS: u64 = 3_600_000;
 
 /// Kind of a watch.

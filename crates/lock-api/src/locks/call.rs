@@ -1,6 +1,5 @@
 //! One call of `acquire` or `upgrade`, from its proposal to its end. The call owns its contenders in the cluster: if it
-//! ends without
-//! handing a lock to its caller, it withdraws them.
+//! ends without handing a lock to its caller, it withdraws them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,8 +21,7 @@ use super::clean_up::{Abandoned, BARRIER_PAUSE};
 use super::error::LockError;
 
 /// One call of `acquire` or `upgrade`, for one lock or several. If it is dropped before it ends, a background task
-/// withdraws it: at once,
-/// or after a grace if the caller may send the same request again.
+/// withdraws it: at once, or after a grace if the caller may send the same request again.
 pub(super) struct LockCall {
     pub shared: Arc<Shared>,
     pub session: SessionId,

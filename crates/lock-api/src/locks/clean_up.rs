@@ -1,6 +1,5 @@
 //! Withdrawal of calls whose callers disconnected. Each such call has one task. The task ends when the call has no
-//! contender in the
-//! cluster and cannot get one any more. When the node stops, the task gets a last attempt.
+//! contender in the cluster and cannot get one any more. When the node stops, the task gets a last attempt.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,21 +14,19 @@ use super::error::LockError;
 use super::{CLOSING_GRACE, Shared};
 
 /// Pause after a failed proposal. The node has waited for a leader meanwhile; the pause only prevents a busy loop on a
-/// node that
-/// cannot even do that.
+/// node that cannot even do that.
 const WITHDRAW_PAUSE: Duration = Duration::from_millis(500);
 
 /// Pause after a failed read barrier. It is shorter, because a caller may be waiting for the result.
 pub(super) const BARRIER_PAUSE: Duration = Duration::from_millis(100);
 
 /// Time for which the effect of a proposal with an unknown outcome is sought, in proposal timeouts. Such a proposal is
-/// not sent again, so it can
-/// be late by the transmission time of one frame at most.
+/// not sent again, so it can be late by the transmission time of one frame at most.
 const SEEK_TIMEOUTS: u32 = 2;
 
 /// Maximum time for which a lock granted to an absent caller is kept. Others wait for the lock meanwhile, and the
-/// caller may never
-/// come back. The time suffices for a client that sends its request again at once or after a first pause.
+/// caller may never come back. The time suffices for a client that sends its request again at once or after a first
+/// pause.
 pub const GRANTED_GRACE: Duration = Duration::from_secs(1);
 
 /// Call whose caller has disconnected.
@@ -44,9 +41,8 @@ pub(super) struct Abandoned {
 
 impl Abandoned {
     /// Withdraws the call at whatever stage it is, after the grace. If the caller has sent the request again meanwhile,
-    /// the contenders belong to
-    /// that later call and stay. Without a majority this retries until it succeeds; once closing has begun, for
-    /// [`CLOSING_GRACE`].
+    /// the contenders belong to that later call and stay. Without a majority this retries until it succeeds; once
+    /// closing has begun, for [`CLOSING_GRACE`].
     pub async fn clean_up(self, stage: Stage) {
         let shared = self.shared.clone();
         let closing = async {
@@ -87,8 +83,7 @@ impl Abandoned {
     }
 
     /// Waits until the grace is over. It ends early when a contender is gone, [`GRANTED_GRACE`] after a contender got
-    /// its lock, or when the
-    /// node stops.
+    /// its lock, or when the node stops.
     async fn keep(&self, contenders: &Contenders) {
         let waiter = GrantWaiter::new(self.shared.clone(), self.session, &self.kind);
         let kept = async {

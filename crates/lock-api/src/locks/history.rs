@@ -6,8 +6,8 @@ use znode_store::LockName;
 use super::{LockHistoryError, Locks};
 
 impl Locks {
-    /// Returns past and present holds of a lock, as this node remembers them: the latest first, at most `count` of those whose token
-    /// is smaller than `before`. A lock without remembered holds has an empty history.
+    /// Returns past and present holds of a lock, as this node remembers them: the latest first, at most `count` of
+    /// those whose token is smaller than `before`. A lock without remembered holds has an empty history.
     ///
     /// It requires the right to read the lock's znode, or, when that is gone, the next one above it.
     pub async fn history(

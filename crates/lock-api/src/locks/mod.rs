@@ -1,9 +1,8 @@
 //! Lock calls: commands of the state machine, waits for their results, and clean-up after callers that
 //! disconnected. This module contains no HTTP and no decision about holders, which is `znode_store`'s.
 //!
-//! A call of [`Locks::acquire`] proposes one command. If the reply is "queued", the call waits on its own node for
-//! the event that ends the wait, without polling. A call that ends without its lock, because of its deadline or because
-//! its
+//! A call of [`Locks::acquire`] proposes one command. If the reply is "queued", the call waits on its own node for the
+//! event that ends the wait, without polling. A call that ends without its lock, because of its deadline or because its
 //! future was dropped, withdraws exactly its own contenders: see `call.rs` and `clean_up.rs`.
 
 mod call;
@@ -47,7 +46,8 @@ pub const MAX_CLEAN_UPS_AT_ONCE: usize = 256;
 /// Time that [`Locks::close`] waits for calls to end. The remaining ones then wait for a majority, which is missing.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(1_000);
 
-/// Time for which a call whose caller disconnected may still be cleaned up once closing has begun: some round trips to a busy leader.
+/// Time for which a call whose caller disconnected may still be cleaned up once closing has begun: some round trips to
+/// a busy leader.
 const CLOSING_GRACE: Duration = Duration::from_millis(500);
 
 /// Maximum wait of a call for its lock.
@@ -147,10 +147,8 @@ impl Locks {
     }
 
     /// Returns the same locks for callers whose connection may break. If the future of a waiting call with a
-    /// `request_id` is dropped, the
-    /// call keeps its contenders for that time, for a repetition of the same request. A lock granted meanwhile is kept
-    /// for at most
-    /// [`GRANTED_GRACE`].
+    /// `request_id` is dropped, the call keeps its contenders for that time, for a repetition of the same request. A
+    /// lock granted meanwhile is kept for at most [`GRANTED_GRACE`].
     pub fn with_disconnect_grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
     }
@@ -159,9 +157,8 @@ impl Locks {
     ///
     /// Dropping the future withdraws the call: it leaves the queue, and a grant that the caller has not received is
     /// released (with [`Locks::with_disconnect_grace`] after a grace). With a `request_id` a call with an unknown
-    /// outcome can be repeated on any
-    /// node. The repetition may have another maximum wait: the rest of the first one, no limit, or none, which ends a
-    /// wait that continues elsewhere.
+    /// outcome can be repeated on any node. The repetition may have another maximum wait: the rest of the first one, no
+    /// limit, or none, which ends a wait that continues elsewhere.
     pub async fn acquire(
         &self,
         session: SessionId,
@@ -173,9 +170,8 @@ impl Locks {
     }
 
     /// Does the same as [`Locks::acquire`] for a call that was sent `retry` times before under its `request_id`. A
-    /// caller that counts is
-    /// protected from late copies of its own calls: an older attempt that is applied late takes nothing from a newer
-    /// one.
+    /// caller that counts is protected from late copies of its own calls: an older attempt that is applied late takes
+    /// nothing from a newer one.
     pub async fn acquire_again(
         &self,
         session: SessionId,
@@ -210,8 +206,7 @@ impl Locks {
     }
 
     /// Acquires several locks, or none. The call waits for all of them at once, so that two such calls never wait for
-    /// each
-    /// other. The grants are in the order of the wishes. Everything else is as for [`Locks::acquire_again`].
+    /// each other. The grants are in the order of the wishes. Everything else is as for [`Locks::acquire_again`].
     pub async fn acquire_many(
         &self,
         session: SessionId,
@@ -246,8 +241,7 @@ impl Locks {
     }
 
     /// Makes an upgradeable holder exclusive as soon as the other shared holders are gone. If the upgrade is not
-    /// granted, or the future is
-    /// dropped, the holder stays upgradeable.
+    /// granted, or the future is dropped, the holder stays upgradeable.
     pub async fn upgrade(
         &self,
         session: SessionId,
@@ -300,7 +294,8 @@ impl Locks {
         }
     }
 
-    /// Proposes the command of a call and waits until it is applied: the call then has all its locks, or waits in a queue.
+    /// Proposes the command of a call and waits until it is applied: the call then has all its locks, or waits in a
+    /// queue.
     async fn begin(
         &self,
         session: SessionId,
@@ -354,8 +349,7 @@ impl Locks {
     }
 
     /// Releases one hold of each contender, in one command. Returns the number of holds that remain, or `None` for
-    /// contenders that the session
-    /// does not hold (any more).
+    /// contenders that the session does not hold (any more).
     pub async fn release_many(
         &self,
         session: SessionId,
@@ -382,12 +376,10 @@ impl Locks {
 
     /// Rejects further calls from all callers, ends the waiting ones, and returns when every call is cleaned up, after
     /// a second at the latest. Call it before the node is stopped: a stopped node cannot withdraw the calls from the
-    /// queues. It cannot do so without
-    /// a majority either; the remaining contenders then end with their sessions.
+    /// queues. It cannot do so without a majority either; the remaining contenders then end with their sessions.
     ///
     /// A waiting call with a request id ends with an unknown outcome and keeps its place in the queue, so that its
-    /// caller
-    /// can repeat it on another node.
+    /// caller can repeat it on another node.
     pub async fn close(&self) {
         self.shared.closing.cancel();
         let all = u32::try_from(MAX_CALLS).expect("the limit of calls is small");

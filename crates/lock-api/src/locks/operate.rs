@@ -6,8 +6,7 @@ use super::{LockError, Locks};
 
 impl Locks {
     /// Removes a contender, a holder or a waiter, by force. For administrators: a holder that still works does not
-    /// notice
-    /// at once. Callers that ask for the outcome get the principal (`by`) and the reason.
+    /// notice at once. Callers that ask for the outcome get the principal (`by`) and the reason.
     pub async fn break_holder(
         &self,
         lock: LockName,
@@ -72,8 +71,7 @@ impl Locks {
     }
 
     /// Changes the settings of a lock: a semaphore's `limit` (`Some(None)`: again the limit that its first user sets),
-    /// and `draining`: a drained lock
-    /// grants nothing.
+    /// and `draining`: a drained lock grants nothing.
     pub async fn configure(
         &self,
         lock: LockName,

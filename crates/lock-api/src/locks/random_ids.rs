@@ -1,5 +1,5 @@
-//! Random numbers for the names of calls, fetched from the operating system many at a time: each fetch is a system call, and every
-//! acquire needs two numbers. They must be unique, not secret.
+//! Random numbers for the names of calls, fetched from the operating system many at a time: each fetch is a system
+//! call, and every acquire needs two numbers. They must be unique, not secret.
 
 use parking_lot::Mutex;
 use znode_store::AttemptId;

@@ -9,8 +9,7 @@ use super::{LockError, Locks};
 impl Locks {
     /// Returns the waits in this node's state, of the locks whose names begin with `prefix` and that the caller may
     /// read, at most [`MAX_GRAPH_WAITS`]; and `true` if these are all. They are collected in portions between which
-    /// other tasks
-    /// run, so they are not a snapshot of one moment.
+    /// other tasks run, so they are not a snapshot of one moment.
     pub async fn graph(&self, prefix: &str) -> Result<(Vec<WaitView>, bool), Refusal> {
         let node = &self.shared.node;
         let (mut waits, mut from) = (Vec::new(), None);
@@ -30,8 +29,7 @@ impl Locks {
     }
 
     /// Returns a lock in this node's state, with at most `most` of its holders and of its waiters, and their total
-    /// numbers. Like
-    /// [`Locks::check`], it requires the right to read the lock's znode.
+    /// numbers. Like [`Locks::check`], it requires the right to read the lock's znode.
     pub fn get(&self, lock: &LockName, most: usize) -> Result<(LockView, LockSummary), Refusal> {
         self.shared.node.read(|store| {
             let view = store.seen_by(&self.caller).lock_within(lock, most)?;
@@ -56,8 +54,7 @@ impl Locks {
     }
 
     /// Returns `true` if a holder of the lock has this fencing token now. The read is linearizable, because the caller
-    /// protects a
-    /// resource with the answer. A lock that does not exist has no holder.
+    /// protects a resource with the answer. A lock that does not exist has no holder.
     pub async fn check(&self, lock: &LockName, token: Zxid) -> Result<bool, LockError> {
         self.shared.node.read_barrier().await?;
         let held = self.shared.node.read(|store| match self.may_read(store, lock) {

@@ -1,6 +1,5 @@
 //! Tests of the lock service on a real node: one member, its own disk, 127.0.0.1. No test sleeps; each waits for its
-//! conditions by
-//! watches.
+//! conditions by watches.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

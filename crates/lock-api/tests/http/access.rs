@@ -423,7 +423,8 @@ enum Loss {
     Narrowed,
 }
 
-/// Checks that waits of each kind end when the caller loses the right to lock, and that their contenders leave the queues.
+/// Checks that waits of each kind end when the caller loses the right to lock, and that their contenders leave the
+/// queues.
 async fn waits_end(loss: Loss) {
     let (server, admin) = Server::start_secured().await;
     let role = async |locks: &str| {

@@ -1,8 +1,6 @@
 //! Comparison of a server's answers with the document that it publishes. Every answer that a test of this binary gets
-//! passes through here. The
-//! operation has to be documented, and with it the status, the content type, the code of a problem, and the body field
-//! by field; and so has the body of
-//! a successful request.
+//! passes through here. The operation has to be documented, and with it the status, the content type, the code of a
+//! problem, and the body field by field; and so has the body of a successful request.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
-//! Golden conversations with the API: the scripts in `tests/golden/`, each about one mode or feature of locks.
-//! Values that differ from run to run are replaced by names: `<one>` is the session opened by that name, `<h1>` the
-//! first holder
-//! in the script, then `<time>`, `<address>`, `<ms>`. Fencing tokens are positions of the log, and the same each time.
+//! Golden conversations with the API: the scripts in `tests/golden/`, each about one mode or feature of locks. Values
+//! that differ from run to run are replaced by names: `<one>` is the session opened by that name, `<h1>` the first
+//! holder in the script, then `<time>`, `<address>`, `<ms>`. Fencing tokens are positions of the log, and the same each
+//! time.
 //!
 //! | line | what it does |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! Modes of locks and their changes: downgrade, upgrade, semaphores with a changed limit, several locks at once,
-//! deadlocks, lock-delay,
-//! release requests, draining. Each from the view of a caller; scripts of the store cover the rules themselves.
+//! deadlocks, lock-delay, release requests, draining. Each from the view of a caller; scripts of the store cover the
+//! rules themselves.
 
 use serde_json::{Value, json};
 

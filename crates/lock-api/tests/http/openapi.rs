@@ -44,8 +44,7 @@ async fn the_document_and_the_page_are_served() {
 }
 
 /// Checks that every routed address accepts exactly the documented methods. So every route is documented, and every
-/// documented
-/// operation has a route.
+/// documented operation has a route.
 #[tokio::test]
 async fn document_and_routes_agree() {
     let server = Server::start().await;

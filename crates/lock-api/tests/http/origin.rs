@@ -1,6 +1,5 @@
 //! Pages of other sites, in browsers that reach a node, and callers that use an unknown host name: both are rejected
-//! before any other
-//! check.
+//! before any other check.
 
 use lock_api::http::{HttpConfig, KnownNames};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

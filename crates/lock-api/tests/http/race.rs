@@ -1,6 +1,5 @@
 //! A token is revoked while its requests are in progress at all nodes: the order of the log decides, and no write after
-//! the revocation is
-//! acknowledged.
+//! the revocation is acknowledged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

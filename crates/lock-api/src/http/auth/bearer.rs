@@ -12,8 +12,7 @@ const SCHEME: &str = "bearer";
 /// Returns the token of a request, or `None` without one.
 ///
 /// A malformed token is rejected in an open cluster as well: its caller believes to be authenticated, and an anonymous
-/// request would not do
-/// what the caller meant.
+/// request would not do what the caller meant.
 pub fn shown(headers: &HeaderMap) -> Result<Option<TokenText>, Problem> {
     let mut all = headers.get_all(AUTHORIZATION).iter();
     let Some(first) = all.next() else {

@@ -1,5 +1,6 @@
-//! Permission that a route requires before its request is read. Each method of each address declares it ([`super::super::route`]);
-//! permissions that depend on the path, the session or the lock of a request are checked where that is known.
+//! Permission that a route requires before its request is read. Each method of each address declares it
+//! ([`super::super::route`]); permissions that depend on the path, the session or the lock of a request are checked
+//! where that is known.
 
 use znode_store::{Refusal, Right, Store, View, ZPath};
 
@@ -22,8 +23,7 @@ pub enum RequiredPermission {
     /// The right to administer `/`, by this node's state: for requests that concern this node alone.
     Administer,
     /// The right to administer `/`, checked after a read barrier. Such a request changes the cluster outside of the
-    /// log, so no check in log
-    /// order would notice a revocation.
+    /// log, so no check in log order would notice a revocation.
     AdministerLinearizable,
 }
 

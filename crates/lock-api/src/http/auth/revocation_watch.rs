@@ -32,8 +32,7 @@ impl RevocationWatch {
     }
 
     /// Waits until the caller loses the permission that `still` checks, and returns the reason. Cancel safe: the future
-    /// may be dropped, and
-    /// `revoked` called again.
+    /// may be dropped, and `revoked` called again.
     pub async fn revoked(&mut self, still: impl Fn(View<'_>) -> Result<(), Refusal>) -> Refusal {
         loop {
             if let Some(expired) = self.expired() {

@@ -1,8 +1,6 @@
 //! Cache of tokens that the cluster does not know. This node may lag behind: it learns of a token created at another
-//! node
-//! a moment later. So the node catches up before it rejects an unknown token. It does so for few callers at a time, and
-//! only once for each
-//! token.
+//! node a moment later. So the node catches up before it rejects an unknown token. It does so for few callers at a
+//! time, and only once for each token.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -10,8 +8,9 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use znode_store::TokenId;
 
-/// Maximum number of callers for which this node catches up at the same time. Each asks the leader for a proof of leadership, as
-/// heartbeats do, and must not displace them; callers with forged tokens could otherwise do so by thousands.
+/// Maximum number of callers for which this node catches up at the same time. Each asks the leader for a proof of
+/// leadership, as heartbeats do, and must not displace them; callers with forged tokens could otherwise do so by
+/// thousands.
 const MAX_CONCURRENT_CATCH_UPS: usize = 16;
 
 /// Number of remembered unknown tokens, the newest: those that clients still send after they were revoked. At 16 bytes
@@ -39,8 +38,8 @@ impl UnknownTokens {
         }
     }
 
-    /// Returns whether a token was unknown to the whole cluster when this node last caught up for it. This is final: ids are
-    /// random, so no caller can send one before it is created, and none is created twice.
+    /// Returns whether a token was unknown to the whole cluster when this node last caught up for it. This is final:
+    /// ids are random, so no caller can send one before it is created, and none is created twice.
     pub fn is_known_absent(&self, token: TokenId) -> bool {
         self.absent.lock().tokens.contains(&token)
     }

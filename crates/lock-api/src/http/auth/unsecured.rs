@@ -1,6 +1,5 @@
 //! Rejection of callers while the cluster is not secured yet but the configuration requires it. Only the operator is
-//! served, and the
-//! error tells how to secure the cluster.
+//! served, and the error tells how to secure the cluster.
 
 use super::super::Api;
 use super::super::peer::Peer;

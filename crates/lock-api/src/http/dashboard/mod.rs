@@ -1,6 +1,5 @@
 //! Dashboard: a page for people, part of the program. This module serves static files that are the same for all users.
-//! The page fetches
-//! its content through the API on behalf of its user, so it needs no rights of its own.
+//! The page fetches its content through the API on behalf of its user, so it needs no rights of its own.
 //!
 //! `page/` has the files as browsers get them: HTML, a style sheet, and ES modules, without a build step.
 
@@ -13,8 +12,7 @@ use super::extract::{HandlerResult, no_query};
 use super::problem::Problem;
 
 /// Content security policy of the page. It loads all resources from this node, runs only the node's own script files,
-/// and never converts text to
-/// markup: assignments of strings that are parsed as HTML (`innerHTML` and the like) throw.
+/// and never converts text to markup: assignments of strings that are parsed as HTML (`innerHTML` and the like) throw.
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
     base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 

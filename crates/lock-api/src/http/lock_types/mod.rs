@@ -1,6 +1,5 @@
 //! Documents of the lock routes: requests, checked and converted for the lock service, and answers. This file has the
-//! limits and
-//! the words that several of them share.
+//! limits and the words that several of them share.
 
 mod acquire;
 mod changes;

@@ -51,8 +51,9 @@ pub struct LockAnswer<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = bool)]
     complete: Option<bool>,
-    /// Names of znodes below the lock's that are named like contenders and belong to no session. The lock ignores them, but recipes of
-    /// ZooKeeper clients wait for them. Absent if there are none; at most 100, among the first 2,000 znodes below the lock's.
+    /// Names of znodes below the lock's that are named like contenders and belong to no session. The lock ignores them,
+    /// but recipes of ZooKeeper clients wait for them. Absent if there are none; at most 100, among the first 2,000
+    /// znodes below the lock's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false)]
     blocking_znodes: Vec<&'a str>,

@@ -1,5 +1,6 @@
-//! The two text formats of metrics, and their negotiation by the header `Accept`. They differ in three points: OpenMetrics omits `_total` in
-//! a counter's `HELP` and `TYPE`, escapes quotes in `HELP`, and ends the text with `# EOF`.
+//! The two text formats of metrics, and their negotiation by the header `Accept`. They differ in three points:
+//! OpenMetrics omits `_total` in a counter's `HELP` and `TYPE`, escapes quotes in `HELP`, and ends the text with `#
+//! EOF`.
 
 use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;

@@ -1,6 +1,5 @@
 //! `GET /metrics`: metrics of the node, its front ends and the process, in the text formats that Prometheus reads. Each
-//! component
-//! registers its own metrics; docs/reference/metrics.md has every name.
+//! component registers its own metrics; docs/reference/metrics.md has every name.
 
 mod connections;
 mod format;

@@ -1,6 +1,5 @@
 //! Metrics of the process, under the names that every dashboard knows, and of the program's build. They come from
-//! Linux's `/proc`; values
-//! that another system does not provide are omitted.
+//! Linux's `/proc`; values that another system does not provide are omitted.
 
 use std::fmt;
 use std::fs;

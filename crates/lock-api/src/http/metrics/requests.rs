@@ -1,7 +1,6 @@
 //! HTTP requests, counted by operation and outcome, with their durations. An operation is a method and the address of a
 //! route, not the address of a request. All requests without a route are one more operation. So the table of routes
-//! bounds the number of series,
-//! whatever addresses callers request.
+//! bounds the number of series, whatever addresses callers request.
 
 use std::collections::HashMap;
 use std::fmt;

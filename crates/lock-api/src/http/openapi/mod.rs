@@ -1,8 +1,6 @@
 //! API documentation: OpenAPI 3.1 for programs, and a page for people. Both are generated from the types that the
-//! routes read and
-//! write, from the table of problems, and from the descriptions of the operations in [`by_tag`]. The tests compare both
-//! with the routes and with every
-//! answer that they see.
+//! routes read and write, from the table of problems, and from the descriptions of the operations in [`by_tag`]. The
+//! tests compare both with the routes and with every answer that they see.
 
 mod by_tag;
 mod operation;
@@ -120,8 +118,8 @@ const INTRODUCTION: &str = "Every node answers every request; one that does not 
     answer is 404, `no_route`; by another method 405, `method_not_allowed`, with `Allow`.";
 
 /// Names every object, because generators of clients make a type of each named schema, and nothing usable of an object
-/// without a
-/// name. The variants of an enumeration with data are named after both: `{"create": …}` of `OpBody` is `OpBodyCreate`.
+/// without a name. The variants of an enumeration with data are named after both: `{"create": …}` of `OpBody` is
+/// `OpBodyCreate`.
 fn name_objects(schemas: &mut Value) {
     let mut named = Map::new();
     for (name, schema) in schemas.as_object_mut().expect("they have names") {
@@ -166,8 +164,7 @@ fn in_camel_case(word: &str) -> String {
 }
 
 /// Merges the fields of flattened types (`serde(flatten)`) into the schemas that contain them, because the JSON has one
-/// list of
-/// fields.
+/// list of fields.
 fn flatten(schemas: &mut Value) {
     let before = schemas.clone();
     for schema in schemas.as_object_mut().expect("they have names").values_mut() {

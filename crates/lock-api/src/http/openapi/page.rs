@@ -1,6 +1,5 @@
 //! The document as a page for people: HTML and a style sheet, without scripts and without resources from elsewhere, so
-//! that it can be read
-//! without internet access. It shows the content of the document, and adds only an example command.
+//! that it can be read without internet access. It shows the content of the document, and adds only an example command.
 
 use std::fmt::Write;
 

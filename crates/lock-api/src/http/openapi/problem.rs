@@ -1,6 +1,5 @@
 //! Schema of errors. The codes are those of the one table. The facts beside them are declared here, and the tests
-//! compare every problem that
-//! they see with it.
+//! compare every problem that they see with it.
 
 use serde_json::{Value, json};
 use utoipa::openapi::{RefOr, Schema};

@@ -1,6 +1,5 @@
 //! Value types of the API: kinds of text and numbers in requests and answers, with the limits of the code that checks
-//! them. A field of a
-//! document refers to its type by `#[schema(value_type = …)]`. This module only documents.
+//! them. A field of a document refers to its type by `#[schema(value_type = …)]`. This module only documents.
 
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{KnownFormat, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type};

@@ -1,11 +1,10 @@
 //! Errors as HTTP reports them: the only table of statuses and codes, and the only place that maps every
 //! refusal and every failure to it.
 //!
-//! An error is an `application/problem+json` document (RFC 9457). Programs switch on its `code`, which never
-//! changes its meaning. People read its `detail`. Both can use the facts beside it (`lock`, `holders`…) without a
-//! parser. Three kinds
-//! never share a code: refusals (the cluster decided, nothing was changed), `unavailable` and
-//! `read_only` (nothing was done, retry) and `outcome_unknown` (it may have been done).
+//! An error is an `application/problem+json` document (RFC 9457). Programs switch on its `code`, which never changes
+//! its meaning. People read its `detail`. Both can use the facts beside it (`lock`, `holders`…) without a parser. Three
+//! kinds never share a code: refusals (the cluster decided, nothing was changed), `unavailable` and `read_only`
+//! (nothing was done, retry) and `outcome_unknown` (it may have been done).
 
 use std::time::Duration;
 

@@ -1,6 +1,5 @@
 //! Test that every documented answer is given: one conversation for each operation, status and code, or the test that
-//! covers it
-//! elsewhere. `contract` compares the answers with the document.
+//! covers it elsewhere. `contract` compares the answers with the document.
 
 mod conversations;
 

@@ -1,8 +1,6 @@
 //! Authorization over HTTP: every route and method, by every kind of caller, at every kind of path. Each cell is
-//! compared with the expected result
-//! in `table`, which was written from docs/reference/security.md and not from the code. A route that the table does not
-//! have fails the
-//! test.
+//! compared with the expected result in `table`, which was written from docs/reference/security.md and not from the
+//! code. A route that the table does not have fails the test.
 
 pub mod callers;
 mod table;

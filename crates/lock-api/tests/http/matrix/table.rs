@@ -1,5 +1,5 @@
-//! Expected results: each possible request with the callers that may make it. It repeats the table of docs/reference/security.md by
-//! hand, and does not know the code of the routes.
+//! Expected results: each possible request with the callers that may make it. It repeats the table of
+//! docs/reference/security.md by hand, and does not know the code of the routes.
 
 use serde_json::{Value, json};
 
@@ -73,8 +73,7 @@ pub struct Row {
     pub address: &'static str,
     pub method: &'static str,
     /// Path of the request. `{at}` is the path, `{lock}` the same with encoded slashes, `{session}` a session, `{n}` a
-    /// number of this
-    /// cell alone.
+    /// number of this cell alone.
     path: &'static str,
     body: Value,
     who: Who,
