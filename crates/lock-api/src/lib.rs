@@ -1,21 +1,21 @@
 //! Lock service, and its HTTP API.
 //!
-//! Two layers, of which the lower one stands alone:
+//! Two layers; the lower one does not depend on the upper one:
 //!
 //! - [`locks`] turns a call (*acquire this lock, wait at most 10 s*) into commands of the replicated state
-//!   machine, waits for the verdict without polling, and cleans up after a caller that goes away. It knows no
+//!   machine, waits for the result without polling, and cleans up after a caller that disconnects. It does not know
 //!   HTTP; a program that embeds a node uses it directly.
-//! - [`http`] serves the same calls, and sessions, znodes and watches, to everybody else: JSON over HTTP/1.1.
+//! - [`http`] serves the same calls, and sessions, znodes and watches, to all other clients: JSON over HTTP/1.1.
 //!
 //! # Vocabulary
 //!
-//! A **session** is a client's life sign: it lives as long as its heartbeats come, and all its locks end with
+//! A **session** represents a live client: it lives as long as the client sends heartbeats, and all its locks end with
 //! it. A **lock** is a znode below `/locks`; a **contender** is a child of that znode, made by one *acquire* and
-//! owned by its session. The oldest contenders that get along with each other are the **holders**, the others
-//! are the **queue**. A contender's node name is the **holder** that *release* names, and the position at which it
-//! was made is the **fencing token** of its grant. The **owner** is the scope of re-entrancy within a session.
+//! owned by its session. The oldest contenders with compatible modes are the **holders**, the others
+//! are the **queue**. The name of a contender's znode is the **holder** in a *release*, and the position of the log at
+//! which it was created is the **fencing token** of its grant. The **owner** is the scope of re-entrancy within a session.
 //!
-//! # What is promised
+//! # Guarantees
 //!
 //! - At most one exclusive holder, or any number of shared ones, or permits up to the limit, at every position
 //!   of the log. Of two conflicting grants the later has the larger fencing token.
@@ -23,27 +23,27 @@
 //! - A holder keeps its lock until it releases it, its session ends, or an operator breaks it.
 //! - A caller that hangs up while it waits leaves the queue; a try that fails leaves nothing behind.
 //! - A request that carries a `request_id` may be sent again, to any node: it has one effect.
-//! - An error says whether something may have been done: refused and `unavailable` mean no,
+//! - An error code tells if the request may have had an effect: refusals and `unavailable` mean no,
 //!   `outcome_unknown` means perhaps.
 //!
 //! # Reads
 //!
-//! A node answers reads from its own state, which may be a little behind the cluster's, though never behind
-//! what the same node has said before. `?linearizable=true` waits until the node knows all that was committed
-//! before; the check of a fencing token always does.
+//! A node answers reads from its own state, which may lag behind the cluster's, but never behind an earlier answer of
+//! the same node. With `?linearizable=true` the node first applies all entries that were committed before the read. The
+//! check of a fencing token is always linearizable.
 //!
 //! # Callers
 //!
-//! A call carries what its caller has proven to be, and the state machine decides by the access control lists of the
-//! znodes, and in a secured cluster by policies, what it may do; reads ask the same. Over HTTP a caller is the address
-//! of its connection, its certificate ([`http::Peer`]) and its token. In a program [`Locks::on_behalf_of`] sets it;
-//! without it the caller has the rights of the whole world.
+//! A call carries the proven identities of its caller. The state machine authorizes changes by the access control lists of
+//! the znodes, and in a secured cluster by policies; reads are authorized by the same rules. Over HTTP the identities are
+//! the address of the connection, its certificate ([`http::Peer`]) and the token of the request. In a program
+//! [`Locks::on_behalf_of`] sets them; without it the caller has the rights of `world:anyone`.
 //!
 //! # Names in addresses
 //!
 //! `POST /v1/locks/orders/42/acquire` acquires the lock `orders/42`: the last segment is the verb. A lock whose
-//! own name ends in a verb's word is reached with its slash encoded: `orders%2Facquire` is the lock
-//! `orders/acquire`. So whatever stands between a client and a node must pass `%2F` on as it is.
+//! own name ends in a verb's word is addressed with its slash encoded: `orders%2Facquire` is the lock
+//! `orders/acquire`. So proxies between a client and a node must pass `%2F` on unchanged.
 //!
 //! # A server in a few lines
 //!
@@ -56,7 +56,7 @@
 //! let (locks, config, stop) = (Locks::new(node.clone()), HttpConfig::default(), CancellationToken::new());
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:7400").await?;
 //! let router = router(node.clone(), locks.clone(), config.clone());
-//! // Without TLS; while the node has enough to do it takes in nothing new.
+//! // Without TLS; an overloaded node sheds load.
 //! let serving = serve(listener, router, config, None, Some(node.clone()), stop.cancelled());
 //! let stopping = async {
 //!     tokio::signal::ctrl_c().await.expect("signals can be listened for");
@@ -69,7 +69,7 @@
 //! # }
 //! ```
 //!
-//! # What is absent
+//! # Not part of this crate
 //!
 //! This crate does not decide about holders: the state machine does (`znode_store`). It does not know Raft, a disk or
 //! an encoding of the log. Nothing in [`locks`] knows HTTP, and no route knows a status: [`http::problem`] holds the
