@@ -195,7 +195,7 @@ impl Feed {
         let with_cluster = self.with_cluster;
         let (of_cluster, through) = self.api.node.chronicle(self.of_cluster, count);
         self.of_cluster = through;
-        let is_selected = |it: &Happening| is_selected(&it.what, self.prefix.as_deref());
+        let is_selected = |it: &Happening| matches_prefix(&it.what, self.prefix.as_deref());
         let render = |store: &Store, mut happenings: Happenings| {
             happenings.latest.retain(|it| may_see(store, caller, &it.what));
             let locks = match with_locks {
@@ -242,7 +242,7 @@ fn locks_of(happenings: &Happenings) -> BTreeSet<LockName> {
     happenings.latest.iter().filter_map(|it| it.what.lock()).collect()
 }
 
-fn is_selected(what: &Happened, prefix: Option<&str>) -> bool {
+fn matches_prefix(what: &Happened, prefix: Option<&str>) -> bool {
     match prefix {
         None => true,
         Some(prefix) => what.lock().is_some_and(|lock| lock.as_str().starts_with(prefix)),

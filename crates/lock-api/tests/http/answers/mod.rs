@@ -20,11 +20,7 @@ const HOLDER: &str = "_c_3f0c96ec5d1b4be2a0fd5a7c0d2b9a11-lock-0000000007";
 
 /// Answers that no conversation here produces, and the tests that do. `*` stands for every operation.
 const ELSEWHERE_TESTED: &[(&str, &str, &str)] = &[
-    (
-        "*",
-        "internal",
-        "a bug of the server, and none is known",
-    ),
+    ("*", "internal", "a bug of the server, and none is known"),
     (
         "*",
         "outcome_unknown",
