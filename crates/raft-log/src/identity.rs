@@ -147,7 +147,7 @@ impl DataDir {
 
     /// Checks without any change whether a node could open this directory as its own. Returns the identity found, or `None` if the
     /// directory has none yet. Does not check whether another process has the directory open.
-    pub fn look(
+    pub fn inspect(
         disk: &dyn Disk,
         path: &Path,
         cluster: &str,
@@ -165,14 +165,14 @@ impl DataDir {
     /// comes last; if this is interrupted before, no node starts in the directory, and it can be made again.
     ///
     /// Returns an inner `Err` with the name of a file if the directory is not empty; then nothing was done.
-    pub fn make(
+    pub fn create(
         disk: Arc<dyn Disk>,
         path: &Path,
         identity: Identity,
         fill: impl FnOnce() -> Result<(), StorageError>,
     ) -> Result<Result<Self, String>, StorageError> {
         let lock = lock(disk.as_ref(), path)?;
-        if let Some(found) = something_in(disk.as_ref(), path)? {
+        if let Some(found) = foreign_content(disk.as_ref(), path)? {
             return Ok(Err(found));
         }
         fill()?;
@@ -186,7 +186,7 @@ impl DataDir {
     }
 
     /// Returns whether a file of this name may remain from a [`DataDir::make`] that was interrupted.
-    pub fn is_left_by_making(name: &str) -> bool {
+    pub fn is_creation_leftover(name: &str) -> bool {
         name == LOCK_NAME || name == RESTORED_NAME || name.ends_with(".tmp")
     }
 
@@ -252,14 +252,14 @@ fn lock(disk: &dyn Disk, path: &Path) -> Result<DiskLock, StorageError> {
 }
 
 /// Returns the name of a file that shows that the directory is in use.
-fn something_in(disk: &dyn Disk, path: &Path) -> Result<Option<String>, StorageError> {
+fn foreign_content(disk: &dyn Disk, path: &Path) -> Result<Option<String>, StorageError> {
     let list = |dir: &Path| match disk.list(dir) {
         Ok(names) => Ok(names),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(StorageError::io("list", dir, error)),
     };
     let mine = list(path)?;
-    if let Some(name) = mine.into_iter().find(|name| !DataDir::is_left_by_making(name)) {
+    if let Some(name) = mine.into_iter().find(|name| !DataDir::is_creation_leftover(name)) {
         return Ok(Some(name));
     }
     for part in [super::LOG_DIR, super::SNAPSHOT_DIR] {

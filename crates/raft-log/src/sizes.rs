@@ -22,7 +22,7 @@ pub struct FileSizes {
 
 impl FileSizes {
     /// Reads the sizes of the data directory `path`. Blocks on the disk.
-    pub fn look(path: &Path) -> io::Result<Self> {
+    pub fn measure(path: &Path) -> io::Result<Self> {
         let path = std::path::absolute(path)?;
         let (snapshot_dir, log_dir) = (path.join(SNAPSHOT_DIR), path.join(LOG_DIR));
         Ok(Self {
@@ -60,7 +60,7 @@ mod tests {
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, vec![0; bytes]).unwrap();
         }
-        let sizes = FileSizes::look(dir.path()).unwrap();
+        let sizes = FileSizes::measure(dir.path()).unwrap();
         assert_eq!((sizes.log_bytes, sizes.snapshot_bytes), (7, 5));
         assert_eq!(sizes.log_dir, dir.path().join("log"));
     }

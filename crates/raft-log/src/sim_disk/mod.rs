@@ -48,7 +48,7 @@ impl Fault {
 
 /// Call that reports success and does nothing: bugs planted by a test of the tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lie {
+pub enum IgnoredCall {
     /// [`DiskFile::sync_data`].
     SyncData,
     /// [`Disk::sync_dir`].
@@ -66,7 +66,7 @@ struct Sim {
     events: Vec<Event>,
     calls: u64,
     faults: Option<(Range<u64>, Fault)>,
-    lie: Option<Lie>,
+    ignored: Option<IgnoredCall>,
     locked: BTreeSet<PathBuf>,
     free_bytes: Option<u64>,
 }
@@ -104,8 +104,8 @@ impl SimDisk {
     }
 
     /// Makes all later calls of this kind do nothing.
-    pub fn tell_lies(&self, lie: Lie) {
-        self.sim.lock().lie = Some(lie);
+    pub fn ignore_calls(&self, ignored: IgnoredCall) {
+        self.sim.lock().ignored = Some(ignored);
     }
 
     /// Sets the free space that the disk reports. Writes do not consume it.
@@ -235,7 +235,7 @@ impl Disk for SimDisk {
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let mut sim = self.sim.lock();
         sim.call()?;
-        if sim.lie != Some(Lie::SyncDir) {
+        if sim.ignored != Some(IgnoredCall::SyncDir) {
             sim.events.push(Event::SyncDir { dir: dir.to_owned() });
         }
         Ok(())
@@ -323,7 +323,7 @@ impl DiskFile for SimFile {
             sim.events.push(Event::FailedSync { file: self.file });
             return Err(error);
         }
-        if sim.lie != Some(Lie::SyncData) {
+        if sim.ignored != Some(IgnoredCall::SyncData) {
             sim.events.push(Event::SyncData { file: self.file });
         }
         Ok(())

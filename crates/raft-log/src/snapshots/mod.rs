@@ -27,10 +27,10 @@ use crate::sync::Mutex;
 use fault_injection::fail_step;
 
 /// The newest, and the one before it.
-const KEPT: usize = 2;
+const KEPT_SNAPSHOTS: usize = 2;
 
 /// While there is little space: the newest has been read again as a whole before it got its name.
-const KEPT_IN_NEED: usize = 1;
+const KEPT_WHEN_SPACE_IS_LOW: usize = 1;
 
 /// Description of a snapshot, without its contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,7 +69,7 @@ struct Inner {
     partial: Mutex<Option<Partial>>,
     next_temporary: AtomicU64,
     /// There is little space.
-    need: AtomicBool,
+    space_low: AtomicBool,
 }
 
 /// The snapshots of a node. Clones are the same.
@@ -116,7 +116,7 @@ impl SnapshotStore {
             files: Mutex::new(files),
             partial: Mutex::new(None),
             next_temporary: AtomicU64::new(0),
-            need: AtomicBool::new(false),
+            space_low: AtomicBool::new(false),
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -197,18 +197,18 @@ impl SnapshotStore {
 
     /// While there is little space, one snapshot is kept instead of two. Those that are too many go at once, also to
     /// make room for the next one.
-    pub fn set_need(&self, need: bool) -> Result<(), StorageError> {
-        if self.inner.need.swap(need, Ordering::Relaxed) == need {
+    pub fn set_space_low(&self, space_low: bool) -> Result<(), StorageError> {
+        if self.inner.space_low.swap(space_low, Ordering::Relaxed) == space_low {
             return Ok(());
         }
         self.remove_surplus(&mut self.inner.files.lock())
     }
 
     fn remove_surplus(&self, files: &mut Vec<SnapshotFile>) -> Result<(), StorageError> {
-        let Inner { disk, dir, need, .. } = &*self.inner;
-        let kept = match need.load(Ordering::Relaxed) {
-            true => KEPT_IN_NEED,
-            false => KEPT,
+        let Inner { disk, dir, space_low, .. } = &*self.inner;
+        let kept = match space_low.load(Ordering::Relaxed) {
+            true => KEPT_WHEN_SPACE_IS_LOW,
+            false => KEPT_SNAPSHOTS,
         };
         let surplus = files.len().saturating_sub(kept);
         for old in files.drain(..surplus) {

@@ -9,7 +9,7 @@ use super::format::{
     FLAG_COMMITTED, FLAG_VOTED, HeaderBytes, RECORD_HEADER_BYTES, RecordHeader, RecordKind, SegmentHeader,
     offset_u32, record_start, segment_name,
 };
-use super::preallocator::Preallocator;
+use super::preallocator::SegmentPreallocator;
 use super::recover::{Active, Markers};
 use super::{LogPos, VoteRecord, WalEntry, WalIdentity};
 use crate::disk::Disk;
@@ -24,7 +24,7 @@ use fault_injection::fail_step;
 pub(super) fn begin_segment(
     disk: &dyn Disk,
     dir: &Path,
-    preallocator: &Preallocator,
+    preallocator: &SegmentPreallocator,
     identity: WalIdentity,
     bytes: usize,
     sequence: u64,
@@ -97,7 +97,7 @@ pub(super) fn begin_segment(
     disk.sync_dir(dir)
         .map_err(|source| StorageError::io("sync", dir, source))?;
     fail_step!("segment::after_dir_sync", |e| StorageError::io("sync", dir, e));
-    preallocator.taken_is_named();
+    preallocator.confirm_taken();
     let end = buffer.len();
     Ok(Active {
         sequence,
@@ -157,7 +157,7 @@ pub fn entry_of_record(record: Bytes) -> Option<WalEntry> {
         return None;
     };
     let payload = record.slice(RECORD_HEADER_BYTES..);
-    header.payload_is(&payload).then_some(WalEntry {
+    header.payload_matches(&payload).then_some(WalEntry {
         pos: LogPos {
             term: header.term,
             index: header.index,

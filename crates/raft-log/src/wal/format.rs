@@ -153,7 +153,7 @@ impl RecordHeader {
     }
 
     /// Returns whether `payload` has the length and checksum of this header.
-    pub fn payload_is(&self, payload: &[u8]) -> bool {
+    pub fn payload_matches(&self, payload: &[u8]) -> bool {
         payload.len() == self.payload_len as usize && crc32c::crc32c(payload) == self.payload_crc
     }
 }
@@ -179,7 +179,7 @@ pub fn payload_range(start: usize, payload_len: usize) -> Range<usize> {
 }
 
 /// The places below `bytes` where a record may start, from `from` on.
-pub fn record_places(from: usize, bytes: usize) -> impl Iterator<Item = usize> {
+pub fn possible_record_starts(from: usize, bytes: usize) -> impl Iterator<Item = usize> {
     let mut place = record_start(from);
     std::iter::from_fn(move || {
         let this = place;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 /// Upper bounds of the classes in which syncs are counted, in microseconds: from a fast flash disk's to what no lock
 /// service can live with.
-pub const SYNC_CLASSES_US: [u64; 14] = [
+pub const FSYNC_BUCKETS_US: [u64; 14] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
     5_000_000,
 ];
@@ -28,20 +28,20 @@ const LAST_SYNCS_AGE: Duration = Duration::from_secs(10);
 pub struct FsyncStats {
     epoch: Instant,
     /// Start of the current write in microseconds since `epoch`, plus one. 0: no write is in progress.
-    working_since: AtomicU64,
+    write_since: AtomicU64,
     last_sync_at: AtomicU64,
     /// Durations of the last syncs, a ring.
     last_us: [AtomicU64; LAST_SYNCS],
-    counts: [AtomicU64; SYNC_CLASSES_US.len() + 1],
+    counts: [AtomicU64; FSYNC_BUCKETS_US.len() + 1],
     sum_us: AtomicU64,
 }
 
 /// Durations of all syncs since the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SyncTimes {
-    /// Number of syncs per class: those that took at most the time at the same place in [`SYNC_CLASSES_US`] and more than the
+pub struct FsyncTimes {
+    /// Number of syncs per class: those that took at most the time at the same place in [`FSYNC_BUCKETS_US`] and more than the
     /// one before it. The last element counts all longer ones.
-    pub counts: [u64; SYNC_CLASSES_US.len() + 1],
+    pub counts: [u64; FSYNC_BUCKETS_US.len() + 1],
     /// Sum of all durations.
     pub sum: Duration,
 }
@@ -50,7 +50,7 @@ impl Default for FsyncStats {
     fn default() -> Self {
         Self {
             epoch: Instant::now(),
-            working_since: AtomicU64::new(0),
+            write_since: AtomicU64::new(0),
             last_sync_at: AtomicU64::new(0),
             last_us: Default::default(),
             counts: Default::default(),
@@ -65,16 +65,16 @@ impl FsyncStats {
     }
 
     /// The writer has something to write. It is idle again when the answer is dropped.
-    pub(super) fn working(&self) -> Working<'_> {
-        self.working_since.store(self.now_us() + 1, Relaxed);
-        Working { fsync_stats: self }
+    pub(super) fn start_write(&self) -> WriteInProgress<'_> {
+        self.write_since.store(self.now_us() + 1, Relaxed);
+        WriteInProgress { fsync_stats: self }
     }
 
     /// Records the duration of a sync.
-    pub(super) fn synced(&self, took: Duration) {
+    pub(super) fn record(&self, took: Duration) {
         let took_us = micros(took);
         self.last_us[self.syncs() as usize % LAST_SYNCS].store(took_us, Relaxed);
-        let class = SYNC_CLASSES_US.partition_point(|class| *class < took_us);
+        let class = FSYNC_BUCKETS_US.partition_point(|class| *class < took_us);
         self.counts[class].fetch_add(1, Relaxed);
         self.sum_us.fetch_add(took_us, Relaxed);
         self.last_sync_at.store(self.now_us(), Relaxed);
@@ -85,15 +85,15 @@ impl FsyncStats {
     }
 
     /// Returns the time that the current write has taken so far, or zero without one.
-    pub fn working_for(&self) -> Duration {
-        match self.working_since.load(Relaxed) {
+    pub fn current_write_time(&self) -> Duration {
+        match self.write_since.load(Relaxed) {
             0 => Duration::ZERO,
             since => Duration::from_micros((self.now_us() + 1).saturating_sub(since)),
         }
     }
 
     /// Returns the usual duration of a sync: the median of the last ones. `None` after too few syncs, or if the last ones are old.
-    pub fn usual(&self) -> Option<Duration> {
+    pub fn median(&self) -> Option<Duration> {
         let age = self.now_us().saturating_sub(self.last_sync_at.load(Relaxed));
         let made = LAST_SYNCS.min(self.syncs() as usize);
         if made < MIN_SYNCS || age > micros(LAST_SYNCS_AGE) {
@@ -105,8 +105,8 @@ impl FsyncStats {
     }
 
     /// All syncs since the start.
-    pub fn sync_times(&self) -> SyncTimes {
-        SyncTimes {
+    pub fn times(&self) -> FsyncTimes {
+        FsyncTimes {
             counts: std::array::from_fn(|class| self.counts[class].load(Relaxed)),
             sum: Duration::from_micros(self.sum_us.load(Relaxed)),
         }
@@ -114,13 +114,13 @@ impl FsyncStats {
 }
 
 /// The writer is at work.
-pub(super) struct Working<'p> {
+pub(super) struct WriteInProgress<'p> {
     fsync_stats: &'p FsyncStats,
 }
 
-impl Drop for Working<'_> {
+impl Drop for WriteInProgress<'_> {
     fn drop(&mut self) {
-        self.fsync_stats.working_since.store(0, Relaxed);
+        self.fsync_stats.write_since.store(0, Relaxed);
     }
 }
 
@@ -135,28 +135,28 @@ mod tests {
     #[test]
     fn a_write_under_way_shows_before_it_ends() {
         let fsync_stats = FsyncStats::default();
-        assert_eq!(fsync_stats.working_for(), Duration::ZERO);
-        let working = fsync_stats.working();
-        while fsync_stats.working_for() < Duration::from_millis(2) {
+        assert_eq!(fsync_stats.current_write_time(), Duration::ZERO);
+        let working = fsync_stats.start_write();
+        while fsync_stats.current_write_time() < Duration::from_millis(2) {
             std::thread::yield_now();
         }
         drop(working);
-        assert_eq!(fsync_stats.working_for(), Duration::ZERO);
+        assert_eq!(fsync_stats.current_write_time(), Duration::ZERO);
     }
 
     #[test]
     fn usual_time_follows_the_disk_but_not_late_syncs() {
         let fsync_stats = FsyncStats::default();
         let ms = Duration::from_millis;
-        fsync_stats.synced(ms(1));
-        assert_eq!(fsync_stats.usual(), None, "one sync says nothing");
-        (0..20).for_each(|_| fsync_stats.synced(ms(1)));
+        fsync_stats.record(ms(1));
+        assert_eq!(fsync_stats.median(), None, "one sync says nothing");
+        (0..20).for_each(|_| fsync_stats.record(ms(1)));
         // The machine paused several times.
-        (0..5).for_each(|_| fsync_stats.synced(ms(200)));
-        assert_eq!(fsync_stats.usual(), Some(ms(1)));
-        (0..36).for_each(|_| fsync_stats.synced(ms(200)));
-        assert_eq!(fsync_stats.usual(), Some(ms(200)));
-        let times = fsync_stats.sync_times();
+        (0..5).for_each(|_| fsync_stats.record(ms(200)));
+        assert_eq!(fsync_stats.median(), Some(ms(1)));
+        (0..36).for_each(|_| fsync_stats.record(ms(200)));
+        assert_eq!(fsync_stats.median(), Some(ms(200)));
+        let times = fsync_stats.times();
         assert_eq!(times.counts.iter().sum::<u64>(), 62);
         assert_eq!((times.counts[3], times.counts[10]), (21, 41));
         assert_eq!(times.sum, ms(21 + 41 * 200));

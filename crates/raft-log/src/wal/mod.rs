@@ -33,8 +33,8 @@ mod fsync_stats;
 mod recover;
 mod segment;
 mod types;
-mod view;
-mod work;
+mod log_index;
+mod writer_signal;
 mod writer;
 
 use std::ops::Range;
@@ -48,12 +48,12 @@ use tokio::sync::{Notify, watch};
 
 pub use self::encode::{entry_of_record, push_entry};
 pub use self::format::{RECORD_HEADER_BYTES, SECTOR_BYTES, SEGMENT_HEADER_BYTES, record_start};
-pub use self::fsync_stats::{FsyncStats, SYNC_CLASSES_US, SyncTimes};
+pub use self::fsync_stats::{FsyncStats, FSYNC_BUCKETS_US, FsyncTimes};
 pub use self::preallocator::{RESERVED_SEGMENTS, SEGMENTS_AHEAD};
 pub use self::types::*;
-pub use self::view::ReadPlan;
-use self::view::View;
-use self::work::Work;
+pub use self::log_index::ReadPlan;
+use self::log_index::LogIndex;
+use self::writer_signal::WriterSignal;
 pub use self::writer::{Step, WalWriter};
 use super::disk::Disk;
 use super::error::StorageError;
@@ -92,10 +92,10 @@ struct Queue {
 
 /// State shared by the handle, the writer and the preallocator. Locks are taken in the order view, queue.
 struct Shared {
-    view: Mutex<View>,
+    log_index: Mutex<LogIndex>,
     queue: Mutex<Queue>,
     /// Something was queued.
-    work: Work,
+    work: WriterSignal,
     /// The queue was taken.
     room: Notify,
     failure: watch::Sender<Option<Arc<StorageError>>>,
@@ -204,7 +204,7 @@ impl Wal {
         if crate::simulation::is_on() {
             let writer = Arc::new(Mutex::new(writer));
             *self.handle.stepped.lock() = Some(writer.clone());
-            tokio::spawn(work::step_as_task(self.handle.shared.clone(), writer));
+            tokio::spawn(writer_signal::step_as_task(self.handle.shared.clone(), writer));
             return Ok(());
         }
         let alarm = PanicAlarm {
@@ -236,9 +236,9 @@ impl Wal {
         let recovered = recover::recover(disk.as_ref(), dir, &identity, &options)?;
         let (failure, _) = watch::channel(None);
         let shared = Arc::new(Shared {
-            view: Mutex::new(recovered.view),
+            log_index: Mutex::new(recovered.log_index),
             queue: Mutex::new(Queue::default()),
-            work: Work::default(),
+            work: WriterSignal::default(),
             room: Notify::new(),
             failure,
             fsync_stats: FsyncStats::default(),
@@ -266,8 +266,8 @@ impl Wal {
     pub fn append(&self, entries: Vec<WalEntry>, on_durable: OnDurable) -> Result<(), StorageError> {
         let shared = self.shared();
         shared.check()?;
-        let mut view = shared.view.lock();
-        let mut last = view.last();
+        let mut log_index = shared.log_index.lock();
+        let mut last = log_index.last();
         for entry in &entries {
             follows(last, entry)?;
             last = Some(entry.pos);
@@ -277,7 +277,7 @@ impl Wal {
             .into_iter()
             .map(|entry| {
                 (
-                    view.push(entry.pos, entry.payload.clone(), view::Place::NONE),
+                    log_index.push(entry.pos, entry.payload.clone(), log_index::RecordLocation::NONE),
                     entry,
                 )
             })
@@ -295,8 +295,8 @@ impl Wal {
     pub fn save_vote(&self, vote: VoteRecord, on_durable: OnDurable) -> Result<(), StorageError> {
         let shared = self.shared();
         shared.check()?;
-        let mut view = shared.view.lock();
-        if let Some(old) = view.vote
+        let mut log_index = shared.log_index.lock();
+        if let Some(old) = log_index.vote
             && vote.term < old.term
         {
             let text = format!(
@@ -305,7 +305,7 @@ impl Wal {
             );
             return Err(StorageError::Contract(text));
         }
-        view.vote = Some(vote);
+        log_index.vote = Some(vote);
         self.queue(
             0,
             Op::Vote {
@@ -319,8 +319,8 @@ impl Wal {
     pub fn save_committed(&self, committed: LogPos) -> Result<(), StorageError> {
         let shared = self.shared();
         shared.check()?;
-        let mut view = shared.view.lock();
-        view.committed = Some(committed);
+        let mut log_index = shared.log_index.lock();
+        log_index.committed = Some(committed);
         let mut queue = shared.queue.lock();
         // Usually a batch has just been written, and the writer looks again by itself in a moment.
         let wake = queue.sleeping;
@@ -336,8 +336,8 @@ impl Wal {
     pub fn truncate_after(&self, after: Option<u64>, on_durable: OnDurable) -> Result<(), StorageError> {
         let shared = self.shared();
         shared.check()?;
-        let mut view = shared.view.lock();
-        view.truncate_after(after);
+        let mut log_index = shared.log_index.lock();
+        log_index.truncate_after(after);
         self.queue(
             0,
             Op::Truncate {
@@ -352,8 +352,8 @@ impl Wal {
     pub fn purge(&self, upto: LogPos, on_durable: OnDurable) -> Result<(), StorageError> {
         let shared = self.shared();
         shared.check()?;
-        let mut view = shared.view.lock();
-        view.purge(upto);
+        let mut log_index = shared.log_index.lock();
+        log_index.purge(upto);
         self.queue(
             0,
             Op::Purge {
@@ -387,7 +387,7 @@ impl Wal {
     }
 
     /// Waits until less than [`MAX_QUEUED_BYTES`] wait for the disk, or the log has failed.
-    pub async fn room(&self) {
+    pub async fn wait_for_room(&self) {
         let shared = self.shared();
         loop {
             let taken = shared.room.notified();
@@ -402,7 +402,7 @@ impl Wal {
 
     /// Returns whether entries with these payload sizes in bytes can be written even if the disk provides no more space: into the
     /// current segment and those made ahead, of which one is reserved for votes. Always true while the disk has space.
-    pub fn takes(&self, payloads: impl IntoIterator<Item = usize>) -> bool {
+    pub fn has_room_for(&self, payloads: impl IntoIterator<Item = usize>) -> bool {
         let shared = self.shared();
         if !shared.starved.load(Relaxed) {
             return true;
@@ -459,50 +459,50 @@ impl Wal {
 
     /// The last vote saved.
     pub fn vote(&self) -> Option<VoteRecord> {
-        self.shared().view.lock().vote
+        self.shared().log_index.lock().vote
     }
 
     /// The last commit mark.
     pub fn committed(&self) -> Option<LogPos> {
-        self.shared().view.lock().committed
+        self.shared().log_index.lock().committed
     }
 
     /// The last entry that was purged.
     pub fn purged(&self) -> Option<LogPos> {
-        self.shared().view.lock().purged()
+        self.shared().log_index.lock().purged()
     }
 
     /// Returns the position of the last entry, or of the last purged one if the log is empty.
     pub fn last(&self) -> Option<LogPos> {
-        self.shared().view.lock().last()
+        self.shared().log_index.lock().last()
     }
 
     /// The indexes of the entries that are there.
     pub fn range(&self) -> Range<u64> {
-        self.shared().view.lock().range()
+        self.shared().log_index.lock().range()
     }
 
     /// Returns the number of bytes of the records of the entries after `index`.
     pub fn bytes_after(&self, index: u64) -> u64 {
-        self.shared().view.lock().bytes_after(index)
+        self.shared().log_index.lock().bytes_after(index)
     }
 
     /// The first index from which on the entries up to `upto` have at most `max` bytes of records; the one after `upto`
     /// if that one alone has more.
     pub fn first_within(&self, upto: u64, max: u64) -> u64 {
-        self.shared().view.lock().first_within(upto, max)
+        self.shared().log_index.lock().first_within(upto, max)
     }
 
     /// Notes what has to be read for the entries of a range: those that are there, from the first, until
     /// `max_bytes` of payload are reached. At least one if there is one.
     pub fn plan_read(&self, range: Range<u64>, max_bytes: usize) -> ReadPlan {
-        self.shared().view.lock().plan(range, max_bytes)
+        self.shared().log_index.lock().plan(range, max_bytes)
     }
 
     /// As [`Wal::plan_read`], together with the vote at the same moment.
     pub fn plan_read_with_vote(&self, range: Range<u64>, max_bytes: usize) -> (Option<VoteRecord>, ReadPlan) {
-        let view = self.shared().view.lock();
-        (view.vote, view.plan(range, max_bytes))
+        let log_index = self.shared().log_index.lock();
+        (log_index.vote, log_index.plan(range, max_bytes))
     }
 
     /// The entries of a range that are there. Reads from the disk what is not in memory.

@@ -72,7 +72,7 @@ impl State {
     }
 
     /// Makes the slots whose segment could not be made due again.
-    fn try_again(&mut self) {
+    fn retry_failed(&mut self) {
         for slot in &mut self.ahead {
             if matches!(slot, Slot::Failed(_)) {
                 *slot = Slot::Wanted;
@@ -90,7 +90,7 @@ impl State {
     }
 }
 
-struct PreallocatorCore {
+struct PreallocatorShared {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     segment_bytes: usize,
@@ -100,8 +100,8 @@ struct PreallocatorCore {
 }
 
 /// The writer's handle to the preallocator.
-pub(super) struct Preallocator {
-    core: Arc<PreallocatorCore>,
+pub(super) struct SegmentPreallocator {
+    inner: Arc<PreallocatorShared>,
     thread: Option<JoinHandle<()>>,
     /// Set in a simulated node: it works when it is stepped.
     #[cfg(feature = "simulation")]
@@ -114,7 +114,7 @@ struct Stepped {
     tried: Mutex<tokio::time::Instant>,
 }
 
-impl Preallocator {
+impl SegmentPreallocator {
     pub fn new(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -127,7 +127,7 @@ impl Preallocator {
             remove: VecDeque::new(),
             closing: false,
         };
-        let core = Arc::new(PreallocatorCore {
+        let inner = Arc::new(PreallocatorShared {
             disk,
             dir: dir.to_owned(),
             segment_bytes,
@@ -138,12 +138,12 @@ impl Preallocator {
         let mut thread = None;
         #[cfg(feature = "simulation")]
         if own_thread && crate::simulation::is_on() {
-            core.adopt_spares();
+            inner.adopt_spares();
             let stepped = Some(Stepped {
                 tried: Mutex::new(tokio::time::Instant::now()),
             });
             let preallocator = Self {
-                core,
+                inner,
                 thread,
                 stepped,
             };
@@ -151,18 +151,18 @@ impl Preallocator {
             return Ok(preallocator);
         }
         if own_thread {
-            let core = core.clone();
+            let inner = inner.clone();
             let spawned = std::thread::Builder::new()
                 .name("raft-log-segments".into())
                 .spawn(move || {
-                    let _missed = Missed(&core);
-                    core.run();
+                    let _missed = PanicGuard(&inner);
+                    inner.run();
                 });
             thread =
                 Some(spawned.map_err(|source| StorageError::io("start the preallocator of", dir, source))?);
         }
         Ok(Self {
-            core,
+            inner,
             thread,
             #[cfg(feature = "simulation")]
             stepped: None,
@@ -185,16 +185,16 @@ impl Preallocator {
         let mut tried = stepped.tried.lock();
         if tried.elapsed() >= RETRY_INTERVAL {
             *tried = tokio::time::Instant::now();
-            self.core.state.lock().try_again();
+            self.inner.state.lock().retry_failed();
         }
         loop {
-            let mut state = self.core.state.lock();
+            let mut state = self.inner.state.lock();
             let (remove, make) = (std::mem::take(&mut state.remove), state.wanted());
             drop(state);
             if remove.is_empty() && make.is_none() {
                 return;
             }
-            self.core.work(remove, make);
+            self.inner.work(remove, make);
         }
     }
 
@@ -202,17 +202,17 @@ impl Preallocator {
     pub fn take(&self, bytes: usize) -> Result<Spare, StorageError> {
         #[cfg(feature = "simulation")]
         self.step();
-        if self.works_ahead() && bytes == self.core.segment_bytes {
-            let mut state = self.core.state.lock();
+        if self.works_ahead() && bytes == self.inner.segment_bytes {
+            let mut state = self.inner.state.lock();
             while state.ready().is_none() && state.wanted().is_some() {
-                self.core.changed.wait(&mut state);
+                self.inner.changed.wait(&mut state);
             }
             if let Some(slot) = state.ready()
                 && let Slot::Ready(spare) = std::mem::replace(&mut state.ahead[slot], Slot::Taken)
             {
                 // Updated together: a reader in between would see neither the segment made ahead nor the current one.
-                *self.core.shared.space.lock() = Space {
-                    left: self.core.shared.usable(),
+                *self.inner.shared.space.lock() = Space {
+                    left: self.inner.shared.usable(),
                     spares: state.ready_count(),
                 };
                 return Ok(spare);
@@ -224,35 +224,35 @@ impl Preallocator {
                 }
             }
         }
-        self.core.make(INLINE_NAME, bytes)
+        self.inner.make(INLINE_NAME, bytes)
     }
 
     /// Frees the slot of a segment that has its final name now, so that another one can be made.
-    pub fn taken_is_named(&self) {
-        let mut state = self.core.state.lock();
+    pub fn confirm_taken(&self) {
+        let mut state = self.inner.state.lock();
         for slot in &mut state.ahead {
             if matches!(slot, Slot::Taken) {
                 *slot = Slot::Wanted;
             }
         }
-        self.core.changed.notify_all();
+        self.inner.changed.notify_all();
     }
 
     /// Removes segments, in this order.
     pub fn remove(&self, sequences: Vec<u64>) {
         if self.works_ahead() {
-            self.core.state.lock().remove.extend(sequences);
-            self.core.changed.notify_all();
+            self.inner.state.lock().remove.extend(sequences);
+            self.inner.changed.notify_all();
         } else {
-            self.core.remove_all(sequences);
+            self.inner.remove_all(sequences);
         }
     }
 }
 
-impl Drop for Preallocator {
+impl Drop for SegmentPreallocator {
     fn drop(&mut self) {
-        self.core.state.lock().closing = true;
-        self.core.changed.notify_all();
+        self.inner.state.lock().closing = true;
+        self.inner.changed.notify_all();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -262,9 +262,9 @@ impl Drop for Preallocator {
 }
 
 /// Ends the log if the thread panics. The writer may be waiting for it just then.
-struct Missed<'a>(&'a PreallocatorCore);
+struct PanicGuard<'a>(&'a PreallocatorShared);
 
-impl Drop for Missed<'_> {
+impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let error = StorageError::Contract("the preallocator thread of the log has panicked".into());
@@ -275,7 +275,7 @@ impl Drop for Missed<'_> {
     }
 }
 
-impl PreallocatorCore {
+impl PreallocatorShared {
     fn run(&self) {
         self.adopt_spares();
         loop {
@@ -284,7 +284,7 @@ impl PreallocatorCore {
                 if !state.ahead.iter().any(|slot| matches!(slot, Slot::Failed(_))) {
                     self.changed.wait(&mut state);
                 } else if self.changed.wait_for(&mut state, RETRY_INTERVAL).timed_out() {
-                    state.try_again();
+                    state.retry_failed();
                 }
             }
             let remove = std::mem::take(&mut state.remove);

@@ -20,23 +20,23 @@ use bytes::Bytes;
 
 use super::format::{
     FLAG_ALL, FLAG_COMMITTED, FLAG_VOTED, HeaderBytes, RecordHeader, RecordKind, SegmentHeader,
-    parse_segment_name, record_places, segment_name,
+    parse_segment_name, possible_record_starts, segment_name,
 };
 use super::preallocator::is_spare_name;
 use super::segment::{Scan, ScanEnd, header_at};
-use super::view::{Place, View};
+use super::log_index::{RecordLocation, LogIndex};
 use super::{LogPos, MAX_POSITION, VoteRecord, WalIdentity, WalOptions};
 use crate::disk::{Disk, DiskFile, read_all};
 use crate::error::StorageError;
 
 /// The end of every message about damage: what to do now.
-const WHAT_TO_DO: &str = "The node does not start, because it may have forgotten what it promised to the \
+const OPERATOR_ADVICE: &str = "The node does not start, because it may have forgotten what it promised to the \
     cluster. Keep a copy of the data directory, remove this member from the cluster, and let a new member with a \
     new node id and an empty data directory take its place; it gets everything from the others";
 
 /// Result of a recovery.
 pub(super) struct Recovered {
-    pub view: View,
+    pub log_index: LogIndex,
     pub tail: Tail,
 }
 
@@ -94,7 +94,7 @@ pub(super) fn recover(
 
     let first_is_missing = sequences.first().is_some_and(|first| *first > 1);
     let mut replay = Replay {
-        view: View::new(options.cached_bytes),
+        log_index: LogIndex::new(options.cached_bytes),
         first_is_missing,
         max_index: None,
     };
@@ -123,15 +123,15 @@ pub(super) fn recover(
             sequence,
             max_index: replay.max_index.take(),
         });
-        replay.view.add_file(sequence, active.file.clone());
-        replay.view.evict();
+        replay.log_index.add_file(sequence, active.file.clone());
+        replay.log_index.evict();
         tail.active = Some(active);
     }
 
-    let view = replay.view;
-    let range = view.range();
+    let log_index = replay.log_index;
+    let range = log_index.range();
     // Segments go when what they hold is purged, and for no other reason: without a purge point none can be gone.
-    let begins_late = match view.purged() {
+    let begins_late = match log_index.purged() {
         None => true,
         Some(purged) => !range.is_empty() && purged.index + 1 < range.start,
     };
@@ -140,18 +140,18 @@ pub(super) fn recover(
         return Err(damaged(&dir.join(segment_name(sequences[0])), 0, why));
     }
     // What is committed was appended before, and neither is ever taken back.
-    if let (Some(committed), Some(newest)) = (view.committed, sequences.last())
-        && view.last().is_none_or(|last| last.index < committed.index)
+    if let (Some(committed), Some(newest)) = (log_index.committed, sequences.last())
+        && log_index.last().is_none_or(|last| last.index < committed.index)
     {
         let why = format!("lacks the end of the log: {committed} is committed and not there");
         return Err(damaged(&dir.join(segment_name(*newest)), 0, &why));
     }
     tail.markers = Markers {
-        vote: view.vote,
-        purged: view.purged(),
-        committed: view.committed,
+        vote: log_index.vote,
+        purged: log_index.purged(),
+        committed: log_index.committed,
     };
-    Ok(Recovered { view, tail })
+    Ok(Recovered { log_index, tail })
 }
 
 /// The sequence numbers of the segments, after removing what a crash left half made.
@@ -216,7 +216,7 @@ fn read_segment(
 
     let mut scan = Scan::new(&bytes, sequence, header.chain);
     while let Some((start, record, payload)) = scan.next_record() {
-        let place = Place {
+        let place = RecordLocation {
             segment: sequence,
             offset: start as u32,
             payload_len: record.payload_len,
@@ -237,7 +237,7 @@ fn read_segment(
                 format!("a record is damaged that was on disk before the one at byte {place} was written");
             return Err(damaged(&path, end, &why));
         }
-        mend_tail(file.as_ref(), &bytes, scan.synced_to, end)
+        repair_tail(file.as_ref(), &bytes, scan.synced_to, end)
             .map_err(|source| StorageError::io("write the end of", &path, source))?;
     }
     Ok(Active {
@@ -252,7 +252,7 @@ fn read_segment(
 
 /// Looks for a record beyond the end that proves that something beyond the end had been synced.
 fn record_after(bytes: &[u8], sequence: u64, end: usize) -> Option<usize> {
-    record_places(end, bytes.len()).find(|place| {
+    possible_record_starts(end, bytes.len()).find(|place| {
         let header = header_at(bytes, *place).expect("record_places leaves room for a header");
         match RecordHeader::decode(header, sequence) {
             HeaderBytes::Valid(header, _) => header.synced_to as usize > end,
@@ -265,7 +265,7 @@ fn record_after(bytes: &[u8], sequence: u64, end: usize) -> Option<usize> {
 ///
 /// The records that no later one proves to have been synced are written once more: a sync that failed in the
 /// process before may have left them in memory, marked as written.
-fn mend_tail(file: &dyn DiskFile, bytes: &[u8], synced_to: usize, end: usize) -> std::io::Result<()> {
+fn repair_tail(file: &dyn DiskFile, bytes: &[u8], synced_to: usize, end: usize) -> std::io::Result<()> {
     if synced_to < end {
         file.write_all_at(&bytes[synced_to..end], synced_to as u64)?;
     }
@@ -306,7 +306,7 @@ fn hex(id: &[u8; 16]) -> String {
 
 fn damaged(path: &Path, offset: usize, why: &str) -> StorageError {
     StorageError::Damaged(format!(
-        "{} is damaged at byte {offset}: {why}. {WHAT_TO_DO}",
+        "{} is damaged at byte {offset}: {why}. {OPERATOR_ADVICE}",
         path.display()
     ))
 }
@@ -318,7 +318,7 @@ fn names_no_position(record: &RecordHeader) -> bool {
 
 /// Applies records in their order.
 struct Replay {
-    view: View,
+    log_index: LogIndex,
     /// Older segments have been removed, so the first entries may have predecessors that are gone.
     first_is_missing: bool,
     /// The highest index of an entry in this segment.
@@ -326,7 +326,7 @@ struct Replay {
 }
 
 impl Replay {
-    fn apply(&mut self, record: &RecordHeader, payload: &[u8], place: Place) -> Result<(), String> {
+    fn apply(&mut self, record: &RecordHeader, payload: &[u8], place: RecordLocation) -> Result<(), String> {
         let pos = LogPos {
             term: record.term,
             index: record.index,
@@ -337,34 +337,34 @@ impl Replay {
         }
         match record.kind {
             RecordKind::Entry => {
-                let may_have_gap = self.first_is_missing && self.view.range().is_empty();
-                if let Some(last) = self.view.last()
+                let may_have_gap = self.first_is_missing && self.log_index.range().is_empty();
+                if let Some(last) = self.log_index.last()
                     && pos.index != last.index + 1
                     && !(may_have_gap && pos.index > last.index)
                 {
                     return Err(format!("entry {pos} comes after {last}"));
                 }
-                self.view.push(pos, Bytes::copy_from_slice(payload), place);
+                self.log_index.push(pos, Bytes::copy_from_slice(payload), place);
                 self.max_index = self.max_index.max(Some(pos.index));
             }
             RecordKind::Vote => {
-                if self.view.vote.is_some_and(|vote| vote.term > record.term) {
+                if self.log_index.vote.is_some_and(|vote| vote.term > record.term) {
                     return Err(format!("a vote of term {} comes after a newer one", record.term));
                 }
                 let node_id = (record.flags & FLAG_VOTED != 0).then_some(record.index);
                 let committed = record.flags & FLAG_COMMITTED != 0;
-                self.view.vote = Some(VoteRecord {
+                self.log_index.vote = Some(VoteRecord {
                     term: record.term,
                     node_id,
                     committed,
                 });
             }
-            RecordKind::Committed => self.view.committed = Some(pos),
+            RecordKind::Committed => self.log_index.committed = Some(pos),
             RecordKind::Truncate => {
                 let all = record.flags & FLAG_ALL != 0;
-                self.view.truncate_after((!all).then_some(record.index));
+                self.log_index.truncate_after((!all).then_some(record.index));
             }
-            RecordKind::Purge => self.view.purge(pos),
+            RecordKind::Purge => self.log_index.purge(pos),
         }
         Ok(())
     }

@@ -16,15 +16,15 @@ use fault_injection::fail_step;
 /// The smallest segment holds its header, what is restated at its beginning, and a few entries.
 const MIN_SEGMENT_BYTES: usize = 2048;
 /// Room for what is restated at the beginning of a segment: vote, purge point and commit mark.
-pub(super) const RESTATED_BYTES: usize = 3 * RECORD_HEADER_BYTES + SECTOR_BYTES;
+pub(super) const MARKER_BYTES: usize = 3 * RECORD_HEADER_BYTES + SECTOR_BYTES;
 /// Maximum overhead of a segment beside its entries.
-pub(super) const OVERHEAD_BYTES: usize = SEGMENT_HEADER_BYTES + RESTATED_BYTES + SECTOR_BYTES;
+pub(super) const OVERHEAD_BYTES: usize = SEGMENT_HEADER_BYTES + MARKER_BYTES + SECTOR_BYTES;
 /// Maximum overhead of a record beside its payload: its header, and zeros so that the header crosses no border.
 pub(super) const RECORD_OVERHEAD_BYTES: usize = 2 * RECORD_HEADER_BYTES + 8;
 /// Zeros per write and sync, so that the log's own syncs between them wait only for a few bytes.
 const ZERO_FILL_BYTES: usize = 1024 * 1024;
 /// Unit of the length of a segment.
-const SEGMENT_GRAIN: usize = 4096;
+const SEGMENT_GRANULARITY: usize = 4096;
 
 pub(super) fn check_options(options: &WalOptions) -> Result<(), StorageError> {
     if options.segment_bytes < MIN_SEGMENT_BYTES || options.segment_bytes > MAX_PAYLOAD_BYTES {
@@ -39,11 +39,11 @@ pub(super) fn check_options(options: &WalOptions) -> Result<(), StorageError> {
 
 /// Returns the length of a segment that can hold a payload of this length.
 pub(super) fn bytes_for(options: &WalOptions, payload_len: usize) -> usize {
-    let needed = SEGMENT_HEADER_BYTES + RESTATED_BYTES + SECTOR_BYTES + RECORD_HEADER_BYTES + payload_len;
+    let needed = SEGMENT_HEADER_BYTES + MARKER_BYTES + SECTOR_BYTES + RECORD_HEADER_BYTES + payload_len;
     if needed <= options.segment_bytes {
         options.segment_bytes
     } else {
-        needed.next_multiple_of(SEGMENT_GRAIN)
+        needed.next_multiple_of(SEGMENT_GRANULARITY)
     }
 }
 
@@ -181,7 +181,7 @@ impl<'a> Scan<'a> {
         let Some(payload) = self.bytes.get(range.clone()) else {
             return Err(ScanEnd::Damaged("a record is longer than its segment"));
         };
-        if !header.payload_is(payload) {
+        if !header.payload_matches(payload) {
             return Err(if self.has_lost_sector(range) {
                 ScanEnd::Torn
             } else {

@@ -11,10 +11,10 @@ use fault_injection::planted::{self, Bug};
 
 use super::encode::{begin_segment, push_record, vote_fields};
 use super::format::{FLAG_ALL, RECORD_HEADER_BYTES, RecordKind, offset_u32, record_start, segment_name};
-use super::preallocator::Preallocator;
+use super::preallocator::SegmentPreallocator;
 use super::recover::{Active, Markers, SegmentInfo, Tail};
 use super::segment::bytes_for;
-use super::view::Place;
+use super::log_index::RecordLocation;
 use super::{LogPos, OnDurable, Op, Shared, WalIdentity, WalOptions};
 use crate::disk::Disk;
 use crate::error::StorageError;
@@ -41,7 +41,7 @@ pub struct WalWriter {
     dir: PathBuf,
     identity: WalIdentity,
     options: WalOptions,
-    preallocator: Preallocator,
+    preallocator: SegmentPreallocator,
     segments: VecDeque<SegmentInfo>,
     active: Active,
     markers: Markers,
@@ -73,7 +73,7 @@ impl WalWriter {
             active,
             markers,
         } = tail;
-        let preallocator = Preallocator::new(
+        let preallocator = SegmentPreallocator::new(
             disk.clone(),
             dir,
             options.segment_bytes,
@@ -85,7 +85,7 @@ impl WalWriter {
             None => {
                 let bytes = options.segment_bytes;
                 let active = begin_segment(&*disk, dir, &preallocator, identity, bytes, 1, 0, &markers)?;
-                shared.view.lock().add_file(active.sequence, active.file.clone());
+                shared.log_index.lock().add_file(active.sequence, active.file.clone());
                 segments.push_back(SegmentInfo {
                     sequence: active.sequence,
                     max_index: None,
@@ -107,12 +107,12 @@ impl WalWriter {
             unsynced: false,
             expects_committed: false,
         };
-        writer.tell_room();
+        writer.notify_room_waiters();
         Ok(writer)
     }
 
     /// Publishes the space that is left.
-    fn tell_room(&self) {
+    fn notify_room_waiters(&self) {
         let left = self.active.bytes.saturating_sub(self.active.end);
         self.shared.space.lock().left = left;
         self.shared.segments.store(self.segments.len(), Relaxed);
@@ -146,10 +146,10 @@ impl WalWriter {
         let shared = self.shared.clone();
         let written = match shared.check() {
             Ok(()) => {
-                let working = shared.fsync_stats.working();
+                let working = shared.fsync_stats.start_write();
                 let written = self.write(batch, &mut waiting);
                 drop(working);
-                self.tell_room();
+                self.notify_room_waiters();
                 written.inspect_err(|error| self.shared.fail(error.clone()))
             }
             Err(error) => {
@@ -219,15 +219,15 @@ impl WalWriter {
         if sync && !(votes_only && planted::is(Bug::UnsyncedVote)) {
             self.sync()?;
         }
-        let mut view = self.shared.view.lock();
+        let mut log_index = self.shared.log_index.lock();
         for (index, stamp, place) in places {
-            view.written(index, stamp, place);
+            log_index.written(index, stamp, place);
         }
         match idle {
-            true => view.evict_all(),
-            false => view.evict(),
+            true => log_index.evict_all(),
+            false => log_index.evict(),
         }
-        drop(view);
+        drop(log_index);
         if purged {
             self.remove_purged();
         }
@@ -236,7 +236,7 @@ impl WalWriter {
         self.shared.check()
     }
 
-    fn encode(&mut self, op: &Op, places: &mut Vec<(u64, u64, Place)>) -> Result<(), StorageError> {
+    fn encode(&mut self, op: &Op, places: &mut Vec<(u64, u64, RecordLocation)>) -> Result<(), StorageError> {
         match op {
             Op::Append { entries, .. } => {
                 for (stamp, entry) in entries {
@@ -293,7 +293,7 @@ impl WalWriter {
         index: u64,
         term: u64,
         payload: &[u8],
-    ) -> Result<Place, StorageError> {
+    ) -> Result<RecordLocation, StorageError> {
         let fits = |active: &Active, buffered: usize| {
             let start = record_start(active.end + buffered);
             (start + RECORD_HEADER_BYTES + payload.len() <= active.bytes).then_some(start)
@@ -318,7 +318,7 @@ impl WalWriter {
             term,
             payload,
         )?;
-        Ok(Place {
+        Ok(RecordLocation {
             segment: self.active.sequence,
             offset: offset_u32(start)?,
             payload_len: offset_u32(payload.len())?,
@@ -361,7 +361,7 @@ impl WalWriter {
                 true => Ok(()),
                 false => self.active.file.sync_data(),
             };
-            self.shared.fsync_stats.synced(began.elapsed());
+            self.shared.fsync_stats.record(began.elapsed());
             synced.map_err(|source| StorageError::io("sync", &self.active_path(), source))?;
             fail_step!("log::after_sync", |e| StorageError::io(
                 "sync",
@@ -397,7 +397,7 @@ impl WalWriter {
             &self.markers,
         )?;
         self.shared
-            .view
+            .log_index
             .lock()
             .add_file(sequence, self.active.file.clone());
         self.segments.push_back(SegmentInfo {
@@ -427,9 +427,9 @@ impl WalWriter {
         if remove.is_empty() {
             return;
         }
-        let mut view = self.shared.view.lock();
-        remove.iter().for_each(|sequence| view.remove_file(*sequence));
-        drop(view);
+        let mut log_index = self.shared.log_index.lock();
+        remove.iter().for_each(|sequence| log_index.remove_file(*sequence));
+        drop(log_index);
         self.preallocator.remove(remove);
     }
 

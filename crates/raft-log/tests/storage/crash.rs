@@ -1,6 +1,6 @@
 //! Random programs, cut off at every moment.
 
-use raft_log::sim_disk::{Lie, Random, SimDisk};
+use raft_log::sim_disk::{IgnoredCall, Random, SimDisk};
 
 use crate::node::{History, Node, run};
 
@@ -18,14 +18,14 @@ fn from_environment(name: &str, default: u64) -> u64 {
 }
 
 /// Runs a program, crashes it at every moment, and checks every disk that is left. Answers with their number.
-pub fn crash_everywhere(seed: u64, lie: Option<Lie>) -> Result<usize, String> {
+pub fn crash_everywhere(seed: u64, ignored: Option<IgnoredCall>) -> Result<usize, String> {
     let mut random = Random::new(seed);
     let mut disk = SimDisk::new();
     let mut history = History::default();
     let mut cuts = 0;
     for life in 0..LIVES {
-        if let Some(lie) = lie {
-            disk.tell_lies(lie);
+        if let Some(ignored) = ignored {
+            disk.ignore_calls(ignored);
         }
         drop(run(&disk, &mut history, &mut random, CALLS)?);
         let mut model = disk.crash_model();

@@ -28,7 +28,7 @@ fn written(seed: u64) -> Written {
     let mut random = Random::new(seed);
     let (disk, mut history) = (SimDisk::new(), History::default());
     let mut node = run(&disk, &mut history, &mut random, CALLS).unwrap();
-    while node.writer_works() {}
+    while node.step_writer() {}
     let before_last_batch = history.acknowledged_records();
     // One more batch of several records over several sectors.
     let records = history.records.len();

@@ -9,7 +9,7 @@ use crate::node::{History, Node};
 /// Calls in a program.
 const CALLS: usize = 40;
 /// Appends after the restart that follows the failure.
-const GOES_ON: u64 = 2;
+const APPENDS_AFTER_RESTART: u64 = 2;
 /// Programs that are run with every call failing once.
 const PROGRAMS: u64 = 3;
 
@@ -21,7 +21,7 @@ fn run(disk: &SimDisk, history: &mut History, seed: u64) -> Result<(), StorageEr
         let called = history.call(&mut node, &mut random);
         if called.is_err() {
             // The waiting callers get the error, too.
-            while node.writer_works() {}
+            while node.step_writer() {}
             return called.and(node.note_answers(history));
         }
     }
@@ -64,7 +64,7 @@ fn check(disk: &SimDisk, history: &History) -> Result<(), String> {
         .map_err(|why| format!("restarted: {why}"))?;
     crash_all(disk, &mut model, &history).map_err(|why| format!("restarted, {why}"))?;
     // What is built on what was found must not fall with it.
-    for seed in 0..GOES_ON {
+    for seed in 0..APPENDS_AFTER_RESTART {
         let appended = history.call_append(&mut node, &mut Random::new(seed));
         appended
             .and_then(|()| node.step(&mut history))

@@ -98,12 +98,12 @@ impl Node {
 
     /// Lets the writer work, and notes what it has answered.
     pub fn step(&mut self, history: &mut History) -> Result<(), StorageError> {
-        self.writer_works();
+        self.step_writer();
         self.note_answers(history)
     }
 
     /// Lets the writer work, if there is work.
-    pub fn writer_works(&mut self) -> bool {
+    pub fn step_writer(&mut self) -> bool {
         match self.writer.step(false) {
             Step::Worked => true,
             Step::Idle => false,

@@ -63,8 +63,8 @@ pub(crate) async fn look(
             snapshot_bytes: storage.snapshots.latest().map_or(0, |latest| latest.bytes()),
             log_full: wal.is_full(),
             starved: wal.is_starved(),
-            sync: wal.fsync_stats().usual(),
-            working: wal.fsync_stats().working_for(),
+            sync: wal.fsync_stats().median(),
+            working: wal.fsync_stats().current_write_time(),
         });
         if was_low != report.low {
             let (free, mark) = (report.free_bytes, report.low_water_bytes);
@@ -94,7 +94,7 @@ pub(crate) async fn look(
 
 /// Asks the file system. Blocks.
 fn free_space(storage: &Storage, low: bool) -> Option<u64> {
-    if let Err(error) = storage.snapshots.set_need(low) {
+    if let Err(error) = storage.snapshots.set_space_low(low) {
         tracing::warn!(%error, "could not remove the snapshot before the newest");
     }
     match storage.dir.free_space() {

@@ -182,7 +182,7 @@ impl RaftNode {
 
     /// Where this node keeps its log and its snapshots, and how large they are. Waits for the disk.
     pub fn file_sizes(&self) -> io::Result<FileSizes> {
-        FileSizes::look(&self.inner.config.data_dir)
+        FileSizes::measure(&self.inner.config.data_dir)
     }
 
     /// The number of the latest start of a member's data directory that this node has noted on its disk; 0 if there is none.

@@ -241,7 +241,7 @@ impl Proposer {
             });
         }
         let bytes = pack.envelopes.iter().map(Bytes::len).sum();
-        if !pack.envelopes.is_empty() && !self.wal.takes([bytes]) {
+        if !pack.envelopes.is_empty() && !self.wal.has_room_for([bytes]) {
             pack.decline("the leader's log has no room at all", true, |_| true);
         }
         Ok(())

@@ -106,7 +106,7 @@ impl DiskFile for WatchedFile {
             while !wal.is_starved() {
                 std::thread::yield_now();
             }
-            scene.said.set(wal.takes([50])).expect("it is asked once");
+            scene.said.set(wal.has_room_for([50])).expect("it is asked once");
         }
         self.file.write_all_at(bytes, offset)
     }
@@ -137,7 +137,7 @@ fn a_log_that_goes_on_in_a_segment_made_ahead_has_room_at_every_moment() {
     }
     assert_eq!(scene.said.get(), Some(&true));
     // A segment is left for votes, so that entries run out of segments first.
-    while wal.takes([50]) {
+    while wal.has_room_for([50]) {
         durably(|done| wal.append(entries(1, index..index + 1), done)).unwrap();
         index += 1;
     }

@@ -222,7 +222,7 @@ async fn a_failure_is_told_to_everybody_and_stays() {
     };
     let later = durably(|done| wal.save_vote(vote, done)).unwrap_err();
     assert!(matches!(later, StorageError::Failed(_)), "{later}");
-    wal.room().await;
+    wal.wait_for_room().await;
     assert!(wal.close().is_err());
 }
 

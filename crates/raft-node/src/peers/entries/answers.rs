@@ -33,7 +33,7 @@ pub async fn serve(
         match next_append(&mut reader).await {
             Ok(Some(append)) => {
                 signs.heard(&append.vote);
-                let room = wal.takes(append.entries.iter().map(WireEntry::bytes));
+                let room = wal.has_room_for(append.entries.iter().map(WireEntry::bytes));
                 if !room {
                     tracing::debug!("the log has no room for what comes");
                 }

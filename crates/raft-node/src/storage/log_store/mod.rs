@@ -117,7 +117,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         I::IntoIter: Send,
     {
         let entries: Vec<_> = entries.into_iter().map(|entry| encode_entry(&entry)).collect();
-        self.wal.room().await;
+        self.wal.wait_for_room().await;
         fail_step!(async "log::before_append", |error| error);
         #[cfg(feature = "simulation")]
         self.tell_of(&entries);

@@ -19,7 +19,7 @@ const NOWHERE: u64 = 0;
 
 /// Location of a record on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RecordLocation {
     /// The segment; [`NOWHERE`] while it is not written.
     pub segment: u64,
     /// Offset of the header.
@@ -28,8 +28,8 @@ pub(super) struct Place {
     pub payload_len: u32,
 }
 
-impl Place {
-    pub(super) const NONE: Place = Place {
+impl RecordLocation {
+    pub(super) const NONE: RecordLocation = RecordLocation {
         segment: NOWHERE,
         offset: 0,
         payload_len: 0,
@@ -40,14 +40,14 @@ struct Slot {
     term: u64,
     /// Tells this entry from another one that takes its index after a truncation.
     stamp: u64,
-    place: Place,
+    place: RecordLocation,
     payload: Option<Bytes>,
     /// The bytes of all records of entries that were appended before this one.
     begins_at: u64,
 }
 
 /// The log as it is read.
-pub(super) struct View {
+pub(super) struct LogIndex {
     pub vote: Option<VoteRecord>,
     pub committed: Option<LogPos>,
     purged: Option<LogPos>,
@@ -64,7 +64,7 @@ pub(super) struct View {
     files: BTreeMap<u64, Arc<dyn DiskFile>>,
 }
 
-impl View {
+impl LogIndex {
     pub fn new(max_cached_bytes: usize) -> Self {
         Self {
             vote: None,
@@ -111,7 +111,7 @@ impl View {
     }
 
     /// Adds an entry, which must be the next one unless the log is empty. Answers with its stamp.
-    pub fn push(&mut self, pos: LogPos, payload: Bytes, place: Place) -> u64 {
+    pub fn push(&mut self, pos: LogPos, payload: Bytes, place: RecordLocation) -> u64 {
         if self.slots.is_empty() {
             self.first = pos.index;
         }
@@ -184,7 +184,7 @@ impl View {
     }
 
     /// An entry has reached the disk. If it was truncated or purged meanwhile, that does not matter any more.
-    pub fn written(&mut self, index: u64, stamp: u64, place: Place) {
+    pub fn written(&mut self, index: u64, stamp: u64, place: RecordLocation) {
         let Some(at) = index
             .checked_sub(self.first)
             .and_then(|at| usize::try_from(at).ok())
@@ -211,7 +211,7 @@ impl View {
     fn evict_to(&mut self, max_cached_bytes: usize) {
         while self.cached_bytes > max_cached_bytes
             && let Some(slot) = self.slots.get_mut(self.evicted)
-            && slot.place != Place::NONE
+            && slot.place != RecordLocation::NONE
         {
             if let Some(payload) = slot.payload.take() {
                 self.cached_bytes -= payload.len();
@@ -273,7 +273,7 @@ enum Part {
     Cached(WalEntry),
     OnDisk {
         pos: LogPos,
-        place: Place,
+        place: RecordLocation,
         file: Arc<dyn DiskFile>,
     },
 }
@@ -302,7 +302,7 @@ impl ReadPlan {
     }
 }
 
-fn read_entry(pos: LogPos, place: Place, file: &dyn DiskFile) -> Result<WalEntry, StorageError> {
+fn read_entry(pos: LogPos, place: RecordLocation, file: &dyn DiskFile) -> Result<WalEntry, StorageError> {
     let mut bytes = vec![0; RECORD_HEADER_BYTES + place.payload_len as usize];
     file.read_exact_at(&mut bytes, u64::from(place.offset))
         .map_err(|source| StorageError::Io {
@@ -322,7 +322,7 @@ fn read_entry(pos: LogPos, place: Place, file: &dyn DiskFile) -> Result<WalEntry
         HeaderBytes::Valid(header, _)
             if header.kind == RecordKind::Entry
                 && (header.term, header.index) == (pos.term, pos.index)
-                && header.payload_is(&bytes[RECORD_HEADER_BYTES..]) => {}
+                && header.payload_matches(&bytes[RECORD_HEADER_BYTES..]) => {}
         _ => return Err(damaged()),
     }
     let payload = Bytes::from(bytes).slice(RECORD_HEADER_BYTES..);

@@ -8,13 +8,13 @@ use super::Queue;
 
 /// Signal that a command was queued, or that the log is closing.
 #[derive(Default)]
-pub(super) struct Work {
+pub(super) struct WriterSignal {
     thread: Condvar,
     #[cfg(feature = "simulation")]
     task: tokio::sync::Notify,
 }
 
-impl Work {
+impl WriterSignal {
     /// Wakes the writer.
     pub fn notify(&self) {
         self.thread.notify_all();
@@ -35,7 +35,7 @@ impl Work {
 
 /// Maximum time between two steps of the preallocator of a simulated node.
 #[cfg(feature = "simulation")]
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+const PREALLOCATOR_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Does the work of the writer's thread in a task, with the time that the simulated disk takes. Commands queued in that time are
 /// written with it, as on a real disk.
@@ -61,7 +61,7 @@ pub(super) async fn step_as_task(
             }
             _ if idle => {
                 // The preallocator of a full disk tries again though nothing is written.
-                let more = tokio::time::timeout(LOOK_AGAIN, shared.work.task.notified()).await;
+                let more = tokio::time::timeout(PREALLOCATOR_INTERVAL, shared.work.task.notified()).await;
                 if more.is_err() {
                     writer.lock().step_preallocator();
                 }
@@ -69,11 +69,11 @@ pub(super) async fn step_as_task(
             }
             _ => {}
         }
-        let working = shared.fsync_stats.working();
+        let working = shared.fsync_stats.start_write();
         let began = tokio::time::Instant::now();
         wait_for_disk(DiskWork::Log).await;
         drop(working);
-        shared.fsync_stats.synced(began.elapsed());
+        shared.fsync_stats.record(began.elapsed());
         let step = writer.lock().step(false);
         if step == super::Step::Closed {
             return;
