@@ -1,5 +1,4 @@
-//! Puts records into a buffer, and begins segments with what is restated in each. When that happens is the
-//! writer's business.
+//! Encodes records into a buffer, and creates segments with their initial records. The writer decides when.
 
 use std::path::Path;
 
@@ -16,7 +15,7 @@ use crate::disk::Disk;
 use crate::error::StorageError;
 use fault_injection::fail_step;
 
-/// Makes a segment with its header and what is restated in it, durable under its name.
+/// Creates a segment with its header and the repeated markers, durable under its final name.
 #[allow(
     clippy::too_many_arguments,
     reason = "called in two places with what the caller has in pieces"
@@ -109,7 +108,7 @@ pub(super) fn begin_segment(
     })
 }
 
-/// Adds a record. Answers with the next link of the chain.
+/// Appends a record to the buffer. Returns the next link of the chain.
 #[allow(clippy::too_many_arguments, reason = "these are the fields of a record")]
 pub(super) fn push_record(
     buffer: &mut Vec<u8>,
@@ -138,20 +137,20 @@ pub(super) fn push_record(
     Ok(crc)
 }
 
-/// Returns the flags of a vote's record, and the value in its index field.
+/// Returns a vote's flags and the value of its index field.
 pub(super) fn vote_fields(vote: &VoteRecord) -> (u8, u64) {
     let voted = if vote.node_id.is_some() { FLAG_VOTED } else { 0 };
     let committed = if vote.committed { FLAG_COMMITTED } else { 0 };
     (voted | committed, vote.node_id.unwrap_or(0))
 }
 
-/// Adds the record of an entry, as the first one of the first segment. For measurements of its cost.
+/// Appends the record of an entry as the first one of the first segment. Used to measure its size and cost.
 pub fn push_entry(buffer: &mut Vec<u8>, entry: &WalEntry) -> Result<u32, StorageError> {
     let LogPos { term, index } = entry.pos;
     push_record(buffer, 1, 0, 0, RecordKind::Entry, 0, index, term, &entry.payload)
 }
 
-/// The entry of a record that [`push_entry`] wrote, if its checksums are right.
+/// Returns the entry of a record that [`push_entry`] wrote, if its checksums are right.
 pub fn entry_of_record(record: Bytes) -> Option<WalEntry> {
     let HeaderBytes::Valid(header, _) = RecordHeader::decode(record.first_chunk()?, 1) else {
         return None;

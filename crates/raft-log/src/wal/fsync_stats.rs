@@ -1,48 +1,47 @@
-//! Times of syncs: measured where the log waits for the disk, read by the judge of the disk's health, also during a write.
-//! This module does not judge.
+//! Times of syncs, measured by the log's writer and read by the disk health check, also while a write is in
+//! progress. This module only measures; it does not decide whether a disk is healthy.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Upper bounds of the classes in which syncs are counted, in microseconds: from a fast flash disk's to what no lock
-/// service can live with.
+/// Upper bounds of the histogram buckets in microseconds: from a fast flash disk to a disk too slow for any
+/// lock service.
 pub const FSYNC_BUCKETS_US: [u64; 14] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
     5_000_000,
 ];
 
-/// The last syncs that are looked at: most of them tell a disk that has become slow from late syncs, as on a machine that stood
-/// still.
+/// Number of recent syncs of which the median is taken. A majority of them distinguishes a disk that has
+/// become slow from single late syncs, for example after the machine was suspended.
 const LAST_SYNCS: usize = 15;
 
-/// Minimum number of syncs before a usual time is reported.
+/// Minimum number of syncs for a median.
 const MIN_SYNCS: usize = 8;
 
-/// The last syncs say nothing about the disk as it is now when they are longer ago.
+/// Age above which the recent syncs say nothing about the disk's current speed.
 const LAST_SYNCS_AGE: Duration = Duration::from_secs(10);
 
-/// Times of the syncs of one log. Only its writer writes them; any thread reads them.
+/// Sync times of one log. Written by its writer thread alone, read by any thread.
 #[derive(Debug)]
 pub struct FsyncStats {
     epoch: Instant,
-    /// Start of the current write in microseconds since `epoch`, plus one. 0: no write is in progress.
+    /// Start of the write in progress, in microseconds since `epoch`, plus one. 0 if there is none.
     write_since: AtomicU64,
     last_sync_at: AtomicU64,
-    /// Durations of the last syncs, a ring.
+    /// Ring of the durations of the last syncs.
     last_us: [AtomicU64; LAST_SYNCS],
     counts: [AtomicU64; FSYNC_BUCKETS_US.len() + 1],
     sum_us: AtomicU64,
 }
 
-/// Durations of all syncs since the start.
+/// Histogram of all syncs since the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FsyncTimes {
-    /// Number of syncs per class: those that took at most the time at the same place in [`FSYNC_BUCKETS_US`] and more than the
-    /// one before it. The last element counts all longer ones.
+    /// Number of syncs per bucket of [`FSYNC_BUCKETS_US`]; the last one counts all that took longer.
     pub counts: [u64; FSYNC_BUCKETS_US.len() + 1],
-    /// Sum of all durations.
+    /// Total duration.
     pub sum: Duration,
 }
 
@@ -64,7 +63,7 @@ impl FsyncStats {
         micros(self.epoch.elapsed())
     }
 
-    /// The writer has something to write. It is idle again when the answer is dropped.
+    /// Marks the start of a write. It ends when the returned guard is dropped.
     pub(super) fn start_write(&self) -> WriteInProgress<'_> {
         self.write_since.store(self.now_us() + 1, Relaxed);
         WriteInProgress { fsync_stats: self }
@@ -84,7 +83,7 @@ impl FsyncStats {
         self.counts.iter().map(|count| count.load(Relaxed)).sum()
     }
 
-    /// Returns the time that the current write has taken so far, or zero without one.
+    /// Returns the duration of the write in progress so far, or zero if there is none.
     pub fn current_write_time(&self) -> Duration {
         match self.write_since.load(Relaxed) {
             0 => Duration::ZERO,
@@ -92,7 +91,7 @@ impl FsyncStats {
         }
     }
 
-    /// Returns the usual duration of a sync: the median of the last ones. `None` after too few syncs, or if the last ones are old.
+    /// Returns the median duration of the last syncs. `None` if there were too few, or none recently.
     pub fn median(&self) -> Option<Duration> {
         let age = self.now_us().saturating_sub(self.last_sync_at.load(Relaxed));
         let made = LAST_SYNCS.min(self.syncs() as usize);
@@ -104,7 +103,7 @@ impl FsyncStats {
         Some(Duration::from_micros(last[made / 2]))
     }
 
-    /// All syncs since the start.
+    /// Returns the histogram of all syncs since the start.
     pub fn times(&self) -> FsyncTimes {
         FsyncTimes {
             counts: std::array::from_fn(|class| self.counts[class].load(Relaxed)),
@@ -113,7 +112,7 @@ impl FsyncStats {
     }
 }
 
-/// The writer is at work.
+/// Guard of a write in progress.
 pub(super) struct WriteInProgress<'p> {
     fsync_stats: &'p FsyncStats,
 }
@@ -133,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_under_way_shows_before_it_ends() {
+    fn current_write_time_grows_until_write_ends() {
         let fsync_stats = FsyncStats::default();
         assert_eq!(fsync_stats.current_write_time(), Duration::ZERO);
         let working = fsync_stats.start_write();
@@ -145,13 +144,13 @@ mod tests {
     }
 
     #[test]
-    fn usual_time_follows_the_disk_but_not_late_syncs() {
+    fn median_follows_slower_disk_but_not_single_late_syncs() {
         let fsync_stats = FsyncStats::default();
         let ms = Duration::from_millis;
         fsync_stats.record(ms(1));
-        assert_eq!(fsync_stats.median(), None, "one sync says nothing");
+        assert_eq!(fsync_stats.median(), None, "one sync is too few");
         (0..20).for_each(|_| fsync_stats.record(ms(1)));
-        // The machine paused several times.
+        // The machine was suspended now and then.
         (0..5).for_each(|_| fsync_stats.record(ms(200)));
         assert_eq!(fsync_stats.median(), Some(ms(1)));
         (0..36).for_each(|_| fsync_stats.record(ms(200)));

@@ -1,5 +1,5 @@
-//! Writer of the log: takes all queued commands, writes them with one call, syncs once, and completes them.
-//! It decides nothing about the log's contents: the queue has their order, the view their meaning.
+//! Writer of the log: takes the whole queue, writes it with one call, syncs once and calls the completions.
+//! It does not decide about the log's contents: the queue defines the order, the index the meaning.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -11,30 +11,30 @@ use fault_injection::planted::{self, Bug};
 
 use super::encode::{begin_segment, push_record, vote_fields};
 use super::format::{FLAG_ALL, RECORD_HEADER_BYTES, RecordKind, offset_u32, record_start, segment_name};
+use super::log_index::RecordLocation;
 use super::preallocator::SegmentPreallocator;
 use super::recover::{Active, Markers, SegmentInfo, Tail};
 use super::segment::bytes_for;
-use super::log_index::RecordLocation;
 use super::{LogPos, OnDurable, Op, Shared, WalIdentity, WalOptions};
 use crate::disk::Disk;
 use crate::error::StorageError;
 use fault_injection::fail_step;
 
-/// Capacity to which the buffer is reduced after a large write.
+/// Capacity above which the buffer is freed after a write.
 const KEPT_BUFFER_BYTES: usize = 1024 * 1024;
 
-/// Result of a step of the writer.
+/// Outcome of one step of the writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing was queued.
+    /// The queue was empty.
     Idle,
     /// The queue was written, or the write failed.
     Worked,
-    /// The log was closed, and the queue is empty.
+    /// The log was closed and no work is left.
     Closed,
 }
 
-/// The writing half of a log.
+/// Writing half of a log.
 pub struct WalWriter {
     shared: Arc<Shared>,
     disk: Arc<dyn Disk>,
@@ -45,11 +45,11 @@ pub struct WalWriter {
     segments: VecDeque<SegmentInfo>,
     active: Active,
     markers: Markers,
-    /// Encoded records that are not written yet. Their first byte belongs at `active.end`.
+    /// Encoded but unwritten bytes; the first one belongs at `active.end`.
     buffer: Vec<u8>,
-    /// Set if bytes were written since the last sync.
+    /// Whether something was written since the last sync.
     unsynced: bool,
-    /// Entries were written, so a commit mark for them will come soon.
+    /// Entries were written, so a commit mark for them will follow soon.
     expects_committed: bool,
 }
 
@@ -85,7 +85,10 @@ impl WalWriter {
             None => {
                 let bytes = options.segment_bytes;
                 let active = begin_segment(&*disk, dir, &preallocator, identity, bytes, 1, 0, &markers)?;
-                shared.log_index.lock().add_file(active.sequence, active.file.clone());
+                shared
+                    .log_index
+                    .lock()
+                    .add_file(active.sequence, active.file.clone());
                 segments.push_back(SegmentInfo {
                     sequence: active.sequence,
                     max_index: None,
@@ -111,20 +114,20 @@ impl WalWriter {
         Ok(writer)
     }
 
-    /// Publishes the space that is left.
+    /// Publishes the allocated space for [`Wal::has_room_for`](super::Wal::has_room_for).
     fn notify_room_waiters(&self) {
         let left = self.active.bytes.saturating_sub(self.active.end);
         self.shared.space.lock().left = left;
         self.shared.segments.store(self.segments.len(), Relaxed);
     }
 
-    /// Returns the idle time after which a commit mark is written by itself.
+    /// Returns the idle time after which a commit mark is written alone.
     #[cfg(feature = "simulation")]
     pub(super) fn idle_flush(&self) -> Option<std::time::Duration> {
         self.options.idle_flush
     }
 
-    /// Makes segments ahead and removes old ones, where no thread does that.
+    /// Lets the preallocator work, if it has no thread.
     #[cfg(feature = "simulation")]
     pub(super) fn step_preallocator(&self) {
         self.preallocator.step();
@@ -135,7 +138,7 @@ impl WalWriter {
         while self.step(true) != Step::Closed {}
     }
 
-    /// Writes the queued commands. With `wait` it first waits for a command.
+    /// Writes what is queued. With `wait` it first waits until something is queued.
     pub fn step(&mut self, wait: bool) -> Step {
         let batch = self.take(wait);
         if batch.ops.is_empty() && batch.committed.is_none() {
@@ -157,8 +160,8 @@ impl WalWriter {
                 Err(error)
             }
         };
-        // Newest first: a completion implies that everything before it is durable, too, so the first one wakes
-        // the waiting task, and the others have no further effect.
+        // Newest first: a completion implies that everything before it is durable, so the first one wakes the
+        // waiting task and the others find nothing left to do.
         for done in waiting.into_iter().rev() {
             done(written.clone());
         }
@@ -193,17 +196,18 @@ impl WalWriter {
         }
     }
 
-    /// Writes a batch. Adds its callbacks to `waiting`, also after a failure.
+    /// Writes a batch. On return, `waiting` has the completions of the batch, also if it failed.
     fn write(&mut self, batch: Batch, waiting: &mut Vec<OnDurable>) -> Result<(), StorageError> {
         let sync = batch.closing || !batch.ops.is_empty();
         let votes_only = !batch.closing && batch.ops.iter().all(|op| matches!(op, Op::Vote { .. }));
-        // A commit mark by itself: nothing was appended for a while, so the followers have everything, and it is applied.
+        // A commit mark alone means that nothing was appended for a while: the followers have all entries,
+        // and all are applied.
         let idle = batch.ops.is_empty() && batch.committed.is_some();
         let mut places = Vec::new();
         let mut purged = false;
         let mut result = Ok(());
         for op in batch.ops {
-            // After a failure the other commands only get the error.
+            // After a failure the remaining operations are only completed with the error.
             if result.is_ok() {
                 purged |= matches!(op, Op::Purge { .. });
                 result = self.encode(&op, &mut places);
@@ -231,8 +235,8 @@ impl WalWriter {
         if purged {
             self.remove_purged();
         }
-        // A failure of the preallocator ends the log, also for the callers of this batch: their data is on disk,
-        // but a failed log confirms nothing any more.
+        // A failed preallocator fails the log, also for the callers of this batch: their data is on disk, but
+        // a failed log reports nothing durable any more.
         self.shared.check()
     }
 
@@ -285,7 +289,7 @@ impl WalWriter {
         Ok(())
     }
 
-    /// Adds a record to the buffer, in a new segment if this one is full.
+    /// Appends a record to the buffer, in a new segment if the active one is full.
     fn put(
         &mut self,
         kind: RecordKind,
@@ -412,8 +416,8 @@ impl WalWriter {
         Ok(())
     }
 
-    /// Removes the oldest segments as long as the purge point covers all their entries. Their other
-    /// records are restated at the beginning of every later segment.
+    /// Removes the oldest segments as long as the purge point covers all their entries. Vote, purge point and
+    /// commit mark are repeated at the beginning of every later segment.
     fn remove_purged(&mut self) {
         let Some(purged) = self.markers.purged else { return };
         let mut remove = Vec::new();
@@ -428,7 +432,9 @@ impl WalWriter {
             return;
         }
         let mut log_index = self.shared.log_index.lock();
-        remove.iter().for_each(|sequence| log_index.remove_file(*sequence));
+        remove
+            .iter()
+            .for_each(|sequence| log_index.remove_file(*sequence));
         drop(log_index);
         self.preallocator.remove(remove);
     }

@@ -1,10 +1,10 @@
-//! Bugs on purpose: a suite that does not find them would not find others.
+//! Deliberate bugs: a suite that does not find them would not find others.
 
 use raft_log::sim_disk::IgnoredCall;
 
 use crate::crash::crash_everywhere;
 
-/// Maximum number of programs until a planted bug is seen.
+/// Number of programs within which a planted bug must show.
 const PROGRAMS: u64 = 5;
 
 fn is_found(ignored: IgnoredCall) -> bool {
@@ -12,11 +12,11 @@ fn is_found(ignored: IgnoredCall) -> bool {
 }
 
 #[test]
-fn a_disk_that_does_not_sync_is_found() {
+fn ignored_data_sync_is_found() {
     assert!(is_found(IgnoredCall::SyncData));
 }
 
 #[test]
-fn a_disk_that_does_not_sync_names_is_found() {
+fn ignored_directory_sync_is_found() {
     assert!(is_found(IgnoredCall::SyncDir));
 }
