@@ -52,5 +52,5 @@ pub trait Application: Send + Sync {
     fn has_taken_over(&self) -> bool;
 
     /// Prepares the state for another leader, in the given time at most. A hand-over that is not prepared is safe, too.
-    fn prepare_hand_over(&self, patience: Duration) -> BoxFuture<'static, ()>;
+    fn prepare_hand_over(&self, timeout: Duration) -> BoxFuture<'static, ()>;
 }

@@ -28,7 +28,7 @@ const TOLERATED_MS: u64 = 60_000;
 const AGREES_MS: u64 = 30_000;
 
 /// An exchange that took longer says too little about the clock at its other end: the answer may have waited here meanwhile.
-const LONGEST_EXCHANGE: Duration = Duration::from_secs(2);
+const MAX_EXCHANGE: Duration = Duration::from_secs(2);
 
 /// See the module.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl ClusterClock {
     /// Takes what another node's clock showed in the answer to a question that was asked at `asked`, and has been answered now.
     pub fn measured(&self, node: NodeId, shown_ms: u64, asked: Instant) {
         let now = Instant::now();
-        if now.saturating_duration_since(asked) <= LONGEST_EXCHANGE {
+        if now.saturating_duration_since(asked) <= MAX_EXCHANGE {
             let zero = self.zero(shown_ms, now);
             self.change(|zeros| {
                 zeros.insert(node, zero);
@@ -344,7 +344,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn answer_that_came_late_is_not_counted() {
         let clock = ClusterClock::default();
-        tokio::time::advance(LONGEST_EXCHANGE + Duration::from_millis(1)).await;
+        tokio::time::advance(MAX_EXCHANGE + Duration::from_millis(1)).await;
         clock.measured(2, TRUE_MS, clock.began);
         assert!(clock.others.lock().sorted.is_empty());
     }

@@ -7,7 +7,7 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// No message or record is larger: the largest is a batch of commands (see `proposer.rs`) or a part of a
+/// No message or record is larger: the largest is a batch of commands (see `batcher.rs`) or a part of a
 /// snapshot, either of which is cut off far below.
 pub const MAX_ENCODED_BYTES: usize = 64 * 1024 * 1024;
 

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::Unavailable;
 use crate::ids::NodeId;
-use crate::peers::Gate;
+use crate::peers::PeerRegistry;
 use crate::peers::SnapshotTraffic;
 use crate::raft_config::SnapshotConfig;
 use crate::replicated_state::AppliedPosition;
@@ -30,10 +30,10 @@ use instruments::counters::Counter;
 use raft_log::{SnapshotStore, Wal};
 
 /// Interval between checks whether a snapshot is due: a few megabytes at the highest rate of a disk.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Pause after a snapshot that could not be made, most likely because the disk is full.
-const TRY_AGAIN_AFTER: Duration = Duration::from_secs(10);
+const RETRY_AFTER: Duration = Duration::from_secs(10);
 
 /// The nodes of a cluster apply the same entries at the same time, and should not all write a snapshot at the same
 /// time: each begins earlier by a random part of up to this percentage.
@@ -55,10 +55,10 @@ fn kept_for_followers() -> u64 {
 
 /// A follower that has answered a heartbeat within this time lives. Several elections, so that a busy one is not taken
 /// for dead.
-const FOLLOWER_LIVES: Duration = Duration::from_secs(5);
+const FOLLOWER_ALIVE_TIME: Duration = Duration::from_secs(5);
 
 /// Maximum number of waiting callers. Further ones get an error that asks them to retry.
-const MAX_ORDERS: usize = 64;
+const MAX_REQUESTS: usize = 64;
 
 /// A snapshot that was made because somebody asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,21 +84,21 @@ pub struct SnapshotCounters {
 }
 
 /// Caller that waits for a snapshot.
-type Order = oneshot::Sender<Result<SnapshotMade, Unavailable>>;
+type SnapshotRequest = oneshot::Sender<Result<SnapshotMade, Unavailable>>;
 
 /// Handle to request snapshots.
 #[derive(Clone)]
-pub struct Orders {
-    queue: mpsc::Sender<Order>,
+pub struct SnapshotRequests {
+    queue: mpsc::Sender<SnapshotRequest>,
     failure: watch::Receiver<Option<String>>,
 }
 
-impl Orders {
+impl SnapshotRequests {
     /// Has a snapshot made of what is applied now, and waits until it is there. The newest one if nothing was applied
     /// since it was begun.
     pub async fn snapshot(&self) -> Result<SnapshotMade, Unavailable> {
-        let (order, made) = oneshot::channel();
-        match self.queue.try_send(order) {
+        let (request, made) = oneshot::channel();
+        match self.queue.try_send(request) {
             Ok(()) => {}
             Err(mpsc::error::TrySendError::Full(_)) => {
                 return Err(Unavailable::new("too many wait for a snapshot of this node"));
@@ -127,7 +127,7 @@ fn stopping() -> Unavailable {
 /// Dependencies of the task.
 pub struct Compaction {
     /// Knows whether the state is one to keep.
-    pub gate: Arc<Gate>,
+    pub registry: Arc<PeerRegistry>,
     /// Learns of snapshots, and purges.
     pub raft: Raft,
     /// Position of the state.
@@ -145,37 +145,40 @@ pub struct Compaction {
 }
 
 /// Creates a queue of orders: the handle to send them, and the receiver.
-pub fn orders() -> (Orders, OrderQueue) {
-    let (queue, orders) = mpsc::channel(MAX_ORDERS);
+pub fn snapshot_requests() -> (SnapshotRequests, SnapshotRequestQueue) {
+    let (queue, snapshot_requests) = mpsc::channel(MAX_REQUESTS);
     let (failure, seen) = watch::channel(None);
-    let end = OrderQueue { orders, failure };
-    (Orders { queue, failure: seen }, end)
+    let end = SnapshotRequestQueue {
+        snapshot_requests,
+        failure,
+    };
+    (SnapshotRequests { queue, failure: seen }, end)
 }
 
 /// The end at which orders come out.
-pub struct OrderQueue {
-    orders: mpsc::Receiver<Order>,
+pub struct SnapshotRequestQueue {
+    snapshot_requests: mpsc::Receiver<SnapshotRequest>,
     failure: watch::Sender<Option<String>>,
 }
 
 /// Makes snapshots and shortens the log until `stop`.
-pub async fn run(compaction: Compaction, mut queue: OrderQueue, stop: CancellationToken) {
-    let mut look = tokio::time::interval(LOOK_EVERY);
-    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut earlier = draw_earlier();
+pub async fn run(compaction: Compaction, mut queue: SnapshotRequestQueue, stop: CancellationToken) {
+    let mut checks = tokio::time::interval(CHECK_INTERVAL);
+    checks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut earlier = random_earlier();
     let mut failed: Option<Instant> = None;
     let mut purged = 0;
     loop {
         let mut waiting = Vec::new();
         tokio::select! {
-            _ = look.tick() => {}
-            order = queue.orders.recv() => waiting.extend(order),
+            _ = checks.tick() => {}
+            request = queue.snapshot_requests.recv() => waiting.extend(request),
             () = stop.cancelled() => return,
         }
-        let patient = failed.is_none_or(|at| at.elapsed() >= TRY_AGAIN_AFTER);
+        let patient = failed.is_none_or(|at| at.elapsed() >= RETRY_AFTER);
         if !waiting.is_empty() || patient && compaction.is_due(earlier) {
-            while let Ok(order) = queue.orders.try_recv() {
-                waiting.push(order);
+            while let Ok(request) = queue.snapshot_requests.try_recv() {
+                waiting.push(request);
             }
             let made = tokio::select! {
                 made = compaction.make() => made,
@@ -183,7 +186,7 @@ pub async fn run(compaction: Compaction, mut queue: OrderQueue, stop: Cancellati
             };
             match &made {
                 Ok(_) => {
-                    earlier = draw_earlier();
+                    earlier = random_earlier();
                     failed = None;
                     compaction.counters.made.up();
                     queue.failure.send_replace(None);
@@ -195,9 +198,9 @@ pub async fn run(compaction: Compaction, mut queue: OrderQueue, stop: Cancellati
                     queue.failure.send_replace(Some(error.to_string()));
                 }
             }
-            for order in waiting {
+            for request in waiting {
                 // Who has gone away needs no answer.
-                let _ = order.send(match &made {
+                let _ = request.send(match &made {
                     Ok(made) => Ok(made.clone()),
                     Err(error) => Err(Unavailable::new(format!("no snapshot could be made: {error}"))),
                 });
@@ -220,7 +223,7 @@ impl Compaction {
         let (index, snapshot_bytes) = self.newest();
         let entries = self.applied.get().index.saturating_sub(index);
         entries > 0
-            && !self.gate.has_wrong_state()
+            && !self.registry.has_wrong_state()
             && is_due(
                 &(self.settings)(),
                 entries,
@@ -233,7 +236,7 @@ impl Compaction {
     /// Makes a snapshot of what is applied now, and waits until openraft knows it.
     async fn make(&self) -> io::Result<SnapshotMade> {
         let begin = Instant::now();
-        if self.gate.has_wrong_state() {
+        if self.registry.has_wrong_state() {
             return Err(io::Error::other(
                 "this node's state differs from that of the other members",
             ));
@@ -261,13 +264,13 @@ impl Compaction {
             duration_ms: u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX),
         };
         fail_step!(async "snapshot::before_tell", |error| error);
-        self.tell_raft(snapshot).await?;
+        self.report_to_raft(snapshot).await?;
         fail_step!(async "snapshot::after_tell", |error| error);
         tracing::info!(made.index, made.bytes, made.duration_ms, "a snapshot is made");
         Ok(made)
     }
 
-    async fn tell_raft(&self, snapshot: Snapshot) -> io::Result<()> {
+    async fn report_to_raft(&self, snapshot: Snapshot) -> io::Result<()> {
         let last = snapshot.meta.last_log_id;
         let mut metrics = self.raft.metrics();
         if metrics.borrow_watched().snapshot >= last {
@@ -339,7 +342,7 @@ impl Compaction {
         let answered = metrics.heartbeat.unwrap_or_default();
         let lives = |id: &NodeId| {
             let last = answered.get(id).copied().flatten();
-            last.is_some_and(|last| last.elapsed() < FOLLOWER_LIVES)
+            last.is_some_and(|last| last.elapsed() < FOLLOWER_ALIVE_TIME)
         };
         let followers = metrics.replication.unwrap_or_default().into_iter();
         let followers = followers.filter(|(id, _)| lives(id));
@@ -358,7 +361,7 @@ fn is_due(config: &SnapshotConfig, entries: u64, bytes: u64, snapshot_bytes: u64
 }
 
 /// Returns by how many percent the next snapshot is due before the configured limit.
-fn draw_earlier() -> u64 {
+fn random_earlier() -> u64 {
     let mut drawn = [0; 8];
     match getrandom::fill(&mut drawn) {
         Ok(()) => u64::from_le_bytes(drawn) % (EARLIER_PERCENT + 1),

@@ -9,7 +9,7 @@ use raft_log::identity::MAX_CLUSTER_NAME_BYTES;
 use raft_log::wal::WalOptions;
 use transport_security::PeerTls;
 
-use crate::disks::config::DiskConfig;
+use crate::disk_health::config::DiskConfig;
 use crate::error::StartError;
 use crate::ids::{MemberAddress, NodeId};
 use crate::invalid_setting::InvalidSetting;

@@ -1,7 +1,7 @@
 //! How a cluster comes to be: once, from the configured members, and safely repeated at every start.
 //!
 //! The founder, the member with the lowest id, draws the cluster's id when its data directory is made. It
-//! calls on every other member, which takes the id over for ever (see `peers::gate`), and learns the name of
+//! calls on every other member, which takes the id over for ever (see `peers::peer_registry`), and learns the name of
 //! each one's data directory. When it knows them all it writes the first entry of the log: the membership,
 //! directories included. So a cluster forms only when all its first members are up, and from then on nobody
 //! can take part with a directory that the membership does not name.
@@ -21,8 +21,8 @@ use tokio_util::sync::CancellationToken;
 use crate::ids::{DiskId, Member};
 use crate::ids::{MemberAddress, NodeId};
 use crate::membership::RetiredIds;
-use crate::peers::link::connect;
-use crate::peers::{Gate, Purpose};
+use crate::peers::peer_connection::connect;
+use crate::peers::{PeerRegistry, Purpose};
 use crate::replicated_state::SnapshotParts;
 use crate::snapshot_file::{self, Snapshot, blocking};
 use crate::state_machine::Raft;
@@ -52,7 +52,7 @@ pub fn founder(members: &BTreeMap<NodeId, MemberAddress>) -> Option<NodeId> {
 /// Forms the cluster from `members`, of which this node is the founder, unless it is formed already.
 pub async fn form(
     raft: Raft,
-    gate: Arc<Gate>,
+    registry: Arc<PeerRegistry>,
     own_disk: DiskId,
     members: BTreeMap<NodeId, MemberAddress>,
     seed: Option<(Arc<dyn InitialState>, SnapshotStore)>,
@@ -62,14 +62,14 @@ pub async fn form(
         match raft.is_initialized().await {
             Ok(true) => return,
             Ok(false) => {}
-            Err(error) => return gate.fail(format!("raft has stopped: {error}")),
+            Err(error) => return registry.fail(format!("raft has stopped: {error}")),
         }
         let mut voters = BTreeMap::new();
         for (id, address) in members {
-            let disk = if id == gate.node() {
+            let disk = if id == registry.node() {
                 own_disk
             } else {
-                learn_disk(&gate, id).await
+                learn_disk(&registry, id).await
             };
             voters.insert(id, Member { address, disk });
         }
@@ -87,7 +87,7 @@ pub async fn form(
                 .map_err(|error| error.to_string()),
         };
         if let Err(error) = begun {
-            gate.fail(format!("the cluster cannot be formed: {error}"));
+            registry.fail(format!("the cluster cannot be formed: {error}"));
         }
     };
     tokio::select! {
@@ -129,10 +129,10 @@ async fn begin_with(
     Ok(())
 }
 
-async fn learn_disk(gate: &Gate, id: NodeId) -> DiskId {
+async fn learn_disk(registry: &PeerRegistry, id: NodeId) -> DiskId {
     let mut told = false;
     loop {
-        match connect(gate, id, Purpose::Control).await {
+        match connect(registry, id, Purpose::Control).await {
             Ok((_, _, disk)) => return disk,
             Err(error) if !told => {
                 tracing::info!(node = id, %error, "waiting for a member, to form the cluster with it");

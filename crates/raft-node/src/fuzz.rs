@@ -6,10 +6,10 @@ use openraft::raft::AppendEntriesRequest;
 pub use crate::codec::{BadBytes, decode, decode_start, encode};
 pub use crate::command_batch::CommandBatch;
 pub use crate::ids::{ClusterId, DiskId, Member};
-pub use crate::peers::Gate;
+pub use crate::peers::PeerRegistry;
 pub use crate::peers::wire::{
-    Answer, Ask, FrameReader, Hello, HelloReply, HelloStart, Purpose, SnapshotHead, SnapshotResume,
-    SnapshotTail, WireAppend, WireAppendResult, WireSnapshotMeta, put_frame,
+    FrameReader, Hello, HelloReply, HelloStart, PeerRequest, PeerResponse, Purpose, SnapshotHead,
+    SnapshotResume, SnapshotTail, WireAppend, WireAppendResult, WireSnapshotMeta, put_frame,
 };
 
 pub use crate::storage::log_entry::{decode_entry, decode_membership, encode_membership};

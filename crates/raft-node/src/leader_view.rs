@@ -25,9 +25,9 @@ pub struct LeaderView {
 }
 
 /// Confirms with a quorum that this node still leads. Returns its term, and an index up to which everything is committed.
-pub async fn prove_leadership(raft: &Raft, patience: Duration) -> Result<(u64, u64), NotLeader> {
+pub async fn prove_leadership(raft: &Raft, timeout: Duration) -> Result<(u64, u64), NotLeader> {
     let unknown = NotLeader { leader: None };
-    match tokio::time::timeout(patience, raft.get_read_linearizer(ReadPolicy::ReadIndex)).await {
+    match tokio::time::timeout(timeout, raft.get_read_linearizer(ReadPolicy::ReadIndex)).await {
         Ok(Ok(linearizer)) => {
             let read = linearizer.read_log_id();
             Ok((**read.committed_leader_id(), read.log_id().index()))
@@ -79,7 +79,7 @@ pub async fn follow(
             .map(|(id, member)| (*id, member.clone()))
             .collect();
         if members.as_ref() != Some(&known) {
-            peers.gate().set_members(known.clone());
+            peers.registry().set_members(known.clone());
             peers.keep_members();
             members = Some(known);
         }

@@ -48,14 +48,14 @@ pub mod application;
 pub mod node;
 pub mod status;
 
-mod submitter;
-mod succession;
-mod proposer;
+mod forwarder;
+mod fast_failover;
+mod batcher;
 pub mod command_batch;
-pub mod disks;
+pub mod disk_health;
 mod state_machine;
 mod compaction;
-mod asker;
+mod leader_client;
 pub mod leader_view;
 pub mod formation;
 mod panics;
@@ -87,7 +87,7 @@ mod testing;
 
 pub use compaction::SnapshotMade;
 pub use config::RaftNodeConfig;
-pub use disks::{Alarm, AlarmKind, DiskConfig, DiskReport, MemberNews};
+pub use disk_health::{Alarm, AlarmKind, DiskConfig, DiskReport, MemberNews};
 pub use error::{StartError, Unavailable};
 pub use ids::{MemberAddress, NodeId};
 pub use invalid_setting::InvalidSetting;

@@ -6,7 +6,7 @@ use std::io;
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use crate::audit::verdict::StateDigest;
+use crate::audit::comparison::StateDigest;
 use crate::codec::BadBytes;
 use crate::types::Proposal;
 

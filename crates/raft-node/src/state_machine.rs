@@ -147,7 +147,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
                 }
             }
             #[cfg(feature = "simulation")]
-            crate::simulation::ask(|host| host.applied(at.into(), &stored));
+            crate::simulation::request(|host| host.applied(at.into(), &stored));
             fail_step!(async "apply::after_entry");
             self.last_applied = Some(entry.log_id);
             if let Some(responder) = responder {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::disks::Alarm;
+use crate::disk_health::Alarm;
 use crate::ids::NodeId;
 use crate::versions::ProgramVersions;
 

@@ -4,7 +4,7 @@
 //! A cluster is upgraded one node after the other, so for a while programs of two versions are members of it:
 //!
 //! - A connection uses the highest version of the peer protocol that both ends speak ([`WireRange`]). A question that an
-//!   older peer does not know is not sent to it (`peers::wire::Ask::since`).
+//!   older peer does not know is not sent to it (`peers::wire::PeerRequest::since`).
 //! - A kind of command that is new is proposed only when all members can apply it (`command_versions.rs` of `lock-node`); before, it is refused and
 //!   nothing is done. For what is in the log must be applied by all, and in the same way.
 //!

@@ -13,10 +13,10 @@ use raft_log::sync::Mutex;
 
 /// Difference between the wall clock and the monotonic one, between two readings, that counts as a jump. A gradual adjustment
 /// changes the clock by less in minutes, and readings are a moment apart.
-const LEAST_JUMP: Duration = Duration::from_secs(1);
+const MIN_JUMP: Duration = Duration::from_secs(1);
 
 /// Time after which a wall clock that jumped is followed: by then the jump was a correction, and not a temporary error.
-const BELIEVED_AFTER: Duration = Duration::from_secs(600);
+const ACCEPTED_AFTER: Duration = Duration::from_secs(600);
 
 /// The wall clock, which goes on by the monotonic clock while the machine's jumps: a wrong clock that is right again soon stamps
 /// nothing wrongly.
@@ -58,7 +58,7 @@ impl SteadyClock {
         let expected = known
             .time_ms
             .saturating_add(passed.try_into().unwrap_or(u64::MAX));
-        let is_near = u128::from(wall_ms.abs_diff(expected)) <= LEAST_JUMP.as_millis();
+        let is_near = u128::from(wall_ms.abs_diff(expected)) <= MIN_JUMP.as_millis();
         let lasted = known.jumped.map(|since| now.saturating_duration_since(since));
         match (is_near, lasted) {
             (true, None) => {
@@ -70,7 +70,7 @@ impl SteadyClock {
                 *line = Some(followed);
                 wall_ms
             }
-            (false, Some(lasted)) if lasted >= BELIEVED_AFTER => {
+            (false, Some(lasted)) if lasted >= ACCEPTED_AFTER => {
                 tracing::warn!(
                     ?lasted,
                     "this machine's wall clock has jumped and stayed: it is followed now"
@@ -99,7 +99,7 @@ impl SteadyClock {
 /// In milliseconds since 1970. A clock before that counts as 1970.
 pub fn now_ms() -> u64 {
     #[cfg(feature = "simulation")]
-    if let Some(now_ms) = crate::simulation::ask(|host| host.wall_clock_ms()) {
+    if let Some(now_ms) = crate::simulation::request(|host| host.wall_clock_ms()) {
         return now_ms;
     }
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -16,7 +16,7 @@
 //! nothing else. It still has what it acknowledged, unless a leader of a later term truncated it: then its vote is of a
 //! later term than the acknowledgement, and only committed entries count.
 //!
-//! This module calls no other one, in particular not under its lock: `peers::gate` calls it in every handshake under a lock of its own.
+//! This module calls no other one, in particular not under its lock: `peers::peer_registry` calls it in every handshake under a lock of its own.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -132,7 +132,7 @@ impl fmt::Display for Loss {
 
 /// Result of a comparison of a handshake with the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Met {
+enum StartComparison {
     /// A start that is known.
     Again,
     /// A later start than the known one, or a member that was not known.
@@ -153,9 +153,9 @@ impl Record {
         }
     }
 
-    fn judge(&self, shown: &Shown) -> Result<Met, Loss> {
+    fn check(&self, shown: &Shown) -> Result<StartComparison, Loss> {
         if planted::is(Bug::TrustedReturn) {
-            return Ok(Met::Again);
+            return Ok(StartComparison::Again);
         }
         if self.lost {
             return Err(Loss::Known);
@@ -171,10 +171,10 @@ impl Record {
             return Err(Loss::OtherStart { number: self.number });
         }
         if behind == 0 {
-            return Ok(Met::Again);
+            return Ok(StartComparison::Again);
         }
         if planted::is(Bug::CountedStarts) {
-            return Ok(Met::New);
+            return Ok(StartComparison::New);
         }
         // All that an earlier start has acknowledged was on its disk, and sent, before this one began.
         if shown.term < self.term {
@@ -193,7 +193,7 @@ impl Record {
                 shown: shown.last,
                 known: needed,
             }),
-            false => Ok(Met::New),
+            false => Ok(StartComparison::New),
         }
     }
 
@@ -348,9 +348,9 @@ impl Witness {
     }
 
     /// Says what is wrong with a member's directory, if anything is known.
-    pub fn judge(&self, node: NodeId, disk: DiskId, shown: &Shown) -> Result<(), Loss> {
+    pub fn check(&self, node: NodeId, disk: DiskId, shown: &Shown) -> Result<(), Loss> {
         match self.record_of(node, disk) {
-            Some(record) => record.judge(shown).map(|_| ()),
+            Some(record) => record.check(shown).map(|_| ()),
             None => Ok(()),
         }
     }
@@ -373,7 +373,9 @@ impl Witness {
         let known = self.known.lock();
         let record = known.content.members.get(&node);
         !known.is_urgent()
-            && record.is_some_and(|record| record.disk == disk && record.judge(shown) == Ok(Met::Again))
+            && record.is_some_and(|record| {
+                record.disk == disk && record.check(shown) == Ok(StartComparison::Again)
+            })
     }
 
     /// Records a start of a member durably, or returns what is wrong with it. `commands` is the newest commands version of its program. A loss is
@@ -394,9 +396,9 @@ impl Witness {
                 .filter(|record| record.disk == disk)
             {
                 Some(record) => {
-                    let found = record.judge(shown);
+                    let found = record.check(shown);
                     match found {
-                        Ok(Met::New) => {
+                        Ok(StartComparison::New) => {
                             record.number = shown.number;
                             record.name = shown.names.first().copied().unwrap_or_default();
                             record.term = record.term.max(shown.term);
@@ -404,19 +406,19 @@ impl Witness {
                         }
                         // It may get from others what it lacks, and would look right then.
                         Err(Loss::Vote { .. } | Loss::Log { .. }) => record.lost = true,
-                        Ok(Met::Again) | Err(_) => {}
+                        Ok(StartComparison::Again) | Err(_) => {}
                     }
                     found
                 }
                 None => {
                     known.content.insert(node, Record::of(disk, shown, commands));
-                    Ok(Met::New)
+                    Ok(StartComparison::New)
                 }
             };
             if found.is_ok() {
                 known.shown.insert(node, shown.clone());
             }
-            if found != Ok(Met::Again) {
+            if found != Ok(StartComparison::Again) {
                 known.changed_urgently();
             }
             found
@@ -537,7 +539,7 @@ impl Witness {
                     continue;
                 }
                 if *node == self.node {
-                    let is_other = theirs.judge(&self.shown);
+                    let is_other = theirs.check(&self.shown);
                     about_me = is_other
                         .err()
                         .filter(|loss| !matches!(loss, Loss::Vote { .. } | Loss::Log { .. }));
@@ -549,9 +551,9 @@ impl Witness {
                 if ours == Some(merged) {
                     continue;
                 }
-                let is_news = |ours: Record| (ours.number, ours.lost) != (merged.number, merged.lost);
+                let is_new_reason = |ours: Record| (ours.number, ours.lost) != (merged.number, merged.lost);
                 known.content.insert(*node, merged);
-                match ours.is_none_or(is_news) {
+                match ours.is_none_or(is_new_reason) {
                     true => known.changed_urgently(),
                     false => known.changed(),
                 }
@@ -649,11 +651,11 @@ mod tests {
     const PEER_DISK: DiskId = DiskId([2; 16]);
 
     /// A directory of node 1, and what is shown of node 2's.
-    struct Place {
+    struct TestDir {
         dir: TempDir,
     }
 
-    impl Place {
+    impl TestDir {
         fn new() -> Self {
             Self {
                 dir: TempDir::new().unwrap(),
@@ -689,10 +691,10 @@ mod tests {
 
     #[test]
     fn each_start_has_the_next_number_and_a_name_of_its_own() {
-        let place = Place::new();
+        let dir = TestDir::new();
         let mut before: Vec<u64> = Vec::new();
         for number in 1..=NAMED_STARTS as u64 + 3 {
-            let witness = place.begin(7, 70);
+            let witness = dir.begin(7, 70);
             let shown = witness.shown().clone();
             assert_eq!((shown.number, shown.term, shown.last), (number, 7, 70));
             assert_eq!(&shown.names[1..], &before[..before.len().min(NAMED_STARTS - 1)]);
@@ -703,12 +705,12 @@ mod tests {
 
     #[test]
     fn starts_of_members_survive_a_restart() {
-        let place = Place::new();
-        let witness = place.begin(0, 0);
+        let dir = TestDir::new();
+        let witness = dir.begin(0, 0);
         assert_eq!(meet(&witness, &shown(5, 3, 10)), Ok(()));
         assert!(witness.has_met(2, PEER_DISK, &shown(5, 3, 10)));
         drop(witness);
-        let witness = place.begin(0, 0);
+        let witness = dir.begin(0, 0);
         assert!(witness.has_met(2, PEER_DISK, &shown(5, 3, 10)));
         assert_eq!(witness.commands_of(2, PEER_DISK), Some(COMMANDS));
         let old = Loss::OldStart { shown: 4, known: 5 };
@@ -735,7 +737,7 @@ mod tests {
 
     #[test]
     fn starts_that_nobody_heard_of_do_no_harm() {
-        let witness = Place::new().begin(0, 0);
+        let witness = TestDir::new().begin(0, 0);
         assert_eq!(meet(&witness, &shown(5, 3, 10)), Ok(()));
         assert_eq!(meet(&witness, &shown(9, 3, 10)), Ok(()));
         assert_eq!(meet(&witness, &shown(9 + 2 * NAMED_STARTS as u64, 3, 10)), Ok(()));
@@ -744,7 +746,7 @@ mod tests {
     #[test]
     fn acknowledged_entries_must_be_there_unless_a_later_leader_truncated_them() {
         let known = || {
-            let witness = Place::new().begin(0, 0);
+            let witness = TestDir::new().begin(0, 0);
             assert_eq!(meet(&witness, &shown(1, 3, 10)), Ok(()));
             // The leader of term 4 has 20 entries there, of which 15 are committed.
             witness.acknowledged(2, 4, 20, 15);
@@ -775,7 +777,7 @@ mod tests {
 
     #[test]
     fn entry_that_was_acknowledged_to_this_leader_cannot_be_denied() {
-        let witness = Place::new().begin(0, 0);
+        let witness = TestDir::new().begin(0, 0);
         assert_eq!(meet(&witness, &shown(1, 3, 10)), Ok(()));
         witness.acknowledged(2, 4, 20, 15);
         assert!(!witness.denied(2, 4, 21), "it was never acknowledged");
@@ -786,9 +788,9 @@ mod tests {
 
     #[test]
     fn records_of_other_members_are_adopted() {
-        let place = Place::new();
-        let witness = place.begin(0, 0);
-        let leader = Place::new().begin(0, 0);
+        let dir = TestDir::new();
+        let witness = dir.begin(0, 0);
+        let leader = TestDir::new().begin(0, 0);
         assert_eq!(meet(&leader, &shown(5, 3, 10)), Ok(()));
         leader.acknowledged(2, 4, 20, 20);
         let learnt = witness.learn(
@@ -797,7 +799,7 @@ mod tests {
         );
         assert_eq!(learnt.unwrap(), None);
         drop(witness);
-        let witness = place.begin(0, 0);
+        let witness = dir.begin(0, 0);
         let old = Loss::OldStart { shown: 4, known: 5 };
         assert_eq!(meet(&witness, &shown(4, 3, 10)), Err(old));
         let short = Loss::Log { shown: 19, known: 20 };
@@ -806,7 +808,7 @@ mod tests {
 
     #[test]
     fn node_hears_from_its_leader_that_it_went_back() {
-        let witness = Place::new().begin(0, 0);
+        let witness = TestDir::new().begin(0, 0);
         let mut records = witness.records(0, 0, 0, COMMANDS);
         let disks = BTreeMap::from([(1, DISK)]);
         assert_eq!(witness.learn(&records, &disks).unwrap(), None, "it is what it is");
@@ -817,9 +819,9 @@ mod tests {
 
     #[test]
     fn refused_directory_is_not_started_again() {
-        let place = Place::new();
-        place.begin(0, 0).refuse("it is an old copy").unwrap();
-        let again = Witness::begin(&RealDisk, &place.path(), (1, DISK), (0, 0));
+        let dir = TestDir::new();
+        dir.begin(0, 0).refuse("it is an old copy").unwrap();
+        let again = Witness::begin(&RealDisk, &dir.path(), (1, DISK), (0, 0));
         let refused = again.map(|_| ()).unwrap_err();
         assert!(
             matches!(&refused, StorageError::Foreign(why) if why == "it is an old copy"),
@@ -829,14 +831,14 @@ mod tests {
 
     #[test]
     fn members_that_are_known_fit_into_the_file() {
-        let place = Place::new();
-        let witness = place.begin(u64::MAX, u64::MAX);
+        let dir = TestDir::new();
+        let witness = dir.begin(u64::MAX, u64::MAX);
         for number in 0..NAMED_STARTS as u64 {
-            drop(place.begin(number, number));
+            drop(dir.begin(number, number));
         }
         let witness = {
             drop(witness);
-            place.begin(u64::MAX, u64::MAX)
+            dir.begin(u64::MAX, u64::MAX)
         };
         witness.refuse(&"x".repeat(2 * MAX_REASON_BYTES)).unwrap();
         for node in 0..2 * MAX_MEMBERS_KNOWN as u64 {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::verdict::{Finding, StateDigest};
+use super::comparison::{Finding, StateDigest};
 use crate::ids::NodeId;
 use crate::witness::Record;
 

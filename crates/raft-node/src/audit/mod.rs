@@ -14,7 +14,7 @@
 //! it serves only when its state, made anew from snapshot and log, was found equal.
 
 pub(crate) mod messages;
-pub(crate) mod verdict;
+pub(crate) mod comparison;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,15 +28,15 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub use self::comparison::{Finding, StateDigest};
+use self::comparison::{compare, judge};
 use self::messages::{AuditAnswer, AuditQuestion};
-pub use self::verdict::{Finding, StateDigest};
-use self::verdict::{compare, judge};
 use crate::blocking;
 use crate::cluster_clock::ClusterClock;
-use crate::disks::{Alarm, AlarmKind};
+use crate::disk_health::{Alarm, AlarmKind};
 use crate::ids::NodeId;
-use crate::peers::wire::{Answer, Ask};
-use crate::peers::{Gate, Peers, Purpose};
+use crate::peers::wire::{PeerRequest, PeerResponse};
+use crate::peers::{PeerRegistry, Peers, Purpose};
 use crate::replicated_state::ReplicatedState;
 use crate::state_machine::Raft;
 use crate::wall_clock;
@@ -44,10 +44,10 @@ use crate::witness::{Loss, Record, Witness};
 use raft_log::sync::Mutex;
 
 /// Maximum time for a member's answer.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Maximum number of rounds without a pause, while the findings are news for the members.
-const ROUNDS_IN_A_ROW: u32 = 3;
+const MAX_ROUNDS_WITHOUT_PAUSE: u32 = 3;
 
 /// Reason why this node does not serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,17 +61,17 @@ enum Distrust {
 /// This node's part in the check.
 pub struct Audit {
     node: NodeId,
-    gate: Arc<Gate>,
+    registry: Arc<PeerRegistry>,
     state: Arc<dyn ReplicatedState>,
     clock: Arc<ClusterClock>,
     raft: Raft,
     /// Reason why this node does not serve, for people.
     distrust: watch::Sender<Option<String>>,
-    known: Mutex<Known>,
+    known: Mutex<AuditState>,
 }
 
 #[derive(Default)]
-struct Known {
+struct AuditState {
     distrust: Option<Distrust>,
     /// Set once waiting callers were rejected for good: this process never serves again.
     ended: bool,
@@ -83,14 +83,14 @@ struct Known {
 impl Audit {
     /// Nothing is known yet, but for what the node noted before it was started.
     pub fn new(
-        gate: Arc<Gate>,
+        registry: Arc<PeerRegistry>,
         state: Arc<dyn ReplicatedState>,
         clock: Arc<ClusterClock>,
         raft: Raft,
     ) -> Self {
         let audit = Self {
-            node: gate.node(),
-            gate,
+            node: registry.node(),
+            registry,
             state,
             clock,
             raft,
@@ -104,7 +104,7 @@ impl Audit {
     }
 
     fn witness(&self) -> &Arc<Witness> {
-        self.gate.witness()
+        self.registry.witness()
     }
 
     /// Returns the reason why this node does not serve; `None` if it may.
@@ -114,7 +114,7 @@ impl Audit {
 
     /// Returns whether this node's state is known to be wrong, so that it must not lead.
     pub fn has_wrong_state(&self) -> bool {
-        self.gate.has_wrong_state()
+        self.registry.has_wrong_state()
     }
 
     /// Returns alarms for operators.
@@ -135,7 +135,7 @@ impl Audit {
                 reason.unwrap_or_default(),
             ));
         }
-        for (node, reason) in self.gate.rolled_back() {
+        for (node, reason) in self.registry.rolled_back() {
             let detail =
                 format!("node {node} came back with less than it had acknowledged, and is refused: {reason}");
             alarms.push(alarm(node, AlarmKind::RolledBack, detail));
@@ -200,15 +200,15 @@ impl Audit {
 
     /// Takes over what the leader knows of the members, and writes down what this node knows.
     async fn learn(&self, members: BTreeMap<NodeId, Record>) {
-        let gate = self.gate.clone();
+        let registry = self.registry.clone();
         let learnt = blocking::run(move || {
-            let about_me = gate.witness().learn(&members, &gate.member_disks())?;
-            gate.witness().save()?;
+            let about_me = registry.witness().learn(&members, &registry.member_disks())?;
+            registry.witness().save()?;
             Ok::<_, raft_log::StorageError>(about_me)
         });
         match learnt.await {
             Ok(Ok(Some(loss))) => self.retire(loss).await,
-            Ok(Ok(None)) => self.gate.look_again(),
+            Ok(Ok(None)) => self.registry.recheck_connections(),
             Ok(Err(error)) => tracing::warn!(%error, "audit: could not record the members' progress"),
             Err(error) => tracing::debug!(%error, "the node is ending"),
         }
@@ -220,7 +220,7 @@ impl Audit {
              newest directory back if there is one; else let a new member take its place: `lockgate cluster replace {}`",
             self.node, self.node, self.node
         );
-        self.gate.retire_directory(reason).await;
+        self.registry.retire_directory(reason).await;
     }
 
     /// Writes down whether this node's state is known to be wrong, if that is news.
@@ -278,19 +278,19 @@ impl Audit {
         self.raft
             .runtime_config()
             .elect(distrust != Some(Distrust::Differs));
-        self.gate.set_wrong_state(distrust == Some(Distrust::Differs));
+        self.registry.set_wrong_state(distrust == Some(Distrust::Differs));
         self.distrust.send_replace(reason);
     }
 
     /// While this node leads: compares all members every `interval`, until `stop`.
     pub async fn run(self: Arc<Self>, peers: Arc<Peers>, interval: Duration, stop: CancellationToken) {
         loop {
-            for _ in 0..ROUNDS_IN_A_ROW {
-                let is_news = tokio::select! {
-                    is_news = self.round(&peers) => is_news,
+            for _ in 0..MAX_ROUNDS_WITHOUT_PAUSE {
+                let is_new_reason = tokio::select! {
+                    is_new_reason = self.round(&peers) => is_new_reason,
                     () = stop.cancelled() => return,
                 };
-                if !is_news {
+                if !is_new_reason {
                     break;
                 }
             }
@@ -303,7 +303,7 @@ impl Audit {
 
     /// Asks all members once. Says whether what was found is news, for them too.
     async fn round(&self, peers: &Peers) -> bool {
-        let Some(seen) = Seen::by_leader(&self.raft, self.node) else {
+        let Some(seen) = LeaderMetrics::by_leader(&self.raft, self.node) else {
             return false;
         };
         let question = AuditQuestion {
@@ -313,7 +313,7 @@ impl Audit {
                 seen.term,
                 seen.own_matched,
                 seen.committed,
-                self.gate.commands(),
+                self.registry.commands(),
             ),
             finding: self.known.lock().finding.clone(),
             clocks_ahead_ms: self.clock.ahead_of(self.node),
@@ -323,11 +323,14 @@ impl Audit {
         self.learn(BTreeMap::new()).await;
         let clock = &self.clock;
         let asked = seen.others.iter().map(|id| {
-            let (link, question) = (peers.link(*id, Purpose::Control), question.clone());
+            let (connection, question) = (peers.connection(*id, Purpose::Control), question.clone());
             async move {
                 let began = Instant::now();
-                match link.ask(Ask::Audit(Box::new(question)), ANSWER_PATIENCE).await {
-                    Ok(Answer::Audit(answer)) => {
+                match connection
+                    .request(PeerRequest::Audit(Box::new(question)), ANSWER_TIMEOUT)
+                    .await
+                {
+                    Ok(PeerResponse::Audit(answer)) => {
                         clock.measured(*id, answer.clock_ms, began);
                         Some((*id, answer))
                     }
@@ -360,19 +363,19 @@ impl Audit {
             // Nobody was at the same position: what was found before still holds.
             return false;
         }
-        let is_news = {
+        let is_new_reason = {
             let mut known = self.known.lock();
-            let is_news = known.finding.as_ref().map(|found| &found.differing)
+            let is_new_reason = known.finding.as_ref().map(|found| &found.differing)
                 != finding.as_ref().map(|found| &found.differing);
             known.finding.clone_from(&finding);
-            is_news
+            is_new_reason
         };
         match &finding {
-            Some(found) if is_news => {
+            Some(found) if is_new_reason => {
                 let (nodes, zxid) = (&found.differing, found.zxid);
                 tracing::error!(?nodes, zxid, "alarm: replicas differ");
             }
-            None if is_news => tracing::info!("the alarm is over: no replicas differ"),
+            None if is_new_reason => tracing::info!("the alarm is over: no replicas differ"),
             Some(_) | None => {}
         }
         match &finding {
@@ -393,7 +396,7 @@ impl Audit {
             _ => {}
         }
         self.note().await;
-        is_news
+        is_new_reason
     }
 }
 
@@ -440,7 +443,7 @@ fn alarm(node: NodeId, kind: AlarmKind, detail: String) -> Alarm {
 }
 
 /// Raft's metrics, if this node leads.
-struct Seen {
+struct LeaderMetrics {
     term: u64,
     own_matched: u64,
     committed: u64,
@@ -448,7 +451,7 @@ struct Seen {
     voters: Vec<NodeId>,
 }
 
-impl Seen {
+impl LeaderMetrics {
     fn by_leader(raft: &Raft, me: NodeId) -> Option<Self> {
         let metrics = raft.metrics();
         let now = metrics.borrow_watched();

@@ -13,30 +13,30 @@ use openraft::{ChangeMembers, Instant as _, ServerState};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::plan::{Next, Standing, Step, warnings};
+use super::plan::{MembershipFacts, Next, Step, warnings};
 use super::{MembershipChange, MembershipChanged, MembershipOutcome, MembershipRefusal};
 use crate::ids::DiskId;
 use crate::ids::{MemberAddress, NodeId};
 use crate::leader_view::LeaderView;
 use crate::messages::NotLeader;
-use crate::peers::link::connect_at;
-use crate::peers::{Gate, Purpose};
+use crate::peers::peer_connection::connect_at;
+use crate::peers::{PeerRegistry, Purpose};
 use crate::replicated_state::AppliedPosition;
 use crate::state_machine::Raft;
 use crate::types::{CommittedLeaderId, LogId, Membership, Payload, TypeConfig};
 
 /// Maximum time for another node to take over leadership. A transfer takes milliseconds.
-pub const HAND_OVER_PATIENCE: Duration = Duration::from_secs(2);
+pub const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Maximum time of the preparation of a hand-over: it takes an entry of the log.
-const PREPARE_PATIENCE: Duration = Duration::from_millis(500);
+const PREPARE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Time, in longest election timeouts, for which the leader waits for silent members before it refuses a
 /// change because of them. They answer heartbeats at once, unless their machines have too much to do.
-const HEAR_FOR: u32 = 5;
+const SILENCE_TIMEOUTS: u32 = 5;
 
 /// Interval at which the leader checks for answers that are still missing.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Preparation of the state for another leader, in the given time at most. A hand-over that is not prepared is safe, too.
 pub type PrepareHandOver = Box<dyn Fn(Duration) -> BoxFuture<'static, ()> + Send + Sync>;
@@ -45,52 +45,52 @@ pub type PrepareHandOver = Box<dyn Fn(Duration) -> BoxFuture<'static, ()> + Send
 pub struct MembershipLeader {
     raft: Raft,
     applied: AppliedPosition,
-    gate: Arc<Gate>,
+    registry: Arc<PeerRegistry>,
     view: watch::Receiver<LeaderView>,
     /// Silence after which a member counts as unreachable.
     silence: Duration,
     /// Maximum time for a change to be committed before its outcome is reported as unknown.
-    patience: Duration,
+    timeout: Duration,
     prepare_hand_over: PrepareHandOver,
-    one_at_a_time: tokio::sync::Mutex<()>,
+    change_lock: tokio::sync::Mutex<()>,
 }
 
 impl MembershipLeader {
-    /// `silence` is the longest election timeout, `patience` how long an entry may take to be committed.
+    /// `silence` is the longest election timeout, `timeout` how long an entry may take to be committed.
     pub fn new(
         raft: Raft,
         applied: AppliedPosition,
-        gate: Arc<Gate>,
+        registry: Arc<PeerRegistry>,
         view: watch::Receiver<LeaderView>,
         silence: Duration,
-        patience: Duration,
+        timeout: Duration,
         prepare_hand_over: PrepareHandOver,
     ) -> Self {
         Self {
             raft,
             applied,
-            gate,
+            registry,
             view,
             silence,
-            patience,
+            timeout,
             prepare_hand_over,
-            one_at_a_time: tokio::sync::Mutex::new(()),
+            change_lock: tokio::sync::Mutex::new(()),
         }
     }
 
     /// Makes a change, if this node leads.
     pub async fn change(&self, change: &MembershipChange) -> Result<MembershipOutcome, NotLeader> {
-        let Ok(_turn) = self.one_at_a_time.try_lock() else {
+        let Ok(_turn) = self.change_lock.try_lock() else {
             return Ok(MembershipOutcome::Refused(MembershipRefusal::InProgress));
         };
         let asked = Instant::now();
-        let deadline = asked + self.silence * HEAR_FOR;
+        let deadline = asked + self.silence * SILENCE_TIMEOUTS;
         loop {
-            let Some((standing, base)) = self.standing(asked).await? else {
+            let Some((membership_facts, base)) = self.membership_facts(asked).await? else {
                 return Ok(MembershipOutcome::Refused(MembershipRefusal::InProgress));
             };
-            let refusal = match standing.plan(change) {
-                Ok(step) => return self.take(step, change, standing, base).await,
+            let refusal = match membership_facts.plan(change) {
+                Ok(step) => return self.take(step, change, membership_facts, base).await,
                 Err(refusal) => refusal,
             };
             // Heartbeats are sent all the time: in a moment every living member has answered one.
@@ -103,7 +103,7 @@ impl MembershipLeader {
             if !may_pass || Instant::now() >= deadline {
                 return Ok(MembershipOutcome::Refused(refusal));
             }
-            sleep(LOOK_EVERY).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -111,7 +111,7 @@ impl MembershipLeader {
         &self,
         step: Step,
         change: &MembershipChange,
-        standing: Standing,
+        membership_facts: MembershipFacts,
         base: Base,
     ) -> Result<MembershipOutcome, NotLeader> {
         match (step, change) {
@@ -128,7 +128,7 @@ impl MembershipLeader {
             (Step::Call { known }, MembershipChange::Add { node_id, address }) => {
                 match (self.call(*node_id, address).await, known) {
                     (Ok(disk), None) => {
-                        let next = standing.with_learner(*node_id, address, disk);
+                        let next = membership_facts.with_learner(*node_id, address, disk);
                         self.append(next, base, Vec::new()).await
                     }
                     (Ok(disk), Some(known)) if disk == known => Ok(done(false, Vec::new())),
@@ -150,7 +150,7 @@ impl MembershipLeader {
             }
             (Step::Call { .. }, _) => unreachable!("only a node that is added is called"),
             (Step::Append(next), _) => {
-                let warnings = match next.voters == standing.voters {
+                let warnings = match next.voters == membership_facts.voters {
                     true => Vec::new(),
                     false => warnings(next.voters.len()),
                 };
@@ -169,9 +169,9 @@ impl MembershipLeader {
     /// Returns this node's knowledge as the leader. `None`: the last change of the membership is not committed yet.
     /// Other members count as alive if they have answered a message sent after `asked`: a node that died a moment
     /// ago would otherwise be relied on.
-    async fn standing(&self, asked: Instant) -> Result<Option<(Standing, Base)>, NotLeader> {
+    async fn membership_facts(&self, asked: Instant) -> Result<Option<(MembershipFacts, Base)>, NotLeader> {
         let metrics = self.raft.metrics().borrow_watched().clone();
-        let id = self.gate.node();
+        let id = self.registry.node();
         if metrics.state != ServerState::Leader {
             return Err(NotLeader {
                 leader: metrics.current_leader.filter(|leader| *leader != id),
@@ -190,7 +190,7 @@ impl MembershipLeader {
             return Ok(None);
         }
         let answered = metrics.heartbeat.unwrap_or_default();
-        let heard = answered
+        let answered = answered
             .iter()
             .filter(|(_, last)| last.is_some_and(|last| last.elapsed() < asked.elapsed()))
             .map(|(id, _)| *id)
@@ -200,25 +200,25 @@ impl MembershipLeader {
         let lag = replication
             .iter()
             .filter_map(|(id, matched)| matched.map(|matched| (*id, last.saturating_sub(matched.index))));
-        let standing = Standing {
+        let membership_facts = MembershipFacts {
             leader: id,
             members: stored.nodes().map(|(id, member)| (*id, member.clone())).collect(),
             voters: stored.voter_ids().collect(),
-            retired: self.gate.retired(),
-            heard: heard.collect(),
+            retired: self.registry.retired(),
+            answered: answered.collect(),
             lag: lag.collect(),
         };
         let base = Base {
             since,
             term: metrics.current_term,
         };
-        Ok(Some((standing, base)))
+        Ok(Some((membership_facts, base)))
     }
 
     /// Calls a node that waits to be added, and learns the name of its data directory. From this on it belongs to this
     /// cluster.
     async fn call(&self, node_id: NodeId, address: &MemberAddress) -> Result<DiskId, String> {
-        match connect_at(&self.gate, node_id, &address.peer, Purpose::Control).await {
+        match connect_at(&self.registry, node_id, &address.peer, Purpose::Control).await {
             Ok((_, _, disk)) => Ok(disk),
             Err(error) => Err(error.to_string()),
         }
@@ -237,7 +237,7 @@ impl MembershipLeader {
             let others = voters.into_iter().filter(|id| ![to, metrics.id].contains(id));
             (metrics.current_term, others.collect::<Vec<_>>())
         };
-        (self.prepare_hand_over)(PREPARE_PATIENCE).await;
+        (self.prepare_hand_over)(PREPARE_TIMEOUT).await;
         let mut view = self.view.clone();
         let moved = view.wait_for(|view| view.term > term && view.leader.is_some());
         let asked = async {
@@ -260,7 +260,7 @@ impl MembershipLeader {
                 Err(error) = asked => Err(format!("raft has stopped: {error}")),
             }
         };
-        match timeout(HAND_OVER_PATIENCE, moved).await {
+        match timeout(HAND_OVER_TIMEOUT, moved).await {
             Ok(Ok(Some(leader))) if leader == to => Ok(()),
             Ok(Ok(Some(other))) => Err(format!("node {other} leads now instead of node {to}")),
             Ok(Err(why)) => Err(why),
@@ -294,11 +294,11 @@ impl MembershipLeader {
         change: impl Future<Output = Result<T, RaftError<TypeConfig, ClientWriteError<TypeConfig>>>>,
         warnings: Vec<String>,
     ) -> Result<MembershipOutcome, NotLeader> {
-        let error = match timeout(self.patience, change).await {
+        let error = match timeout(self.timeout, change).await {
             Ok(Ok(_)) => return Ok(done(true, warnings)),
             Ok(Err(error)) => error,
             Err(_) => {
-                let what = format!("it is not committed after {:?}", self.patience);
+                let what = format!("it is not committed after {:?}", self.timeout);
                 return Ok(MembershipOutcome::Unknown(what));
             }
         };

@@ -11,11 +11,11 @@
 //! it is promoted. A leader that is to be removed or demoted moves leadership to another voter first, and that one
 //! carries the change out.
 //!
-//! [`plan`] decides, knowing nothing of time or network; [`change`] finds the facts and acts; [`knock`] is the side of
+//! [`plan`] decides, knowing nothing of time or network; [`change`] finds the facts and acts; [`connect_and_announce`] is the side of
 //! a node that nobody calls.
 
 pub mod change;
-pub mod knock;
+pub mod announcer;
 pub mod plan;
 pub mod retired;
 

@@ -8,7 +8,7 @@ use crate::ids::{MemberAddress, NodeId};
 
 /// Knowledge of the leader when it decides.
 #[derive(Debug, Clone)]
-pub struct Standing {
+pub struct MembershipFacts {
     /// The leader itself.
     pub leader: NodeId,
     /// All members.
@@ -18,7 +18,7 @@ pub struct Standing {
     /// Ids that are not given again.
     pub retired: RetiredIds,
     /// Members that have answered the leader since the change was requested, including itself.
-    pub heard: BTreeSet<NodeId>,
+    pub answered: BTreeSet<NodeId>,
     /// Number of entries that each other member lacks, as far as the leader knows.
     pub lag: BTreeMap<NodeId, u64>,
 }
@@ -55,7 +55,7 @@ pub struct Next {
     pub members: BTreeMap<NodeId, Member>,
 }
 
-impl Standing {
+impl MembershipFacts {
     /// Decides about a change.
     pub fn plan(&self, change: &MembershipChange) -> Result<Step, MembershipRefusal> {
         match change {
@@ -209,7 +209,7 @@ impl Standing {
     }
 
     fn has_caught_up(&self, id: NodeId) -> Result<(), MembershipRefusal> {
-        let lag = self.lag.get(&id).copied().filter(|_| self.heard.contains(&id));
+        let lag = self.lag.get(&id).copied().filter(|_| self.answered.contains(&id));
         match lag {
             Some(lag) if lag <= MAX_PROMOTE_LAG => Ok(()),
             lag => Err(MembershipRefusal::NotCaughtUp {
@@ -231,7 +231,7 @@ impl Standing {
     }
 
     fn can_decide(&self, voters: &BTreeSet<NodeId>) -> Result<(), MembershipRefusal> {
-        let reachable = voters.intersection(&self.heard).count();
+        let reachable = voters.intersection(&self.answered).count();
         match reachable > voters.len() / 2 {
             true => Ok(()),
             false => Err(MembershipRefusal::NoMajority {
@@ -252,7 +252,7 @@ impl Standing {
     /// The living voter that has most of the log.
     fn successor(&self) -> Result<NodeId, MembershipRefusal> {
         let others = self.voters.iter().filter(|id| **id != self.leader);
-        let living = others.filter(|id| self.heard.contains(id));
+        let living = others.filter(|id| self.answered.contains(id));
         living
             .filter_map(|id| self.lag.get(id).map(|lag| (*lag, *id)))
             .min()
@@ -310,18 +310,18 @@ mod tests {
     }
 
     /// Voters 1 to `voters`, led by 1, and learners after them, all well.
-    fn standing(voters: u64, learners: u64) -> Standing {
+    fn membership_facts(voters: u64, learners: u64) -> MembershipFacts {
         let all = 1..=voters + learners;
         let member = |n: u64| Member {
             address: address(n),
             disk: DiskId([n as u8; 16]),
         };
-        Standing {
+        MembershipFacts {
             leader: 1,
             members: all.clone().map(|n| (n, member(n))).collect(),
             voters: (1..=voters).collect(),
             retired: RetiredIds::default(),
-            heard: all.clone().collect(),
+            answered: all.clone().collect(),
             lag: all.skip(1).map(|n| (n, 0)).collect(),
         }
     }
@@ -361,8 +361,8 @@ mod tests {
 
     #[test]
     fn change_in_effect_already_succeeds() {
-        let mut standing = standing(3, 1);
-        standing.retired.insert(9, &BTreeSet::new());
+        let mut membership_facts = membership_facts(3, 1);
+        membership_facts.retired.insert(9, &BTreeSet::new());
         for change in [
             MembershipChange::Promote { node_id: 2 },
             demote(4),
@@ -374,26 +374,26 @@ mod tests {
             },
             add(1),
         ] {
-            assert_eq!(standing.plan(&change), Ok(Step::Nothing), "{change:?}");
+            assert_eq!(membership_facts.plan(&change), Ok(Step::Nothing), "{change:?}");
         }
         let known = Some(DiskId([2; 16]));
-        assert_eq!(standing.plan(&add(2)), Ok(Step::Call { known }));
+        assert_eq!(membership_facts.plan(&add(2)), Ok(Step::Call { known }));
     }
 
     #[test]
     fn ids_are_given_once() {
-        let mut standing = standing(3, 0);
-        standing.retired.insert(7, &BTreeSet::new());
-        assert_eq!(standing.plan(&add(4)), Ok(Step::Call { known: None }));
+        let mut membership_facts = membership_facts(3, 0);
+        membership_facts.retired.insert(7, &BTreeSet::new());
+        assert_eq!(membership_facts.plan(&add(4)), Ok(Step::Call { known: None }));
         assert_eq!(
-            standing.plan(&add(7)),
+            membership_facts.plan(&add(7)),
             Err(MembershipRefusal::RetiredId {
                 node_id: 7,
                 next_free: 8
             })
         );
         assert!(matches!(
-            standing.plan(&add(0)),
+            membership_facts.plan(&add(0)),
             Err(MembershipRefusal::Nonsense(_))
         ));
         let elsewhere = MembershipChange::Add {
@@ -401,7 +401,7 @@ mod tests {
             address: address(5),
         };
         assert!(matches!(
-            standing.plan(&elsewhere),
+            membership_facts.plan(&elsewhere),
             Err(MembershipRefusal::MemberExists { node_id: 2, .. })
         ));
         let same_place = MembershipChange::Add {
@@ -409,7 +409,7 @@ mod tests {
             address: address(2),
         };
         assert_eq!(
-            standing.plan(&same_place),
+            membership_facts.plan(&same_place),
             Err(MembershipRefusal::AddressTaken {
                 address: "peer:2".into(),
                 used_by: 2
@@ -419,9 +419,9 @@ mod tests {
 
     #[test]
     fn learner_is_promoted_if_it_has_caught_up_and_answers() {
-        let mut standing = standing(3, 1);
-        assert_eq!(voters(standing.plan(&PROMOTE_4)), [1, 2, 3, 4]);
-        standing.lag.insert(4, MAX_PROMOTE_LAG + 1);
+        let mut membership_facts = membership_facts(3, 1);
+        assert_eq!(voters(membership_facts.plan(&PROMOTE_4)), [1, 2, 3, 4]);
+        membership_facts.lag.insert(4, MAX_PROMOTE_LAG + 1);
         let refused = |lag| {
             Err(MembershipRefusal::NotCaughtUp {
                 node_id: 4,
@@ -429,25 +429,28 @@ mod tests {
                 limit: MAX_PROMOTE_LAG,
             })
         };
-        assert_eq!(standing.plan(&PROMOTE_4), refused(Some(MAX_PROMOTE_LAG + 1)));
-        standing.lag.insert(4, 0);
-        standing.heard.remove(&4);
-        assert_eq!(standing.plan(&PROMOTE_4), refused(None));
+        assert_eq!(
+            membership_facts.plan(&PROMOTE_4),
+            refused(Some(MAX_PROMOTE_LAG + 1))
+        );
+        membership_facts.lag.insert(4, 0);
+        membership_facts.answered.remove(&4);
+        assert_eq!(membership_facts.plan(&PROMOTE_4), refused(None));
     }
 
     #[test]
     fn the_voters_that_remain_must_be_able_to_decide() {
-        let mut standing = standing(3, 0);
-        assert_eq!(voters(standing.plan(&remove(3))), [1, 2]);
-        standing.heard.remove(&2);
+        let mut membership_facts = membership_facts(3, 0);
+        assert_eq!(voters(membership_facts.plan(&remove(3))), [1, 2]);
+        membership_facts.answered.remove(&2);
         assert_eq!(
-            voters(standing.plan(&remove(2))),
+            voters(membership_facts.plan(&remove(2))),
             [1, 3],
             "a dead one can be removed"
         );
         for change in [remove(3), demote(3)] {
             assert_eq!(
-                standing.plan(&change),
+                membership_facts.plan(&change),
                 Err(MembershipRefusal::NoMajority {
                     voters: 2,
                     reachable: 1
@@ -458,8 +461,8 @@ mod tests {
             node_id: 3,
             force: true,
         };
-        assert_eq!(voters(standing.plan(&forced)), [1, 2]);
-        let alone = self::standing(1, 1);
+        assert_eq!(voters(membership_facts.plan(&forced)), [1, 2]);
+        let alone = self::membership_facts(1, 1);
         for change in [
             remove(1),
             MembershipChange::Demote {
@@ -473,27 +476,27 @@ mod tests {
 
     #[test]
     fn a_leader_that_goes_leaves_to_the_one_with_most_of_the_log() {
-        let mut standing = standing(3, 1);
-        standing.lag = BTreeMap::from([(2, 5), (3, 2), (4, 0)]);
+        let mut membership_facts = membership_facts(3, 1);
+        membership_facts.lag = BTreeMap::from([(2, 5), (3, 2), (4, 0)]);
         for change in [remove(1), demote(1)] {
             assert_eq!(
-                standing.plan(&change),
+                membership_facts.plan(&change),
                 Ok(Step::MoveLeader {
                     to: 3,
                     then_change: true
                 })
             );
         }
-        standing.heard.remove(&3);
+        membership_facts.answered.remove(&3);
         assert_eq!(
-            standing.plan(&MembershipChange::MoveLeader { to: None }),
+            membership_facts.plan(&MembershipChange::MoveLeader { to: None }),
             Ok(Step::MoveLeader {
                 to: 2,
                 then_change: false
             })
         );
         assert_eq!(
-            standing.plan(&MembershipChange::MoveLeader { to: Some(4) }),
+            membership_facts.plan(&MembershipChange::MoveLeader { to: Some(4) }),
             Err(MembershipRefusal::NotAVoter(4))
         );
     }

@@ -8,8 +8,8 @@ use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{Instant as _, ServerState};
 
 use super::RaftNode;
-use crate::disks::Alarm;
-use crate::disks::report::DiskReport;
+use crate::disk_health::Alarm;
+use crate::disk_health::report::DiskReport;
 use crate::ids::{MemberAddress, NodeId};
 use crate::membership::MAX_PROMOTE_LAG;
 use crate::membership::plan::next_free;
@@ -34,7 +34,7 @@ impl RaftNode {
         let voters: Vec<NodeId> = metrics.membership_config.voter_ids().collect();
         let index = |id: Option<crate::types::LogId>| id.map_or(0, |id| id.index);
         let last = metrics.last_log_index.unwrap_or(0);
-        let members = inner.gate.addresses().into_iter().map(|(node_id, address)| {
+        let members = inner.registry.addresses().into_iter().map(|(node_id, address)| {
             let matched = metrics.replication.as_ref().and_then(|all| all.get(&node_id));
             let matched = matched.map(|matched| index(*matched));
             MemberStatus {
@@ -48,10 +48,10 @@ impl RaftNode {
                 },
                 matched_index: matched,
                 lag: matched.map(|matched| last.saturating_sub(matched)),
-                versions: inner.gate.versions_of(node_id),
+                versions: inner.registry.versions_of(node_id),
             }
         });
-        let retired = inner.gate.retired();
+        let retired = inner.registry.retired();
         let not_ready = self.not_ready();
         let (log, snapshot) = {
             // Gone when the node has stopped.
@@ -65,7 +65,7 @@ impl RaftNode {
         ClusterStatus {
             cluster: inner.config.cluster.clone(),
             cluster_id: inner
-                .gate
+                .registry
                 .cluster_id()
                 .map(|id| id.to_string())
                 .unwrap_or_default(),
@@ -87,7 +87,7 @@ impl RaftNode {
             read_only: inner.disks.view().is_some_and(|view| view.read_only.is_some()),
             alarms: self.alarms(),
             members: members.collect(),
-            next_node_id: next_free(inner.gate.addresses().into_keys(), &retired),
+            next_node_id: next_free(inner.registry.addresses().into_keys(), &retired),
             retired_node_ids: retired.to_string(),
         }
     }
@@ -124,7 +124,7 @@ impl RaftNode {
 
     /// When the certificate that this node shows to its peers expires; `None` without TLS.
     pub fn certificate_expiry(&self) -> Option<SystemTime> {
-        self.inner.gate.tls()?.reloadable().not_after()
+        self.inner.registry.tls()?.reloadable().not_after()
     }
 
     /// Whether this node leads, as far as it knows.
@@ -187,13 +187,13 @@ impl RaftNode {
 
     /// The number of the latest start of a member's data directory that this node has noted on its disk; 0 if there is none.
     pub fn knows_start_of(&self, node: NodeId) -> u64 {
-        self.inner.gate.witness().start_of(node)
+        self.inner.registry.witness().start_of(node)
     }
 
     /// The last committed entry that a member has acknowledged to this node.
     #[cfg(feature = "simulation")]
     pub fn knows_committed_by(&self, node: NodeId) -> u64 {
-        self.inner.gate.witness().committed_by(node)
+        self.inner.registry.witness().committed_by(node)
     }
 
     /// The last entry of this node's log.
@@ -219,13 +219,13 @@ impl RaftNode {
         if let Some(reason) = &*self.inner.distrust.borrow() {
             return Some(reason.clone());
         }
-        if !self.inner.gate.is_formed() {
+        if !self.inner.registry.is_formed() {
             return Some(self.waits_for());
         }
         if self.leads() && !self.inner.application.has_taken_over() {
             return Some("this node has begun to lead, and takes no heartbeats yet".to_owned());
         }
-        let or_too_old = |reason| self.inner.gate.incompatible().or(Some(reason));
+        let or_too_old = |reason| self.inner.registry.incompatible().or(Some(reason));
         match *self.inner.confirmed.lock() {
             None => or_too_old("this node has not caught up with a leader yet".to_owned()),
             Some(when) if when.elapsed() > READINESS_AGE => {

@@ -108,13 +108,13 @@ impl RaftNode {
             // The sender of Raft's metrics has gone without a word: it has panicked.
             Ok(()) => "raft has ended without a reason".to_owned(),
         };
-        self.inner.gate.fail(why);
+        self.inner.registry.fail(why);
     }
 
     /// Ends the node when its log takes nothing more: what it would acknowledge from now on is not on its disk.
     pub(super) async fn watch_log(self) {
         tokio::select! {
-            error = self.inner.wal.failed() => self.inner.gate.fail(format!("the log has failed: {error}")),
+            error = self.inner.wal.failed() => self.inner.registry.fail(format!("the log has failed: {error}")),
             () = self.inner.stop.cancelled() => {}
         }
     }

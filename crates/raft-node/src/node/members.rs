@@ -8,7 +8,7 @@ use openraft::async_runtime::watch::WatchReceiver;
 use raft_log::SnapshotFile;
 
 use super::RaftNode;
-use crate::disks::report::MemberNews;
+use crate::disk_health::report::MemberNews;
 use crate::error::Unavailable;
 use crate::ids::{MemberAddress, NodeId};
 use crate::membership::{MembershipChange, MembershipChanged, MembershipError};
@@ -51,7 +51,7 @@ impl RaftNode {
     ) -> BoxFuture<'_, Result<MembershipChanged, MembershipError>> {
         Box::pin(async move {
             self.accepting()?;
-            self.inner.asker.change(change).await
+            self.inner.leader_client.change(change).await
         })
     }
 
@@ -59,7 +59,7 @@ impl RaftNode {
     #[inline(never)]
     pub fn members_news(&self) -> BoxFuture<'_, Result<Vec<MemberNews>, Unavailable>> {
         let inner = &self.inner;
-        Box::pin(inner.asker.members(&inner.disks, &inner.raft))
+        Box::pin(inner.leader_client.members(&inner.disks, &inner.raft))
     }
 
     /// Returns the position in the log of the entry that set the membership: it grows with every change.
@@ -83,7 +83,7 @@ impl RaftNode {
 
     /// Returns whether this node has learnt that it was removed from the cluster. It has failed then, see [`RaftNode::failed`].
     pub fn was_removed(&self) -> bool {
-        self.inner.gate.was_removed()
+        self.inner.registry.was_removed()
     }
 
     /// Begins to hand the leadership to `to`, and returns before it is handed over. Fails if `to` is no voter or openraft has stopped.

@@ -19,25 +19,25 @@ use tokio_util::task::TaskTracker;
 pub use self::members::SnapshotMember;
 pub use self::start::{OpenedStorage, Program};
 use crate::application::Application;
-use crate::asker::{Asker, Questions};
 use crate::audit::Audit;
 use crate::cluster_clock::ClusterClock;
 use crate::compaction::{self, SnapshotMade};
 use crate::config::RaftNodeConfig;
 use crate::counters::RaftCounters;
-use crate::disks::{DiskConfig, Disks};
+use crate::disk_health::{DiskConfig, DiskHealth};
 use crate::error::Unavailable;
+use crate::fast_failover::FastFailover;
 use crate::ids::{ClusterId, NodeId};
+use crate::leader_client::{LeaderClient, LeaderRequests};
 use crate::leader_view::{LeaderView, prove_leadership};
 use crate::membership::change::MembershipLeader;
 use crate::messages::{NotLeader, Touched};
 use crate::panics::{PanicGuard, Tasks};
-use crate::peers::{Gate, SnapshotTraffic};
+use crate::peers::{PeerRegistry, SnapshotTraffic};
 use crate::raft_config::SnapshotConfig;
 use crate::replicated_state::{AppliedPosition, ReplicatedState};
 use crate::state_machine::Raft;
 use crate::storage::Storage;
-use crate::succession::Succession;
 
 /// How often [`RaftNode::cut_off`] looks: the clients that wait for it are told within a tenth of a second.
 const CUT_OFF_LOOK: Duration = Duration::from_millis(50);
@@ -58,16 +58,16 @@ struct Inner {
     state: Arc<dyn ReplicatedState>,
     application: Arc<dyn Application>,
     clock: Arc<ClusterClock>,
-    gate: Arc<Gate>,
-    questions: Questions,
-    snapshots: compaction::Orders,
-    asker: Arc<Asker>,
+    registry: Arc<PeerRegistry>,
+    leader_requests: LeaderRequests,
+    snapshots: compaction::SnapshotRequests,
+    leader_client: Arc<LeaderClient>,
     membership: Arc<MembershipLeader>,
     leader: watch::Receiver<LeaderView>,
     own_term: watch::Receiver<Option<u64>>,
-    succession: Arc<Succession>,
+    fast_failover: Arc<FastFailover>,
     failure: watch::Sender<Option<String>>,
-    disks: Arc<Disks>,
+    disks: Arc<DiskHealth>,
     wal: Wal,
     /// When this node last knew that it had applied all that was committed.
     confirmed: Mutex<Option<Instant>>,
@@ -102,7 +102,7 @@ impl RaftNode {
 
     /// Returns the tasks that end with this node. A panic in one of them is the failure of the node.
     pub fn tasks(&self) -> Tasks {
-        Tasks::new(self.inner.gate.failure().clone(), self.inner.tasks.clone())
+        Tasks::new(self.inner.registry.failure().clone(), self.inner.tasks.clone())
     }
 
     /// Returns the token that ends the tasks of this node.
@@ -112,7 +112,7 @@ impl RaftNode {
 
     /// Returns a guard that makes a panic of its owner the failure of this node. `what` names the owner, for people.
     pub fn panic_guard(&self, what: &'static str) -> PanicGuard {
-        PanicGuard::new(self.inner.gate.failure(), what)
+        PanicGuard::new(self.inner.registry.failure(), what)
     }
 
     /// Returns the position of the last applied entry.
@@ -137,12 +137,12 @@ impl RaftNode {
 
     /// Returns the id of the cluster, once it is formed.
     pub fn cluster_id(&self) -> Option<ClusterId> {
-        self.inner.gate.cluster_id()
+        self.inner.registry.cluster_id()
     }
 
     /// Returns the newest version of commands that all members can apply.
     pub fn commands_of_all(&self) -> u8 {
-        self.inner.gate.commands_of_all()
+        self.inner.registry.commands_of_all()
     }
 
     /// Returns the leader as this node knows it.
@@ -167,15 +167,15 @@ impl RaftNode {
 
     /// Has the leader count a session's heartbeat from when it was `heard` at this node.
     pub async fn heartbeat(&self, session: u64, heard: Instant) -> Result<Touched, Unavailable> {
-        self.inner.questions.heartbeat(session, heard).await
+        self.inner.leader_requests.heartbeat(session, heard).await
     }
 
     /// Waits until this node has applied all that was committed anywhere when this was called.
     pub async fn read_barrier(&self) -> Result<(), Unavailable> {
         self.accepting()?;
-        let index = self.inner.questions.read_index().await?;
-        let patience = self.inner.config.propose_timeout;
-        match tokio::time::timeout(patience, self.applied().wait_for_index(index)).await {
+        let index = self.inner.leader_requests.read_index().await?;
+        let timeout = self.inner.config.propose_timeout;
+        match tokio::time::timeout(timeout, self.applied().wait_for_index(index)).await {
             Ok(()) => Ok(()),
             Err(_) => Err(Unavailable::new("this node is too far behind")),
         }
@@ -230,7 +230,7 @@ impl RaftNode {
     /// caller can go to another node.
     pub fn accepting(&self) -> Result<(), Unavailable> {
         self.serving()?;
-        match self.inner.succession.is_cut_off() {
+        match self.inner.fast_failover.is_cut_off() {
             true => Err(Unavailable::new("this node is cut off: it knows of no leader")),
             false => Ok(()),
         }
@@ -238,7 +238,7 @@ impl RaftNode {
 
     /// Returns when this node is cut off: what waits here for a leader would wait in vain.
     pub async fn cut_off(&self) {
-        while !self.inner.succession.is_cut_off() {
+        while !self.inner.fast_failover.is_cut_off() {
             tokio::time::sleep(CUT_OFF_LOOK).await;
         }
     }

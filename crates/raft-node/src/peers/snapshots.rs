@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Peers;
-use super::link::connect;
+use super::peer_connection::connect;
 use super::server::Services;
 use super::stream::{ReadHalf, WriteHalf};
 use super::wire::{FrameReader, Purpose, SnapshotHead, SnapshotResume, SnapshotTail, put_frame, send_frames};
@@ -38,14 +38,14 @@ const MAX_SENT_AT_ONCE: usize = 2;
 
 /// Time without progress after which a connection is closed; the next one continues there. Longer than a disk
 /// usually stalls.
-const STALL_PATIENCE: Duration = Duration::from_secs(15);
+const STALL_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Maximum time for a follower to check and load a snapshot after the last byte. A million znodes take about two
 /// seconds.
-const INSTALL_PATIENCE: Duration = Duration::from_secs(120);
+const INSTALL_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Interval between log lines about the progress of a long transfer.
-const TOLD_EVERY: Duration = Duration::from_secs(5);
+const PROGRESS_LOG_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Logs the progress of a transfer from time to time.
 struct Progress {
@@ -66,7 +66,7 @@ impl Progress {
     }
 
     fn at(&mut self, bytes: u64) {
-        if self.told.elapsed() < TOLD_EVERY {
+        if self.told.elapsed() < PROGRESS_LOG_INTERVAL {
             return;
         }
         self.told = Instant::now();
@@ -80,7 +80,7 @@ pub struct SnapshotTraffic {
     /// Last entry of the snapshot that is being sent to each member.
     sending: Mutex<BTreeMap<NodeId, u64>>,
     room: Semaphore,
-    pace: Pace,
+    pace: RateLimit,
     /// Streams of entries to followers that have not got so far are to be cut: the log is shortened up to here.
     floor: watch::Sender<u64>,
     reception: Reception,
@@ -92,7 +92,7 @@ impl SnapshotTraffic {
         Self {
             sending: Mutex::default(),
             room: Semaphore::new(MAX_SENT_AT_ONCE),
-            pace: Pace::new(bytes_per_second),
+            pace: RateLimit::new(bytes_per_second),
             floor: watch::Sender::new(0),
             reception: Reception::default(),
         }
@@ -142,13 +142,13 @@ impl Drop for Sending<'_> {
 }
 
 /// A rate that all share who ask it.
-struct Pace {
+struct RateLimit {
     bytes_per_second: AtomicU64,
     /// Time at which the bytes admitted so far have passed at the configured rate.
     free_at: Mutex<Instant>,
 }
 
-impl Pace {
+impl RateLimit {
     fn new(bytes_per_second: u64) -> Self {
         Self {
             bytes_per_second: bytes_per_second.max(1).into(),
@@ -157,7 +157,7 @@ impl Pace {
     }
 
     /// Waits until `bytes` bytes may be sent.
-    async fn pass(&self, bytes: usize) {
+    async fn admit(&self, bytes: usize) {
         let takes = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second.load(Relaxed) as f64);
         let begin = {
             let mut free_at = self.free_at.lock();
@@ -193,8 +193,8 @@ pub async fn send(
         .acquire()
         .await
         .expect("the semaphore is never closed");
-    let _guard = PanicGuard::new(peers.gate().failure(), "the sending of a snapshot");
-    let (mut reader, mut writer, _) = connect(peers.gate(), to, Purpose::Snapshot).await?;
+    let _guard = PanicGuard::new(peers.registry().failure(), "the sending of a snapshot");
+    let (mut reader, mut writer, _) = connect(peers.registry(), to, Purpose::Snapshot).await?;
     fail_step!(async "install::before_send", |error| error);
     let mut out = BytesMut::new();
     put_frame(
@@ -206,7 +206,7 @@ pub async fn send(
         },
     );
     write(&mut writer, &mut out).await?;
-    let SnapshotResume { offset: begin } = answer(&mut reader, STALL_PATIENCE).await?;
+    let SnapshotResume { offset: begin } = answer(&mut reader, STALL_TIMEOUT).await?;
     let mut offset = begin;
     let mut progress = Progress::new("a snapshot is being sent", key.index, key.bytes);
     loop {
@@ -214,7 +214,7 @@ pub async fn send(
         if chunk.is_empty() {
             break;
         }
-        traffic.pace.pass(chunk.len()).await;
+        traffic.pace.admit(chunk.len()).await;
         offset += chunk.len() as u64;
         put_frame(&mut out, &Some(chunk));
         fail_step!(async "install::before_send_chunk", |error| error);
@@ -231,23 +231,23 @@ pub async fn send(
         bytes = key.bytes,
         "a snapshot was sent"
     );
-    match answer(&mut reader, INSTALL_PATIENCE).await? {
+    match answer(&mut reader, INSTALL_TIMEOUT).await? {
         SnapshotTail::Installed { vote } => Ok(vote.into()),
         SnapshotTail::Failed(why) => Err(io::Error::other(why)),
     }
 }
 
 async fn write(writer: &mut WriteHalf, out: &mut BytesMut) -> io::Result<()> {
-    tokio::time::timeout(STALL_PATIENCE, send_frames(writer, out)).await??;
+    tokio::time::timeout(STALL_TIMEOUT, send_frames(writer, out)).await??;
     out.clear();
     Ok(())
 }
 
 async fn answer<T: serde::de::DeserializeOwned>(
     reader: &mut FrameReader<ReadHalf>,
-    patience: Duration,
+    timeout: Duration,
 ) -> io::Result<T> {
-    let message = tokio::time::timeout(patience, reader.message()).await??;
+    let message = tokio::time::timeout(timeout, reader.message()).await??;
     message.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
@@ -257,7 +257,7 @@ pub async fn receive(
     mut writer: WriteHalf,
     services: &Services,
 ) -> io::Result<()> {
-    let head: SnapshotHead = answer(&mut reader, STALL_PATIENCE).await?;
+    let head: SnapshotHead = answer(&mut reader, STALL_TIMEOUT).await?;
     fail_step!(async "install::after_head", |error| error);
     let reception = &services.traffic.reception;
     // A sender that comes back has given its old connection up, though this side may not know it yet.
@@ -318,7 +318,7 @@ async fn receive_file(
     put_frame(&mut out, &SnapshotResume { offset: begin });
     write(writer, &mut out).await?;
     let mut progress = Progress::new("a snapshot is coming", head.key.index, head.key.bytes);
-    while let Some(chunk) = answer::<Option<Bytes>>(reader, STALL_PATIENCE).await? {
+    while let Some(chunk) = answer::<Option<Bytes>>(reader, STALL_TIMEOUT).await? {
         fail_step!(async "install::before_chunk", |error| error);
         file = file.write(chunk).await?;
         progress.at(file.received());
@@ -348,7 +348,7 @@ mod tests {
             let traffic = traffic.clone();
             senders.spawn(async move {
                 for _ in 0..10 {
-                    traffic.pace.pass(100_000).await;
+                    traffic.pace.admit(100_000).await;
                 }
             });
         }

@@ -52,7 +52,7 @@ pub fn enter(host: Option<Rc<dyn Host>>) -> Option<Rc<dyn Host>> {
 }
 
 /// Asks the host, if there is one.
-pub(crate) fn ask<T>(question: impl FnOnce(&dyn Host) -> T) -> Option<T> {
+pub(crate) fn request<T>(question: impl FnOnce(&dyn Host) -> T) -> Option<T> {
     let host = HOST.with(|current| current.borrow().clone());
     host.map(|host| question(&*host))
 }

@@ -69,7 +69,7 @@ pub enum PeerStream {
 impl PeerStream {
     /// Connects to a peer.
     pub async fn connect(address: &str) -> io::Result<Self> {
-        match super::ask(|host| host.connect(address)) {
+        match super::request(|host| host.connect(address)) {
             Some(connected) => Ok(Self::Simulated(connected.await?)),
             None => Ok(Self::Tcp(TcpStream::connect(address).await?)),
         }

@@ -28,24 +28,27 @@ pub async fn serve(
         return Err(io::Error::new(io::ErrorKind::StorageFull, "the log has no room"));
     }
     let may_be_quiet = version.is_some_and(|version| version >= QUIET_SINCE);
-    let signs = services.succession.clone();
-    let requests = stream::unfold((reader, wal, signs), |(mut reader, wal, signs)| async move {
-        match next_append(&mut reader).await {
-            Ok(Some(append)) => {
-                signs.heard(&append.vote);
-                let room = wal.has_room_for(append.entries.iter().map(WireEntry::bytes));
-                if !room {
-                    tracing::debug!("the log has no room for what comes");
+    let evidence = services.fast_failover.clone();
+    let requests = stream::unfold(
+        (reader, wal, evidence),
+        |(mut reader, wal, evidence)| async move {
+            match next_append(&mut reader).await {
+                Ok(Some(append)) => {
+                    evidence.record_leader_message(&append.vote);
+                    let room = wal.has_room_for(append.entries.iter().map(WireEntry::bytes));
+                    if !room {
+                        tracing::debug!("the log has no room for what comes");
+                    }
+                    room.then(|| (append.into(), (reader, wal, evidence)))
                 }
-                room.then(|| (append.into(), (reader, wal, signs)))
+                Ok(None) => None,
+                Err(error) => {
+                    tracing::debug!(%error, "a stream of entries broke");
+                    None
+                }
             }
-            Ok(None) => None,
-            Err(error) => {
-                tracing::debug!(%error, "a stream of entries broke");
-                None
-            }
-        }
-    });
+        },
+    );
     let results = services.raft.stream_append(requests).map(|result| {
         let result = result.map_err(io::Error::other)?;
         Ok(match WireAppendResult::from(result) {
@@ -77,5 +80,5 @@ pub(super) async fn answer(
 async fn next_append(reader: &mut FrameReader<ReadHalf>) -> io::Result<Option<WireAppend>> {
     let append: Option<WireAppend> = reader.message().await?;
     fail_step!(async "append::after_receive", |error| error);
-    append.map(WireAppend::sound).transpose().map_err(bad_data)
+    append.map(WireAppend::validated).transpose().map_err(bad_data)
 }

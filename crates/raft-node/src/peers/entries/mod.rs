@@ -34,7 +34,7 @@ const MAX_BYTES_IN_FLIGHT: usize = 16 * 1024 * 1024;
 /// Maximum delay of the commit index to a follower where no caller waits for it, so that the next entries can carry it. It is
 /// longer than the pause between two writes of one client. The first reader at such a follower does not see for this long
 /// what was written elsewhere.
-const MAX_UNTOLD: Duration = Duration::from_millis(2);
+const MAX_COMMIT_UPDATE_DELAY: Duration = Duration::from_millis(2);
 
 /// One stream of appends: requests go out as they come, answers come back in the same order.
 pub struct Appends<S, R, W> {
@@ -57,11 +57,11 @@ pub struct Appends<S, R, W> {
     answered: bool,
     last_progress: Instant,
     /// Maximum time without an answer to an append.
-    patience: Duration,
+    timeout: Duration,
     /// Encoded append that is not sent yet: nothing, or one with the commit index alone.
     out: BytesMut,
     /// Since when that waits.
-    untold: Option<Instant>,
+    commit_pending_since: Option<Instant>,
 }
 
 /// An append that is on its way to the follower.
@@ -86,7 +86,7 @@ where
         reader: FrameReader<R>,
         writer: W,
         input: S,
-        patience: Duration,
+        timeout: Duration,
     ) -> Self {
         Self {
             is_quiet: false,
@@ -100,9 +100,9 @@ where
             bytes_in_flight: 0,
             answered: false,
             last_progress: Instant::now(),
-            patience,
+            timeout,
             out: BytesMut::new(),
-            untold: None,
+            commit_pending_since: None,
         }
     }
 
@@ -123,7 +123,7 @@ where
             }
             let room =
                 self.in_flight.len() < MAX_APPENDS_IN_FLIGHT && self.bytes_in_flight < MAX_BYTES_IN_FLIGHT;
-            let give_up = self.last_progress + self.patience;
+            let give_up = self.last_progress + self.timeout;
             let acknowledged = self.acknowledged;
             tokio::select! {
                 // Answers first: they free the follower's and the leader's hands.
@@ -147,8 +147,8 @@ where
                     }
                     None => self.input = None,
                 },
-                () = time_to_tell(self.untold, self.is_quiet), if self.untold.is_some() => self.send().await?,
-                () = rises_above(&mut self.floor, acknowledged) => {
+                () = commit_update_due(self.commit_pending_since, self.is_quiet), if self.commit_pending_since.is_some() => self.send().await?,
+                () = wait_above(&mut self.floor, acknowledged) => {
                     return Err(io::Error::other("the follower is so far behind that it gets a snapshot"));
                 }
                 () = tokio::time::sleep_until(give_up), if waiting => {
@@ -166,12 +166,12 @@ where
             self.committed = committed.index;
         }
         // This append replaces one that is not sent yet: its commit index is at least as high.
-        if self.untold.is_some() {
+        if self.commit_pending_since.is_some() {
             self.out.clear();
             self.bytes_in_flight -= self.in_flight.pop_back().map_or(0, |append| append.bytes);
         }
-        let since = self.untold.take().unwrap_or_else(Instant::now);
-        self.untold = commit_only.then_some(since);
+        let since = self.commit_pending_since.take().unwrap_or_else(Instant::now);
+        self.commit_pending_since = commit_only.then_some(since);
         let before = self.out.len();
         put_frame(&mut self.out, &WireAppend::from(request));
         let bytes = self.out.len() - before;
@@ -182,10 +182,10 @@ where
 
     async fn send(&mut self) -> io::Result<()> {
         fail_step!(async "append::before_send", |error| error);
-        tokio::time::timeout(self.patience, send_frames(&mut self.writer, &self.out)).await??;
+        tokio::time::timeout(self.timeout, send_frames(&mut self.writer, &self.out)).await??;
         fail_step!(async "append::after_send", |error| error);
         self.out.clear();
-        self.untold = None;
+        self.commit_pending_since = None;
         Ok(())
     }
 
@@ -223,17 +223,17 @@ fn index_of(last: Option<WireLogId>) -> Option<u64> {
     last.map(|last| last.index)
 }
 
-/// Returns when a follower that is not told since `untold` how far is committed has to be: at once, unless nobody there waits for it.
-async fn time_to_tell(untold: Option<Instant>, is_quiet: bool) {
-    if let Some(since) = untold
+/// Returns when a follower that is not told since `commit_pending_since` how far is committed has to be: at once, unless nobody there waits for it.
+async fn commit_update_due(commit_pending_since: Option<Instant>, is_quiet: bool) {
+    if let Some(since) = commit_pending_since
         && is_quiet
     {
-        tokio::time::sleep_until(since + MAX_UNTOLD).await;
+        tokio::time::sleep_until(since + MAX_COMMIT_UPDATE_DELAY).await;
     }
 }
 
 /// Waits until the floor is higher than `acknowledged`.
-async fn rises_above(floor: &mut watch::Receiver<u64>, acknowledged: u64) {
+async fn wait_above(floor: &mut watch::Receiver<u64>, acknowledged: u64) {
     if floor.wait_for(|floor| *floor > acknowledged).await.is_err() {
         // Its sender has gone with the node.
         std::future::pending().await

@@ -11,7 +11,7 @@ use crate::types::{Entry, LogId, Vote, log_id};
 type Requests = mpsc::UnboundedSender<AppendEntriesRequest<TypeConfig>>;
 
 /// Longer than anything takes that is waited for here; the time is not real.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 fn at(index: u64) -> LogId {
     log_id(1, index)
@@ -57,7 +57,7 @@ fn line() -> (
     let (here, there) = duplex(64 * 1024);
     let (reader, writer) = split(here);
     let (floor, below) = watch::channel(0);
-    let appends = Appends::new(below, 0, FrameReader::new(reader), writer, input, PATIENCE);
+    let appends = Appends::new(below, 0, FrameReader::new(reader), writer, input, TIMEOUT);
     let (reader, answers) = split(there);
     let line = Line {
         requests,
@@ -69,12 +69,12 @@ fn line() -> (
 }
 
 impl Line {
-    async fn hears(&mut self) -> WireAppend {
+    async fn receive(&mut self) -> WireAppend {
         self.follower.message().await.unwrap().expect("the line is open")
     }
 
     /// All these at once.
-    async fn says(&mut self, results: &[WireAppendResult]) {
+    async fn send_results(&mut self, results: &[WireAppendResult]) {
         let mut out = BytesMut::new();
         results.iter().for_each(|result| put_frame(&mut out, result));
         send_frames(&mut self.answers, &out).await.unwrap();
@@ -95,8 +95,8 @@ async fn line_in_use(
     let (mut line, mut appends) = line();
     line.requests.send(append(1, 2, 1)).unwrap();
     let follower = async {
-        line.hears().await;
-        line.says(&[answer]).await;
+        line.receive().await;
+        line.send_results(&[answer]).await;
     };
     let (answer, ()) = tokio::join!(appends.next_answer(), follower);
     assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(2)));
@@ -111,11 +111,11 @@ async fn commit_index_goes_with_the_next_entries_if_they_come_soon() {
         line.requests.send(append(2, 2, 2)).unwrap();
         line.requests.send(append(2, 3, 2)).unwrap();
         let follower = async {
-            let with_it = line.hears().await;
+            let with_it = line.receive().await;
             assert_eq!(with_it.entries.len(), 1);
             assert_eq!(with_it.commit, Some((&at(2)).into()));
             // Of two answers that come together the one that says most says all.
-            line.says(&[stored(3)]).await;
+            line.send_results(&[stored(3)]).await;
         };
         let (answer, ()) = tokio::join!(appends.next_answer(), follower);
         assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(3)));
@@ -125,10 +125,10 @@ async fn commit_index_goes_with_the_next_entries_if_they_come_soon() {
         // And it goes by itself if nothing comes.
         line.requests.send(append(3, 3, 3)).unwrap();
         let follower = async {
-            let commit = line.hears().await;
+            let commit = line.receive().await;
             assert!(commit.entries.is_empty());
             assert_eq!(commit.commit, Some((&at(3)).into()));
-            line.says(&[stored(3)]).await;
+            line.send_results(&[stored(3)]).await;
         };
         let (answer, ()) = tokio::join!(appends.next_answer(), follower);
         assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(3)));
@@ -142,9 +142,9 @@ async fn of_answers_that_come_together_the_one_that_says_most_is_taken() {
     line.requests.send(append(2, 3, 2)).unwrap();
     line.requests.send(append(3, 4, 2)).unwrap();
     let follower = async {
-        line.hears().await;
-        line.hears().await;
-        line.says(&[stored(3), stored_quietly(4)]).await;
+        line.receive().await;
+        line.receive().await;
+        line.send_results(&[stored(3), stored_quietly(4)]).await;
     };
     let (answer, ()) = tokio::join!(appends.next_answer(), follower);
     assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(4)));
@@ -163,20 +163,23 @@ async fn a_follower_where_somebody_waits_is_told_at_once_how_far_is_committed_an
         let follower = async {
             if is_quiet {
                 // A later commit index does not extend the delay, and replaces the earlier one.
-                tokio::time::sleep(MAX_UNTOLD / 2).await;
+                tokio::time::sleep(MAX_COMMIT_UPDATE_DELAY / 2).await;
                 requests.send(append(2, 2, 3)).unwrap();
             }
-            let told = line.hears().await;
+            let told = line.receive().await;
             assert!(told.entries.is_empty());
             assert_eq!(told.commit, Some((&at(if is_quiet { 3 } else { 2 })).into()));
             let after = began.elapsed();
-            line.says(&[stored(2)]).await;
+            line.send_results(&[stored(2)]).await;
             after
         };
         let (answer, after) = tokio::join!(appends.next_answer(), follower);
         assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(2)));
         match is_quiet {
-            true => assert!(after >= MAX_UNTOLD && after < MAX_UNTOLD * 3 / 2, "{after:?}"),
+            true => assert!(
+                after >= MAX_COMMIT_UPDATE_DELAY && after < MAX_COMMIT_UPDATE_DELAY * 3 / 2,
+                "{after:?}"
+            ),
             false => assert_eq!(after, Duration::ZERO),
         }
         assert!(appends.in_flight.is_empty());
@@ -191,7 +194,7 @@ async fn callers_at_a_follower_get_the_commit_index_before_the_leader_does_anyth
     line.requests.send(append(2, 2, 2)).unwrap();
     let mut next = std::pin::pin!(appends.next_answer());
     assert!(futures_util::poll!(&mut next).is_pending());
-    let told = line.hears().now_or_never().expect("it was sent");
+    let told = line.receive().now_or_never().expect("it was sent");
     assert_eq!(told.commit, Some((&at(2)).into()));
 }
 
@@ -201,8 +204,8 @@ async fn a_stream_ends_when_all_is_answered_that_anything_depends_on() {
     // A question for where the follower's log ends has no entries either, and its answer is waited for.
     line.requests.send(append(1, 1, 1)).unwrap();
     let follower = async {
-        assert!(line.hears().await.entries.is_empty());
-        line.says(&[stored(1)]).await;
+        assert!(line.receive().await.entries.is_empty());
+        line.send_results(&[stored(1)]).await;
     };
     let (answer, ()) = tokio::join!(appends.next_answer(), follower);
     assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(1)));
@@ -239,5 +242,5 @@ async fn a_follower_that_does_not_answer_is_given_up() {
     let began = Instant::now();
     let error = appends.next_answer().await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-    assert!(began.elapsed() >= PATIENCE);
+    assert!(began.elapsed() >= TIMEOUT);
 }

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use transport_security::issue::{Authority, CertificateRequest};
 use transport_security::{HandshakeError, HandshakeLimits, PeerTls, Stream, TlsFiles};
 
-use super::super::wire::MAX_GREETING_BYTES;
+use super::super::wire::MAX_HELLO_BYTES;
 use super::*;
 use crate::config::RaftNodeConfig;
 use crate::ids::DiskId;
@@ -21,7 +21,7 @@ use crate::testing;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Longer than any answer takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn name(node: NodeId) -> PeerName {
     PeerName {
@@ -55,7 +55,7 @@ async fn answered(
     claimed: NodeId,
 ) -> Option<HelloReply> {
     let (cluster, disk) = ("c".to_owned(), DiskId([claimed as u8; 16]));
-    let gate = Gate::new(
+    let registry = PeerRegistry::new(
         claimed,
         cluster,
         disk,
@@ -70,9 +70,9 @@ async fn answered(
     };
     let (reader, mut writer) = stream.into_split();
     let mut out = BytesMut::new();
-    put_frame(&mut out, &gate.hello(1, Purpose::Control));
+    put_frame(&mut out, &registry.hello(1, Purpose::Control));
     send_frames(&mut writer, &out).await.unwrap();
-    let reply = tokio::time::timeout(PATIENCE, FrameReader::new(reader).message()).await;
+    let reply = tokio::time::timeout(TIMEOUT, FrameReader::new(reader).message()).await;
     reply.expect("the node answers or hangs up").ok().flatten()
 }
 
@@ -129,7 +129,7 @@ async fn silent_callers_keep_no_peer_out() {
     for number in 0..MAX_CONNECTIONS + 50 {
         let mut stranger = TcpStream::connect(&address).await.unwrap();
         if number % 2 == 0 {
-            let length = (MAX_GREETING_BYTES as u32 + 1).to_le_bytes();
+            let length = (MAX_HELLO_BYTES as u32 + 1).to_le_bytes();
             // It may have given way to a later one already.
             let _ = tokio::io::AsyncWriteExt::write_all(&mut stranger, &length).await;
         }
@@ -139,7 +139,7 @@ async fn silent_callers_keep_no_peer_out() {
     // Who announces too much is hung up on before the time for a greeting is over, or after: but never answered.
     let mut told = Vec::new();
     let hung_up = tokio::io::AsyncReadExt::read_to_end(&mut strangers[0], &mut told);
-    let hung_up = tokio::time::timeout(PATIENCE, hung_up)
+    let hung_up = tokio::time::timeout(TIMEOUT, hung_up)
         .await
         .expect("it is hung up on");
     assert!(hung_up.is_err() || told.is_empty());

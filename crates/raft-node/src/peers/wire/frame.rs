@@ -34,7 +34,7 @@ pub struct FrameReader<R> {
 const READ_CHUNK_BYTES: usize = 64 * 1024;
 
 /// Maximum size of a hello: a cluster's name, addresses, and some numbers. An unidentified caller gets no larger buffer.
-pub const MAX_GREETING_BYTES: usize = 8 * 1024;
+pub const MAX_HELLO_BYTES: usize = 8 * 1024;
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Reads from `from`.
@@ -47,16 +47,16 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     }
 
     /// Reads from an unidentified caller: frames are short, and the buffer is small.
-    pub fn of_a_stranger(from: R) -> Self {
+    pub fn for_handshake(from: R) -> Self {
         Self {
             from,
             buffer: BytesMut::new(),
-            max_bytes: MAX_GREETING_BYTES,
+            max_bytes: MAX_HELLO_BYTES,
         }
     }
 
     /// Admits frames of any size, once the caller is identified as a peer.
-    pub fn trust(&mut self) {
+    pub fn allow_large_frames(&mut self) {
         self.max_bytes = MAX_ENCODED_BYTES;
     }
 

@@ -6,7 +6,7 @@
 
 mod frame;
 mod raft;
-mod sound;
+mod validation;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use self::frame::*;
 pub use self::raft::*;
 use crate::audit::messages::{AuditAnswer, AuditQuestion};
-use crate::disks::report::{DiskReport, DiskView, MemberNews};
+use crate::disk_health::report::{DiskReport, DiskView, MemberNews};
 use crate::ids::NodeId;
 use crate::ids::{ClusterId, DiskId};
 use crate::membership::{MembershipChange, MembershipOutcome};
@@ -151,7 +151,7 @@ pub enum RefusalCause {
 
 /// A request on a [`Purpose::Control`] or [`Purpose::Traffic`] connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Ask {
+pub enum PeerRequest {
     /// Raft's RequestVote.
     Vote(WireVoteRequest),
     /// The same without consequences, to see whether an election could be won.
@@ -175,7 +175,7 @@ pub enum Ask {
         envelopes: Vec<Bytes>,
     },
     /// Heartbeats of sessions, for the leader, counted from when they arrive there. Nodes that speak version 11 use
-    /// [`Ask::Heartbeats`] instead.
+    /// [`PeerRequest::Heartbeats`] instead.
     Touch {
         /// Numbers of the sessions.
         sessions: Vec<u64>,
@@ -211,9 +211,9 @@ pub enum Ask {
     },
 }
 
-/// The answer to an [`Ask`].
+/// The answer to an [`PeerRequest`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Answer {
+pub enum PeerResponse {
     /// To a vote or pre-vote.
     Vote(WireVoteResponse),
     /// To an append.
@@ -251,7 +251,7 @@ pub struct LeaderLoss {
     pub last: Option<WireLogId>,
 }
 
-impl Ask {
+impl PeerRequest {
     /// The version of the peer protocol in which this question came. It is not sent to a node that speaks an older one.
     pub fn since(&self) -> u16 {
         match self {

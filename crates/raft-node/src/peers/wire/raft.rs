@@ -8,7 +8,7 @@ use openraft::raft::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::sound::{AnyLogId, AnyMembership, AnyVote, openraft_membership};
+use super::validation::{UncheckedLogId, UncheckedMembership, UncheckedVote, openraft_membership};
 use crate::ids::Member;
 use crate::ids::NodeId;
 use crate::types::{
@@ -18,7 +18,7 @@ use raft_log::SnapshotKey;
 
 /// A vote on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "AnyVote")]
+#[serde(try_from = "UncheckedVote")]
 pub struct WireVote {
     /// The term.
     pub term: u64,
@@ -30,7 +30,7 @@ pub struct WireVote {
 
 /// A log id on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "AnyLogId")]
+#[serde(try_from = "UncheckedLogId")]
 pub struct WireLogId {
     /// The term.
     pub term: u64,
@@ -114,7 +114,7 @@ impl WireEntry {
 
 /// A membership on wire and disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "AnyMembership")]
+#[serde(try_from = "UncheckedMembership")]
 pub struct WireMembership {
     /// One set of voters, or two while it changes.
     pub voters: Vec<Vec<NodeId>>,

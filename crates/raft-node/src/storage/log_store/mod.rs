@@ -41,7 +41,7 @@ impl LogStore {
 
     /// Tells the machine that this node runs on what is about to be appended.
     #[cfg(feature = "simulation")]
-    fn tell_of(&self, entries: &[raft_log::wal::WalEntry]) {
+    fn report_to_simulation(&self, entries: &[raft_log::wal::WalEntry]) {
         let place = |pos: raft_log::wal::LogPos| crate::simulation::Place {
             term: pos.term,
             index: pos.index,
@@ -49,7 +49,7 @@ impl LogStore {
         let mut before = self.wal.last().map(place);
         for entry in entries {
             let at = place(entry.pos);
-            crate::simulation::ask(|host| host.appended(at, &entry.payload, before));
+            crate::simulation::request(|host| host.appended(at, &entry.payload, before));
             before = Some(at);
         }
     }
@@ -93,7 +93,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         self.durably(|wal, done| wal.save_vote(vote, done)).await?;
         #[cfg(feature = "simulation")]
         if let Some(candidate) = vote.node_id {
-            crate::simulation::ask(|host| host.voted(vote.term, candidate, vote.committed));
+            crate::simulation::request(|host| host.voted(vote.term, candidate, vote.committed));
         }
         fail_step!(async "vote::after_save", |error| error);
         Ok(())
@@ -120,7 +120,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         self.wal.wait_for_room().await;
         fail_step!(async "log::before_append", |error| error);
         #[cfg(feature = "simulation")]
-        self.tell_of(&entries);
+        self.report_to_simulation(&entries);
         let done =
             move |result: Result<(), StorageError>| callback.io_completed(result.map_err(io::Error::from));
         Ok(self.wal.append(entries, Box::new(done))?)

@@ -19,15 +19,15 @@ fn position(what: &str, number: u64) -> Result<u64, String> {
 
 /// A [`WireLogId`] as it is written.
 #[derive(Deserialize)]
-pub(super) struct AnyLogId {
+pub(super) struct UncheckedLogId {
     term: u64,
     index: u64,
 }
 
-impl TryFrom<AnyLogId> for WireLogId {
+impl TryFrom<UncheckedLogId> for WireLogId {
     type Error = String;
 
-    fn try_from(any: AnyLogId) -> Result<Self, String> {
+    fn try_from(any: UncheckedLogId) -> Result<Self, String> {
         Ok(Self {
             term: position("term", any.term)?,
             index: position("index", any.index)?,
@@ -37,16 +37,16 @@ impl TryFrom<AnyLogId> for WireLogId {
 
 /// A [`WireVote`] as it is written.
 #[derive(Deserialize)]
-pub(super) struct AnyVote {
+pub(super) struct UncheckedVote {
     term: u64,
     node: NodeId,
     committed: bool,
 }
 
-impl TryFrom<AnyVote> for WireVote {
+impl TryFrom<UncheckedVote> for WireVote {
     type Error = String;
 
-    fn try_from(any: AnyVote) -> Result<Self, String> {
+    fn try_from(any: UncheckedVote) -> Result<Self, String> {
         Ok(Self {
             term: position("term", any.term)?,
             node: any.node,
@@ -57,16 +57,16 @@ impl TryFrom<AnyVote> for WireVote {
 
 /// A [`WireMembership`] as it is written.
 #[derive(Deserialize)]
-pub(super) struct AnyMembership {
+pub(super) struct UncheckedMembership {
     voters: Vec<Vec<NodeId>>,
     members: Vec<(NodeId, Member)>,
 }
 
-impl TryFrom<AnyMembership> for WireMembership {
+impl TryFrom<UncheckedMembership> for WireMembership {
     type Error = String;
 
-    fn try_from(any: AnyMembership) -> Result<Self, String> {
-        let AnyMembership { voters, members } = any;
+    fn try_from(any: UncheckedMembership) -> Result<Self, String> {
+        let UncheckedMembership { voters, members } = any;
         let it = Self { voters, members };
         openraft_membership(it.clone()).map(|_| it)
     }
@@ -85,7 +85,7 @@ pub(super) fn openraft_membership(membership: WireMembership) -> Result<Membersh
 
 impl WireAppend {
     /// Returns the append if its entries follow one another and the position before them. For appends of other nodes.
-    pub fn sound(self) -> Result<Self, String> {
+    pub fn validated(self) -> Result<Self, String> {
         let mut before = self.prev;
         for WireEntry { at, .. } in &self.entries {
             if let Some(before) = before
@@ -137,17 +137,17 @@ mod tests {
     }
 
     #[track_caller]
-    fn comes_through(append: &WireAppend, does: bool) {
+    fn check_accepted(append: &WireAppend, does: bool) {
         let decoded: WireAppend = decode(&encode(append)).unwrap();
         assert_eq!(&decoded, append);
-        assert_eq!(decoded.sound().is_ok(), does, "{append:?}");
+        assert_eq!(decoded.validated().is_ok(), does, "{append:?}");
     }
 
     #[test]
     fn entries_follow_one_another_and_what_was_before() {
-        comes_through(&append(None, &[]), true);
-        comes_through(&append(None, &[at(2, 7), at(3, 8)]), true);
-        comes_through(&append(Some(at(2, 6)), &[at(2, 7)]), true);
+        check_accepted(&append(None, &[]), true);
+        check_accepted(&append(None, &[at(2, 7), at(3, 8)]), true);
+        check_accepted(&append(Some(at(2, 6)), &[at(2, 7)]), true);
         for strange in [
             append(Some(at(2, 5)), &[at(2, 7)]),
             append(Some(at(2, 7)), &[at(2, 7)]),
@@ -155,7 +155,7 @@ mod tests {
             append(None, &[at(2, 7), at(2, 9)]),
             append(None, &[at(2, 7), at(1, 8)]),
         ] {
-            comes_through(&strange, false);
+            check_accepted(&strange, false);
         }
     }
 

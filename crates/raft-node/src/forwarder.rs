@@ -13,12 +13,12 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::application::Application;
+use crate::batcher::{MAX_ENTRY_BYTES, MAX_ENTRY_COMMANDS, ProposalQueue};
 use crate::ids::NodeId;
 use crate::leader_view::LeaderView;
 use crate::messages::Declined;
-use crate::peers::wire::{Answer, Ask};
-use crate::peers::{LinkError, Peers, Purpose};
-use crate::proposer::{MAX_ENTRY_BYTES, MAX_ENTRY_COMMANDS, Submissions};
+use crate::peers::wire::{PeerRequest, PeerResponse};
+use crate::peers::{PeerConnectionError, Peers, Purpose};
 use fault_injection::fail_step;
 
 /// Maximum number of runs on their way to a leader.
@@ -28,10 +28,10 @@ const MAX_IN_FLIGHT: usize = 16;
 /// and the leader may have to regain its quorum.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-type Call = (u64, Bytes);
+type NumberedCommand = (u64, Bytes);
 
 /// Dependencies of the task.
-pub struct Submitter {
+pub struct Forwarder {
     /// This node.
     pub node: NodeId,
     /// Program whose calls are sent.
@@ -39,17 +39,17 @@ pub struct Submitter {
     /// To other leaders.
     pub peers: Arc<Peers>,
     /// To this node, if it leads.
-    pub submissions: Submissions,
+    pub proposal_queue: ProposalQueue,
     /// Current leader.
     pub leader: watch::Receiver<LeaderView>,
     /// New calls, and those that come back.
-    pub queue: mpsc::UnboundedReceiver<Call>,
+    pub queue: mpsc::UnboundedReceiver<NumberedCommand>,
     /// Maximum time for a run before the connection to the leader is closed. Longer than an entry takes
     /// on a busy disk.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
-enum Fate {
+enum ForwardOutcome {
     /// It was applied, but for the calls that the leader declined; what became of each of the others the apply says.
     Settled(Vec<u64>, Declined),
     /// It was not done, for sure.
@@ -58,7 +58,7 @@ enum Fate {
     InDoubt,
 }
 
-impl Submitter {
+impl Forwarder {
     /// Sends what comes, until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut in_flight = FuturesUnordered::new();
@@ -77,13 +77,13 @@ impl Submitter {
                 },
                 Some(fate) = in_flight.next() => {
                     match fate {
-                        Fate::Settled(numbers, declined) => self.application.settle(&numbers, &declined),
-                        Fate::Refused(numbers) => {
+                        ForwardOutcome::Settled(numbers, declined) => self.application.settle(&numbers, &declined),
+                        ForwardOutcome::Refused(numbers) => {
                             self.application.retry(&numbers);
                             calm.as_mut().reset(tokio::time::Instant::now() + RETRY_PAUSE);
                         }
                         // If the term is over here already, nothing else will bring these calls back.
-                        Fate::InDoubt => {
+                        ForwardOutcome::InDoubt => {
                             self.application.retry_lost();
                             calm.as_mut().reset(tokio::time::Instant::now() + RETRY_PAUSE);
                         }
@@ -105,7 +105,7 @@ impl Submitter {
             while let Ok((number, envelope)) = self.queue.try_recv() {
                 waiting.insert(number, envelope);
             }
-            let mut calls = take_run(&mut waiting);
+            let mut calls = take_batch(&mut waiting);
             self.application.mark_sent(view.term, &mut calls);
             if calls.is_empty() {
                 continue;
@@ -114,32 +114,32 @@ impl Submitter {
             let (numbers, envelopes): (Vec<u64>, Vec<Bytes>) = calls.into_iter().unzip();
             // The place in the leader's queue is taken here, in order; the outcome may come in any order.
             if leader == self.node {
-                let outcome = self.submissions.submit(view.term, envelopes).await;
+                let outcome = self.proposal_queue.enqueue(view.term, envelopes).await;
                 in_flight.push(futures_util::future::Either::Left(async move {
                     match outcome.await {
-                        Ok(Ok(declined)) => Fate::Settled(numbers, declined),
-                        Ok(Err(_)) => Fate::Refused(numbers),
-                        Err(_) => Fate::InDoubt,
+                        Ok(Ok(declined)) => ForwardOutcome::Settled(numbers, declined),
+                        Ok(Err(_)) => ForwardOutcome::Refused(numbers),
+                        Err(_) => ForwardOutcome::InDoubt,
                     }
                 }));
             } else {
-                let link = self.peers.link(leader, Purpose::Traffic);
-                let patience = self.patience;
-                let ask = Ask::Forward {
+                let connection = self.peers.connection(leader, Purpose::Traffic);
+                let timeout = self.timeout;
+                let request = PeerRequest::Forward {
                     term: view.term,
                     envelopes,
                 };
-                let sent = link.send(ask).await;
+                let sent = connection.send(request).await;
                 in_flight.push(futures_util::future::Either::Right(async move {
                     let answer = match sent {
-                        Ok(answer) => link.answer(answer, patience).await,
+                        Ok(answer) => connection.answer(answer, timeout).await,
                         Err(error) => Err(error),
                     };
                     match answer {
-                        Ok(Answer::Forward(Ok(declined))) => Fate::Settled(numbers, declined),
-                        Ok(Answer::Forward(Err(_))) => Fate::Refused(numbers),
-                        Err(LinkError::NotSent(_)) => Fate::Refused(numbers),
-                        Ok(_) | Err(LinkError::NoAnswer(_)) => Fate::InDoubt,
+                        Ok(PeerResponse::Forward(Ok(declined))) => ForwardOutcome::Settled(numbers, declined),
+                        Ok(PeerResponse::Forward(Err(_))) => ForwardOutcome::Refused(numbers),
+                        Err(PeerConnectionError::NotSent(_)) => ForwardOutcome::Refused(numbers),
+                        Ok(_) | Err(PeerConnectionError::NoAnswer(_)) => ForwardOutcome::InDoubt,
                     }
                 }));
             }
@@ -148,7 +148,7 @@ impl Submitter {
 }
 
 /// Takes out the first of what waits, as much as fits into one entry.
-fn take_run(waiting: &mut BTreeMap<u64, Bytes>) -> Vec<Call> {
+fn take_batch(waiting: &mut BTreeMap<u64, Bytes>) -> Vec<NumberedCommand> {
     let mut bytes = 0;
     let mut calls = Vec::with_capacity(waiting.len().min(MAX_ENTRY_COMMANDS));
     while calls.len() < MAX_ENTRY_COMMANDS
@@ -171,9 +171,10 @@ mod tests {
         for number in [3, 4, 1, 2] {
             waiting.insert(number, Bytes::from_static(b"x"));
         }
-        let numbers = |calls: Vec<Call>| calls.into_iter().map(|(number, _)| number).collect::<Vec<_>>();
-        assert_eq!(numbers(take_run(&mut waiting)), [1, 2, 3, 4]);
-        assert_eq!(numbers(take_run(&mut waiting)), [0; 0]);
+        let numbers =
+            |calls: Vec<NumberedCommand>| calls.into_iter().map(|(number, _)| number).collect::<Vec<_>>();
+        assert_eq!(numbers(take_batch(&mut waiting)), [1, 2, 3, 4]);
+        assert_eq!(numbers(take_batch(&mut waiting)), [0; 0]);
     }
 
     #[test]
@@ -181,10 +182,10 @@ mod tests {
         let half = Bytes::from(vec![0; MAX_ENTRY_BYTES / 2]);
         let large = Bytes::from(vec![0; MAX_ENTRY_BYTES + 1]);
         let mut waiting = BTreeMap::from([(1, half.clone()), (2, half.clone()), (3, half), (4, large)]);
-        let sizes: Vec<usize> = (0..3).map(|_| take_run(&mut waiting).len()).collect();
+        let sizes: Vec<usize> = (0..3).map(|_| take_batch(&mut waiting).len()).collect();
         assert_eq!(sizes, [2, 1, 1]);
         waiting.extend((0..=MAX_ENTRY_COMMANDS as u64).map(|number| (number, Bytes::new())));
-        assert_eq!(take_run(&mut waiting).len(), MAX_ENTRY_COMMANDS);
-        assert_eq!(take_run(&mut waiting).len(), 1);
+        assert_eq!(take_batch(&mut waiting).len(), MAX_ENTRY_COMMANDS);
+        assert_eq!(take_batch(&mut waiting).len(), 1);
     }
 }

@@ -1,5 +1,5 @@
 //! The leader's side of a proposal: takes runs of commands from all nodes, packs what waits into one log
-//! entry (`proposer/pack.rs`), and keeps a few entries in flight. It batches the runs that are there, without waiting for more: but runs that arrived
+//! entry (`batcher/batch.rs`), and keeps a few entries in flight. It batches the runs that are there, without waiting for more: but runs that arrived
 //! together with the first one are taken before the entry is packed, and calls that have to wait for other holders anyway
 //! are kept for the next entry.
 
@@ -15,14 +15,14 @@ use openraft::raft::ClientWriteResult;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use self::pack::{Pack, tell};
+use self::entry_batch::{EntryBatch, answer_callers};
 use crate::application::Application;
 use crate::cluster_clock::ClusterClock;
 use crate::command_batch::CommandBatch;
 use crate::counters::RaftCounters;
-use crate::disks::Disks;
+use crate::disk_health::DiskHealth;
 use crate::messages::{Declined, NotLeader};
-use crate::peers::Gate;
+use crate::peers::PeerRegistry;
 use crate::replicated_state::AppliedPosition;
 use crate::state_machine::Raft;
 use crate::types::{CommittedLeaderId, Proposal, TypeConfig};
@@ -30,7 +30,7 @@ use crate::versions::OLDEST_COMMANDS_VERSION;
 use fault_injection::fail_step;
 use raft_log::Wal;
 
-mod pack;
+mod entry_batch;
 
 /// Maximum number of entries in flight. With one, the disk idles while the next is packed; with more than a few,
 /// the packs become small and each costs a flush.
@@ -48,15 +48,15 @@ const QUEUE: usize = 1024;
 
 /// Result of a run of commands: `Ok`, its entry is applied on the leader, without those that were declined. `Err`,
 /// it was certainly not appended. If the sender is dropped, the outcome is unknown.
-pub type Submitted = Result<Declined, NotLeader>;
+pub type BatchOutcome = Result<Declined, NotLeader>;
 
-struct Run {
+struct ForwardedBatch {
     term: u64,
     envelopes: Vec<Bytes>,
-    done: oneshot::Sender<Submitted>,
+    done: oneshot::Sender<BatchOutcome>,
 }
 
-impl Run {
+impl ForwardedBatch {
     /// The size of its commands.
     fn bytes(&self) -> usize {
         self.envelopes.iter().map(Bytes::len).sum()
@@ -65,19 +65,19 @@ impl Run {
 
 /// The way into the leader's queue.
 #[derive(Clone)]
-pub struct Submissions {
-    runs: mpsc::Sender<Run>,
+pub struct ProposalQueue {
+    batches: mpsc::Sender<ForwardedBatch>,
 }
 
-impl Submissions {
+impl ProposalQueue {
     /// Queues commands that may be proposed in `term` only. Runs are proposed in the order in which this
     /// returns, each within one entry.
-    pub async fn submit(&self, term: u64, envelopes: Vec<Bytes>) -> oneshot::Receiver<Submitted> {
+    pub async fn enqueue(&self, term: u64, envelopes: Vec<Bytes>) -> oneshot::Receiver<BatchOutcome> {
         let (done, outcome) = oneshot::channel();
         // If the proposer has stopped, the sender is dropped with the run, which says so.
         let _ = self
-            .runs
-            .send(Run {
+            .batches
+            .send(ForwardedBatch {
                 term,
                 envelopes,
                 done,
@@ -88,20 +88,20 @@ impl Submissions {
 }
 
 /// The queue, before its task is started.
-pub struct SubmissionQueue {
-    runs: mpsc::Receiver<Run>,
+pub struct ProposalReceiver {
+    batches: mpsc::Receiver<ForwardedBatch>,
 }
 
 /// A queue and the way into it.
-pub fn submissions() -> (Submissions, SubmissionQueue) {
+pub fn proposal_queue() -> (ProposalQueue, ProposalReceiver) {
     let (tx, rx) = mpsc::channel(QUEUE);
-    (Submissions { runs: tx }, SubmissionQueue { runs: rx })
+    (ProposalQueue { batches: tx }, ProposalReceiver { batches: rx })
 }
 
 /// Dependencies of the task.
-pub struct Proposer {
+pub struct Batcher {
     /// Knows what all members can apply.
-    pub gate: Arc<Gate>,
+    pub registry: Arc<PeerRegistry>,
     /// Raft, which takes the entries.
     pub raft: Raft,
     /// Program above, which knows which commands would make the state larger, or would wait.
@@ -113,24 +113,24 @@ pub struct Proposer {
     /// Counters.
     pub counters: Arc<RaftCounters>,
     /// Disks, which decide whether the state may become larger.
-    pub disks: Arc<Disks>,
+    pub disks: Arc<DiskHealth>,
     /// This node's log, which may have no room.
     pub wal: Wal,
     /// Maximum time to wait for the state that commands are judged by.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Incoming runs of commands.
-    pub queue: SubmissionQueue,
+    pub queue: ProposalReceiver,
 }
 
-impl Proposer {
+impl Batcher {
     /// Proposes what comes, until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut in_flight = FuturesUnordered::new();
-        let mut next: Option<Run> = None;
+        let mut next: Option<ForwardedBatch> = None;
         loop {
             if next.is_none() {
                 tokio::select! {
-                    run = self.queue.runs.recv(), if in_flight.len() < MAX_IN_FLIGHT => match run {
+                    run = self.queue.batches.recv(), if in_flight.len() < MAX_IN_FLIGHT => match run {
                         Some(run) => next = Some(run),
                         None => return,
                     },
@@ -149,27 +149,27 @@ impl Proposer {
                 && let Some(first) = next.take()
             {
                 tokio::task::yield_now().await;
-                let mut pack = Pack::of(first);
-                next = pack.fill(&mut self.queue.runs);
+                let mut batch = EntryBatch::of(first);
+                next = batch.fill(&mut self.queue.batches);
                 let judged = tokio::select! {
                     judged = async {
                         if next.is_none() && read_only.is_none() {
-                            let has_to_wait =
+                            let must_wait =
                                 |command: &Bytes, among| self.application.would_wait(command, among);
-                            next = pack.keep(&mut self.queue.runs, &mut in_flight, has_to_wait).await;
+                            next = batch.hold_back(&mut self.queue.batches, &mut in_flight, must_wait).await;
                         }
-                        self.decline(&mut pack, read_only).await
+                        self.decline(&mut batch, read_only).await
                     } => judged,
                     () = stop.cancelled() => return,
                 };
-                let Pack {
+                let EntryBatch {
                     term,
                     envelopes,
                     waiting,
                     ..
-                } = pack;
+                } = batch;
                 if judged.is_err() || envelopes.is_empty() {
-                    tell(waiting, judged.err());
+                    answer_callers(waiting, judged.err());
                     continue;
                 }
                 let (responder, outcome) =
@@ -201,9 +201,9 @@ impl Proposer {
                 fail_step!(async "propose::after_write");
                 in_flight.push(async move {
                     match outcome.await {
-                        Ok(Ok(_)) => tell(waiting, None),
+                        Ok(Ok(_)) => answer_callers(waiting, None),
                         Ok(Err(ClientWriteError::ForwardToLeader(forward))) => {
-                            tell(
+                            answer_callers(
                                 waiting,
                                 Some(NotLeader {
                                     leader: forward.leader_id,
@@ -225,24 +225,24 @@ impl Proposer {
     }
 
     /// Takes out what there is no room for. An error: that cannot be judged now, and nothing is proposed.
-    async fn decline(&self, pack: &mut Pack, read_only: Option<String>) -> Result<(), NotLeader> {
-        if pack.newest() > OLDEST_COMMANDS_VERSION {
-            pack.decline_newer_than(self.gate.commands_of_all());
+    async fn decline(&self, batch: &mut EntryBatch, read_only: Option<String>) -> Result<(), NotLeader> {
+        if batch.newest() > OLDEST_COMMANDS_VERSION {
+            batch.decline_newer_than(self.registry.commands_of_all());
         }
         if let Some(reason) = read_only {
             // All of earlier terms must be in the state: see the other half of this in `run`.
-            let known = self.applied.wait_for_term(pack.term);
-            if tokio::time::timeout(self.patience, known).await.is_err() {
+            let known = self.applied.wait_for_term(batch.term);
+            if tokio::time::timeout(self.timeout, known).await.is_err() {
                 return Err(NotLeader { leader: None });
             }
-            let mut may_grow = self.application.may_grow(&pack.envelopes).into_iter();
-            pack.decline(&reason, true, |_| {
+            let mut may_grow = self.application.may_grow(&batch.envelopes).into_iter();
+            batch.decline(&reason, true, |_| {
                 may_grow.next().expect("there is an answer for each")
             });
         }
-        let bytes = pack.envelopes.iter().map(Bytes::len).sum();
-        if !pack.envelopes.is_empty() && !self.wal.has_room_for([bytes]) {
-            pack.decline("the leader's log has no room at all", true, |_| true);
+        let bytes = batch.envelopes.iter().map(Bytes::len).sum();
+        if !batch.envelopes.is_empty() && !self.wal.has_room_for([bytes]) {
+            batch.decline("the leader's log has no room at all", true, |_| true);
         }
         Ok(())
     }

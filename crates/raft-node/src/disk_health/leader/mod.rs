@@ -18,7 +18,7 @@ const MAX_LAG_ENTRIES: u64 = 1_024;
 
 /// Knowledge of the leader.
 #[derive(Debug, Clone, Default)]
-pub struct Scene {
+pub struct ClusterDisks {
     /// The leader.
     pub me: NodeId,
     /// The voters; two sets while the membership changes.
@@ -31,25 +31,25 @@ pub struct Scene {
 
 /// Reason to move leadership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Motive {
+pub enum HandOverReason {
     /// The leader's disk is nearly full.
     Full,
     /// The leader's disk is slow.
     Slow,
 }
 
-impl Scene {
+impl ClusterDisks {
     /// Returns the voters without space, if the voters with space are no quorum.
     ///
     /// A node that does not answer does not count. If the voters that answer are no quorum, space is not what is missing.
     pub fn without_space(&self) -> Option<Vec<NodeId>> {
         self.voters.iter().find_map(|voters| {
             let of = |low: bool| {
-                let heard = voters.iter().filter(move |id| {
+                let reported = voters.iter().filter(move |id| {
                     let report = self.reports.get(id);
                     report.is_some_and(|report| (report.low || report.log_full) == low)
                 });
-                heard.copied().collect::<Vec<_>>()
+                reported.copied().collect::<Vec<_>>()
             };
             let (with, without) = (of(false), of(true));
             let quorum = voters.len() / 2 + 1;
@@ -58,7 +58,7 @@ impl Scene {
     }
 
     /// To whom leadership should go because of the leader's own disk, if to anybody.
-    pub fn hand_over(&self, config: &DiskConfig) -> Option<(NodeId, Motive)> {
+    pub fn hand_over(&self, config: &DiskConfig) -> Option<(NodeId, HandOverReason)> {
         let own = self.reports.get(&self.me)?;
         let is_voter = |id: &NodeId| self.voters.iter().any(|voters| voters.contains(id));
         let healthy: BTreeMap<NodeId, &DiskReport> = self
@@ -79,9 +79,9 @@ impl Scene {
             others > voters.len() / 2
         });
         if quorum_without_me && (is_stalled(own, config) || is_slow(own, report.sync_us)) {
-            Some((heir, Motive::Slow))
+            Some((heir, HandOverReason::Slow))
         } else if own.low || own.log_full {
-            Some((heir, Motive::Full))
+            Some((heir, HandOverReason::Full))
         } else {
             None
         }

@@ -9,15 +9,15 @@
 //!  the leader      tells all members what it has found, with the next question watch.rs
 //! ```
 //!
-//! Only the leader decides what is read-only, when it packs an entry (`proposer.rs`); the state decides which requests that
+//! Only the leader decides what is read-only, when it packs an entry (`batcher.rs`); the state decides which requests that
 //! concerns (`replicated_state.rs`). A node whose log has no room takes no entries
 //! from its peers (`peers/server.rs`), and continues when it has. This module touches no file.
 
 pub(crate) mod config;
-mod gauge;
-mod judge;
+mod local;
+mod leader;
 pub(crate) mod report;
-mod watch;
+mod tasks;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,9 +28,9 @@ use tokio::time::Instant;
 
 pub use self::config::DiskConfig;
 pub use self::report::{Alarm, AlarmKind, DiskReport, DiskView, MemberNews};
-pub(crate) use self::watch::{judge, look};
+pub(crate) use self::tasks::{watch_local_disk, watch_members};
 
-use self::gauge::Gauge;
+use self::local::LocalDisk;
 use crate::ids::NodeId;
 use crate::messages::NotLeader;
 use crate::state_machine::Raft;
@@ -40,21 +40,21 @@ use raft_log::sync::{Mutex, RwLock};
 const VIEW_AGE: Duration = Duration::from_secs(5);
 
 /// Knowledge of one node about disks: its own, and the leader's findings about all.
-pub struct Disks {
+pub struct DiskHealth {
     node: NodeId,
     config: RwLock<DiskConfig>,
-    gauge: Gauge,
+    local: LocalDisk,
     view: Mutex<Option<(DiskView, Instant)>>,
     /// While this node leads: what the members have said lately, its own disk among them.
     reports: Mutex<BTreeMap<NodeId, DiskReport>>,
 }
 
-impl Disks {
+impl DiskHealth {
     /// Nothing is known yet.
     pub fn new(node: NodeId, config: DiskConfig) -> Self {
         Self {
             node,
-            gauge: Gauge::new(config.clone()),
+            local: LocalDisk::new(config.clone()),
             config: RwLock::new(config),
             view: Mutex::default(),
             reports: Mutex::default(),
@@ -63,7 +63,7 @@ impl Disks {
 
     /// Sets the thresholds for the next check.
     pub fn reconfigure(&self, config: DiskConfig) {
-        self.gauge.reconfigure(config.clone());
+        self.local.reconfigure(config.clone());
         *self.config.write() = config;
     }
 
@@ -73,11 +73,11 @@ impl Disks {
 
     /// This node's own disk, as it was seen last.
     pub fn report(&self) -> DiskReport {
-        self.gauge.report()
+        self.local.report()
     }
 
     /// Records the members' reports to this node as their leader.
-    fn heard(&self, reports: BTreeMap<NodeId, DiskReport>) {
+    fn reported(&self, reports: BTreeMap<NodeId, DiskReport>) {
         *self.reports.lock() = reports;
     }
 
@@ -131,7 +131,7 @@ impl Disks {
     pub fn alarms(&self) -> Vec<Alarm> {
         match self.view() {
             Some(view) => view.alarms,
-            None => judge::alarms_of(self.node, &self.report(), &self.config()),
+            None => leader::alarms_of(self.node, &self.report(), &self.config()),
         }
     }
 }

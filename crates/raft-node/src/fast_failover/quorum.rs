@@ -3,19 +3,19 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::patience::LONGEST_WAIT;
+use super::silence_timeout::MAX_SILENCE_INTERVALS;
 use crate::ids::NodeId;
 use crate::raft_config::RaftTiming;
 
 /// Time without a quorum, in longest election timeouts, after which a leader that ran itself sends no heartbeats for a while. It
 /// is longer than a follower waits on a quiet machine; and answers to heartbeats wait for the follower's disk.
-const UNREACHED: u32 = 2;
+const MAX_TIME_WITHOUT_QUORUM: u32 = 2;
 
 /// Time without heartbeats, in longest election timeouts: the wait of the most patient follower, and one election.
-const SILENT: u32 = LONGEST_WAIT + 1;
+const SILENT_PHASE: u32 = MAX_SILENCE_INTERVALS + 1;
 
 /// Time with heartbeats before the next silence, in longest election timeouts. A quorum that is reachable again answers much sooner.
-const HEARD: u32 = 2;
+const SENDING_PHASE: u32 = 2;
 
 /// The silence of a leader's quorum, by the leader's own clock.
 ///
@@ -23,15 +23,15 @@ const HEARD: u32 = 2;
 /// rest. So it is silent itself after a while, for a while. Only time in which the leader ran counts: a stalled one has
 /// received nothing, and must send heartbeats at once when it continues.
 #[derive(Debug, Default)]
-pub struct Quorum {
+pub struct QuorumWatch {
     unreached: Duration,
     answered: BTreeSet<NodeId>,
 }
 
-impl Quorum {
+impl QuorumWatch {
     /// Notes that this node ran for `slice`, and that these nodes have answered something in it. Returns whether the leader, `me`,
     /// may send heartbeats to voters like these (two sets while they change).
-    pub fn ran(
+    pub fn record_slice(
         &mut self,
         slice: Duration,
         me: NodeId,
@@ -48,20 +48,22 @@ impl Quorum {
             return true;
         }
         self.unreached += slice;
-        !self.is_lost(timing) || self.is_heard(timing)
+        !self.is_lost(timing) || self.sends_heartbeats(timing)
     }
 
     /// Returns whether the quorum was out of reach for so long that it counts as lost.
     pub fn is_lost(&self, timing: &RaftTiming) -> bool {
-        self.unreached >= timing.election_max * UNREACHED
+        self.unreached >= timing.election_max * MAX_TIME_WITHOUT_QUORUM
     }
 
     /// Returns whether a leader without a quorum sends heartbeats now.
-    fn is_heard(&self, timing: &RaftTiming) -> bool {
-        let over = self.unreached.saturating_sub(timing.election_max * UNREACHED);
-        let round = timing.election_max * (SILENT + HEARD);
+    fn sends_heartbeats(&self, timing: &RaftTiming) -> bool {
+        let over = self
+            .unreached
+            .saturating_sub(timing.election_max * MAX_TIME_WITHOUT_QUORUM);
+        let round = timing.election_max * (SILENT_PHASE + SENDING_PHASE);
         let into = over.as_micros() % round.as_micros().max(1);
-        into >= (timing.election_max * SILENT).as_micros()
+        into >= (timing.election_max * SILENT_PHASE).as_micros()
     }
 }
 
@@ -70,16 +72,17 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::succession::patience::Patience;
+    use crate::fast_failover::silence_timeout::SilenceTimeout;
 
-    const SLICE: Duration = Duration::from_millis(50);
+    const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
     /// Returns the number of slices until the leader, node 1, is silent, and the number of further ones until it is not.
     fn phases(configs: &[BTreeSet<NodeId>], answered: &[NodeId]) -> (usize, usize) {
         let timing = RaftTiming::default();
-        let mut quorum = Quorum::default();
-        let mut ran = || quorum.ran(SLICE, 1, configs, answered.iter().copied(), &timing);
-        let mut count = |sends: bool| (0..1_000).take_while(|_| ran() == sends).count();
+        let mut quorum = QuorumWatch::default();
+        let mut record_slice =
+            || quorum.record_slice(CHECK_INTERVAL, 1, configs, answered.iter().copied(), &timing);
+        let mut count = |sends: bool| (0..1_000).take_while(|_| record_slice() == sends).count();
         (count(true), count(false))
     }
 
@@ -93,10 +96,13 @@ mod tests {
         assert_eq!(phases(&five, &[2, 3]).0, 1_000);
         let slices = |timeouts: u32| (timeouts * 600 / 50) as usize;
         // Each count ends with the first slice of the other kind.
-        assert_eq!(phases(&five, &[2]), (slices(UNREACHED) - 1, slices(SILENT) - 1));
+        assert_eq!(
+            phases(&five, &[2]),
+            (slices(MAX_TIME_WITHOUT_QUORUM) - 1, slices(SILENT_PHASE) - 1)
+        );
         assert_eq!(phases(&[set([1])], &[]).0, 1_000, "alone it is a quorum");
         let joint = [set(1..=3), set(3..=5)];
-        assert_eq!(phases(&joint, &[2, 3]).0, slices(UNREACHED) - 1);
+        assert_eq!(phases(&joint, &[2, 3]).0, slices(MAX_TIME_WITHOUT_QUORUM) - 1);
         assert_eq!(phases(&joint, &[3, 4]).0, 1_000);
     }
 
@@ -105,19 +111,22 @@ mod tests {
     async fn silence_is_longer_than_the_most_patient_follower_waits() {
         let timing = RaftTiming::default();
         let now = Instant::now();
-        let mut patience = Patience::new(timing.clone(), now);
-        patience.note(Duration::from_secs(60), now);
+        let mut timeout = SilenceTimeout::new(timing.clone(), now);
+        timeout.note(Duration::from_secs(60), now);
         let (_, silent) = phases(&[set(1..=5)], &[2]);
-        assert!(SLICE * silent as u32 >= patience.silence(now) + timing.election_min);
+        assert!(CHECK_INTERVAL * silent as u32 >= timeout.silence(now) + timing.election_min);
     }
 
     #[test]
     fn answers_of_several_slices_make_a_quorum() {
         let (timing, five) = (RaftTiming::default(), [set(1..=5)]);
-        let mut quorum = Quorum::default();
+        let mut quorum = QuorumWatch::default();
         for round in 0..1_000 {
             let one = [2 + round % 2];
-            assert!(quorum.ran(SLICE, 1, &five, one, &timing), "{round}");
+            assert!(
+                quorum.record_slice(CHECK_INTERVAL, 1, &five, one, &timing),
+                "{round}"
+            );
         }
     }
 }

@@ -10,21 +10,21 @@ use tokio_util::sync::CancellationToken;
 use super::change::MembershipLeader;
 use super::{MembershipChange, MembershipOutcome};
 use crate::ids::{MemberAddress, NodeId};
-use crate::peers::link::connect;
-use crate::peers::wire::{Answer, Ask};
+use crate::peers::peer_connection::connect;
+use crate::peers::wire::{PeerRequest, PeerResponse};
 use crate::peers::{Peers, Purpose};
 
 /// Between two rounds of calls. A node that was removed while it was away learns of it within about this time.
-const ROUND: Duration = Duration::from_secs(1);
+const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Interval at which a waiting node logs that it waits.
-const REMIND_EVERY: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Maximum time for the leader to commit a new address.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A node that makes itself known.
-pub struct Knocker {
+pub struct Announcer {
     /// The lines to all peers.
     pub peers: Arc<Peers>,
     /// This node as the leader: if it is, it need not ask anybody.
@@ -35,25 +35,25 @@ pub struct Knocker {
     pub waits_for: String,
 }
 
-impl Knocker {
+impl Announcer {
     /// Knocks until `stop`. `up_to_date` says whether a leader serves this node.
     pub async fn run(self, up_to_date: impl Fn() -> bool + Send, stop: CancellationToken) {
-        let mut reminded: Option<Instant> = None;
+        let mut last_logged: Option<Instant> = None;
         let mut announced = false;
         loop {
             let round = async {
-                let gate = self.peers.gate();
-                if !gate.is_formed() && reminded.is_none_or(|at| at.elapsed() >= REMIND_EVERY) {
+                let registry = self.peers.registry();
+                if !registry.is_formed() && last_logged.is_none_or(|at| at.elapsed() >= LOG_INTERVAL) {
                     tracing::info!("{}", self.waits_for);
-                    reminded = Some(Instant::now());
+                    last_logged = Some(Instant::now());
                 }
                 if !announced {
                     announced = self.announce().await;
                 }
                 if !up_to_date() {
-                    self.knock().await;
+                    self.connect_and_announce().await;
                 }
-                tokio::time::sleep(ROUND).await;
+                tokio::time::sleep(ANNOUNCE_INTERVAL).await;
             };
             tokio::select! {
                 () = round => {}
@@ -63,17 +63,17 @@ impl Knocker {
     }
 
     fn others(&self) -> Vec<NodeId> {
-        let gate = self.peers.gate();
-        let ids = gate.addresses().into_keys();
-        ids.filter(|id| *id != gate.node()).collect()
+        let registry = self.peers.registry();
+        let ids = registry.addresses().into_keys();
+        ids.filter(|id| *id != registry.node()).collect()
     }
 
     /// Calls on all members at once. What they say to this node's hello is for the gate to judge: that it was removed,
     /// or that its data directory is not the one that they know.
-    async fn knock(&self) {
-        let gate = self.peers.gate();
+    async fn connect_and_announce(&self) {
+        let registry = self.peers.registry();
         let calls = self.others().into_iter().map(|id| async move {
-            if let Err(error) = connect(gate, id, Purpose::Control).await {
+            if let Err(error) = connect(registry, id, Purpose::Control).await {
                 tracing::debug!(node = id, %error, "membership: announcement failed");
             }
         });
@@ -84,29 +84,29 @@ impl Knocker {
     ///
     /// A node that moved is not found by its leader, so it may not even know who that is: it asks every member.
     async fn announce(&self) -> bool {
-        let gate = self.peers.gate();
-        let Some(known) = gate.member_address(gate.node()) else {
+        let registry = self.peers.registry();
+        let Some(known) = registry.member_address(registry.node()) else {
             return false;
         };
         if known == self.own_address {
             return true;
         }
         let change = MembershipChange::SetAddress {
-            node_id: gate.node(),
+            node_id: registry.node(),
             address: self.own_address.clone(),
         };
         if let Ok(MembershipOutcome::Done(_)) = self.leadership.change(&change).await {
             return true;
         }
         for id in self.others() {
-            let ask = Ask::ChangeMembership(change.clone());
+            let request = PeerRequest::ChangeMembership(change.clone());
             let answer = self
                 .peers
-                .link(id, Purpose::Traffic)
-                .ask(ask, ANSWER_PATIENCE)
+                .connection(id, Purpose::Traffic)
+                .request(request, ANSWER_TIMEOUT)
                 .await;
             match answer {
-                Ok(Answer::ChangeMembership(Ok(MembershipOutcome::Done(_)))) => {
+                Ok(PeerResponse::ChangeMembership(Ok(MembershipOutcome::Done(_)))) => {
                     let MemberAddress { peer, http } = &self.own_address;
                     tracing::info!(peer, http, "the cluster knows this node's new addresses");
                     return true;

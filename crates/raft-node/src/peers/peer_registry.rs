@@ -66,7 +66,7 @@ const MAX_LOGGED: usize = 64;
 
 /// This node's side of every handshake.
 #[derive(Debug)]
-pub struct Gate {
+pub struct PeerRegistry {
     node: NodeId,
     cluster: String,
     disk: DiskId,
@@ -87,7 +87,7 @@ pub struct Gate {
     /// This node's state is known to differ from that of the others.
     wrong_state: AtomicBool,
     /// Limit of log lines about rejected callers.
-    strangers: LogLimit<Option<IpAddr>>,
+    rejection_log: LogLimit<Option<IpAddr>>,
 }
 
 /// Reason to refuse a peer.
@@ -95,7 +95,7 @@ pub struct Gate {
 #[error("{0}")]
 pub struct HandshakeError(pub String);
 
-impl Gate {
+impl PeerRegistry {
     /// A gate for `node` with its `disk`. A finding that this node must not go on is put into `failure`.
     pub fn new(
         node: NodeId,
@@ -122,12 +122,12 @@ impl Gate {
             witness: Arc::new(Witness::in_memory(node, disk, Shown::default())),
             clock: Arc::default(),
             wrong_state: AtomicBool::new(false),
-            strangers: LogLimit::default(),
+            rejection_log: LogLimit::default(),
         }
     }
 
     /// A gate that notes each start of a member in `witness`.
-    pub fn witnessed(mut self, witness: Arc<Witness>) -> Self {
+    pub fn with_witness(mut self, witness: Arc<Witness>) -> Self {
         self.witness = witness;
         self
     }
@@ -151,7 +151,7 @@ impl Gate {
         self.wrong_state.load(Ordering::Relaxed)
     }
 
-    /// See [`Gate::has_wrong_state`].
+    /// See [`PeerRegistry::has_wrong_state`].
     pub fn set_wrong_state(&self, wrong: bool) {
         self.wrong_state.store(wrong, Ordering::Relaxed);
     }
@@ -162,7 +162,7 @@ impl Gate {
     }
 
     /// A gate at which peers prove by certificates who they are.
-    pub fn secured(mut self, tls: Option<PeerTls>) -> Self {
+    pub fn with_tls(mut self, tls: Option<PeerTls>) -> Self {
         self.tls = tls;
         self
     }
@@ -173,13 +173,13 @@ impl Gate {
     }
 
     /// A gate that speaks other versions of the peer protocol than this program does.
-    pub fn speaking(mut self, wire: WireRange) -> Self {
+    pub fn with_wire_versions(mut self, wire: WireRange) -> Self {
         self.versions.wire = wire;
         self
     }
 
     /// A gate of a program that applies commands up to this version; without this, those of the oldest one.
-    pub fn applying(mut self, commands: u8) -> Self {
+    pub fn with_commands_version(mut self, commands: u8) -> Self {
         self.versions.commands = commands;
         self
     }
@@ -308,7 +308,7 @@ impl Gate {
     }
 
     /// A peer answered at this place.
-    pub fn found(&self, node: NodeId, place: &str) {
+    pub fn record_address(&self, node: NodeId, place: &str) {
         let mut known = self.known.lock();
         if known.found_at.get(&node).is_none_or(|found| found != place) {
             known.found_at.insert(node, place.to_owned());
@@ -320,12 +320,12 @@ impl Gate {
     pub fn admit_line(&self, from: &str) -> Option<u64> {
         // The machines of a simulation have no such addresses, and share the lines of one caller.
         let address = from.parse::<SocketAddr>().ok();
-        self.strangers
+        self.rejection_log
             .admit(address.map(|address| client_network(address.ip())))
     }
 
     /// Returns whether a refusal of this caller has a new reason and is worth a log line.
-    pub fn is_news(&self, from: NodeId, reason: &str) -> bool {
+    pub fn is_new_reason(&self, from: NodeId, reason: &str) -> bool {
         let mut known = self.known.lock();
         if known.logged.get(&from).is_some_and(|last| last == reason) {
             return false;
@@ -338,10 +338,10 @@ impl Gate {
     }
 
     /// Returns when a caller that was welcome is so no more: it was removed from the cluster meanwhile.
-    pub async fn no_longer_welcome(&self, hello: &Hello) -> HandshakeError {
+    pub async fn until_rejected(&self, hello: &Hello) -> HandshakeError {
         let mut changes = self.changes.subscribe();
         loop {
-            if let HelloReply::Refused { reason, .. } = self.judge(hello) {
+            if let HelloReply::Refused { reason, .. } = self.check_hello(hello) {
                 return HandshakeError(reason);
             }
             if changes.changed().await.is_err() {
@@ -367,13 +367,13 @@ impl Gate {
             purpose,
             program: self.versions.program.clone(),
             commands: self.versions.commands,
-            extensions: self.shown(),
+            extensions: self.witness_extension(),
         }
     }
 
     /// Negotiates the version of the peer protocol with a caller, or returns why there is none in common. It reads only the part that is
     /// the same in all versions.
-    pub fn agree(&self, start: &HelloStart, from: NodeId) -> Result<u16, (RefusalCause, String)> {
+    pub fn negotiate(&self, start: &HelloStart, from: NodeId) -> Result<u16, (RefusalCause, String)> {
         if start.magic != MAGIC {
             return Err((RefusalCause::Other, "this port is for Lockgate's peers".into()));
         }
@@ -386,7 +386,7 @@ impl Gate {
     }
 
     /// Judges a caller.
-    pub fn judge(&self, hello: &Hello) -> HelloReply {
+    pub fn check_hello(&self, hello: &Hello) -> HelloReply {
         let mut known = self.known.lock();
         let formed = !known.members.is_empty();
         let refuse = |cause, reason| HelloReply::Refused {
@@ -394,7 +394,7 @@ impl Gate {
             cause,
             formed,
         };
-        let version = match self.agree(&hello.start(), hello.from) {
+        let version = match self.negotiate(&hello.start(), hello.from) {
             Ok(version) => version,
             Err((cause, reason)) => return refuse(cause, reason),
         };
@@ -440,8 +440,8 @@ impl Gate {
                 format!("node {} is no member of the cluster", hello.from),
             ),
             _ => {
-                if let Some(shown) = shown_in(&hello.extensions)
-                    && let Err(loss) = self.witness.judge(hello.from, hello.from_disk, &shown)
+                if let Some(shown) = witness_in(&hello.extensions)
+                    && let Err(loss) = self.witness.check(hello.from, hello.from_disk, &shown)
                 {
                     let reason = rolled_back(hello.from, self.node, loss);
                     if !self.witness.is_predecessor(hello.from, &shown) {
@@ -456,7 +456,7 @@ impl Gate {
                     disk: self.disk,
                     version,
                     versions: self.versions.clone(),
-                    extensions: [self.shown(), self.shown_clock()].concat(),
+                    extensions: [self.witness_extension(), self.clock_extension()].concat(),
                 }
             }
         }
@@ -483,8 +483,8 @@ impl Gate {
                     return Err(HandshakeError(what));
                 }
                 let mut known = self.known.lock();
-                if let Some(shown) = shown_in(&extensions)
-                    && let Err(loss) = self.witness.judge(hello.to, disk, &shown)
+                if let Some(shown) = witness_in(&extensions)
+                    && let Err(loss) = self.witness.check(hello.to, disk, &shown)
                 {
                     if !self.witness.is_predecessor(hello.to, &shown) {
                         known.rolled_back.insert(hello.to, loss.to_string());
@@ -503,7 +503,7 @@ impl Gate {
                 formed,
             } => {
                 match cause {
-                    RefusalCause::Identity => self.refused(hello.to, &reason, formed),
+                    RefusalCause::Identity => self.record_refusal(hello.to, &reason, formed),
                     RefusalCause::Version => {
                         let incompatible = &mut self.known.lock().incompatible;
                         incompatible.insert(hello.to, reason.clone());
@@ -521,8 +521,13 @@ impl Gate {
 
     /// Notes, on this node's disk, which start of its data directory a peer shows, if that is news. To be called before a
     /// connection is used; an error means that it must not be.
-    pub async fn meet(&self, peer: NodeId, disk: DiskId, extensions: &[(u16, Bytes)]) -> io::Result<()> {
-        let Some(shown) = shown_in(extensions) else {
+    pub async fn record_start(
+        &self,
+        peer: NodeId,
+        disk: DiskId,
+        extensions: &[(u16, Bytes)],
+    ) -> io::Result<()> {
+        let Some(shown) = witness_in(extensions) else {
             return Ok(());
         };
         if self.witness.has_met(peer, disk, &shown) {
@@ -558,7 +563,7 @@ impl Gate {
     }
 
     /// A member has lost what it had acknowledged: its connections end, and none is made any more.
-    pub fn distrust(&self, peer: NodeId, loss: Loss) {
+    pub fn reject_rolled_back(&self, peer: NodeId, loss: Loss) {
         let reason = loss.to_string();
         tracing::error!(
             node = peer,
@@ -570,7 +575,7 @@ impl Gate {
     }
 
     /// Judges all callers again: more may be known of them.
-    pub fn look_again(&self) {
+    pub fn recheck_connections(&self) {
         self.changes.send_modify(|count| *count += 1);
     }
 
@@ -595,18 +600,18 @@ impl Gate {
     }
 
     /// Returns the extension with the start of this node's data directory.
-    fn shown(&self) -> Vec<(u16, Bytes)> {
+    fn witness_extension(&self) -> Vec<(u16, Bytes)> {
         vec![(WITNESS_EXTENSION, codec::encode(self.witness.shown()).into())]
     }
 
     /// Returns the extension with this node's wall clock.
-    fn shown_clock(&self) -> Vec<(u16, Bytes)> {
+    fn clock_extension(&self) -> Vec<(u16, Bytes)> {
         vec![(CLOCK_EXTENSION, codec::encode(&self.clock.own_ms()).into())]
     }
 
     /// A peer says that this node is not who it claims to be. A node that never took part believes the first
     /// peer that did; one that has its own history, only a majority.
-    fn refused(&self, by: NodeId, reason: &str, they_are_formed: bool) {
+    fn record_refusal(&self, by: NodeId, reason: &str, they_are_formed: bool) {
         let stop = {
             let mut known = self.known.lock();
             match known.members.len() {
@@ -643,7 +648,7 @@ impl Gate {
 }
 
 /// Returns the start of its data directory that a peer shows. Programs before this extension show none, and are trusted.
-fn shown_in(extensions: &[(u16, Bytes)]) -> Option<Shown> {
+fn witness_in(extensions: &[(u16, Bytes)]) -> Option<Shown> {
     extension(extensions, WITNESS_EXTENSION)
 }
 
@@ -657,33 +662,35 @@ fn extension<T: DeserializeOwned>(extensions: &[(u16, Bytes)], wanted: u16) -> O
     codec::decode(bytes).ok()
 }
 
-fn rolled_back(whose: NodeId, says: NodeId, loss: Loss) -> String {
+fn rolled_back(whose: NodeId, send_results: NodeId, loss: Loss) -> String {
     format!(
-        "node {whose}'s data directory is older than what node {whose} has acknowledged (says node {says}): {loss}. It is \
+        "node {whose}'s data directory is older than what node {whose} has acknowledged (says node {send_results}): {loss}. It is \
          an old copy of the directory, or its disk forgot what it had synced. Put the newest directory back if there is \
          one; else let a new member take its place: `lockgate cluster replace {whose}`"
     )
 }
 
-fn foreign_directory(whose: NodeId, says: NodeId, theirs: ClusterId, its: ClusterId) -> String {
+fn foreign_directory(whose: NodeId, send_results: NodeId, theirs: ClusterId, its: ClusterId) -> String {
     format!(
-        "node {whose}'s data directory belongs to the cluster {its}, but node {says} to the cluster {theirs}: \
+        "node {whose}'s data directory belongs to the cluster {its}, but node {send_results} to the cluster {theirs}: \
          a directory that was lost or mixed up. Put node {whose}'s own directory back, or remove node {whose} \
          from the cluster and let it join under a new id with an empty directory"
     )
 }
 
-fn was_removed(whose: NodeId, says: Option<NodeId>) -> String {
-    let says = says.map(|by| format!(" (says node {by})")).unwrap_or_default();
+fn was_removed(whose: NodeId, send_results: Option<NodeId>) -> String {
+    let send_results = send_results
+        .map(|by| format!(" (says node {by})"))
+        .unwrap_or_default();
     format!(
-        "node {whose} was removed from the cluster{says}. Its id is never given again: to have a node here, add one \
+        "node {whose} was removed from the cluster{send_results}. Its id is never given again: to have a node here, add one \
          with a new id and an empty data directory"
     )
 }
 
-fn new_directory(whose: NodeId, says: NodeId) -> String {
+fn new_directory(whose: NodeId, send_results: NodeId) -> String {
     format!(
-        "node {whose}'s data directory is not the one that the cluster knows (says node {says}): it was lost \
+        "node {whose}'s data directory is not the one that the cluster knows (says node {send_results}): it was lost \
          and made anew, and with it what node {whose} had promised. Put the old directory back, or remove \
          node {whose} from the cluster and let it join under a new id"
     )
@@ -709,9 +716,9 @@ mod tests {
         }
     }
 
-    fn gate(node: NodeId, disk: DiskId, cluster_id: Option<ClusterId>) -> Gate {
+    fn registry(node: NodeId, disk: DiskId, cluster_id: Option<ClusterId>) -> PeerRegistry {
         let configured = (1..=3).map(|n| (n, address(n))).collect();
-        Gate::new(
+        PeerRegistry::new(
             node,
             "test".into(),
             disk,
@@ -719,33 +726,33 @@ mod tests {
             configured,
             watch::Sender::new(None),
         )
-        .applying(COMMANDS)
+        .with_commands_version(COMMANDS)
     }
 
-    fn formed(node: NodeId) -> Gate {
-        let gate = gate(node, disk(node as u8), Some(X));
+    fn formed(node: NodeId) -> PeerRegistry {
+        let registry = registry(node, disk(node as u8), Some(X));
         let member = |n: u64| Member {
             address: address(n),
             disk: disk(n as u8),
         };
-        gate.set_members((1..=3).map(|n| (n, member(n))).collect());
-        gate
+        registry.set_members((1..=3).map(|n| (n, member(n))).collect());
+        registry
     }
 
-    fn failed(gate: &Gate) -> bool {
-        gate.failure.is_reported()
+    fn failed(registry: &PeerRegistry) -> bool {
+        registry.failure.is_reported()
     }
 
-    fn talk(from: &Gate, to: &Gate) -> Result<DiskId, HandshakeError> {
+    fn talk(from: &PeerRegistry, to: &PeerRegistry) -> Result<DiskId, HandshakeError> {
         let hello = from.hello(to.node, Purpose::Control);
-        from.accept(&hello, to.judge(&hello))
+        from.accept(&hello, to.check_hello(&hello))
     }
 
     #[test]
     fn members_talk_to_each_other() {
         assert_eq!(talk(&formed(1), &formed(2)), Ok(disk(2)));
         assert_eq!(
-            talk(&gate(1, disk(1), Some(X)), &gate(2, disk(2), None)),
+            talk(&registry(1, disk(1), Some(X)), &registry(2, disk(2), None)),
             Ok(disk(2)),
             "when it is formed"
         );
@@ -755,20 +762,23 @@ mod tests {
     #[test]
     fn handshakes_and_audits_go_on_beside_each_other() {
         const ROUNDS: usize = 5_000;
-        let (gate, hello) = (formed(1), formed(2).hello(1, Purpose::Control));
+        let (registry, hello) = (formed(1), formed(2).hello(1, Purpose::Control));
         let (over, all_over) = std::sync::mpsc::channel();
-        let gate = Arc::new(gate);
-        let (judging, judged) = (gate.clone(), over.clone());
+        let registry = Arc::new(registry);
+        let (judging, judged) = (registry.clone(), over.clone());
         std::thread::spawn(move || {
             for _ in 0..ROUNDS {
-                judging.judge(&hello);
+                judging.check_hello(&hello);
             }
             judged.send(()).unwrap();
         });
         std::thread::spawn(move || {
-            let records = gate.witness().records(1, 1, 1, COMMANDS);
+            let records = registry.witness().records(1, 1, 1, COMMANDS);
             for _ in 0..ROUNDS {
-                gate.witness().learn(&records, &gate.member_disks()).unwrap();
+                registry
+                    .witness()
+                    .learn(&records, &registry.member_disks())
+                    .unwrap();
             }
             over.send(()).unwrap();
         });
@@ -779,24 +789,24 @@ mod tests {
 
     #[test]
     fn a_node_with_a_new_directory_is_refused_and_stops() {
-        let wiped = gate(2, disk(9), None);
+        let wiped = registry(2, disk(9), None);
         assert!(talk(&formed(1), &wiped).is_err());
         assert!(failed(&wiped), "a member that calls reported it");
 
-        let wiped = gate(2, disk(9), Some(X));
+        let wiped = registry(2, disk(9), Some(X));
         assert!(talk(&wiped, &formed(1)).is_err());
         assert!(failed(&wiped), "a called member reported it");
     }
 
     #[test]
     fn the_founder_with_a_new_directory_is_refused_and_stops() {
-        let wiped = gate(1, disk(9), Some(Y));
+        let wiped = registry(1, disk(9), Some(Y));
         let member = formed(2);
         assert!(talk(&wiped, &member).is_err());
         assert!(failed(&wiped));
         assert!(!failed(&member));
 
-        let wiped = gate(1, disk(9), Some(Y));
+        let wiped = registry(1, disk(9), Some(Y));
         assert!(talk(&member, &wiped).is_err());
         assert!(failed(&wiped));
         assert!(
@@ -822,7 +832,7 @@ mod tests {
             let mut hello = formed(2).hello(1, Purpose::Append);
             change(&mut hello);
             matches!(
-                member.judge(&hello),
+                member.check_hello(&hello),
                 HelloReply::Refused {
                     cause: RefusalCause::Other,
                     ..
@@ -875,7 +885,7 @@ mod tests {
 
     #[test]
     fn a_stranger_that_is_called_has_no_say() {
-        let alone = gate(1, disk(1), Some(X));
+        let alone = registry(1, disk(1), Some(X));
         let address = address(1);
         let itself = Member {
             address,
@@ -890,52 +900,55 @@ mod tests {
 
     #[test]
     fn a_node_is_looked_for_where_the_membership_says_and_then_where_the_configuration_does() {
-        let gate = formed(1);
+        let registry = formed(1);
         let place = |n: u64| address(n).peer;
-        assert_eq!(gate.peer_addresses(2), [place(2)]);
+        assert_eq!(registry.peer_addresses(2), [place(2)]);
         let moved = Member {
             address: address(22),
             disk: disk(2),
         };
-        gate.set_members(BTreeMap::from([(2, moved)]));
-        assert_eq!(gate.peer_addresses(2), [place(22), place(2)]);
-        assert_eq!(gate.addresses()[&2], address(22));
-        gate.found(2, &place(2));
+        registry.set_members(BTreeMap::from([(2, moved)]));
+        assert_eq!(registry.peer_addresses(2), [place(22), place(2)]);
+        assert_eq!(registry.addresses()[&2], address(22));
+        registry.record_address(2, &place(2));
         assert_eq!(
-            gate.peer_addresses(2),
+            registry.peer_addresses(2),
             [place(2), place(22)],
             "where it answered first"
         );
-        assert!(gate.peer_addresses(9).is_empty());
+        assert!(registry.peer_addresses(9).is_empty());
     }
 
     #[tokio::test]
     async fn a_connection_is_of_no_use_when_its_caller_is_removed() {
-        let gate = Arc::new(formed(1));
+        let registry = Arc::new(formed(1));
         let hello = formed(3).hello(1, Purpose::Traffic);
         let watching = {
-            let gate = gate.clone();
-            tokio::spawn(async move { gate.no_longer_welcome(&hello).await })
+            let registry = registry.clone();
+            tokio::spawn(async move { registry.until_rejected(&hello).await })
         };
         tokio::task::yield_now().await;
-        let members = gate.known.lock().members.clone();
-        gate.set_members(members);
+        let members = registry.known.lock().members.clone();
+        registry.set_members(members);
         tokio::task::yield_now().await;
         assert!(!watching.is_finished());
-        gate.set_retired(RetiredIds::from_ranges(vec![(3, 3)]).unwrap());
+        registry.set_retired(RetiredIds::from_ranges(vec![(3, 3)]).unwrap());
         assert!(watching.await.unwrap().0.contains("was removed"));
     }
 
     #[test]
     fn members_of_other_versions_talk_in_the_highest_that_both_speak() {
         let range = |oldest, newest| WireRange { oldest, newest };
-        let (old, new) = (formed(1).speaking(range(3, 5)), formed(2).speaking(range(4, 9)));
+        let (old, new) = (
+            formed(1).with_wire_versions(range(3, 5)),
+            formed(2).with_wire_versions(range(4, 9)),
+        );
         for (from, to) in [(&old, &new), (&new, &old)] {
             assert!(talk(from, to).is_ok());
             assert_eq!(from.wire_version_with(to.node), Some(5));
             assert_eq!(to.wire_version_with(from.node), Some(5));
         }
-        let newest = formed(3).speaking(range(6, 7));
+        let newest = formed(3).with_wire_versions(range(6, 7));
         for (from, to) in [(&old, &newest), (&newest, &old)] {
             let refused = talk(from, to).unwrap_err().to_string();
             assert!(refused.contains("node 1 speaks versions 3 to 5"), "{refused}");
@@ -950,33 +963,33 @@ mod tests {
 
     #[test]
     fn commands_of_all_members_are_known_when_all_were_connected() {
-        let gate = formed(1);
-        assert_eq!(gate.commands_of_all(), 1);
+        let registry = formed(1);
+        assert_eq!(registry.commands_of_all(), 1);
         let mut newer = formed(2);
         newer.versions.commands = 7;
-        talk(&newer, &gate).unwrap();
-        assert_eq!(gate.versions_of(2).map(|versions| versions.commands), Some(7));
-        assert_eq!(gate.versions_of(3), None);
-        assert_eq!(gate.commands_of_all(), 1, "node 3 may be an old one");
+        talk(&newer, &registry).unwrap();
+        assert_eq!(registry.versions_of(2).map(|versions| versions.commands), Some(7));
+        assert_eq!(registry.versions_of(3), None);
+        assert_eq!(registry.commands_of_all(), 1, "node 3 may be an old one");
     }
 
     #[tokio::test]
     async fn commands_of_a_member_that_is_down_are_known_after_a_restart() {
-        let gate = start(1, [1]);
-        connect(&start(2, [2]), &gate).await.unwrap();
-        connect(&start(3, [3]), &gate).await.unwrap();
-        let again = formed(1).witnessed(gate.witness.clone());
+        let registry = start(1, [1]);
+        connect(&start(2, [2]), &registry).await.unwrap();
+        connect(&start(3, [3]), &registry).await.unwrap();
+        let again = formed(1).with_witness(registry.witness.clone());
         assert_eq!(again.versions_of(2), None);
         assert_eq!(again.commands_of_all(), COMMANDS);
         let mut older = start(2, [4, 2]);
         older.versions.commands = 2;
         connect(&older, &again).await.unwrap();
-        let again = formed(1).witnessed(gate.witness.clone());
+        let again = formed(1).with_witness(registry.witness.clone());
         assert_eq!(again.commands_of_all(), 2, "its latest start counts");
     }
 
     /// The start of a node's directory with these names, the latest one first.
-    fn start<const N: usize>(node: NodeId, names: [u64; N]) -> Gate {
+    fn start<const N: usize>(node: NodeId, names: [u64; N]) -> PeerRegistry {
         let shown = Shown {
             number: N as u64,
             names: names.into(),
@@ -984,15 +997,15 @@ mod tests {
             last: 10,
         };
         let witness = Witness::in_memory(node, disk(node as u8), shown);
-        formed(node).witnessed(Arc::new(witness))
+        formed(node).with_witness(Arc::new(witness))
     }
 
     /// Returns the hello of a node of the former release: it speaks version 10, applies commands of version 2, and shows no start.
-    fn former_hello(from: &Gate, to: NodeId) -> Hello {
+    fn former_hello(from: &PeerRegistry, to: NodeId) -> Hello {
         let golden = include_bytes!("../../tests/golden/wire-10/hello");
         let golden: Hello = super::super::wire::decode_frame(&golden[4..]).unwrap();
         let ours = from.hello(to, Purpose::Control);
-        assert!(shown_in(&golden.extensions).is_none() && !golden.extensions.is_empty());
+        assert!(witness_in(&golden.extensions).is_none() && !golden.extensions.is_empty());
         Hello {
             wire: WireRange {
                 oldest: 7,
@@ -1005,24 +1018,29 @@ mod tests {
     }
 
     /// Both ends of a connection, as far as this node's end goes: it notes the start that the peer shows.
-    async fn connect(from: &Gate, to: &Gate) -> Result<(), HandshakeError> {
+    async fn connect(from: &PeerRegistry, to: &PeerRegistry) -> Result<(), HandshakeError> {
         talk(from, to)?;
-        let met = to.meet(from.node, from.disk, &from.shown()).await;
+        let met = to
+            .record_start(from.node, from.disk, &from.witness_extension())
+            .await;
         met.map_err(|error| HandshakeError(error.to_string()))
     }
 
     #[tokio::test]
     async fn peer_of_the_former_version_is_believed_and_changes_nothing_that_is_known() {
-        let gate = start(1, [1]);
-        connect(&start(2, [3, 2, 1]), &gate).await.unwrap();
+        let registry = start(1, [1]);
+        connect(&start(2, [3, 2, 1]), &registry).await.unwrap();
         // Node 2 goes back to the former program.
         let hello = former_hello(&start(2, [3, 2, 1]), 1);
-        match gate.judge(&hello) {
+        match registry.check_hello(&hello) {
             HelloReply::Welcome { version, .. } => assert_eq!(version, 10),
             refused => panic!("{refused:?}"),
         }
-        gate.meet(2, disk(2), &hello.extensions).await.unwrap();
-        assert!(gate.rolled_back().is_empty());
+        registry
+            .record_start(2, disk(2), &hello.extensions)
+            .await
+            .unwrap();
+        assert!(registry.rolled_back().is_empty());
         // It answers, too, in the same way.
         let welcome = HelloReply::Welcome {
             disk: disk(2),
@@ -1031,15 +1049,15 @@ mod tests {
             extensions: Vec::new(),
         };
         assert_eq!(
-            gate.accept(&gate.hello(2, Purpose::Control), welcome),
+            registry.accept(&registry.hello(2, Purpose::Control), welcome),
             Ok(disk(2))
         );
-        assert!(gate.rolled_back().is_empty() && !failed(&gate));
+        assert!(registry.rolled_back().is_empty() && !failed(&registry));
         // Its starts are compared again as soon as it shows them.
-        assert!(connect(&start(2, [9, 1]), &gate).await.is_err());
-        assert_eq!(gate.rolled_back().len(), 1);
-        connect(&start(2, [4, 3, 2, 1]), &gate).await.unwrap();
-        assert!(gate.rolled_back().is_empty());
+        assert!(connect(&start(2, [9, 1]), &registry).await.is_err());
+        assert_eq!(registry.rolled_back().len(), 1);
+        connect(&start(2, [4, 3, 2, 1]), &registry).await.unwrap();
+        assert!(registry.rolled_back().is_empty());
     }
 
     #[tokio::test]
@@ -1049,7 +1067,10 @@ mod tests {
         connect(&start(2, [3, 2, 1]), &knows).await.unwrap();
         let returned = start(2, [9, 1]);
         let former = former_hello(&formed(1), 2);
-        assert!(matches!(returned.judge(&former), HelloReply::Welcome { .. }));
+        assert!(matches!(
+            returned.check_hello(&former),
+            HelloReply::Welcome { .. }
+        ));
         assert!(!failed(&returned), "node 1 cannot know");
         // In both directions.
         assert!(talk(&knows, &returned).is_err());
@@ -1062,8 +1083,8 @@ mod tests {
 
     #[test]
     fn new_commands_wait_for_the_last_member_with_a_former_program() {
-        let gate = formed(1);
-        talk(&formed(3), &gate).unwrap();
+        let registry = formed(1);
+        talk(&formed(3), &registry).unwrap();
         let upgraded = formed(2).hello(1, Purpose::Control);
         let former = former_hello(&formed(2), 1);
         // Node 2 is upgraded, returns to the former program, and is upgraded again.
@@ -1073,8 +1094,8 @@ mod tests {
             (&former, false),
             (&upgraded, true),
         ] {
-            assert!(matches!(gate.judge(hello), HelloReply::Welcome { .. }));
-            assert_eq!(gate.commands_of_all(), if knows_all { 3 } else { 2 });
+            assert!(matches!(registry.check_hello(hello), HelloReply::Welcome { .. }));
+            assert_eq!(registry.commands_of_all(), if knows_all { 3 } else { 2 });
         }
     }
 }

@@ -5,45 +5,45 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::patience::Patience;
+use super::silence_timeout::SilenceTimeout;
 use crate::raft_config::RaftTiming;
 use raft_log::sync::Mutex;
 
 /// The time of the leader's last message, and whether something speaks against its life.
-pub struct Signs {
-    heard: Mutex<Heard>,
+pub struct LeaderEvidence {
+    heard: Mutex<LastMessage>,
     suspected: Notify,
-    convinced: Notify,
-    convinced_at: Mutex<Option<Instant>>,
+    loss_confirmed: Notify,
+    loss_confirmed_at: Mutex<Option<Instant>>,
 }
 
-struct Heard {
+struct LastMessage {
     /// The latest term that this node knows of. An earlier leader's messages are no sign of life.
     term: u64,
     /// Time of the leader's last sign of life; before the first, the time at which the term was learnt.
     at: Instant,
-    patience: Patience,
+    timeout: SilenceTimeout,
 }
 
-impl Signs {
+impl LeaderEvidence {
     /// As if the leader had been heard of just now.
     pub fn new(timing: RaftTiming) -> Self {
         let now = Instant::now();
-        let heard = Heard {
+        let heard = LastMessage {
             term: 0,
             at: now,
-            patience: Patience::new(timing, now),
+            timeout: SilenceTimeout::new(timing, now),
         };
         Self {
             heard: Mutex::new(heard),
             suspected: Notify::new(),
-            convinced: Notify::new(),
-            convinced_at: Mutex::new(None),
+            loss_confirmed: Notify::new(),
+            loss_confirmed_at: Mutex::new(None),
         }
     }
 
     /// Notes a message of the leader of `term`. Returns false if that one leads no more.
-    pub fn heard(&self, term: u64) -> bool {
+    pub fn record_message(&self, term: u64) -> bool {
         let now = Instant::now();
         let mut heard = self.heard.lock();
         if term < heard.term {
@@ -52,7 +52,7 @@ impl Signs {
         // The time between two leaders is no pause of either.
         if term == heard.term {
             let pause = now.saturating_duration_since(heard.at);
-            heard.patience.note(pause, now);
+            heard.timeout.note(pause, now);
         }
         (heard.term, heard.at) = (term, now);
         true
@@ -75,12 +75,12 @@ impl Signs {
     pub fn believed(&self) -> (Instant, Instant) {
         let mut heard = self.heard.lock();
         let at = heard.at;
-        (at, at + heard.patience.agreement(Instant::now()))
+        (at, at + heard.timeout.agreement(Instant::now()))
     }
 
-    /// The part of a silence that is waited for in slices, after [`Signs::believed`].
-    pub fn last_part(&self) -> Duration {
-        self.heard.lock().patience.last_part()
+    /// The part of a silence that is waited for in slices, after [`LeaderEvidence::believed`].
+    pub fn final_part(&self) -> Duration {
+        self.heard.lock().timeout.final_part()
     }
 
     /// It may have ended: somebody should look. One look answers all that came before it.
@@ -94,16 +94,16 @@ impl Signs {
     }
 
     /// It has ended, as far as can be seen from here: somebody should act.
-    pub fn convince(&self) {
-        *self.convinced_at.lock() = Some(Instant::now());
-        self.convinced.notify_one();
+    pub fn confirm_loss(&self) {
+        *self.loss_confirmed_at.lock() = Some(Instant::now());
+        self.loss_confirmed.notify_one();
     }
 
     /// Returns when somebody should act. Who was heard of since lives, whatever was seen before.
-    pub async fn convinced(&self) {
+    pub async fn loss_confirmed(&self) {
         loop {
-            self.convinced.notified().await;
-            if *self.convinced_at.lock() > Some(self.last()) {
+            self.loss_confirmed.notified().await;
+            if *self.loss_confirmed_at.lock() > Some(self.last()) {
                 return;
             }
         }

@@ -3,11 +3,11 @@
 //! openraft's voters grant no vote while the lease of the last leader they heard is valid, and stand for
 //! election only after an election timeout on top: about a second without a leader. But a follower often knows sooner. A
 //! leader whose process has ended leaves closed connections, and its address refuses new ones; a stalled one is
-//! silent to *all*. So a voter that suspects the leader asks the other voters ([`Ask::LeaderLost`]), and if a majority has lost it
+//! silent to *all*. So a voter that suspects the leader asks the other voters ([`PeerRequest::LeaderLost`]), and if a majority has lost it
 //! too, by their own observations, the one with the longest log stands for election at once, in the way in which a
 //! leader that hands over has its successor elected (Raft dissertation, 3.10 and 4.2.3): the lease does not count.
 //!
-//! The necessary silence is measured ([`patience`]): on a busy machine leaders and followers stall, and that is no reason for
+//! The necessary silence is measured ([`timeout`]): on a busy machine leaders and followers stall, and that is no reason for
 //! an election. openraft's own timers do not know stalls. So they are off while the leader is heard; they decide when
 //! no leader is known, and when the questions had no result. For the same reason a voter that heard the leader recently
 //! grants no pre-vote.
@@ -15,10 +15,10 @@
 //! Nothing but time depends on the lease: reads and heartbeats are confirmed by a quorum ([`crate::leader::confirm`]), so a
 //! wrong suspicion costs an election and never a promise.
 
-mod patience;
+mod silence_timeout;
 mod quorum;
-mod signs;
-mod verdict;
+mod leader_evidence;
+mod decision;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -33,13 +33,13 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
-use self::quorum::Quorum;
-use self::signs::Signs;
-use self::verdict::{Verdict, Voter};
+use self::decision::{Decision, Voter};
+use self::leader_evidence::LeaderEvidence;
+use self::quorum::QuorumWatch;
 use crate::ids::NodeId;
 use crate::leader_view::LeaderView;
 use crate::peers::stream::PeerStream;
-use crate::peers::wire::{Answer, Ask, LeaderLoss, WireLogId, WireVote, WireVoteResponse};
+use crate::peers::wire::{LeaderLoss, PeerRequest, PeerResponse, WireLogId, WireVote, WireVoteResponse};
 use crate::peers::{Peers, Purpose};
 use crate::raft_config::RaftTiming;
 use crate::state_machine::Raft;
@@ -49,14 +49,14 @@ use raft_log::sync::Mutex;
 
 /// Length of a step of the wait for the end of a silence. A node that stalled itself finds, when it continues, a long
 /// silence; in the next step it reads what waits in its sockets.
-const SLICE: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Maximum duration of an election where a majority can hear each other, in longest election timeouts: one for the others to
 /// agree, and one more if the first try fails.
-const ELECTION: u32 = 2;
+const ELECTION_TIMEOUTS: u32 = 2;
 
 /// Time that a started node may take to learn of its first leader: its cluster may be starting with it.
-const STARTS: Duration = Duration::from_secs(10);
+const START_GRACE: Duration = Duration::from_secs(10);
 
 /// Number of probes of an address after the leader's connection has ended, in pauses of [`PROBE_PAUSE`]: a process that ends
 /// closes its sockets one after the other.
@@ -65,14 +65,14 @@ const PROBES: u32 = 4;
 const PROBE_PAUSE: Duration = Duration::from_millis(10);
 
 /// The part of a follower that is ready to succeed its leader.
-pub struct Succession {
+pub struct FastFailover {
     node: NodeId,
     timing: RaftTiming,
     peers: Arc<Peers>,
     raft: Raft,
     wal: Wal,
     leader: watch::Receiver<LeaderView>,
-    signs: Signs,
+    evidence: LeaderEvidence,
     /// Set if openraft's own timers may begin an election. They may not while the leader is heard.
     timers: AtomicBool,
     /// This node leads, and has reached no quorum for long.
@@ -99,7 +99,7 @@ enum Suspicion {
     Agreed,
 }
 
-impl Succession {
+impl FastFailover {
     /// For a node that follows, whenever it does.
     pub fn new(
         node: NodeId,
@@ -111,7 +111,7 @@ impl Succession {
     ) -> Self {
         Self {
             node,
-            signs: Signs::new(timing.clone()),
+            evidence: LeaderEvidence::new(timing.clone()),
             timing,
             peers,
             raft,
@@ -139,13 +139,13 @@ impl Succession {
             (leaderless.since, leaderless.has_known)
         };
         let election = match has_known {
-            true => self.timing.election_max * ELECTION,
-            false => STARTS,
+            true => self.timing.election_max * ELECTION_TIMEOUTS,
+            false => START_GRACE,
         };
         match leader {
             Some(leader) if leader == self.node => self.unreached.load(Ordering::Relaxed),
             Some(_) => {
-                let (_, believed) = self.signs.believed();
+                let (_, believed) = self.evidence.believed();
                 Instant::now() > believed + election
             }
             None => since.is_some_and(|since| since.elapsed() > election),
@@ -154,8 +154,8 @@ impl Succession {
 
     /// Notes a message of a leader when it arrives: one that still leads has shown that it lives. What becomes of the message may
     /// depend on this node's disk.
-    pub fn heard(&self, leader: &WireVote) {
-        if self.signs.heard(leader.term) && self.timers.load(Ordering::Relaxed) {
+    pub fn record_leader_message(&self, leader: &WireVote) {
+        if self.evidence.record_message(leader.term) && self.timers.load(Ordering::Relaxed) {
             self.set_timers(false);
         }
     }
@@ -163,7 +163,7 @@ impl Succession {
     /// Returns the refusal of a pre-vote, if this node heard its leader recently. (openraft's voters check the lease alone.)
     pub fn refuse_pre_vote(&self) -> Option<WireVoteResponse> {
         let view = *self.leader.borrow();
-        let (_, believed) = self.signs.believed();
+        let (_, believed) = self.evidence.believed();
         let hears = view.leader.is_some_and(|leader| leader != self.node) && Instant::now() < believed;
         let vote = self.raft.server_metrics().borrow_watched().vote;
         hears.then(|| WireVoteResponse {
@@ -180,15 +180,15 @@ impl Succession {
     }
 
     /// A connection that `from` had made has ended.
-    pub fn line_ended(&self, from: NodeId) {
+    pub fn connection_lost(&self, from: NodeId) {
         if self.leader.borrow().leader == Some(from) {
-            self.signs.suspect();
+            self.evidence.suspect();
         }
     }
 
     /// Answers another voter that suspects `leader`, the leader of `term`: returns whether this node has lost it, too, by its own
     /// observations.
-    pub async fn judge(&self, term: u64, leader: NodeId) -> LeaderLoss {
+    pub async fn assess_leader(&self, term: u64, leader: NodeId) -> LeaderLoss {
         // The silence first: a node that is cut off gets no answer from the address either, and the asking voter does not wait for long.
         let lost = leader != self.node
             && self.leader.borrow().term <= term
@@ -199,7 +199,7 @@ impl Succession {
         };
         if lost && *self.leader.borrow() == asked {
             // It may be the one with the longer log, and need not wait until its own patience is over.
-            self.signs.convince();
+            self.evidence.confirm_loss();
         }
         LeaderLoss {
             lost,
@@ -214,7 +214,7 @@ impl Succession {
         let mut metrics = self.raft.server_metrics();
         loop {
             let view = *self.leader.borrow();
-            self.signs.term_began(view.term);
+            self.evidence.term_began(view.term);
             let leads = view.leader == Some(self.node);
             self.peers.set_silent(false);
             self.unreached.store(false, Ordering::Relaxed);
@@ -231,7 +231,7 @@ impl Succession {
             };
             tokio::select! {
                 () = watch, if follows.is_some() => {}
-                () = self.keep_quorum(), if leads => {}
+                () = self.watch_quorum(), if leads => {}
                 changed = views.changed() => if changed.is_err() { return },
                 changed = metrics.changed(), if follows.is_none() => if changed.is_err() { return },
                 () = stop.cancelled() => return,
@@ -264,10 +264,10 @@ impl Succession {
 
     /// Waits until there is reason to believe that the leader is gone.
     async fn suspicion(&self, view: LeaderView) -> Suspicion {
-        let silence = falls_silent(&self.signs);
+        let silence = falls_silent(&self.evidence);
         let refusal = async {
             loop {
-                self.signs.suspected().await;
+                self.evidence.suspected().await;
                 for probe in 0..PROBES {
                     if probe > 0 {
                         sleep(PROBE_PAUSE).await;
@@ -282,7 +282,7 @@ impl Succession {
         tokio::select! {
             () = silence => Suspicion::Silent,
             () = refusal => Suspicion::Refused,
-            () = self.signs.convinced() => Suspicion::Agreed,
+            () = self.evidence.loss_confirmed() => Suspicion::Agreed,
         }
     }
 
@@ -296,7 +296,7 @@ impl Succession {
             return;
         };
         let Some(vote) = self.vote_of(term) else { return };
-        if self.peers.gate().has_wrong_state() {
+        if self.peers.registry().has_wrong_state() {
             // Another one of those that have lost the leader stands.
             sleep(self.timing.election_max).await;
             return;
@@ -304,12 +304,16 @@ impl Succession {
         let configs = self.voters();
         let others: BTreeSet<NodeId> = configs.iter().flatten().copied().collect();
         let others = others.into_iter().filter(|id| ![self.node, leader].contains(id));
-        let patience = self.timing.election_min;
+        let timeout = self.timing.election_min;
         let answers = join_all(others.map(|id| async move {
-            let ask = Ask::LeaderLost { term, leader };
-            let answer = self.peers.link(id, Purpose::Control).ask(ask, patience).await;
+            let request = PeerRequest::LeaderLost { term, leader };
+            let answer = self
+                .peers
+                .connection(id, Purpose::Control)
+                .request(request, timeout)
+                .await;
             match answer {
-                Ok(Answer::LeaderLost(LeaderLoss { lost: true, last })) => Some(Voter { id, last }),
+                Ok(PeerResponse::LeaderLost(LeaderLoss { lost: true, last })) => Some(Voter { id, last }),
                 // It sees the leader, or is of an older version, or cannot be reached itself.
                 _ => None,
             }
@@ -319,8 +323,8 @@ impl Succession {
             id: self.node,
             last: self.last(),
         };
-        let verdict = Verdict::of(&configs, me, &agreed);
-        let Verdict::Stand { rank } = verdict else {
+        let decision = Decision::of(&configs, me, &agreed);
+        let Decision::StartElection { rank } = decision else {
             tracing::debug!(
                 term,
                 leader,
@@ -335,7 +339,7 @@ impl Succession {
         tracing::info!(term, leader, ?suspicion, rank, "a majority has lost the leader");
         // A voter of a lower rank has that much time to be elected; then `run` sees another leader. A voter that stands too early
         // is not elected, and takes the term away from the right one.
-        sleep(self.turn().saturating_mul(rank)).await;
+        sleep(self.rank_delay().saturating_mul(rank)).await;
         let request = TransferLeaderRequest::new(vote, self.node, None);
         match self.raft.handle_transfer_leader(request).await {
             Ok(Ok(())) => {}
@@ -352,24 +356,24 @@ impl Succession {
     /// Turns openraft's election timers on while the leader is silent, whatever caused the suspicion. Without them, voters that agree that
     /// the leader is gone and are too few to replace it at once would ask each other again and again without end.
     fn leave_to_timers(&self) {
-        let (_, believed) = self.signs.believed();
+        let (_, believed) = self.evidence.believed();
         if Instant::now() >= believed {
             self.set_timers(true);
         }
     }
 
     /// Sends no heartbeats, in turns, while this leader reaches no quorum. Never returns.
-    async fn keep_quorum(&self) {
-        let mut quorum = Quorum::default();
+    async fn watch_quorum(&self) {
+        let mut quorum = QuorumWatch::default();
         let mut since = Instant::now();
         loop {
-            sleep(SLICE).await;
+            sleep(CHECK_INTERVAL).await;
             let configs = self.voters();
             let others: BTreeSet<NodeId> = configs.iter().flatten().copied().collect();
-            let control = |id: NodeId| self.peers.link(id, Purpose::Control);
+            let control = |id: NodeId| self.peers.connection(id, Purpose::Control);
             let answered = others.into_iter().filter(|id| *id != self.node);
             let answered = answered.filter(|id| control(*id).last_answer() > Some(since));
-            let sends = quorum.ran(SLICE, self.node, &configs, answered, &self.timing);
+            let sends = quorum.record_slice(CHECK_INTERVAL, self.node, &configs, answered, &self.timing);
             since = Instant::now();
             self.peers.set_silent(!sends);
             let unreached = quorum.is_lost(&self.timing);
@@ -384,8 +388,8 @@ impl Succession {
 
     /// Returns the maximum time until a voter that was asked, and agreed, has asked in its turn, and is elected: each question may
     /// wait for a slice of silence, and heartbeats are set to twice the round trip or more.
-    fn turn(&self) -> Duration {
-        2 * SLICE + self.timing.heartbeat
+    fn rank_delay(&self) -> Duration {
+        2 * CHECK_INTERVAL + self.timing.heartbeat
     }
 
     /// The vote of the leader of `term`, as this node holds it.
@@ -411,7 +415,7 @@ impl Succession {
     /// Returns whether all addresses of `leader` refuse connections. An address without an answer proves nothing. This waits for
     /// less time than the asking voter waits for the answer.
     async fn is_refused(&self, leader: NodeId) -> bool {
-        let places = self.peers.gate().peer_addresses(leader);
+        let places = self.peers.registry().peer_addresses(leader);
         for place in &places {
             match timeout(self.timing.election_min / 2, PeerStream::connect(place)).await {
                 Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {}
@@ -423,34 +427,34 @@ impl Succession {
 
     /// Returns whether the leader was silent for long, and stays silent for the next moment.
     async fn stays_silent(&self) -> bool {
-        let (heard, believed) = self.signs.believed();
+        let (heard, believed) = self.evidence.believed();
         if Instant::now() < believed {
             return false;
         }
-        sleep(SLICE).await;
-        self.signs.last() == heard
+        sleep(CHECK_INTERVAL).await;
+        self.evidence.last() == heard
     }
 }
 
-/// Waits until nothing was heard of the leader for as long as [`patience`] says, in whose last part this node did not stand
+/// Waits until nothing was heard of the leader for as long as [`timeout`] says, in whose last part this node did not stand
 /// still itself.
-async fn falls_silent(signs: &Signs) {
-    let wait = signs.last_part();
-    let (mut heard, mut believed) = signs.believed();
+async fn falls_silent(evidence: &LeaderEvidence) {
+    let wait = evidence.final_part();
+    let (mut heard, mut believed) = evidence.believed();
     let mut waited = Duration::ZERO;
     loop {
         if Instant::now() < believed {
             sleep_until(believed).await;
         } else if waited < wait {
-            let slice = SLICE.min(wait - waited);
+            let slice = CHECK_INTERVAL.min(wait - waited);
             sleep(slice).await;
             waited += slice;
         } else {
             return;
         }
-        if signs.last() != heard {
+        if evidence.last() != heard {
             waited = Duration::ZERO;
-            (heard, believed) = signs.believed();
+            (heard, believed) = evidence.believed();
         }
     }
 }

@@ -11,10 +11,11 @@ use futures_util::FutureExt;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::gate::{Gate, clock_in};
-use super::stream::{PeerStream, ReadHalf, WriteHalf, protect_called};
+use super::peer_registry::{PeerRegistry, clock_in};
+use super::stream::{PeerStream, ReadHalf, WriteHalf, protect_outgoing};
 use super::wire::{
-    Answer, Ask, FrameReader, HelloReply, Purpose, RefusalCause, decode_frame, put_frame, send_frames,
+    FrameReader, HelloReply, PeerRequest, PeerResponse, Purpose, RefusalCause, decode_frame, put_frame,
+    send_frames,
 };
 use crate::ids::DiskId;
 use crate::ids::NodeId;
@@ -29,14 +30,14 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Silence of a connection after which it is closed, once a question on it was not answered in time. A peer that
 /// is slow for a moment needs no new connection: establishing one would take longer.
-const SILENT_LINE: Duration = Duration::from_millis(300);
+const MAX_SILENCE: Duration = Duration::from_millis(300);
 
 /// Questions that wait to be written. Callers wait when there are more: the peer does not keep up.
 const QUEUE: usize = 1024;
 
 /// Reason why a question has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum LinkError {
+pub enum PeerConnectionError {
     /// It never left this node.
     #[error("not sent: {0}")]
     NotSent(String),
@@ -45,15 +46,15 @@ pub enum LinkError {
     NoAnswer(String),
 }
 
-struct Question {
-    ask: Ask,
-    answer: oneshot::Sender<Result<Answer, LinkError>>,
+struct PendingRequest {
+    request: PeerRequest,
+    answer: oneshot::Sender<Result<PeerResponse, PeerConnectionError>>,
 }
 
 /// A line of questions to one peer. Cheap to clone; ends when the last clone is dropped.
 #[derive(Clone)]
-pub struct Link {
-    questions: mpsc::Sender<Question>,
+pub struct PeerConnection {
+    requests: mpsc::Sender<PendingRequest>,
     life: Arc<Life>,
 }
 
@@ -66,13 +67,13 @@ struct Life {
     last_answer: Mutex<Option<Instant>>,
 }
 
-impl Link {
+impl PeerConnection {
     /// A line to `to`; connects when the first question is asked.
-    pub fn new(gate: Arc<Gate>, to: NodeId, purpose: Purpose) -> Self {
-        let (questions, queue) = mpsc::channel(QUEUE);
+    pub fn new(registry: Arc<PeerRegistry>, to: NodeId, purpose: Purpose) -> Self {
+        let (requests, queue) = mpsc::channel(QUEUE);
         let life = Arc::new(Life::default());
-        tokio::spawn(run(gate, to, purpose, queue, life.clone()));
-        Self { questions, life }
+        tokio::spawn(run(registry, to, purpose, queue, life.clone()));
+        Self { requests, life }
     }
 
     /// Returns the time of the peer's last answer on this connection, in time or not.
@@ -80,49 +81,58 @@ impl Link {
         *self.life.last_answer.lock()
     }
 
-    /// Asks, in the order of the calls, and waits for the answer, at most for `patience`.
-    pub async fn ask(&self, ask: Ask, patience: Duration) -> Result<Answer, LinkError> {
-        let answer = self.send(ask).await?;
-        self.answer(answer, patience).await
+    /// Asks, in the order of the calls, and waits for the answer, at most for `timeout`.
+    pub async fn request(
+        &self,
+        request: PeerRequest,
+        timeout: Duration,
+    ) -> Result<PeerResponse, PeerConnectionError> {
+        let answer = self.send(request).await?;
+        self.answer(answer, timeout).await
     }
 
     /// Waits for the answer to a question that was sent.
     pub async fn answer(
         &self,
-        answer: oneshot::Receiver<Result<Answer, LinkError>>,
-        patience: Duration,
-    ) -> Result<Answer, LinkError> {
-        match timeout(patience, answer).await {
+        answer: oneshot::Receiver<Result<PeerResponse, PeerConnectionError>>,
+        timeout: Duration,
+    ) -> Result<PeerResponse, PeerConnectionError> {
+        match tokio::time::timeout(timeout, answer).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(LinkError::NoAnswer("the link was closed".into())),
+            Ok(Err(_)) => Err(PeerConnectionError::NoAnswer("the link was closed".into())),
             Err(_) => {
                 self.life.suspicion.notify_one();
-                Err(LinkError::NoAnswer(format!("nothing came within {patience:?}")))
+                Err(PeerConnectionError::NoAnswer(format!(
+                    "nothing came within {timeout:?}"
+                )))
             }
         }
     }
 
     /// Puts a question into the line. Questions are written in the order in which this returns.
-    pub async fn send(&self, ask: Ask) -> Result<oneshot::Receiver<Result<Answer, LinkError>>, LinkError> {
+    pub async fn send(
+        &self,
+        request: PeerRequest,
+    ) -> Result<oneshot::Receiver<Result<PeerResponse, PeerConnectionError>>, PeerConnectionError> {
         let (tx, rx) = oneshot::channel();
-        let question = Question { ask, answer: tx };
-        match self.questions.send(question).await {
+        let request = PendingRequest { request, answer: tx };
+        match self.requests.send(request).await {
             Ok(()) => Ok(rx),
-            Err(_) => Err(LinkError::NotSent("the link was closed".into())),
+            Err(_) => Err(PeerConnectionError::NotSent("the link was closed".into())),
         }
     }
 }
 
 /// Both halves of a connection, and the disk of the node at its other end.
-pub type Connection = (FrameReader<ReadHalf>, WriteHalf, DiskId);
+pub type OpenConnection = (FrameReader<ReadHalf>, WriteHalf, DiskId);
 
 /// Connects to a peer for `purpose` and shakes hands, wherever it is found.
-pub async fn connect(gate: &Gate, to: NodeId, purpose: Purpose) -> io::Result<Connection> {
+pub async fn connect(registry: &PeerRegistry, to: NodeId, purpose: Purpose) -> io::Result<OpenConnection> {
     let mut problem = None;
-    for place in gate.peer_addresses(to) {
-        match connect_at(gate, to, &place, purpose).await {
+    for place in registry.peer_addresses(to) {
+        match connect_at(registry, to, &place, purpose).await {
             Ok(connection) => {
-                gate.found(to, &place);
+                registry.record_address(to, &place);
                 return Ok(connection);
             }
             // What the membership says is the likelier place, so what happens there is the better message.
@@ -133,16 +143,21 @@ pub async fn connect(gate: &Gate, to: NodeId, purpose: Purpose) -> io::Result<Co
 }
 
 /// Connects to a node at `address` and shakes hands.
-pub async fn connect_at(gate: &Gate, to: NodeId, address: &str, purpose: Purpose) -> io::Result<Connection> {
+pub async fn connect_at(
+    registry: &PeerRegistry,
+    to: NodeId,
+    address: &str,
+    purpose: Purpose,
+) -> io::Result<OpenConnection> {
     let other = |what: String| io::Error::other(what);
     let shake = async {
         fail_step!(async "peer::before_connect", |error| error);
         let stream = PeerStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        let (reader, mut writer) = protect_called(stream, to, gate.tls()).await?.into_split();
+        let (reader, mut writer) = protect_outgoing(stream, to, registry.tls()).await?.into_split();
         let mut reader = FrameReader::new(reader);
-        let hello = gate.hello(to, purpose);
-        let asked = Instant::now();
+        let hello = registry.hello(to, purpose);
+        let after_request = Instant::now();
         let mut out = BytesMut::new();
         put_frame(&mut out, &hello);
         send_frames(&mut writer, &out).await?;
@@ -154,18 +169,18 @@ pub async fn connect_at(gate: &Gate, to: NodeId, address: &str, purpose: Purpose
             HelloReply::Welcome { extensions, .. } => extensions.clone(),
             HelloReply::Refused { reason, cause, .. } => {
                 if *cause == RefusalCause::RolledBack {
-                    gate.retire_directory(reason.clone()).await;
+                    registry.retire_directory(reason.clone()).await;
                 }
                 Vec::new()
             }
         };
-        let disk = gate
+        let disk = registry
             .accept(&hello, reply)
             .map_err(|error| other(error.to_string()))?;
         if let Some(clock_ms) = clock_in(&shown) {
-            gate.clock().measured(to, clock_ms, asked);
+            registry.clock().measured(to, clock_ms, after_request);
         }
-        gate.meet(to, disk, &shown).await?;
+        registry.record_start(to, disk, &shown).await?;
         fail_step!(async "peer::after_connect", |error| error);
         Ok((reader, writer, disk))
     };
@@ -176,43 +191,43 @@ pub async fn connect_at(gate: &Gate, to: NodeId, address: &str, purpose: Purpose
 }
 
 async fn run(
-    gate: Arc<Gate>,
+    registry: Arc<PeerRegistry>,
     to: NodeId,
     purpose: Purpose,
-    mut queue: mpsc::Receiver<Question>,
+    mut queue: mpsc::Receiver<PendingRequest>,
     life: Arc<Life>,
 ) {
-    let _guard = PanicGuard::new(gate.failure(), "a line to a peer");
+    let _guard = PanicGuard::new(registry.failure(), "a line to a peer");
     let mut is_lost = false;
     // One line for a peer, not one for each of its connections.
-    let tells = purpose == Purpose::Control;
+    let logs = purpose == Purpose::Control;
     while let Some(first) = queue.recv().await {
-        let (reader, writer, _) = match connect(&gate, to, purpose).await {
+        let (reader, writer, _) = match connect(&registry, to, purpose).await {
             Ok(connected) => connected,
             Err(error) => {
                 let what = error.to_string();
-                match tells && !is_lost {
+                match logs && !is_lost {
                     true => tracing::warn!(node = to, error = what, "a peer is lost: it cannot be reached"),
                     false => tracing::debug!(node = to, ?purpose, error = what, "a peer cannot be reached"),
                 }
                 is_lost = true;
                 refuse(first, &what);
                 // What came meanwhile would fare no better.
-                while let Ok(question) = queue.try_recv() {
-                    refuse(question, &what);
+                while let Ok(request) = queue.try_recv() {
+                    refuse(request, &what);
                 }
                 continue;
             }
         };
-        if std::mem::take(&mut is_lost) && tells {
+        if std::mem::take(&mut is_lost) && logs {
             tracing::info!(node = to, "a peer is back");
         }
         // What was suspected of the connection before is nothing that this one has done.
         let _stale = life.suspicion.notified().now_or_never();
         let mut waiting = HashMap::new();
         // A connection that was made has agreed upon one.
-        let version = gate.wire_version_with(to).unwrap_or(OLDEST_WIRE_VERSION);
-        let ended = converse(first, &mut queue, &life, version, reader, writer, &mut waiting).await;
+        let version = registry.wire_version_with(to).unwrap_or(OLDEST_WIRE_VERSION);
+        let ended = exchange(first, &mut queue, &life, version, reader, writer, &mut waiting).await;
         if let Err(error) = &ended {
             tracing::debug!(node = to, ?purpose, %error, "a connection to a peer broke");
         }
@@ -221,21 +236,23 @@ async fn run(
             .map_or("the peer hung up".to_owned(), |error| error.to_string());
         for answer in waiting.into_values() {
             // The asking task may have ended.
-            let _ = answer.send(Err(LinkError::NoAnswer(what.clone())));
+            let _ = answer.send(Err(PeerConnectionError::NoAnswer(what.clone())));
         }
     }
 }
 
-fn refuse(question: Question, what: &str) {
+fn refuse(request: PendingRequest, what: &str) {
     // The asking task may have ended.
-    let _ = question.answer.send(Err(LinkError::NotSent(what.to_owned())));
+    let _ = request
+        .answer
+        .send(Err(PeerConnectionError::NotSent(what.to_owned())));
 }
 
-type Waiting = HashMap<u64, oneshot::Sender<Result<Answer, LinkError>>>;
+type Waiting = HashMap<u64, oneshot::Sender<Result<PeerResponse, PeerConnectionError>>>;
 
-async fn converse(
-    first: Question,
-    queue: &mut mpsc::Receiver<Question>,
+async fn exchange(
+    first: PendingRequest,
+    queue: &mut mpsc::Receiver<PendingRequest>,
     life: &Life,
     version: u16,
     mut reader: FrameReader<ReadHalf>,
@@ -253,21 +270,21 @@ async fn converse(
             quiet_since = Instant::now();
         }
         // Everything that is in the queue goes out in one write.
-        while let Some(question) = next.take() {
-            let since = question.ask.since();
+        while let Some(request) = next.take() {
+            let since = request.request.since();
             if since > version {
                 let what =
                     format!("it is a question of version {since}, and the peer speaks version {version}");
-                refuse(question, &what);
+                refuse(request, &what);
                 next = queue.try_recv().ok();
                 continue;
             }
-            put_frame(&mut out, &(next_id, &question.ask));
+            put_frame(&mut out, &(next_id, &request.request));
             #[cfg(feature = "failpoints")]
-            let asked = crate::peers::fail_points::asking(&question.ask).await;
-            waiting.insert(next_id, question.answer);
+            let after_request = crate::peers::fail_points::before_request(&request.request).await;
+            waiting.insert(next_id, request.answer);
             #[cfg(feature = "failpoints")]
-            asked?;
+            after_request?;
             next_id += 1;
             next = queue.try_recv().ok();
         }
@@ -278,17 +295,17 @@ async fn converse(
         }
         tokio::select! {
             biased;
-            () = life.suspicion.notified() => give_up = Some(quiet_since + SILENT_LINE),
+            () = life.suspicion.notified() => give_up = Some(quiet_since + MAX_SILENCE),
             frame = reader.next() => match frame? {
                 Some(frame) => {
-                    let (id, answer): (u64, Answer) = decode_frame(&frame)?;
+                    let (id, answer): (u64, PeerResponse) = decode_frame(&frame)?;
                     fail_step!(async "peer::after_answer", |error| error);
                     quiet_since = Instant::now();
                     give_up = None;
                     *life.last_answer.lock() = Some(quiet_since);
-                    if let Some(asker) = waiting.remove(&id) {
+                    if let Some(caller) = waiting.remove(&id) {
                         // The asking task may have ended.
-                        let _ = asker.send(Ok(answer));
+                        let _ = caller.send(Ok(answer));
                     }
                 }
                 None => return Ok(()),
@@ -298,8 +315,8 @@ async fn converse(
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "an answer did not come in time"));
             }
             // While the connection is in doubt a question may belong on the next one.
-            question = queue.recv(), if give_up.is_none() => match question {
-                Some(question) => next = Some(question),
+            request = queue.recv(), if give_up.is_none() => match request {
+                Some(request) => next = Some(request),
                 None => return Ok(()),
             },
         }
@@ -319,16 +336,16 @@ mod tests {
     use crate::ids::{ClusterId, DiskId};
     use crate::peers::wire::Hello;
 
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const TIMEOUT: Duration = Duration::from_secs(30);
 
-    fn gate(node: NodeId, peer: &str) -> Arc<Gate> {
+    fn registry(node: NodeId, peer: &str) -> Arc<PeerRegistry> {
         let address = MemberAddress {
             peer: peer.to_owned(),
             http: String::new(),
         };
         let members = BTreeMap::from([(1, address.clone()), (2, address)]);
         let cluster = Some(ClusterId([7; 16]));
-        Arc::new(Gate::new(
+        Arc::new(PeerRegistry::new(
             node,
             "test".into(),
             DiskId([node as u8; 16]),
@@ -339,25 +356,28 @@ mod tests {
     }
 
     /// Node 2: accepts one connection and shakes hands.
-    async fn accept(listener: &TcpListener, gate: &Gate) -> (FrameReader<OwnedReadHalf>, OwnedWriteHalf) {
+    async fn accept(
+        listener: &TcpListener,
+        registry: &PeerRegistry,
+    ) -> (FrameReader<OwnedReadHalf>, OwnedWriteHalf) {
         let (stream, _) = listener.accept().await.unwrap();
         let (reader, mut writer) = stream.into_split();
         let mut reader = FrameReader::new(reader);
         let hello: Hello = reader.message().await.unwrap().unwrap();
         let mut out = BytesMut::new();
-        put_frame(&mut out, &gate.judge(&hello));
+        put_frame(&mut out, &registry.check_hello(&hello));
         send_frames(&mut writer, &out).await.unwrap();
         (reader, writer)
     }
 
     async fn answer(writer: &mut OwnedWriteHalf, id: u64, index: u64) {
         let mut out = BytesMut::new();
-        put_frame(&mut out, &(id, Answer::ReadIndex(Ok(index))));
+        put_frame(&mut out, &(id, PeerResponse::ReadIndex(Ok(index))));
         send_frames(writer, &out).await.unwrap();
     }
 
     async fn next_id(reader: &mut FrameReader<OwnedReadHalf>) -> u64 {
-        let (id, _): (u64, Ask) = reader.message().await.unwrap().unwrap();
+        let (id, _): (u64, PeerRequest) = reader.message().await.unwrap().unwrap();
         id
     }
 
@@ -365,47 +385,50 @@ mod tests {
     async fn answers_find_their_questions_in_any_order() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let link = Link::new(gate(1, &address), 2, Purpose::Control);
+        let connection = PeerConnection::new(registry(1, &address), 2, Purpose::Control);
         let serve = async {
-            let (mut reader, mut writer) = accept(&listener, &gate(2, &address)).await;
+            let (mut reader, mut writer) = accept(&listener, &registry(2, &address)).await;
             let (a, b) = (next_id(&mut reader).await, next_id(&mut reader).await);
             answer(&mut writer, b, 20).await;
             answer(&mut writer, a, 10).await;
             (reader, writer)
         };
-        let ask = || link.ask(Ask::ReadIndex, PATIENCE);
-        let (first, second, _connection) = tokio::join!(ask(), ask(), serve);
-        assert_eq!(first, Ok(Answer::ReadIndex(Ok(10))));
-        assert_eq!(second, Ok(Answer::ReadIndex(Ok(20))));
+        let request = || connection.request(PeerRequest::ReadIndex, TIMEOUT);
+        let (first, second, _connection) = tokio::join!(request(), request(), serve);
+        assert_eq!(first, Ok(PeerResponse::ReadIndex(Ok(10))));
+        assert_eq!(second, Ok(PeerResponse::ReadIndex(Ok(20))));
     }
 
     #[tokio::test]
     async fn unsent_questions_are_distinguished_from_unanswered_ones() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let link = Link::new(gate(1, &address), 2, Purpose::Traffic);
+        let connection = PeerConnection::new(registry(1, &address), 2, Purpose::Traffic);
         let hang_up = async {
-            let (mut reader, _writer) = accept(&listener, &gate(2, &address)).await;
+            let (mut reader, _writer) = accept(&listener, &registry(2, &address)).await;
             next_id(&mut reader).await;
         };
-        let (asked, ()) = tokio::join!(link.ask(Ask::ReadIndex, PATIENCE), hang_up);
-        assert!(matches!(asked, Err(LinkError::NoAnswer(_))), "{asked:?}");
+        let (after_request, ()) = tokio::join!(connection.request(PeerRequest::ReadIndex, TIMEOUT), hang_up);
+        assert!(
+            matches!(after_request, Err(PeerConnectionError::NoAnswer(_))),
+            "{after_request:?}"
+        );
 
         // It connects again by itself.
         let serve = async {
-            let (mut reader, mut writer) = accept(&listener, &gate(2, &address)).await;
+            let (mut reader, mut writer) = accept(&listener, &registry(2, &address)).await;
             let id = next_id(&mut reader).await;
             answer(&mut writer, id, 1).await;
         };
-        let (asked, ()) = tokio::join!(link.ask(Ask::ReadIndex, PATIENCE), serve);
-        assert_eq!(asked, Ok(Answer::ReadIndex(Ok(1))));
+        let (after_request, ()) = tokio::join!(connection.request(PeerRequest::ReadIndex, TIMEOUT), serve);
+        assert_eq!(after_request, Ok(PeerResponse::ReadIndex(Ok(1))));
 
         // Nobody listens any more; the broken connection may be noticed first.
         drop(listener);
         loop {
-            match link.ask(Ask::ReadIndex, PATIENCE).await {
-                Err(LinkError::NotSent(_)) => break,
-                Err(LinkError::NoAnswer(_)) => {}
+            match connection.request(PeerRequest::ReadIndex, TIMEOUT).await {
+                Err(PeerConnectionError::NotSent(_)) => break,
+                Err(PeerConnectionError::NoAnswer(_)) => {}
                 Ok(answer) => panic!("{answer:?}"),
             }
         }
@@ -415,12 +438,17 @@ mod tests {
     async fn a_silent_connection_is_given_up_for_a_new_one() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let link = Link::new(gate(1, &address), 2, Purpose::Control);
-        let node_2 = gate(2, &address);
-        let asked = async {
-            let silent = link.ask(Ask::ReadIndex, Duration::from_millis(50)).await;
-            assert!(matches!(silent, Err(LinkError::NoAnswer(_))), "{silent:?}");
-            link.ask(Ask::ReadIndex, PATIENCE).await
+        let connection = PeerConnection::new(registry(1, &address), 2, Purpose::Control);
+        let node_2 = registry(2, &address);
+        let after_request = async {
+            let silent = connection
+                .request(PeerRequest::ReadIndex, Duration::from_millis(50))
+                .await;
+            assert!(
+                matches!(silent, Err(PeerConnectionError::NoAnswer(_))),
+                "{silent:?}"
+            );
+            connection.request(PeerRequest::ReadIndex, TIMEOUT).await
         };
         let serve = async {
             let _silent = accept(&listener, &node_2).await;
@@ -429,8 +457,8 @@ mod tests {
             answer(&mut writer, id, 3).await;
             (reader, writer)
         };
-        let both = async { tokio::join!(asked, serve) };
-        let (answered, _connection) = timeout(PATIENCE, both).await.expect("every question ends");
-        assert_eq!(answered, Ok(Answer::ReadIndex(Ok(3))));
+        let both = async { tokio::join!(after_request, serve) };
+        let (answered, _connection) = timeout(TIMEOUT, both).await.expect("every question ends");
+        assert_eq!(answered, Ok(PeerResponse::ReadIndex(Ok(3))));
     }
 }

@@ -16,14 +16,14 @@ pub struct Voter {
 
 /// Next action of a voter that has asked the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Decision {
     /// Too few have lost the leader.
     TooFew,
     /// Stand for election, after `rank` others.
-    Stand { rank: u32 },
+    StartElection { rank: u32 },
 }
 
-impl Verdict {
+impl Decision {
     /// Decides the action of `me` when the voters of `agreed` have lost the leader as well, in a cluster with these voters (two sets while they
     /// change: a majority of each is needed).
     ///
@@ -37,7 +37,7 @@ impl Verdict {
         }
         let order = |voter: &Voter| (Reverse(voter.last.map(|at| (at.term, at.index))), voter.id);
         let before = agreed.iter().filter(|voter| order(voter) < order(&me)).count();
-        Self::Stand {
+        Self::StartElection {
             rank: u32::try_from(before).unwrap_or(u32::MAX),
         }
     }
@@ -72,35 +72,35 @@ mod tests {
             (later_term, vec![two, behind], 0),
         ] {
             assert_eq!(
-                Verdict::of(&configs, me, &agreed),
-                Verdict::Stand { rank },
+                Decision::of(&configs, me, &agreed),
+                Decision::StartElection { rank },
                 "{me:?}"
             );
         }
         let empty = Voter { id: 1, last: None };
         assert_eq!(
-            Verdict::of(&configs, empty, &[two, three]),
-            Verdict::Stand { rank: 2 }
+            Decision::of(&configs, empty, &[two, three]),
+            Decision::StartElection { rank: 2 }
         );
     }
 
     #[test]
     fn a_majority_of_the_voters_must_have_lost_the_leader() {
         let [one, two, three] = [1, 2, 3].map(|id| voter(id, 1, 1));
-        let stand = Verdict::Stand { rank: 0 };
-        for (configs, agreed, verdict) in [
-            (vec![set(1..=3)], vec![], Verdict::TooFew),
+        let stand = Decision::StartElection { rank: 0 };
+        for (configs, agreed, decision) in [
+            (vec![set(1..=3)], vec![], Decision::TooFew),
             (vec![set(1..=3)], vec![two], stand),
-            (vec![set(1..=4)], vec![two], Verdict::TooFew),
+            (vec![set(1..=4)], vec![two], Decision::TooFew),
             (vec![set(1..=4)], vec![two, three], stand),
             // While the voters change, of the old ones and of the new ones.
-            (vec![set(1..=3), set(3..=5)], vec![two, three], Verdict::TooFew),
+            (vec![set(1..=3), set(3..=5)], vec![two, three], Decision::TooFew),
             (vec![set(1..=3), set(2..=4)], vec![two, three], stand),
             // Who votes no more counts for nothing.
-            (vec![set([1, 4, 5])], vec![two, three], Verdict::TooFew),
-            (vec![], vec![two, three], Verdict::TooFew),
+            (vec![set([1, 4, 5])], vec![two, three], Decision::TooFew),
+            (vec![], vec![two, three], Decision::TooFew),
         ] {
-            assert_eq!(Verdict::of(&configs, one, &agreed), verdict, "{configs:?}");
+            assert_eq!(Decision::of(&configs, one, &agreed), decision, "{configs:?}");
         }
     }
 }

@@ -8,13 +8,13 @@ use tokio::time::Instant;
 use crate::raft_config::RaftTiming;
 
 /// The wait, in widest pauses of late: a pause of a busy machine is often followed by a longer one.
-const WIDEST_PAUSES: u32 = 3;
+const PAUSE_FACTOR: u32 = 3;
 
 /// The longest wait, in longest election timeouts: however badly machines stall, a leader that is gone is succeeded after that time.
-pub const LONGEST_WAIT: u32 = 5;
+pub const MAX_SILENCE_INTERVALS: u32 = 5;
 
 /// Minimum time for which a pause counts; at most twice as long. A busy machine stalls again within minutes.
-const REMEMBERED: Duration = Duration::from_secs(150);
+const PAUSE_MEMORY: Duration = Duration::from_secs(150);
 
 /// Failure detector of a follower: the widest pauses between two messages of a leader that was alive all the time, and the wait that
 /// follows from them.
@@ -22,7 +22,7 @@ const REMEMBERED: Duration = Duration::from_secs(150);
 /// A pause has many causes: the leader's process or this one was not scheduled, a disk or the network stalled. What the follower does not
 /// know of the cause does not matter: what happened once may happen again, and is no reason for an election.
 #[derive(Debug)]
-pub struct Patience {
+pub struct SilenceTimeout {
     timing: RaftTiming,
     /// The widest pause since `since`.
     widest: Duration,
@@ -31,7 +31,7 @@ pub struct Patience {
     since: Instant,
 }
 
-impl Patience {
+impl SilenceTimeout {
     /// The patience of a node that has seen no pause.
     pub fn new(timing: RaftTiming, now: Instant) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl Patience {
     /// Records a pause between two messages of the leader.
     pub fn note(&mut self, pause: Duration, now: Instant) {
         // Nearly all: they change nothing.
-        let matters = pause.saturating_mul(WIDEST_PAUSES) > self.timing.election_max;
+        let matters = pause.saturating_mul(PAUSE_FACTOR) > self.timing.election_max;
         if matters && !planted::is(Bug::FixedPatience) {
             self.forget(now);
             self.widest = self.widest.max(pause);
@@ -55,25 +55,25 @@ impl Patience {
     /// Returns the silence of a leader after which this node asks the others: the longest election timeout, or more after pauses.
     pub fn silence(&mut self, now: Instant) -> Duration {
         self.forget(now);
-        let widest = self.widest.max(self.widest_before).saturating_mul(WIDEST_PAUSES);
+        let widest = self.widest.max(self.widest_before).saturating_mul(PAUSE_FACTOR);
         let usual = self.timing.election_max;
-        widest.clamp(usual, usual.saturating_mul(LONGEST_WAIT))
+        widest.clamp(usual, usual.saturating_mul(MAX_SILENCE_INTERVALS))
     }
 
     /// Returns the silence of a leader after which this node agrees with another one that asks.
     pub fn agreement(&mut self, now: Instant) -> Duration {
-        self.silence(now).saturating_sub(self.last_part())
+        self.silence(now).saturating_sub(self.final_part())
     }
 
-    /// The part of the silence that is waited for in slices: see [`super::SLICE`].
-    pub fn last_part(&self) -> Duration {
+    /// The part of the silence that is waited for in slices: see [`super::CHECK_INTERVAL`].
+    pub fn final_part(&self) -> Duration {
         self.timing.election_max.saturating_sub(self.timing.election_min)
     }
 
     fn forget(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.since);
-        if passed >= REMEMBERED {
-            self.widest_before = match passed < 2 * REMEMBERED {
+        if passed >= PAUSE_MEMORY {
+            self.widest_before = match passed < 2 * PAUSE_MEMORY {
                 true => self.widest,
                 false => Duration::ZERO,
             };
@@ -102,26 +102,26 @@ mod tests {
             (500, 1_500, 1_200),
             (5_000, 3_000, 2_700),
         ] {
-            let mut patience = Patience::new(timing.clone(), now);
-            patience.note(pause * MS, now);
-            patience.note(10 * MS, now);
-            assert_eq!(patience.silence(now), silence * MS, "{pause}");
-            assert_eq!(patience.agreement(now), agreement * MS, "{pause}");
+            let mut timeout = SilenceTimeout::new(timing.clone(), now);
+            timeout.note(pause * MS, now);
+            timeout.note(10 * MS, now);
+            assert_eq!(timeout.silence(now), silence * MS, "{pause}");
+            assert_eq!(timeout.agreement(now), agreement * MS, "{pause}");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn pauses_are_forgotten_after_some_minutes() {
         let now = Instant::now();
-        let mut patience = Patience::new(RaftTiming::default(), now);
-        patience.note(500 * MS, now + REMEMBERED - MS);
-        patience.note(400 * MS, now + REMEMBERED + MS);
-        assert_eq!(patience.silence(now + 2 * REMEMBERED), 1_500 * MS);
-        assert_eq!(patience.silence(now + 2 * REMEMBERED + MS), 1_200 * MS);
-        assert_eq!(patience.silence(now + 4 * REMEMBERED), 600 * MS);
+        let mut timeout = SilenceTimeout::new(RaftTiming::default(), now);
+        timeout.note(500 * MS, now + PAUSE_MEMORY - MS);
+        timeout.note(400 * MS, now + PAUSE_MEMORY + MS);
+        assert_eq!(timeout.silence(now + 2 * PAUSE_MEMORY), 1_500 * MS);
+        assert_eq!(timeout.silence(now + 2 * PAUSE_MEMORY + MS), 1_200 * MS);
+        assert_eq!(timeout.silence(now + 4 * PAUSE_MEMORY), 600 * MS);
 
-        let mut patience = Patience::new(RaftTiming::default(), now);
-        patience.note(500 * MS, now);
-        assert_eq!(patience.silence(now + 2 * REMEMBERED), 600 * MS);
+        let mut timeout = SilenceTimeout::new(RaftTiming::default(), now);
+        timeout.note(500 * MS, now);
+        assert_eq!(timeout.silence(now + 2 * PAUSE_MEMORY), 600 * MS);
     }
 }
