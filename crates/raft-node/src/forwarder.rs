@@ -1,6 +1,6 @@
-//! Transport of proposals from this node to the leader, wherever it is: waiting calls are sent in one run, bound to
-//! the leader's term. Calls that were refused, or lost with a leader, return here and go to the next one, before all
-//! later calls: so pipelined requests of one connection arrive in their order.
+//! Forwards proposals of this node to the leader: pending proposals are sent in one batch, bound to the
+//! leader's term. Proposals that were rejected, or lost with a leader, return to the queue and are sent to
+//! the next leader before all later ones, so pipelined requests of one connection are applied in order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,45 +21,46 @@ use crate::peers::wire::{PeerRequest, PeerResponse};
 use crate::peers::{PeerConnectionError, Peers, Purpose};
 use fault_injection::fail_step;
 
-/// Maximum number of runs on their way to a leader.
+/// Maximum number of batches in transit to a leader.
 const MAX_IN_FLIGHT: usize = 16;
 
-/// Before a proposal that was refused is tried again, unless a new leader shows up earlier. A refusal is quick,
-/// and the leader may have to regain its quorum.
+/// Pause before a rejected proposal is sent again, unless a new leader is known earlier. A rejection is
+/// quick, and the leader may have to regain its quorum.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 type NumberedCommand = (u64, Bytes);
 
 /// Dependencies of the task.
 pub struct Forwarder {
-    /// This node.
+    /// Id of this node.
     pub node: NodeId,
-    /// Program whose calls are sent.
+    /// Program whose proposals are sent.
     pub application: Arc<dyn Application>,
-    /// To other leaders.
+    /// Connections to other leaders.
     pub peers: Arc<Peers>,
-    /// To this node, if it leads.
+    /// Queue of the batcher on this node, used if this node leads.
     pub proposal_queue: ProposalQueue,
     /// Current leader.
     pub leader: watch::Receiver<LeaderView>,
-    /// New calls, and those that come back.
+    /// New proposals, and those that return.
     pub queue: mpsc::UnboundedReceiver<NumberedCommand>,
-    /// Maximum time for a run before the connection to the leader is closed. Longer than an entry takes
-    /// on a busy disk.
+    /// Maximum time for a batch before the connection to the leader is closed. Longer than an entry takes on
+    /// a busy disk.
     pub timeout: Duration,
 }
 
 enum ForwardOutcome {
-    /// It was applied, but for the calls that the leader declined; what became of each of the others the apply says.
+    /// Applied, except for the proposals that the leader declined. The apply loop reports the outcome of each
+    /// of the others.
     Settled(Vec<u64>, Declined),
-    /// It was not done, for sure.
+    /// Certainly not proposed.
     Refused(Vec<u64>),
-    /// It may have been done.
+    /// Possibly proposed.
     InDoubt,
 }
 
 impl Forwarder {
-    /// Sends what comes, until `stop`.
+    /// Sends queued proposals until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut in_flight = FuturesUnordered::new();
         let mut waiting = BTreeMap::new();
@@ -82,7 +83,8 @@ impl Forwarder {
                             self.application.retry(&numbers);
                             calm.as_mut().reset(tokio::time::Instant::now() + RETRY_PAUSE);
                         }
-                        // If the term is over here already, nothing else will bring these calls back.
+                        // If the term has already ended on this node, no later event returns these proposals
+                        // to the queue.
                         ForwardOutcome::InDoubt => {
                             self.application.retry_lost();
                             calm.as_mut().reset(tokio::time::Instant::now() + RETRY_PAUSE);
@@ -100,7 +102,8 @@ impl Forwarder {
             let Some(leader) = view.leader else {
                 continue;
             };
-            // Lets other tasks make their calls first: the larger a run is, the fewer messages, entries and syncs there are.
+            // Lets other tasks queue their proposals first: larger batches mean fewer messages, entries and
+            // syncs.
             tokio::task::yield_now().await;
             while let Ok((number, envelope)) = self.queue.try_recv() {
                 waiting.insert(number, envelope);
@@ -112,7 +115,8 @@ impl Forwarder {
             }
             fail_step!(async "submit::before_send");
             let (numbers, envelopes): (Vec<u64>, Vec<Bytes>) = calls.into_iter().unzip();
-            // The place in the leader's queue is taken here, in order; the outcome may come in any order.
+            // The batch takes its place in the leader's queue here, in order; outcomes may arrive in any
+            // order.
             if leader == self.node {
                 let outcome = self.proposal_queue.enqueue(view.term, envelopes).await;
                 in_flight.push(futures_util::future::Either::Left(async move {
@@ -147,7 +151,7 @@ impl Forwarder {
     }
 }
 
-/// Takes out the first of what waits, as much as fits into one entry.
+/// Takes the first pending proposals, as many as fit into one entry.
 fn take_batch(waiting: &mut BTreeMap<u64, Bytes>) -> Vec<NumberedCommand> {
     let mut bytes = 0;
     let mut calls = Vec::with_capacity(waiting.len().min(MAX_ENTRY_COMMANDS));
@@ -178,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_fits_into_an_entry_unless_a_single_call_does_not() {
+    fn batch_fits_into_an_entry_unless_a_single_proposal_does_not() {
         let half = Bytes::from(vec![0; MAX_ENTRY_BYTES / 2]);
         let large = Bytes::from(vec![0; MAX_ENTRY_BYTES + 1]);
         let mut waiting = BTreeMap::from([(1, half.clone()), (2, half.clone()), (3, half), (4, large)]);

@@ -1,5 +1,5 @@
-//! Questions to the leader, from any node: heartbeats of sessions and read barriers. Questions that arrive while
-//! one is in progress go together in the next.
+//! Client for requests to the leader from any node: heartbeats of sessions, read barriers and changes of the
+//! membership. Requests that arrive while one is in progress are combined in the next one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,47 +25,48 @@ use crate::peers::{PeerConnectionError, Peers, Purpose};
 use crate::state_machine::Raft;
 use raft_log::sync::Mutex;
 
-/// Heartbeats in one frame, and callers that wait for the next.
+/// Maximum number of heartbeats in one frame, and of callers that wait for the next one.
 const MAX_HEARTBEATS_IN_REQUEST: usize = 4_096;
 
-/// Between two questions to a leader that could not answer the first: it has lost its quorum for a moment, or a new one
-/// is only just known.
+/// Pause between two requests to a leader that could not answer the first: it may have lost its quorum for a
+/// moment, or a new leader has only just become known.
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// Minimum allowance for heartbeats on their way to the leader. Peers are a fraction of a millisecond away, and a busy node
-/// takes some milliseconds.
+/// Minimum bound of the transit time of heartbeats to the leader. Peers are a fraction of a millisecond away,
+/// and a busy node takes some milliseconds.
 const MIN_TRANSIT: Duration = Duration::from_millis(50);
 
-/// Maximum allowance: over a slower connection than this no leader is elected.
+/// Maximum bound of the transit time: no leader is elected over a slower connection.
 const MAX_TRANSIT: Duration = Duration::from_secs(1);
 
-/// Age at which a moment of the leader's clock proves nothing any more: clocks that differ by one percent in speed add ten milliseconds.
+/// Age at which a known moment of the leader's clock proves nothing any more: clocks that differ by one
+/// percent in speed add ten milliseconds.
 const MAX_MOMENT_AGE: Duration = Duration::from_secs(1);
 
-/// Maximum time to answer the condition of the members. Such a caller asks again soon, and prefers a quick refusal.
+/// Maximum time for a request for the members' condition. Its caller retries soon, and prefers a quick error.
 const MEMBERS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Asks the leader, wherever it is.
+/// Sends requests to the leader, on whichever node it is.
 pub struct LeaderClient {
-    /// This node.
+    /// Id of this node.
     pub node: NodeId,
-    /// This node as a leader.
+    /// Program on this node, which answers if this node leads.
     pub application: Arc<dyn Application>,
-    /// The others.
+    /// Connections to the peers.
     pub peers: Arc<Peers>,
     /// Current leader.
     pub leader: watch::Receiver<LeaderView>,
-    /// This node as the leader that changes the membership.
+    /// Changes the membership if this node leads.
     pub membership: Arc<MembershipLeader>,
-    /// Maximum time to wait for a leader and for its answer, in all.
+    /// Maximum time to wait for a leader and for its answer, in total.
     pub timeout: Duration,
-    /// The same for a change of the membership, which has to be committed.
+    /// Maximum time for a change of the membership, which has to be committed.
     pub change_timeout: Duration,
-    /// Distance to the leader.
+    /// Known moment of the leader's clock, and bound of the transit time.
     pub transit: Mutex<TransitBound>,
 }
 
-/// A caller of [`LeaderRequests::heartbeat`].
+/// Queued call of [`LeaderRequests::heartbeat`].
 struct Heartbeat {
     session: u64,
     /// Time at which this node received the session's heartbeat.
@@ -73,11 +74,12 @@ struct Heartbeat {
     answer: oneshot::Sender<Result<Touched, Unavailable>>,
 }
 
-/// The leader's clock as this node knows it, and the time that heartbeats may take to the leader.
+/// Known moment of the leader's clock, and the bound of the transit time of heartbeats to the leader.
 ///
-/// The leader counts a heartbeat from its arrival, less its age. The time on the way makes a session end later, so the leader
-/// counts only what was on its way for a bounded time, and asks for the rest again. No two clocks are compared: the leader
-/// gets a moment of its own clock back, with the time for which this node has known it.
+/// The leader counts a heartbeat from its arrival, less its age. Time in transit makes a session end later,
+/// so the leader counts a heartbeat only if its transit time is bounded, and otherwise asks for it again. No
+/// two clocks are compared: the leader gets a moment of its own clock back, with the time for which this node
+/// has known it.
 #[derive(Debug)]
 pub struct TransitBound {
     seen: Option<(NodeId, Moment, Instant)>,
@@ -94,7 +96,8 @@ impl Default for TransitBound {
 }
 
 impl TransitBound {
-    /// Returns the proof for this leader of the time that a question sent `now` is on its way, and the maximum of that time.
+    /// Returns the proof of the transit time of a request sent `now` to this leader, and the bound of that
+    /// time.
     fn proof(&self, leader: NodeId, now: Instant) -> (Option<SeenMoment>, Duration) {
         let seen = self.seen.filter(|(of, ..)| *of == leader);
         let seen = seen.and_then(|(_, moment, at)| {
@@ -107,8 +110,8 @@ impl TransitBound {
         (seen, self.within)
     }
 
-    /// Records an answer from this leader, `took` after its question was sent. `counted` is false if the heartbeats were
-    /// on their way for too long.
+    /// Records an answer of this leader, which arrived `took` after the request was sent. `counted` is false
+    /// if the heartbeats were in transit for too long.
     fn answered(
         &mut self,
         leader: NodeId,
@@ -121,29 +124,29 @@ impl TransitBound {
         self.seen = Some((leader, moment, now));
         self.within = match counted {
             true => (took * 2).clamp(MIN_TRANSIT, MAX_TRANSIT),
-            // Without a proof nothing was learned about the way.
+            // Without a proof nothing was learned about the transit time.
             false if !had_proof => self.within,
             false => (self.within * 2).min(MAX_TRANSIT),
         };
     }
 }
-/// A caller of [`LeaderRequests::read_index`].
+/// Queued call of [`LeaderRequests::read_index`].
 type ReadBarrier = oneshot::Sender<Result<u64, Unavailable>>;
 
-/// The way to the leader.
+/// Handle that queues requests to the leader.
 #[derive(Clone)]
 pub struct LeaderRequests {
     heartbeats: mpsc::Sender<Heartbeat>,
     barriers: mpsc::Sender<ReadBarrier>,
 }
 
-/// The questions, before their tasks are started.
+/// Queues of requests, before their tasks are started.
 pub struct LeaderRequestQueues {
     heartbeats: mpsc::Receiver<Heartbeat>,
     barriers: mpsc::Receiver<ReadBarrier>,
 }
 
-/// The queues of questions and the way into them.
+/// Creates the queues of requests and their handle.
 pub fn leader_requests() -> (LeaderRequests, LeaderRequestQueues) {
     let (heartbeats, heartbeat_queue) = mpsc::channel(MAX_HEARTBEATS_IN_REQUEST);
     let (barriers, barrier_queue) = mpsc::channel(MAX_HEARTBEATS_IN_REQUEST);
@@ -155,7 +158,8 @@ pub fn leader_requests() -> (LeaderRequests, LeaderRequestQueues) {
 }
 
 impl LeaderRequests {
-    /// Has the leader count a session's heartbeat from when it was `heard` at this node.
+    /// Sends a session's heartbeat to the leader, which counts it from the time `heard` at which this node
+    /// received it.
     pub async fn heartbeat(&self, session: u64, heard: Instant) -> Result<Touched, Unavailable> {
         let (answer, rx) = oneshot::channel();
         let stopped = || Unavailable::new("this node is stopping");
@@ -168,7 +172,7 @@ impl LeaderRequests {
         rx.await.unwrap_or_else(|_| Err(stopped()))
     }
 
-    /// The index up to which this node has to apply for a linearizable read.
+    /// Returns the index up to which this node must apply the log for a linearizable read.
     pub async fn read_index(&self) -> Result<u64, Unavailable> {
         if planted::is(Bug::StaleRead) {
             return Ok(0);
@@ -180,7 +184,7 @@ impl LeaderRequests {
     }
 }
 
-/// Asks what is queued, until `stop`.
+/// Sends queued requests until `stop`.
 pub async fn run(leader_client: Arc<LeaderClient>, queues: LeaderRequestQueues, stop: CancellationToken) {
     let LeaderRequestQueues { heartbeats, barriers } = queues;
     tokio::select! {
@@ -220,14 +224,15 @@ async fn forward_read_barriers(leader_client: &LeaderClient, mut queue: mpsc::Re
 }
 
 impl LeaderClient {
-    /// Has the leader change the membership.
+    /// Sends a change of the membership to the leader.
     ///
-    /// It may be asked twice, and so may the next leader: what is so already is a success.
+    /// The leader, or the next one, may receive the request twice; a change that is already in effect
+    /// succeeds.
     pub async fn change(&self, change: MembershipChange) -> Result<MembershipChanged, MembershipError> {
         let mut views = self.leader.clone();
         let deadline = Instant::now() + self.change_timeout;
         let mut problem = "no leader is known".to_owned();
-        // Whether a leader may have begun with it, and nobody knows how far it came.
+        // Whether a leader may have begun the change, so that its outcome is unknown.
         let mut begun = false;
         loop {
             let view = *views.borrow_and_update();
@@ -237,7 +242,7 @@ impl LeaderClient {
                     self.membership.change(&change).await
                 } else {
                     let connection = self.peers.connection(leader, Purpose::Traffic);
-                    // Also when another leads: to move leadership is what was asked for, perhaps.
+                    // Also sent if another node leads by now: moving leadership may be the requested change.
                     match connection
                         .request(PeerRequest::ChangeMembership(change.clone()), left)
                         .await
@@ -246,7 +251,7 @@ impl LeaderClient {
                         Ok(_) => Err(NotLeader { leader: None }),
                         Err(error) => {
                             begun |= matches!(error, PeerConnectionError::NoAnswer(_));
-                            problem = format!("node {leader}, the leader, cannot be asked: {error}");
+                            problem = format!("node {leader}, the leader, cannot be reached: {error}");
                             Err(NotLeader { leader: None })
                         }
                     }
@@ -256,7 +261,7 @@ impl LeaderClient {
                     Ok(MembershipOutcome::Unknown(why)) => {
                         return Err(MembershipError::OutcomeUnknown(why));
                     }
-                    // The first try may be what is in progress.
+                    // The change in progress may be the first attempt of this request.
                     Ok(MembershipOutcome::Refused(MembershipRefusal::InProgress)) if begun => {
                         problem = MembershipRefusal::InProgress.to_string();
                     }
@@ -389,7 +394,7 @@ impl LeaderClient {
     }
 }
 
-/// Returns the answers at the places of the heartbeats that were sent. No caller waits for the others.
+/// Returns the answers in the order of the requests. The callers of requests that were not sent are gone.
 fn in_request_order(asked: &[bool], touched: Vec<Touched>) -> Vec<Touched> {
     let mut touched = touched.into_iter();
     asked
@@ -401,26 +406,27 @@ fn in_request_order(asked: &[bool], touched: Vec<Touched>) -> Vec<Touched> {
         .collect()
 }
 
-/// Ends when this node knows that `leader` no longer leads, with the reason. A question to it may have no answer:
-/// a leader that is stopped, or cut off, keeps its connections.
+/// Completes with the reason once this node knows that `leader` no longer leads. A request to it may stay
+/// unanswered: a stopped or partitioned leader keeps its connections.
 async fn another_leads(mut views: watch::Receiver<LeaderView>, leader: NodeId) -> String {
     match views.wait_for(|view| view.leader != Some(leader)).await {
-        Ok(_) => format!("node {leader} leads no more"),
+        Ok(_) => format!("node {leader} no longer leads"),
         Err(_) => "this node is stopping".to_owned(),
     }
 }
 
-/// A question's way from leader to leader.
+/// Retry policy of a request: sends it to successive leaders.
 struct LeaderRoute {
     node: NodeId,
     leader: watch::Receiver<LeaderView>,
-    /// Maximum time to wait for a leader and for its answer, in all.
+    /// Maximum time to wait for a leader and for its answer, in total.
     timeout: Duration,
 }
 
 impl LeaderRoute {
-    /// Asks the leader, `here` or `there`, and the next one if that one does not lead any more, while patience lasts. A
-    /// question may be asked twice: none of them changes anything that a second one would change again.
+    /// Sends the request to the leader, `here` or `there`, and to the next leader if that one no longer
+    /// leads, until the timeout. A leader may receive it twice: none of these requests has an effect that a
+    /// repetition would repeat.
     async fn request<T, Here, There>(
         &self,
         here: impl Fn() -> Here,
@@ -442,7 +448,7 @@ impl LeaderRoute {
                     answer = there(leader, left), if leader != self.node => match answer {
                         Ok(answer) => Some(answer),
                         Err(error) => {
-                            problem = format!("node {leader}, the leader, cannot be asked: {error}");
+                            problem = format!("node {leader}, the leader, cannot be reached: {error}");
                             None
                         }
                     },
@@ -457,7 +463,8 @@ impl LeaderRoute {
                     None => {}
                 }
             }
-            // Wait for news of a leader; a leader that only lost its quorum for a moment makes none.
+            // Waits for a change of leader. A leader that lost its quorum for a moment only causes none,
+            // hence the pause.
             let pause = Instant::now() + RETRY_PAUSE;
             tokio::select! {
                 changed = views.changed() => if changed.is_err() {
@@ -507,7 +514,7 @@ mod tests {
     };
 
     #[test]
-    fn leader_moment_proves_something_to_that_leader_for_a_while() {
+    fn leader_moment_is_a_proof_to_that_leader_until_it_ages() {
         let (mut transit, now) = (TransitBound::default(), Instant::now());
         assert_eq!(transit.proof(LEADER, now), (None, MIN_TRANSIT));
         transit.answered(LEADER, MOMENT, now, MS, true, false);
@@ -523,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn heartbeats_may_be_on_their_way_for_twice_the_round_trip_within_bounds() {
+    fn transit_bound_is_twice_the_round_trip_within_limits() {
         let (mut transit, now) = (TransitBound::default(), Instant::now());
         let mut within = |took: Duration, counted, had_proof| {
             transit.answered(LEADER, MOMENT, now, took, counted, had_proof);
@@ -535,11 +542,15 @@ mod tests {
         assert_eq!(within(3_000 * MS, false, true), 800 * MS);
         assert_eq!(within(3_000 * MS, false, true), MAX_TRANSIT);
         assert_eq!(within(3_000 * MS, true, true), MAX_TRANSIT);
-        assert_eq!(within(MS, true, true), MIN_TRANSIT, "the way is short again");
+        assert_eq!(
+            within(MS, true, true),
+            MIN_TRANSIT,
+            "the transit time is short again"
+        );
     }
 
     #[test]
-    fn answers_stand_in_the_places_of_their_heartbeats() {
+    fn answers_are_in_the_order_of_their_heartbeats() {
         let renewed = Touched::Renewed(9_000);
         assert_eq!(
             in_request_order(&[true, false, true], vec![renewed, Touched::Ended]),
@@ -549,14 +560,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_leader_that_stalled_holds_nobody_up_when_another_leads() {
+    async fn stalled_leader_delays_no_request_once_another_leads() {
         for (next, by) in [(ME, "here"), (3, "there")] {
             let (views, route) = route();
             views.send_replace(led_by(1, 2));
             let begin = Instant::now();
             let there = |leader, _| async move {
                 match leader {
-                    // It keeps its connections, and answers nothing.
+                    // The stalled leader keeps its connections and answers nothing.
                     2 => pending().await,
                     _ => Ok(Ok("there")),
                 }
@@ -574,7 +585,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn leader_without_proof_is_asked_again_until_the_timeout() {
+    async fn leader_without_proof_is_retried_until_the_timeout() {
         let (views, route) = route();
         views.send_replace(led_by(1, ME));
         let begin = Instant::now();

@@ -1,4 +1,4 @@
-//! Leader as this node knows it, and the proof that this node still leads.
+//! The leader as this node knows it, and the proof that this node still leads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -39,9 +39,9 @@ pub async fn prove_leadership(raft: &Raft, timeout: Duration) -> Result<(u64, u6
     }
 }
 
-/// Senders of what this node knows of the leader.
+/// Senders of changes of the leader.
 pub struct LeaderViews {
-    /// Who leads.
+    /// Current leader.
     pub leader: watch::Sender<LeaderView>,
     /// Term in which this node itself leads.
     pub own_term: watch::Sender<Option<u64>>,
@@ -72,7 +72,7 @@ pub async fn follow(
                 now.committed_membership_config.clone(),
             )
         };
-        // A change that is not committed may yet be undone, by a leader that it removes.
+        // A leader that is removed by an uncommitted change may still undo the change.
         let known: BTreeMap<NodeId, Member> = committed
             .nodes()
             .chain(membership.nodes())
@@ -83,7 +83,7 @@ pub async fn follow(
             peers.keep_members();
             members = Some(known);
         }
-        // A candidate that wins at once was never seen as one: its term tells.
+        // A candidate that wins at once was never observed as one; its term reveals the election.
         let leads = state == ServerState::Leader;
         if (leads || state == ServerState::Candidate) && stood_in != Some(view.term) {
             stood_in = Some(view.term);
@@ -95,7 +95,7 @@ pub async fn follow(
                 counters.leader_changes.up();
             }
             if changed {
-                tracing::info!(term = view.term, leader = ?view.leader, "the view of who leads changed");
+                tracing::info!(term = view.term, leader = ?view.leader, "membership: the leader has changed");
                 *before = view;
             }
             changed

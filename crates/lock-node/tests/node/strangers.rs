@@ -246,7 +246,7 @@ async fn whoever_is_no_peer_is_refused_and_nothing_else_happens() {
         "it is of cluster \\\"prod\\\"",
         "its certificate has expired",
         "node 2 of cluster \\\"test\\\" was expected, but it presented lockgate://test/node/9: it is node 9",
-        "node 9 is no member of the cluster",
+        "node 9 is not a member of the cluster",
     ] {
         let quoted = said;
         let plain = said.replace('\\', "");

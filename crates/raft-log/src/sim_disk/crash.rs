@@ -65,7 +65,7 @@ pub(super) struct DirModel {
 struct SectorModel {
     /// Contents that were written to it, oldest first.
     since: Vec<Sector>,
-    /// Whether the next sync writes it. After a failed sync the kernel considers it clean.
+    /// Set if the next sync writes it. After a failed sync the kernel considers it clean.
     dirty: bool,
 }
 

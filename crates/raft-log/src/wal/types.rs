@@ -48,7 +48,7 @@ pub struct VoteRecord {
     pub term: u64,
     /// Node that received the vote, if any.
     pub node_id: Option<u64>,
-    /// Whether a majority voted for that node, so that it leads.
+    /// Set if a majority voted for that node, so that it leads.
     pub committed: bool,
 }
 
@@ -81,7 +81,7 @@ pub struct WalOptions {
     pub cached_bytes: usize,
     /// Idle time after which a commit mark is written alone. `None` disables it.
     pub idle_flush: Option<Duration>,
-    /// Whether a thread preallocates segments and removes old ones. Otherwise the writer does both between
+    /// Set if a thread preallocates segments and removes old ones. Otherwise the writer does both between
     /// two writes; simulations choose this for determinism.
     pub preallocator_thread: bool,
 }

@@ -47,7 +47,7 @@ pub struct WalWriter {
     markers: Markers,
     /// Encoded but unwritten bytes; the first one belongs at `active.end`.
     buffer: Vec<u8>,
-    /// Whether something was written since the last sync.
+    /// Set if something was written since the last sync.
     unsynced: bool,
     /// Entries were written, so a commit mark for them will follow soon.
     expects_committed: bool,

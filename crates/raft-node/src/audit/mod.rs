@@ -1,17 +1,17 @@
 //! Continuous check that all replicas are equal, and exchange of the members' progress.
 //!
 //! Every few seconds the leader sends each member the digests of its own state at some positions
-//! ([`ReplicatedState::digests`]), its records of all members' directories (`witness.rs`), and its
-//! last finding. A member that has another digest at the same position stops to serve at once, and answers with its own
-//! digests. The leader judges all answers (`verdict.rs`): the state that more than half of the members compared have is the
-//! right one, also if it is not the leader's. Without such a majority the right one is unknown, and no member that differs
-//! serves.
+//! ([`ReplicatedState::digests`]), its records of all members' directories (`witness.rs`), and its last
+//! finding. A member with another digest at the same position stops serving at once, and answers with its own
+//! digests. The leader compares all answers (`comparison.rs`): the state that more than half of the compared
+//! members have is right, even if it is not the leader's. Without such a majority the right state is unknown,
+//! and no member that differs serves.
 //!
 //! The messages also carry the members' wall clocks ([`crate::cluster_clock`]).
 //!
-//! A node that differs serves no client and does not lead. It goes on to append and to vote: its log is what the others'
-//! logs are, and only its state is not what follows from it. It notes on its disk that it differs, so that after a restart
-//! it serves only when its state, made anew from snapshot and log, was found equal.
+//! A node that differs serves no client and does not lead. It continues to append and to vote: its log equals
+//! the others' logs, and only its state does not follow from it. It records on its disk that it differs, so
+//! that after a restart it serves only once its state, rebuilt from snapshot and log, was found equal.
 
 pub(crate) mod messages;
 pub(crate) mod comparison;
@@ -46,26 +46,26 @@ use raft_log::sync::Mutex;
 /// Maximum time for a member's answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Maximum number of rounds without a pause, while the findings are news for the members.
+/// Maximum number of rounds without a pause, while the members do not yet have the findings.
 const MAX_ROUNDS_WITHOUT_PAUSE: u32 = 3;
 
 /// Reason why this node does not serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Distrust {
-    /// Its state differs from the leader's, and who is right is not known (yet).
+    /// Its state differs from the leader's, and the right state is not (yet) known.
     Undecided,
     /// Its state differs from that of the majority, or did when it was last compared.
     Differs,
 }
 
-/// This node's part in the check.
+/// This node's part in the audit.
 pub struct Audit {
     node: NodeId,
     registry: Arc<PeerRegistry>,
     state: Arc<dyn ReplicatedState>,
     clock: Arc<ClusterClock>,
     raft: Raft,
-    /// Reason why this node does not serve, for people.
+    /// Reason why this node does not serve, for operators.
     distrust: watch::Sender<Option<String>>,
     known: Mutex<AuditState>,
 }
@@ -73,15 +73,15 @@ pub struct Audit {
 #[derive(Default)]
 struct AuditState {
     distrust: Option<Distrust>,
-    /// Set once waiting callers were rejected for good: this process never serves again.
+    /// Set if waiting callers were rejected for good: this process never serves again.
     ended: bool,
     finding: Option<Finding>,
-    /// Since when each alarm is known here.
+    /// Time at which each alarm became known to this node.
     since: BTreeMap<(AlarmKind, Option<NodeId>), u64>,
 }
 
 impl Audit {
-    /// Nothing is known yet, but for what the node noted before it was started.
+    /// Creates the state from what the node recorded before its start.
     pub fn new(
         registry: Arc<PeerRegistry>,
         state: Arc<dyn ReplicatedState>,
@@ -98,7 +98,7 @@ impl Audit {
             known: Mutex::default(),
         };
         if audit.witness().differs() {
-            audit.set(Some(Distrust::Differs), "when it was compared before its restart");
+            audit.set(Some(Distrust::Differs), "at the comparison before its restart");
         }
         audit
     }
@@ -157,7 +157,7 @@ impl Audit {
         alarms
     }
 
-    /// Answers the leader of this node.
+    /// Answers a request of the leader.
     pub async fn answer(&self, question: AuditQuestion) -> AuditAnswer {
         let AuditQuestion {
             digest_version,
@@ -198,7 +198,7 @@ impl Audit {
         }
     }
 
-    /// Takes over what the leader knows of the members, and writes down what this node knows.
+    /// Merges the leader's records of the members, and saves this node's own.
     async fn learn(&self, members: BTreeMap<NodeId, Record>) {
         let registry = self.registry.clone();
         let learnt = blocking::run(move || {
@@ -210,7 +210,7 @@ impl Audit {
             Ok(Ok(Some(loss))) => self.retire(loss).await,
             Ok(Ok(None)) => self.registry.recheck_connections(),
             Ok(Err(error)) => tracing::warn!(%error, "audit: could not record the members' progress"),
-            Err(error) => tracing::debug!(%error, "the node is ending"),
+            Err(error) => tracing::debug!(%error, "audit: the node is stopping"),
         }
     }
 
@@ -223,7 +223,7 @@ impl Audit {
         self.registry.retire_directory(reason).await;
     }
 
-    /// Writes down whether this node's state is known to be wrong, if that is news.
+    /// Records durably whether this node's state is known to be wrong, if that has changed.
     async fn note(&self) {
         let differs = self.has_wrong_state();
         let witness = self.witness().clone();
@@ -232,11 +232,11 @@ impl Audit {
         }
         let noted = blocking::run(move || witness.set_differs(differs)).await;
         if let Ok(Err(error)) = noted {
-            tracing::warn!(%error, "could not note whether this node's state differs");
+            tracing::warn!(%error, "audit: could not record whether this node's state differs");
         }
     }
 
-    /// Begins or ends to serve.
+    /// Starts or stops serving clients.
     fn enter(&self, distrust: Option<Distrust>, when: &str) {
         {
             let known = self.known.lock();
@@ -257,7 +257,7 @@ impl Audit {
         self.known.lock().distrust.clone_from(&distrust);
         let reason = match &distrust {
             None => {
-                tracing::info!("this node's state is that of the others: it serves");
+                tracing::info!("audit: this node's state equals the others', it serves clients");
                 None
             }
             Some(Distrust::Undecided) => Some(format!(
@@ -282,7 +282,7 @@ impl Audit {
         self.distrust.send_replace(reason);
     }
 
-    /// While this node leads: compares all members every `interval`, until `stop`.
+    /// While this node leads, compares all members every `interval`, until `stop`.
     pub async fn run(self: Arc<Self>, peers: Arc<Peers>, interval: Duration, stop: CancellationToken) {
         loop {
             for _ in 0..MAX_ROUNDS_WITHOUT_PAUSE {
@@ -301,7 +301,7 @@ impl Audit {
         }
     }
 
-    /// Asks all members once. Says whether what was found is news, for them too.
+    /// Requests the digests of all members once. Returns whether the findings are new, also for the members.
     async fn round(&self, peers: &Peers) -> bool {
         let Some(seen) = LeaderMetrics::by_leader(&self.raft, self.node) else {
             return false;
@@ -319,7 +319,7 @@ impl Audit {
             clocks_ahead_ms: self.clock.ahead_of(self.node),
         };
         let ours = question.states.clone();
-        // What this node knows itself is on its disk before others count on it.
+        // This node's own records are on its disk before other members rely on them.
         self.learn(BTreeMap::new()).await;
         let clock = &self.clock;
         let asked = seen.others.iter().map(|id| {
@@ -334,7 +334,7 @@ impl Audit {
                         clock.measured(*id, answer.clock_ms, began);
                         Some((*id, answer))
                     }
-                    // It is unreachable, or of an older version, which compares nothing.
+                    // The member is unreachable, or runs an older version without the audit.
                     Ok(_) | Err(_) => None,
                 }
             }
@@ -360,7 +360,7 @@ impl Audit {
         said.insert(self.node, ours);
         let finding = judge(&said, &wrong).filter(|_| !planted::is(Bug::UncomparedState));
         if !is_compared && finding.is_none() {
-            // Nobody was at the same position: what was found before still holds.
+            // No member was at the same position: the previous finding still holds.
             return false;
         }
         let is_new_reason = {
@@ -375,7 +375,7 @@ impl Audit {
                 let (nodes, zxid) = (&found.differing, found.zxid);
                 tracing::error!(?nodes, zxid, "alarm: replicas differ");
             }
-            None if is_new_reason => tracing::info!("the alarm is over: no replicas differ"),
+            None if is_new_reason => tracing::info!("the alarm has ended: no replicas differ"),
             Some(_) | None => {}
         }
         match &finding {
@@ -387,8 +387,11 @@ impl Audit {
                 self.enter(Some(distrust), &format!("at position {}", found.zxid));
                 let heir = found.agreeing.iter().find(|id| seen.voters.contains(id));
                 if let Some(heir) = heir {
-                    tracing::warn!(to = heir, "this node's state is wrong: handing leadership over");
-                    // Raft that has stopped ends the node anyway.
+                    tracing::warn!(
+                        to = heir,
+                        "audit: this node's state is wrong, handing over leadership"
+                    );
+                    // If Raft has stopped, the node stops anyway.
                     let _ = self.raft.trigger().transfer_leader(*heir).await;
                 }
             }
@@ -442,7 +445,7 @@ fn alarm(node: NodeId, kind: AlarmKind, detail: String) -> Alarm {
     }
 }
 
-/// Raft's metrics, if this node leads.
+/// Metrics of Raft that the leader uses.
 struct LeaderMetrics {
     term: u64,
     own_matched: u64,

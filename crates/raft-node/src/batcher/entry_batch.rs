@@ -1,4 +1,4 @@
-//! Contents of one entry, and the callers that wait for it.
+//! Commands of one entry, and the callers that wait for their outcome.
 
 use std::time::Duration;
 
@@ -12,25 +12,26 @@ use super::{BatchOutcome, ForwardedBatch, MAX_ENTRY_BYTES, MAX_ENTRY_COMMANDS};
 use crate::messages::{Declined, NotLeader};
 use crate::versions::OLDEST_COMMANDS_VERSION;
 
-/// Maximum delay of acquires that must wait for other holders. They are kept for the next entry, which most likely contains a grant.
-/// Each entry costs all members a flush and several messages, and an entry with these alone would grant nothing: a lock changes hands
-/// twice as often where its next contenders come with its release. It is longer than an entry takes on a usual disk, and too short
-/// to be noticed in a wait.
+/// Maximum delay of acquires that must wait for other holders. They are held back for the next entry, which
+/// most likely contains a grant. Each entry costs every member a flush and several messages, and an entry
+/// with these acquires alone would grant nothing: a lock changes hands twice as often if its next contenders
+/// arrive with its release. The delay is longer than an entry takes on a usual disk, and too short to be
+/// noticed by a waiting client.
 const MAX_HOLD_BACK: Duration = Duration::from_millis(2);
 
 /// Contents of one entry.
 pub(super) struct EntryBatch {
-    /// In which it may be proposed.
+    /// Term in which it may be proposed.
     pub term: u64,
-    /// The commands of all runs, without those that were declined.
+    /// Commands of all forwarded batches, without the declined ones.
     pub envelopes: Vec<Bytes>,
-    /// Callers that wait for them.
+    /// Callers that wait for the outcome.
     pub waiting: Vec<Waiting>,
-    /// The size of all runs.
+    /// Size of all forwarded batches in bytes.
     bytes: usize,
 }
 
-/// Caller that waits for one run of a pack.
+/// Caller that waits for one forwarded batch.
 pub(super) struct Waiting {
     done: oneshot::Sender<BatchOutcome>,
     /// Number of its commands.
@@ -39,7 +40,7 @@ pub(super) struct Waiting {
 }
 
 impl EntryBatch {
-    /// A pack with one run in it, however large that is.
+    /// Creates a batch from one forwarded batch of any size.
     pub fn of(first: ForwardedBatch) -> Self {
         let mut batch = Self {
             term: first.term,
@@ -51,7 +52,7 @@ impl EntryBatch {
         batch
     }
 
-    /// Takes a run, unless it is of another term or would make the entry too large: then it is returned.
+    /// Adds a forwarded batch. Returns it instead if it is of another term or would make the entry too large.
     pub fn take(&mut self, run: ForwardedBatch) -> Option<ForwardedBatch> {
         let full = self.bytes + run.bytes() > MAX_ENTRY_BYTES
             || self.envelopes.len() + run.envelopes.len() > MAX_ENTRY_COMMANDS;
@@ -62,7 +63,7 @@ impl EntryBatch {
         None
     }
 
-    /// Takes the runs that wait in the queue, one after the other; returns the first one that cannot be taken.
+    /// Adds queued batches one by one. Returns the first one that cannot be added.
     pub fn fill(&mut self, queue: &mut mpsc::Receiver<ForwardedBatch>) -> Option<ForwardedBatch> {
         while let Ok(run) = queue.try_recv() {
             if let Some(left) = self.take(run) {
@@ -72,23 +73,23 @@ impl EntryBatch {
         None
     }
 
-    /// Keeps the pack while all its commands have to wait for a lock, until another command arrives. Returns a run that arrived
-    /// meanwhile and did not fit.
+    /// Holds the entry back while all its commands would wait for a lock, until another command arrives.
+    /// Returns a batch that arrived meanwhile and did not fit.
     ///
-    /// `in_flight` are the entries in flight. `must_wait` returns whether a command will wait if it is applied now,
-    /// and, if there are such entries, also after them.
+    /// `in_flight` are the entries in flight. `must_wait` returns whether a command will wait if it is
+    /// applied now, and, if there are entries in flight, also after them.
     ///
-    /// This delays no grant: a command that changes the holders of a lock, or the queue before these contenders, must pass
-    /// here, and takes them along, in the order of arrival.
+    /// This delays no grant: a command that changes the holders of a lock, or the queue ahead of these
+    /// contenders, must pass through here, and takes them along in the order of arrival.
     pub async fn hold_back(
         &mut self,
         queue: &mut mpsc::Receiver<ForwardedBatch>,
         in_flight: &mut FuturesUnordered<impl Future<Output = ()>>,
         must_wait: impl Fn(&Bytes, bool) -> bool,
     ) -> Option<ForwardedBatch> {
-        // What was applied already is not on its way any more.
+        // Entries that are already applied are not in flight any more.
         while let Some(Some(())) = in_flight.next().now_or_never() {}
-        // Most are not kept, and need no clock.
+        // Most entries are not held back, and need no clock.
         let mut until = None;
         let mut known = 0;
         while self.envelopes[known..]
@@ -102,13 +103,13 @@ impl EntryBatch {
                     if let Some(left) = self.take(run?) {
                         return Some(left);
                     }
-                    // Runs that arrived with it are taken, too.
+                    // Batches that arrived with it are taken, too.
                     tokio::task::yield_now().await;
                     if let Some(left) = self.fill(queue) {
                         return Some(left);
                     }
                 }
-                // What was on its way has changed the state by which they were judged.
+                // The applied entry has changed the state by which the commands were checked.
                 Some(()) = in_flight.next() => known = 0,
                 () = tokio::time::sleep_until(until) => return None,
             }
@@ -126,13 +127,13 @@ impl EntryBatch {
         self.envelopes.extend(run.envelopes);
     }
 
-    /// The version of its newest command.
+    /// Returns the version of its newest command.
     pub fn newest(&self) -> u8 {
         let versions = self.envelopes.iter().filter_map(|envelope| envelope.first());
         versions.copied().max().unwrap_or(OLDEST_COMMANDS_VERSION)
     }
 
-    /// Takes out the commands that some members cannot apply.
+    /// Declines the commands that some members cannot apply.
     pub fn decline_newer_than(&mut self, known: u8) {
         let reason = format!(
             "not every member of the cluster is known to be able to apply this, only commands up to version {known}: \
@@ -143,7 +144,7 @@ impl EntryBatch {
         });
     }
 
-    /// Takes out what `unwanted` says.
+    /// Declines the commands for which `unwanted` returns true.
     pub fn decline(&mut self, reason: &str, read_only: bool, mut unwanted: impl FnMut(&Bytes) -> bool) {
         let mut left = std::mem::take(&mut self.envelopes).into_iter();
         for run in &mut self.waiting {
@@ -164,10 +165,10 @@ impl EntryBatch {
     }
 }
 
-/// Answers all who wait: their runs were applied, or `refused` as a whole.
+/// Answers all waiting callers: their batches were applied, or `refused` as a whole.
 pub(super) fn answer_callers(waiting: Vec<Waiting>, refused: Option<NotLeader>) {
     for run in waiting {
-        // A connection that broke meanwhile needs no answer.
+        // A connection that broke in the meantime needs no answer.
         let _ = run.done.send(match &refused {
             Some(not_leader) => Err(not_leader.clone()),
             None => Ok(run.declined),
@@ -197,14 +198,17 @@ mod tests {
     }
 
     #[test]
-    fn a_pack_is_of_one_term_and_fits_into_an_entry() {
+    fn entry_has_one_term_and_bounded_size() {
         let large = vec![0; MAX_ENTRY_BYTES];
         let mut batch = EntryBatch::of(run(1, [&large]).0);
         assert!(batch.take(run(1, [b"x"]).0).is_some(), "there are no bytes left");
         let mut batch = EntryBatch::of(run(1, [b"x"]).0);
         assert!(batch.take(run(2, [b"x"]).0).is_some(), "the term is another");
         assert!(batch.take(run(1, vec![b"x"; MAX_ENTRY_COMMANDS - 1]).0).is_none());
-        assert!(batch.take(run(1, [b"x"]).0).is_some(), "there are no places left");
+        assert!(
+            batch.take(run(1, [b"x"]).0).is_some(),
+            "the number of commands is at its limit"
+        );
 
         let (batches, mut queue) = mpsc::channel(4);
         for term in [1, 1, 2, 1] {
@@ -219,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn each_run_learns_which_of_its_commands_were_declined() {
+    fn each_caller_gets_its_declined_commands() {
         let (first, outcome) = run(1, ["a", "X", "b"]);
         let mut batch = EntryBatch::of(first);
         let mut outcomes = vec![outcome];
@@ -246,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_a_member_may_not_know_is_declined() {
+    fn command_that_a_member_may_not_know_is_declined() {
         let command = |version: u8| vec![version, 0];
         let (run, mut outcome) = run(1, [1, 3, 2].map(command));
         let mut batch = EntryBatch::of(run);
@@ -262,7 +266,8 @@ mod tests {
         );
     }
 
-    /// Of these, `w` has to wait for a lock, also after what is in flight; `f` if nothing is; `x` does not.
+    /// Test rule: `w` must wait for a lock, also after the entries in flight; `f` only if there are none; `x`
+    /// never.
     fn must_wait(command: &Bytes, is_in_flight: bool) -> bool {
         match command.first() {
             Some(b'w') => true,
@@ -276,7 +281,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_who_have_to_wait_are_kept_for_who_comes_next_and_go_alone_after_a_while() {
+    async fn waiting_acquires_are_held_back_for_a_bounded_time() {
         let (batches, mut queue) = mpsc::channel(4);
         let mut batch = EntryBatch::of(run(1, ["w", "f"]).0);
         batches.try_send(run(1, ["w"]).0).expect("there is room");
@@ -296,7 +301,7 @@ mod tests {
         assert_eq!(batch.envelopes, ["w", "f", "w", "x", "w"], "all, in their order");
         assert!(
             began.elapsed() < MAX_HOLD_BACK,
-            "as soon as somebody is in a hurry"
+            "as soon as an urgent command arrives"
         );
 
         let _runs = later.await.expect("it has sent all");
@@ -312,7 +317,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn urgent_commands_are_not_kept() {
+    async fn urgent_commands_are_not_held_back() {
         let (_runs, mut queue) = mpsc::channel(1);
         let began = Instant::now();
         for commands in [["w", "x"], ["x", "w"]] {
@@ -331,7 +336,7 @@ mod tests {
     async fn entries_in_flight_may_grant_the_lock() {
         let (_runs, mut queue) = mpsc::channel(1);
         let began = Instant::now();
-        // Nobody waits before it, so what is on its way may be the release.
+        // No contender waits ahead of it, so the entry in flight may be the release.
         let in_flight = || FuturesUnordered::from_iter([tokio::time::sleep(MAX_HOLD_BACK / 2)]);
         let mut batch = EntryBatch::of(run(1, ["f"]).0);
         assert!(
@@ -342,7 +347,7 @@ mod tests {
         );
         assert_eq!(began.elapsed(), Duration::ZERO);
 
-        // It is judged anew when that is applied.
+        // It is checked again when that entry is applied.
         let applied = std::cell::Cell::new(false);
         let until_then = |command: &Bytes, is_in_flight: bool| {
             applied.set(applied.get() || !is_in_flight);
@@ -357,7 +362,7 @@ mod tests {
         );
         assert!(applied.get() && began.elapsed() < MAX_HOLD_BACK);
 
-        // What was applied and was not looked at yet is not on its way any more.
+        // An applied entry that was not yet polled is not in flight any more.
         let mut done = FuturesUnordered::from_iter([std::future::ready(())]);
         let mut batch = EntryBatch::of(run(1, ["f"]).0);
         let began = Instant::now();
@@ -366,7 +371,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_run_that_does_not_fit_comes_after_those_who_were_kept() {
+    async fn batch_that_does_not_fit_follows_the_held_back_ones() {
         let (batches, mut queue) = mpsc::channel(2);
         let mut batch = EntryBatch::of(run(1, ["w"]).0);
         batches.try_send(run(2, ["w"]).0).expect("there is room");

@@ -1,7 +1,7 @@
-//! The leader's side of a proposal: takes runs of commands from all nodes, packs what waits into one log
-//! entry (`batcher/batch.rs`), and keeps a few entries in flight. It batches the runs that are there, without waiting for more: but runs that arrived
-//! together with the first one are taken before the entry is packed, and calls that have to wait for other holders anyway
-//! are kept for the next entry.
+//! Leader's side of a proposal: takes forwarded batches from all nodes, packs the waiting ones into one log
+//! entry (`batcher/entry_batch.rs`), and keeps a few entries in flight. It does not wait for more batches,
+//! with two exceptions: batches that arrived together with the first one are taken before the entry is
+//! packed, and commands that would wait for a lock anyway are held back for the next entry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,22 +32,22 @@ use raft_log::Wal;
 
 mod entry_batch;
 
-/// Maximum number of entries in flight. With one, the disk idles while the next is packed; with more than a few,
-/// the packs become small and each costs a flush.
+/// Maximum number of entries in flight. With one, the disk idles while the next entry is packed. With more
+/// than a few, the entries become small and each costs a flush.
 const MAX_IN_FLIGHT: usize = 4;
 
-/// No entry is larger, unless a single run of commands is. A follower's disk and line are not blocked for
-/// long by one entry.
+/// Maximum size of an entry, unless a single forwarded batch is larger. Bounds the time for which one entry
+/// occupies a follower's disk and connection.
 pub const MAX_ENTRY_BYTES: usize = 1024 * 1024;
 
-/// No entry carries more commands: they are applied in one go, and readers wait meanwhile.
+/// Maximum number of commands in an entry: they are applied in one go, and readers wait meanwhile.
 pub const MAX_ENTRY_COMMANDS: usize = 1024;
 
-/// Runs of commands that wait. Nodes wait when there are more: the leader does not keep up.
+/// Capacity of the queue of forwarded batches. Nodes wait while it is full: the leader does not keep up.
 const QUEUE: usize = 1024;
 
-/// Result of a run of commands: `Ok`, its entry is applied on the leader, without those that were declined. `Err`,
-/// it was certainly not appended. If the sender is dropped, the outcome is unknown.
+/// Result of a forwarded batch. `Ok`: its entry is applied on the leader, without the declined commands.
+/// `Err`: it was certainly not appended. If the sender is dropped, the outcome is unknown.
 pub type BatchOutcome = Result<Declined, NotLeader>;
 
 struct ForwardedBatch {
@@ -57,24 +57,24 @@ struct ForwardedBatch {
 }
 
 impl ForwardedBatch {
-    /// The size of its commands.
+    /// Returns the size of its commands in bytes.
     fn bytes(&self) -> usize {
         self.envelopes.iter().map(Bytes::len).sum()
     }
 }
 
-/// The way into the leader's queue.
+/// Handle that queues batches for the leader.
 #[derive(Clone)]
 pub struct ProposalQueue {
     batches: mpsc::Sender<ForwardedBatch>,
 }
 
 impl ProposalQueue {
-    /// Queues commands that may be proposed in `term` only. Runs are proposed in the order in which this
+    /// Queues commands that may be proposed in `term` only. Batches are proposed in the order in which this
     /// returns, each within one entry.
     pub async fn enqueue(&self, term: u64, envelopes: Vec<Bytes>) -> oneshot::Receiver<BatchOutcome> {
         let (done, outcome) = oneshot::channel();
-        // If the proposer has stopped, the sender is dropped with the run, which says so.
+        // If the batcher has stopped, the sender is dropped with the batch, which signals an unknown outcome.
         let _ = self
             .batches
             .send(ForwardedBatch {
@@ -87,12 +87,12 @@ impl ProposalQueue {
     }
 }
 
-/// The queue, before its task is started.
+/// Queue of forwarded batches, before its task is started.
 pub struct ProposalReceiver {
     batches: mpsc::Receiver<ForwardedBatch>,
 }
 
-/// A queue and the way into it.
+/// Creates a queue and its handle.
 pub fn proposal_queue() -> (ProposalQueue, ProposalReceiver) {
     let (tx, rx) = mpsc::channel(QUEUE);
     (ProposalQueue { batches: tx }, ProposalReceiver { batches: rx })
@@ -100,30 +100,30 @@ pub fn proposal_queue() -> (ProposalQueue, ProposalReceiver) {
 
 /// Dependencies of the task.
 pub struct Batcher {
-    /// Knows what all members can apply.
+    /// Knows which commands all members can apply.
     pub registry: Arc<PeerRegistry>,
-    /// Raft, which takes the entries.
+    /// Raft, which appends the entries.
     pub raft: Raft,
-    /// Program above, which knows which commands would make the state larger, or would wait.
+    /// Program above, which knows which commands would enlarge the state or would wait.
     pub application: Arc<dyn Application>,
-    /// Position of the state.
+    /// Position up to which the state is applied.
     pub applied: AppliedPosition,
-    /// Clock that entries are stamped with.
+    /// Clock for the time of entries.
     pub clock: Arc<ClusterClock>,
     /// Counters.
     pub counters: Arc<RaftCounters>,
-    /// Disks, which decide whether the state may become larger.
+    /// Disk health, which decides whether the state may grow.
     pub disks: Arc<DiskHealth>,
-    /// This node's log, which may have no room.
+    /// Log of this node, which may have no room.
     pub wal: Wal,
-    /// Maximum time to wait for the state that commands are judged by.
+    /// Maximum time to wait for the state by which commands are checked.
     pub timeout: Duration,
-    /// Incoming runs of commands.
+    /// Queue of forwarded batches.
     pub queue: ProposalReceiver,
 }
 
 impl Batcher {
-    /// Proposes what comes, until `stop`.
+    /// Proposes queued batches until `stop`.
     pub async fn run(mut self, stop: CancellationToken) {
         let mut in_flight = FuturesUnordered::new();
         let mut next: Option<ForwardedBatch> = None;
@@ -138,8 +138,9 @@ impl Batcher {
                     () = stop.cancelled() => return,
                 }
             }
-            // While there is little space, one entry at a time: a declined command is answered with "nothing was done", but
-            // an earlier try of the same request could be in an entry that is still in flight.
+            // While disk space is low, only one entry is in flight: a declined command is answered with
+            // "nothing was done", but an earlier attempt of the same request could be in an entry that is
+            // still in flight.
             let read_only = self.disks.read_only();
             let most = match read_only {
                 Some(_) => 1,
@@ -195,7 +196,7 @@ impl Batcher {
                     .await
                     .is_err()
                 {
-                    // Raft has stopped; so does the node, and its stop ends the waiting calls.
+                    // Raft has stopped. The node stops too, which completes the pending proposals.
                     return;
                 }
                 fail_step!(async "propose::after_write");
@@ -210,9 +211,9 @@ impl Batcher {
                                 }),
                             );
                         }
-                        // The entry may be on some disks: it is for its term's end to say.
-                        Ok(Err(error)) => tracing::info!(%error, "a proposal was cut off"),
-                        Err(_) => tracing::info!("a proposal was dropped"),
+                        // The entry may be on some disks; its fate is known when the term ends.
+                        Ok(Err(error)) => tracing::info!(%error, "batcher: a proposal was interrupted"),
+                        Err(_) => tracing::info!("batcher: a proposal was dropped"),
                     }
                 });
             } else if next.is_some() {
@@ -224,13 +225,14 @@ impl Batcher {
         }
     }
 
-    /// Takes out what there is no room for. An error: that cannot be judged now, and nothing is proposed.
+    /// Removes the commands for which there is no room. Fails if that cannot be checked now; then nothing is
+    /// proposed.
     async fn decline(&self, batch: &mut EntryBatch, read_only: Option<String>) -> Result<(), NotLeader> {
         if batch.newest() > OLDEST_COMMANDS_VERSION {
             batch.decline_newer_than(self.registry.commands_of_all());
         }
         if let Some(reason) = read_only {
-            // All of earlier terms must be in the state: see the other half of this in `run`.
+            // The state must include all earlier terms; see the counterpart in `run`.
             let known = self.applied.wait_for_term(batch.term);
             if tokio::time::timeout(self.timeout, known).await.is_err() {
                 return Err(NotLeader { leader: None });

@@ -1,5 +1,5 @@
-//! One node's look at its own disk: whether it is nearly full, with two marks so that it does not change its mind with
-//! every file that comes and goes.
+//! Health of this node's own disk: whether it is nearly full. Two thresholds prevent every temporary file
+//! from changing the result.
 
 use std::time::Duration;
 
@@ -10,17 +10,18 @@ use raft_log::sync::{Mutex, RwLock};
 /// Measurements of one check.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DiskSample {
-    /// Free in the file system, if it answered.
+    /// Free bytes in the file system, if it answered.
     pub free_bytes: Option<u64>,
-    /// Size of the newest snapshot: the next one needs as much, and must be written before the log can be cut.
+    /// Size of the newest snapshot. The next one needs as much space, and must be written before the log can
+    /// be truncated.
     pub snapshot_bytes: u64,
-    /// The log has no room.
+    /// Set if the log has no room for entries.
     pub log_full: bool,
-    /// The disk had no space for a segment of the log.
+    /// Set if the disk had no space for a segment of the log.
     pub starved: bool,
-    /// Usual duration of a sync.
+    /// Median duration of recent syncs.
     pub sync: Option<Duration>,
-    /// For how long the write under way has lasted.
+    /// Duration so far of the write in progress.
     pub working: Duration,
 }
 
@@ -31,7 +32,7 @@ pub struct LocalDisk {
 }
 
 impl LocalDisk {
-    /// Nothing was seen yet.
+    /// Creates the state without measurements.
     pub fn new(config: DiskConfig) -> Self {
         let last = DiskReport {
             low_water_bytes: config.low_water_bytes,
@@ -53,7 +54,7 @@ impl LocalDisk {
         self.last.lock().clone()
     }
 
-    /// Takes a look into account; says what there is to say.
+    /// Evaluates the measurements of one check, and returns the resulting report.
     pub fn record(&self, sample: DiskSample) -> DiskReport {
         let config = self.config.read().clone();
         let mut last = self.last.lock();
@@ -65,7 +66,7 @@ impl LocalDisk {
         let low = match sample.free_bytes {
             _ if sample.starved => true,
             Some(free) => free < mark.saturating_add(sample.snapshot_bytes),
-            // A file system that does not answer provides no new value; the times of its syncs show it.
+            // Without an answer the last result stays; such a disk is recognised by the durations of its syncs.
             None => last.low,
         };
         *last = DiskReport {
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_low_below_one_mark_until_it_is_above_the_other() {
+    fn disk_is_low_below_one_mark_until_above_the_other() {
         let local = local();
         let low = |free, snapshot_bytes| {
             let sample = DiskSample {
@@ -108,14 +109,14 @@ mod tests {
         assert!(low(149, 0), "not before the upper mark");
         assert!(!low(150, 0));
         assert!(!low(100, 0));
-        // The state has grown: the next snapshot needs as much.
+        // The state has grown: the next snapshot needs more space.
         assert!(low(119, 20));
         assert!(low(169, 20));
         assert!(!low(170, 20));
     }
 
     #[test]
-    fn other_marks_count_from_the_next_look_on() {
+    fn new_marks_apply_from_the_next_check() {
         let local = local();
         let low = || {
             let sample = DiskSample {
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_without_space_is_low_whatever_the_figures_say() {
+    fn log_without_space_is_low_regardless_of_free_bytes() {
         let local = local();
         let mut sample = DiskSample {
             free_bytes: Some(1_000),

@@ -1,17 +1,17 @@
-//! The health of the nodes' disks, and what follows from it.
+//! Health of the nodes' disks, and the measures that follow from it.
 //!
 //! ```text
-//!  every node      looks at its own disk: free space, how long syncs take      gauge.rs
-//!  the leader      asks all members for what they see, and judges:             judge.rs
-//!                    is there a quorum of voters with space? else the cluster is read-only
-//!                    is another voter's disk better? then it should lead
-//!                    what should a person look at? that is an alarm
-//!  the leader      tells all members what it has found, with the next question watch.rs
+//!  every node      checks its own disk: free space, durations of syncs         local.rs
+//!  the leader      collects the reports of all members, and decides:           leader/
+//!                    without a quorum of voters with space the cluster is read-only
+//!                    a voter with a better disk should lead
+//!                    problems for operators become alarms
+//!  the leader      sends its findings to all members with its next request     tasks.rs
 //! ```
 //!
-//! Only the leader decides what is read-only, when it packs an entry (`batcher.rs`); the state decides which requests that
-//! concerns (`replicated_state.rs`). A node whose log has no room takes no entries
-//! from its peers (`peers/server.rs`), and continues when it has. This module touches no file.
+//! Only the leader enforces read-only mode, when it packs an entry (`batcher/`). The state decides which requests that
+//! concerns (`replicated_state.rs`). A node whose log has no room accepts no entries from its peers (`peers/server/`),
+//! and continues when it has room. This module does no file I/O.
 
 pub(crate) mod config;
 mod local;
@@ -36,21 +36,21 @@ use crate::messages::NotLeader;
 use crate::state_machine::Raft;
 use raft_log::sync::{Mutex, RwLock};
 
-/// Age at which the leader's findings expire. A leader that is gone has a successor by then.
+/// Age at which the leader's findings expire. A lost leader has a successor by then.
 const VIEW_AGE: Duration = Duration::from_secs(5);
 
-/// Knowledge of one node about disks: its own, and the leader's findings about all.
+/// Knowledge of one node about disks: its own report, and the leader's findings about all.
 pub struct DiskHealth {
     node: NodeId,
     config: RwLock<DiskConfig>,
     local: LocalDisk,
     view: Mutex<Option<(DiskView, Instant)>>,
-    /// While this node leads: what the members have said lately, its own disk among them.
+    /// Recent reports of the members, including this node's own, while this node leads.
     reports: Mutex<BTreeMap<NodeId, DiskReport>>,
 }
 
 impl DiskHealth {
-    /// Nothing is known yet.
+    /// Creates the state without reports.
     pub fn new(node: NodeId, config: DiskConfig) -> Self {
         Self {
             node,
@@ -71,7 +71,7 @@ impl DiskHealth {
         self.config.read().clone()
     }
 
-    /// This node's own disk, as it was seen last.
+    /// Returns the last report about this node's own disk.
     pub fn report(&self) -> DiskReport {
         self.local.report()
     }

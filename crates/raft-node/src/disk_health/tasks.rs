@@ -1,5 +1,5 @@
-//! The two tasks: every node looks at its own disk, and makes room where it can; the leader asks all members, judges,
-//! and acts on it.
+//! Tasks of the disk health check. Every node checks its own disk, and frees space if it can. The leader
+//! collects all members' reports, evaluates them, and acts on the result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -25,14 +25,15 @@ use crate::state_machine::Raft;
 use crate::storage::Storage;
 use crate::wall_clock;
 
-/// A node whose disk is nearly full shortens its log at most so often: each time it writes its whole state.
+/// Minimum interval at which a node with a nearly full disk truncates its log, since each time it writes its
+/// whole state.
 const RELIEF_PAUSE: Duration = Duration::from_secs(5);
 
 /// Number of rounds without an answer after which a member's report expires.
 const ROUNDS_COUNTED: u32 = 3;
 
-/// Looks at this node's disk until `stop`. While it is nearly full the log is cut as short as a snapshot allows, and
-/// one snapshot is kept instead of two.
+/// Checks this node's disk until `stop`. While it is nearly full, the log is truncated as far as a snapshot
+/// allows, and one snapshot is kept instead of two.
 pub(crate) async fn watch_local_disk(
     disks: Arc<DiskHealth>,
     storage: Arc<Storage>,
@@ -43,7 +44,7 @@ pub(crate) async fn watch_local_disk(
     let mut relieved: Option<Instant> = None;
     let mut check: Option<JoinHandle<std::io::Result<Option<u64>>>> = None;
     loop {
-        // A file system that does not answer holds up this thread of the pool, and nobody else.
+        // A file system that does not answer blocks only one thread of the blocking pool.
         let mut answer = check.take().unwrap_or_else(|| {
             let (storage, low) = (storage.clone(), disks.report().low);
             tokio::spawn(blocking::run(move || free_space(&storage, low)))
@@ -69,14 +70,16 @@ pub(crate) async fn watch_local_disk(
         if was_low != report.low {
             let (free, mark) = (report.free_bytes, report.low_water_bytes);
             match report.low {
-                true => tracing::warn!(?free, low_water = mark, "the disk is nearly full"),
-                false => tracing::info!(?free, low_water = mark, "the disk has space again"),
+                true => tracing::warn!(?free, low_water = mark, "disk: nearly full"),
+                false => tracing::info!(?free, low_water = mark, "disk: has space again"),
             }
         }
         if was_full != report.log_full {
             match report.log_full {
-                true => tracing::error!("the log has no room: this node takes no entries until it has"),
-                false => tracing::info!("the log has room again"),
+                true => tracing::error!(
+                    "disk: the log has no room, and this node accepts no entries until it has"
+                ),
+                false => tracing::info!("disk: the log has room again"),
             }
         }
         if report.low && wal.segments() > 1 {
@@ -92,21 +95,22 @@ pub(crate) async fn watch_local_disk(
     }
 }
 
-/// Asks the file system. Blocks.
+/// Queries the file system. Blocks.
 fn free_space(storage: &Storage, low: bool) -> Option<u64> {
     if let Err(error) = storage.snapshots.set_space_low(low) {
-        tracing::warn!(%error, "could not remove the snapshot before the newest");
+        tracing::warn!(%error, "disk: the older snapshot could not be removed");
     }
     match storage.dir.free_space() {
         Ok(free) => Some(free),
         Err(error) => {
-            tracing::warn!(%error, "how full is the disk?");
+            tracing::warn!(%error, "disk: the free space could not be determined");
             None
         }
     }
 }
 
-/// Removes from the log what the newest snapshot covers, and has a newer one made at `snapshot_requests`. Says whether it did.
+/// Purges the log up to the newest snapshot, and requests a newer snapshot through `snapshot_requests`.
+/// Returns whether it did.
 async fn shorten_log(raft: &Raft, storage: &Storage, snapshot_requests: Option<&SnapshotRequests>) -> bool {
     let (covered, applied) = {
         let metrics = raft.metrics();
@@ -114,23 +118,23 @@ async fn shorten_log(raft: &Raft, storage: &Storage, snapshot_requests: Option<&
         let index = |id: Option<crate::types::LogId>| id.map_or(0, |id| id.index);
         (index(now.snapshot), index(now.last_applied))
     };
-    // What fails here is Raft that has stopped, and the node with it.
+    // Only a stopped Raft fails here, and then the node stops, too.
     if covered > storage.wal.purged().map_or(0, |purged| purged.index) {
         let _ = raft.trigger().purge_log(covered).await;
     }
     applied > covered && snapshot_requests.is_some_and(SnapshotRequests::begin)
 }
 
-/// Memory of the leader in its term.
+/// State of the leader during its term.
 struct Term {
     term: u64,
-    /// Nothing is handed over before.
+    /// Time before which leadership is not handed over.
     no_hand_over_before: Instant,
     reported: BTreeMap<NodeId, (DiskReport, Instant)>,
 }
 
-/// Collects the disk reports of all members while this node leads, sends them its findings, and hands leadership over if
-/// its own disk is the worse one. Until `stop`.
+/// Collects the disk reports of all members while this node leads, sends them its findings, and hands
+/// leadership over if another voter's disk is better. Runs until `stop`.
 pub(crate) async fn watch_members(
     disks: Arc<DiskHealth>,
     peers: Arc<Peers>,
@@ -191,20 +195,18 @@ pub(crate) async fn watch_members(
         {
             match motive {
                 HandOverReason::Full => {
-                    tracing::warn!(to = heir, "the disk is nearly full: handing leadership over")
+                    tracing::warn!(to = heir, "disk: nearly full, handing over leadership")
                 }
-                HandOverReason::Slow => {
-                    tracing::warn!(to = heir, "the disk is slow: handing leadership over")
-                }
+                HandOverReason::Slow => tracing::warn!(to = heir, "disk: slow, handing over leadership"),
             }
             term_state.no_hand_over_before = now + disks.config().hand_over_pause;
-            // Raft that has stopped ends the node anyway.
+            // If Raft has stopped, the node stops anyway.
             let _ = raft.trigger().transfer_leader(heir).await;
         }
     }
 }
 
-/// Raft's metrics, if this node leads.
+/// Metrics of Raft that the leader uses.
 struct LeaderMetrics {
     term: u64,
     members: BTreeSet<NodeId>,
@@ -241,7 +243,7 @@ impl LeaderMetrics {
     }
 }
 
-/// Asks all members once; members that do not answer in time are missing in the result.
+/// Requests the reports of all members once. Members that do not answer in time are missing in the result.
 async fn collect_reports(disks: &DiskHealth, peers: &Peers, members: &[NodeId]) -> Vec<(NodeId, DiskReport)> {
     let view = disks.view();
     let asked = members.iter().map(|id| {
@@ -252,7 +254,7 @@ async fn collect_reports(disks: &DiskHealth, peers: &Peers, members: &[NodeId]) 
                 .await
             {
                 Ok(PeerResponse::Disk(report)) => Some((*id, report)),
-                // It is unreachable, or busy with something else; Raft says so loudly enough.
+                // The member is unreachable or busy; Raft logs that already.
                 Ok(_) | Err(_) => None,
             }
         }
@@ -260,7 +262,7 @@ async fn collect_reports(disks: &DiskHealth, peers: &Peers, members: &[NodeId]) 
     join_all(asked).await.into_iter().flatten().collect()
 }
 
-/// Alarms that come and go, in the log.
+/// Logs alarms that begin and end.
 fn log_changes(before: Option<&DiskView>, now: &DiskView) {
     let alarms = |view: &DiskView| view.alarms.clone();
     let before = before.map(alarms).unwrap_or_default();
@@ -281,7 +283,7 @@ fn log_changes(before: Option<&DiskView>, now: &DiskView) {
         tracing::info!(
             kind = alarm.kind.word(),
             node = alarm.node_id,
-            "the alarm is over"
+            "the alarm has ended"
         );
     }
 }

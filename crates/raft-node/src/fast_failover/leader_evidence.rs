@@ -1,4 +1,4 @@
-//! Evidence that a follower has of its leader's life.
+//! Evidence of a follower that its leader is alive.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::silence_timeout::SilenceTimeout;
 use crate::raft_config::RaftTiming;
 use raft_log::sync::Mutex;
 
-/// The time of the leader's last message, and whether something speaks against its life.
+/// Time of the leader's last message, and signals that it may be lost.
 pub struct LeaderEvidence {
     heard: Mutex<LastMessage>,
     suspected: Notify,
@@ -18,15 +18,15 @@ pub struct LeaderEvidence {
 }
 
 struct LastMessage {
-    /// The latest term that this node knows of. An earlier leader's messages are no sign of life.
+    /// Latest term that this node knows. Messages of earlier leaders do not count.
     term: u64,
-    /// Time of the leader's last sign of life; before the first, the time at which the term was learnt.
+    /// Time of the leader's last message; before the first one, the time at which the term became known.
     at: Instant,
     timeout: SilenceTimeout,
 }
 
 impl LeaderEvidence {
-    /// As if the leader had been heard of just now.
+    /// Creates the evidence as if the leader had sent a message just now.
     pub fn new(timing: RaftTiming) -> Self {
         let now = Instant::now();
         let heard = LastMessage {
@@ -42,14 +42,14 @@ impl LeaderEvidence {
         }
     }
 
-    /// Notes a message of the leader of `term`. Returns false if that one leads no more.
+    /// Records a message of the leader of `term`. Returns false if that node no longer leads.
     pub fn record_message(&self, term: u64) -> bool {
         let now = Instant::now();
         let mut heard = self.heard.lock();
         if term < heard.term {
             return false;
         }
-        // The time between two leaders is no pause of either.
+        // The time between two leaders is not a pause of either.
         if term == heard.term {
             let pause = now.saturating_duration_since(heard.at);
             heard.timeout.note(pause, now);
@@ -58,7 +58,7 @@ impl LeaderEvidence {
         true
     }
 
-    /// Notes that there is such a term: silence before it is not its leader's.
+    /// Records that a term has begun: earlier silence is not that of its leader.
     pub fn term_began(&self, term: u64) {
         let mut heard = self.heard.lock();
         if term > heard.term {
@@ -66,40 +66,41 @@ impl LeaderEvidence {
         }
     }
 
-    /// Returns the time of the leader's last sign of life.
+    /// Returns the time of the leader's last message.
     pub fn last(&self) -> Instant {
         self.heard.lock().at
     }
 
-    /// Returns the time of the leader's last sign of life, and the time until which a silence since then is no reason to agree with another voter.
+    /// Returns the time of the leader's last message, and the time until which the silence since then is no
+    /// reason to agree with a suspecting voter.
     pub fn believed(&self) -> (Instant, Instant) {
         let mut heard = self.heard.lock();
         let at = heard.at;
         (at, at + heard.timeout.agreement(Instant::now()))
     }
 
-    /// The part of a silence that is waited for in slices, after [`LeaderEvidence::believed`].
+    /// Returns the final part of a silence, which is waited for in steps, after [`LeaderEvidence::believed`].
     pub fn final_part(&self) -> Duration {
         self.heard.lock().timeout.final_part()
     }
 
-    /// It may have ended: somebody should look. One look answers all that came before it.
+    /// Signals a suspicion that the leader is gone. One check answers all earlier signals.
     pub fn suspect(&self) {
         self.suspected.notify_one();
     }
 
-    /// Returns when somebody should look.
+    /// Waits for a suspicion.
     pub async fn suspected(&self) {
         self.suspected.notified().await;
     }
 
-    /// It has ended, as far as can be seen from here: somebody should act.
+    /// Signals that the leader is gone by this node's own observations.
     pub fn confirm_loss(&self) {
         *self.loss_confirmed_at.lock() = Some(Instant::now());
         self.loss_confirmed.notify_one();
     }
 
-    /// Returns when somebody should act. Who was heard of since lives, whatever was seen before.
+    /// Waits for that signal. A message of the leader since then overrides it.
     pub async fn loss_confirmed(&self) {
         loop {
             self.loss_confirmed.notified().await;

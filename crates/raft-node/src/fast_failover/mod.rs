@@ -1,19 +1,21 @@
-//! Takeover by a follower from a leader that is gone, before the leader's lease runs out.
+//! Fast failover: a follower takes over from a dead leader before the leader's lease expires.
 //!
-//! openraft's voters grant no vote while the lease of the last leader they heard is valid, and stand for
-//! election only after an election timeout on top: about a second without a leader. But a follower often knows sooner. A
-//! leader whose process has ended leaves closed connections, and its address refuses new ones; a stalled one is
-//! silent to *all*. So a voter that suspects the leader asks the other voters ([`PeerRequest::LeaderLost`]), and if a majority has lost it
-//! too, by their own observations, the one with the longest log stands for election at once, in the way in which a
-//! leader that hands over has its successor elected (Raft dissertation, 3.10 and 4.2.3): the lease does not count.
+//! openraft's voters grant no vote while the lease of the last known leader is valid, and start an election
+//! only after an additional election timeout: about a second without a leader. But a follower often knows
+//! sooner. A leader whose process has ended leaves closed connections, and its address refuses new ones; a
+//! stalled leader is silent to *all*. So a voter that suspects the leader asks the other voters
+//! ([`PeerRequest::LeaderLost`]). If a majority has lost it too, by their own observations, the voter with
+//! the longest log starts an election at once, in the same way in which a leader that hands over has its
+//! successor elected (Raft dissertation, 3.10 and 4.2.3): the lease does not count.
 //!
-//! The necessary silence is measured ([`timeout`]): on a busy machine leaders and followers stall, and that is no reason for
-//! an election. openraft's own timers do not know stalls. So they are off while the leader is heard; they decide when
-//! no leader is known, and when the questions had no result. For the same reason a voter that heard the leader recently
+//! The length of a suspicious silence is measured ([`silence_timeout`]): on a busy machine leaders and
+//! followers stall, and that is no reason for an election. openraft's own timers ignore stalls. Therefore
+//! they are off while the leader's messages arrive; they are on when no leader is known, and after a
+//! suspicion without a result. For the same reason a voter that received a message of the leader recently
 //! grants no pre-vote.
 //!
-//! Nothing but time depends on the lease: reads and heartbeats are confirmed by a quorum ([`crate::leader::confirm`]), so a
-//! wrong suspicion costs an election and never a promise.
+//! Only time depends on the lease: reads and heartbeats are confirmed by a quorum
+//! ([`crate::leader_view::prove_leadership`]), so a wrong suspicion costs an election and never a promise.
 
 mod silence_timeout;
 mod quorum;
@@ -47,24 +49,24 @@ use crate::types::Vote;
 use raft_log::Wal;
 use raft_log::sync::Mutex;
 
-/// Length of a step of the wait for the end of a silence. A node that stalled itself finds, when it continues, a long
-/// silence; in the next step it reads what waits in its sockets.
+/// Step of the wait for the end of a silence. A node that stalled finds a long silence when it continues; in
+/// the next step it reads the messages that wait in its sockets.
 const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Maximum duration of an election where a majority can hear each other, in longest election timeouts: one for the others to
-/// agree, and one more if the first try fails.
+/// Maximum duration of an election whose majority can communicate, in longest election timeouts: one for the
+/// agreement of the others, and one more if the first attempt fails.
 const ELECTION_TIMEOUTS: u32 = 2;
 
-/// Time that a started node may take to learn of its first leader: its cluster may be starting with it.
+/// Time that a started node may take to learn its first leader, since its whole cluster may be starting.
 const START_GRACE: Duration = Duration::from_secs(10);
 
-/// Number of probes of an address after the leader's connection has ended, in pauses of [`PROBE_PAUSE`]: a process that ends
-/// closes its sockets one after the other.
+/// Number of probes of an address after the leader's connection has ended, with pauses of [`PROBE_PAUSE`]: an
+/// ending process closes its sockets one after the other.
 const PROBES: u32 = 4;
-/// The pause between two of them.
+/// Pause between two probes.
 const PROBE_PAUSE: Duration = Duration::from_millis(10);
 
-/// The part of a follower that is ready to succeed its leader.
+/// Failure detector of a follower, and its takeover from a lost leader.
 pub struct FastFailover {
     node: NodeId,
     timing: RaftTiming,
@@ -73,34 +75,34 @@ pub struct FastFailover {
     wal: Wal,
     leader: watch::Receiver<LeaderView>,
     evidence: LeaderEvidence,
-    /// Set if openraft's own timers may begin an election. They may not while the leader is heard.
+    /// Set if openraft's own timers may start an election. They are off while the leader's messages arrive.
     timers: AtomicBool,
-    /// This node leads, and has reached no quorum for long.
+    /// Set if this node leads and has reached no quorum for a long time.
     unreached: AtomicBool,
-    /// Since when no leader is known.
+    /// Time since when no leader is known.
     leaderless: Mutex<Leaderless>,
 }
 
-/// Since when a node knows of no leader.
+/// Time since when a node knows no leader.
 struct Leaderless {
     since: Option<Instant>,
-    /// Set once this node has known a leader since its start.
+    /// Set if this node has known a leader since its start.
     has_known: bool,
 }
 
 /// Reason why a follower suspects its leader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Suspicion {
-    /// Nobody listens where the leader listened.
+    /// The leader's addresses refuse connections.
     Refused,
-    /// Nothing was heard of it for longer than its pauses of late explain.
+    /// The leader is silent for longer than its recent pauses explain.
     Silent,
-    /// Another voter asked, and was agreed with.
+    /// Another voter suspects the leader, and this node has agreed.
     Agreed,
 }
 
 impl FastFailover {
-    /// For a node that follows, whenever it does.
+    /// Creates the failure detector of a node, which works whenever the node follows a leader.
     pub fn new(
         node: NodeId,
         timing: RaftTiming,
@@ -117,7 +119,7 @@ impl FastFailover {
             raft,
             wal,
             leader,
-            // As a node is started: it may have to elect its first leader.
+            // On at the start: the node may have to elect its first leader.
             timers: AtomicBool::new(true),
             unreached: AtomicBool::new(false),
             leaderless: Mutex::new(Leaderless {
@@ -127,8 +129,9 @@ impl FastFailover {
         }
     }
 
-    /// Returns whether this node has known no leader for longer than an election takes: it hears none, or leads and reaches no quorum.
-    /// A request accepted now would wait for nothing. A node that was just started gets more time: its cluster may be starting.
+    /// Returns whether this node has known no leader for longer than an election takes, or leads and reaches
+    /// no quorum. A request accepted now would not be served. A started node gets more time, since its cluster
+    /// may be starting.
     pub fn is_cut_off(&self) -> bool {
         if !self.timers.load(Ordering::Relaxed) {
             return false;
@@ -152,15 +155,16 @@ impl FastFailover {
         }
     }
 
-    /// Notes a message of a leader when it arrives: one that still leads has shown that it lives. What becomes of the message may
-    /// depend on this node's disk.
+    /// Records a leader's message on arrival: a current leader is thereby known to be alive. The processing
+    /// of the message may wait for this node's disk.
     pub fn record_leader_message(&self, leader: &WireVote) {
         if self.evidence.record_message(leader.term) && self.timers.load(Ordering::Relaxed) {
             self.set_timers(false);
         }
     }
 
-    /// Returns the refusal of a pre-vote, if this node heard its leader recently. (openraft's voters check the lease alone.)
+    /// Returns the rejection of a pre-vote, if this node received a message of its leader recently.
+    /// (openraft's voters check the lease alone.)
     pub fn refuse_pre_vote(&self) -> Option<WireVoteResponse> {
         let view = *self.leader.borrow();
         let (_, believed) = self.evidence.believed();
@@ -179,17 +183,18 @@ impl FastFailover {
         }
     }
 
-    /// A connection that `from` had made has ended.
+    /// Handles the end of a connection that `from` had opened.
     pub fn connection_lost(&self, from: NodeId) {
         if self.leader.borrow().leader == Some(from) {
             self.evidence.suspect();
         }
     }
 
-    /// Answers another voter that suspects `leader`, the leader of `term`: returns whether this node has lost it, too, by its own
-    /// observations.
+    /// Returns the opinion of this node for a voter that suspects `leader`, the leader of `term`: whether
+    /// this node has lost it, too, by its own observations.
     pub async fn assess_leader(&self, term: u64, leader: NodeId) -> LeaderLoss {
-        // The silence first: a node that is cut off gets no answer from the address either, and the asking voter does not wait for long.
+        // The silence is checked first: a partitioned node gets no answer from the address either, and the
+        // requesting voter does not wait for long.
         let lost = leader != self.node
             && self.leader.borrow().term <= term
             && (self.stays_silent().await || self.is_refused(leader).await);
@@ -198,7 +203,7 @@ impl FastFailover {
             leader: Some(leader),
         };
         if lost && *self.leader.borrow() == asked {
-            // It may be the one with the longer log, and need not wait until its own patience is over.
+            // This node may have the longer log, and need not wait for its own silence timeout.
             self.evidence.confirm_loss();
         }
         LeaderLoss {
@@ -207,7 +212,8 @@ impl FastFailover {
         }
     }
 
-    /// Stands for election whenever the leader is gone, until `stop`; as the leader it sees to it that it reaches a quorum.
+    /// Starts an election whenever the leader is lost, until `stop`. On the leader, watches whether it
+    /// reaches a quorum.
     pub async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut views = self.leader.clone();
         // A new node may know its leader before it knows that it is a voter.
@@ -254,7 +260,7 @@ impl FastFailover {
         }
     }
 
-    /// The leader that this node follows as a voter.
+    /// Returns the leader that this node follows as a voter.
     fn follows(&self) -> Option<LeaderView> {
         let view = *self.leader.borrow();
         let another = view.leader.is_some_and(|leader| leader != self.node);
@@ -262,7 +268,7 @@ impl FastFailover {
         (another && votes()).then_some(view)
     }
 
-    /// Waits until there is reason to believe that the leader is gone.
+    /// Waits until there is a reason to suspect the leader.
     async fn suspicion(&self, view: LeaderView) -> Suspicion {
         let silence = falls_silent(&self.evidence);
         let refusal = async {
@@ -286,7 +292,8 @@ impl FastFailover {
         }
     }
 
-    /// Asks the other voters, and stands for election if a majority has lost the leader and no other one of it should.
+    /// Asks the other voters, and starts an election if a majority has lost the leader and no voter of it has
+    /// precedence.
     async fn act(&self, view: LeaderView, suspicion: Suspicion) {
         let LeaderView {
             term,
@@ -297,7 +304,7 @@ impl FastFailover {
         };
         let Some(vote) = self.vote_of(term) else { return };
         if self.peers.registry().has_wrong_state() {
-            // Another one of those that have lost the leader stands.
+            // Another voter that has lost the leader starts the election.
             sleep(self.timing.election_max).await;
             return;
         }
@@ -314,7 +321,7 @@ impl FastFailover {
                 .await;
             match answer {
                 Ok(PeerResponse::LeaderLost(LeaderLoss { lost: true, last })) => Some(Voter { id, last }),
-                // It sees the leader, or is of an older version, or cannot be reached itself.
+                // The voter has the leader, or runs an older version, or cannot be reached.
                 _ => None,
             }
         }));
@@ -329,32 +336,39 @@ impl FastFailover {
                 term,
                 leader,
                 ?suspicion,
-                "the leader seems to be gone, but not to a majority"
+                "failover: the leader seems to be lost, but not to a majority"
             );
-            // Somebody hears the leader, or too few are here.
+            // Some voter receives messages of the leader, or too few voters are reachable.
             sleep(self.timing.election_min).await;
             self.leave_to_timers();
             return;
         };
-        tracing::info!(term, leader, ?suspicion, rank, "a majority has lost the leader");
-        // A voter of a lower rank has that much time to be elected; then `run` sees another leader. A voter that stands too early
-        // is not elected, and takes the term away from the right one.
+        tracing::info!(
+            term,
+            leader,
+            ?suspicion,
+            rank,
+            "failover: a majority has lost the leader"
+        );
+        // A voter of a lower rank has that much time to be elected; then `run` sees another leader. A voter
+        // that starts too early is not elected, and takes the term from the right one.
         sleep(self.rank_delay().saturating_mul(rank)).await;
         let request = TransferLeaderRequest::new(vote, self.node, None);
         match self.raft.handle_transfer_leader(request).await {
             Ok(Ok(())) => {}
             Ok(Err(refused)) => {
-                tracing::info!(%refused, "no election: the leader's vote is not this node's last")
+                tracing::info!(%refused, "failover: no election, the leader's vote is not this node's last")
             }
-            Err(error) => tracing::debug!(%error, "no election: Raft has stopped"),
+            Err(error) => tracing::debug!(%error, "failover: no election, Raft has stopped"),
         }
-        // An election that fails is the business of openraft's timers.
+        // openraft's timers handle an election that fails.
         sleep(self.timing.election_max).await;
         self.leave_to_timers();
     }
 
-    /// Turns openraft's election timers on while the leader is silent, whatever caused the suspicion. Without them, voters that agree that
-    /// the leader is gone and are too few to replace it at once would ask each other again and again without end.
+    /// Turns openraft's election timers on while the leader is silent, whatever the suspicion. Without them,
+    /// voters that agree on the loss of the leader and are too few to replace it at once would repeat their
+    /// requests endlessly.
     fn leave_to_timers(&self) {
         let (_, believed) = self.evidence.believed();
         if Instant::now() >= believed {
@@ -362,7 +376,7 @@ impl FastFailover {
         }
     }
 
-    /// Sends no heartbeats, in turns, while this leader reaches no quorum. Never returns.
+    /// Suppresses heartbeats in alternating phases while this leader reaches no quorum. Never returns.
     async fn watch_quorum(&self) {
         let mut quorum = QuorumWatch::default();
         let mut since = Instant::now();
@@ -379,26 +393,29 @@ impl FastFailover {
             let unreached = quorum.is_lost(&self.timing);
             if self.unreached.swap(unreached, Ordering::Relaxed) != unreached {
                 match unreached {
-                    true => tracing::warn!("this leader reaches no majority: it refuses what is new"),
-                    false => tracing::info!("this leader reaches a majority again"),
+                    true => {
+                        tracing::warn!("failover: this leader reaches no majority and rejects new requests")
+                    }
+                    false => tracing::info!("failover: this leader reaches a majority again"),
                 }
             }
         }
     }
 
-    /// Returns the maximum time until a voter that was asked, and agreed, has asked in its turn, and is elected: each question may
-    /// wait for a slice of silence, and heartbeats are set to twice the round trip or more.
+    /// Returns the maximum time until a voter that agreed on request has asked the others itself and is
+    /// elected: each request may wait for a step of silence, and heartbeats are configured to twice the round
+    /// trip or more.
     fn rank_delay(&self) -> Duration {
         2 * CHECK_INTERVAL + self.timing.heartbeat
     }
 
-    /// The vote of the leader of `term`, as this node holds it.
+    /// Returns the vote of the leader of `term`, as this node has stored it.
     fn vote_of(&self, term: u64) -> Option<Vote> {
         let vote = self.raft.server_metrics().borrow_watched().vote;
         (vote.committed && vote.leader_id.term == term).then_some(vote)
     }
 
-    /// The voters: one set, or two while they change.
+    /// Returns the voters: one set, or two during a change.
     fn voters(&self) -> Vec<BTreeSet<NodeId>> {
         let metrics = self.raft.server_metrics();
         let metrics = metrics.borrow_watched();
@@ -412,8 +429,8 @@ impl FastFailover {
         })
     }
 
-    /// Returns whether all addresses of `leader` refuse connections. An address without an answer proves nothing. This waits for
-    /// less time than the asking voter waits for the answer.
+    /// Returns whether all addresses of `leader` refuse connections. An address without an answer proves
+    /// nothing. Waits for less time than the requesting voter waits for the answer.
     async fn is_refused(&self, leader: NodeId) -> bool {
         let places = self.peers.registry().peer_addresses(leader);
         for place in &places {
@@ -425,7 +442,7 @@ impl FastFailover {
         !places.is_empty()
     }
 
-    /// Returns whether the leader was silent for long, and stays silent for the next moment.
+    /// Returns whether the leader was silent for long, and stays silent for the next step.
     async fn stays_silent(&self) -> bool {
         let (heard, believed) = self.evidence.believed();
         if Instant::now() < believed {
@@ -436,8 +453,8 @@ impl FastFailover {
     }
 }
 
-/// Waits until nothing was heard of the leader for as long as [`timeout`] says, in whose last part this node did not stand
-/// still itself.
+/// Waits until the leader has been silent for the [`silence_timeout`], and this node itself did not stall during
+/// the last part of it.
 async fn falls_silent(evidence: &LeaderEvidence) {
     let wait = evidence.final_part();
     let (mut heard, mut believed) = evidence.believed();

@@ -1,4 +1,4 @@
-//! Time for which a leader has reached no quorum: pure.
+//! Time for which a leader has reached no quorum. Pure.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -7,21 +7,25 @@ use super::silence_timeout::MAX_SILENCE_INTERVALS;
 use crate::ids::NodeId;
 use crate::raft_config::RaftTiming;
 
-/// Time without a quorum, in longest election timeouts, after which a leader that ran itself sends no heartbeats for a while. It
-/// is longer than a follower waits on a quiet machine; and answers to heartbeats wait for the follower's disk.
+/// Running time without a quorum, in longest election timeouts, after which a leader suppresses its
+/// heartbeats for a while. Longer than a follower waits on a quiet machine, since answers to heartbeats wait
+/// for the follower's disk.
 const MAX_TIME_WITHOUT_QUORUM: u32 = 2;
 
-/// Time without heartbeats, in longest election timeouts: the wait of the most patient follower, and one election.
+/// Duration of a phase without heartbeats, in longest election timeouts: the maximum silence timeout of a
+/// follower, and one election.
 const SILENT_PHASE: u32 = MAX_SILENCE_INTERVALS + 1;
 
-/// Time with heartbeats before the next silence, in longest election timeouts. A quorum that is reachable again answers much sooner.
+/// Duration of a phase with heartbeats before the next silence, in longest election timeouts. A reachable
+/// quorum answers much sooner.
 const SENDING_PHASE: u32 = 2;
 
-/// The silence of a leader's quorum, by the leader's own clock.
+/// Silence of a leader's quorum, by the leader's own clock.
 ///
-/// A leader that has lost its quorum and still reaches one follower would keep that one from electing another leader with the
-/// rest. So it is silent itself after a while, for a while. Only time in which the leader ran counts: a stalled one has
-/// received nothing, and must send heartbeats at once when it continues.
+/// A leader that has lost its quorum and still reaches one follower would prevent that follower from electing
+/// another leader with the rest. So it suppresses its own heartbeats in alternating phases. Only time in
+/// which the leader ran counts: a leader that stalled has received nothing, and must send heartbeats at once
+/// when it continues.
 #[derive(Debug, Default)]
 pub struct QuorumWatch {
     unreached: Duration,
@@ -29,8 +33,8 @@ pub struct QuorumWatch {
 }
 
 impl QuorumWatch {
-    /// Notes that this node ran for `slice`, and that these nodes have answered something in it. Returns whether the leader, `me`,
-    /// may send heartbeats to voters like these (two sets while they change).
+    /// Records that this node ran for `slice`, and the nodes that answered in it. Returns whether the leader,
+    /// `me`, may send heartbeats to these voters (two sets during a change).
     pub fn record_slice(
         &mut self,
         slice: Duration,
@@ -51,7 +55,7 @@ impl QuorumWatch {
         !self.is_lost(timing) || self.sends_heartbeats(timing)
     }
 
-    /// Returns whether the quorum was out of reach for so long that it counts as lost.
+    /// Returns whether the quorum has been unreachable long enough to count as lost.
     pub fn is_lost(&self, timing: &RaftTiming) -> bool {
         self.unreached >= timing.election_max * MAX_TIME_WITHOUT_QUORUM
     }
@@ -76,7 +80,8 @@ mod tests {
 
     const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-    /// Returns the number of slices until the leader, node 1, is silent, and the number of further ones until it is not.
+    /// Returns the number of steps until the leader, node 1, is silent, and the number of further steps until
+    /// it is not.
     fn phases(configs: &[BTreeSet<NodeId>], answered: &[NodeId]) -> (usize, usize) {
         let timing = RaftTiming::default();
         let mut quorum = QuorumWatch::default();
@@ -95,18 +100,18 @@ mod tests {
         let five = [set(1..=5)];
         assert_eq!(phases(&five, &[2, 3]).0, 1_000);
         let slices = |timeouts: u32| (timeouts * 600 / 50) as usize;
-        // Each count ends with the first slice of the other kind.
+        // Each count ends with the first step of the other kind.
         assert_eq!(
             phases(&five, &[2]),
             (slices(MAX_TIME_WITHOUT_QUORUM) - 1, slices(SILENT_PHASE) - 1)
         );
-        assert_eq!(phases(&[set([1])], &[]).0, 1_000, "alone it is a quorum");
+        assert_eq!(phases(&[set([1])], &[]).0, 1_000, "a lone voter is a quorum");
         let joint = [set(1..=3), set(3..=5)];
         assert_eq!(phases(&joint, &[2, 3]).0, slices(MAX_TIME_WITHOUT_QUORUM) - 1);
         assert_eq!(phases(&joint, &[3, 4]).0, 1_000);
     }
 
-    /// A follower that has seen long pauses gives the leader up, too, with time left for an election.
+    /// A follower that has seen long pauses gives up the leader, too, with time left for an election.
     #[tokio::test(start_paused = true)]
     async fn silence_is_longer_than_the_most_patient_follower_waits() {
         let timing = RaftTiming::default();
@@ -118,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_several_slices_make_a_quorum() {
+    fn answers_of_several_steps_make_a_quorum() {
         let (timing, five) = (RaftTiming::default(), [set(1..=5)]);
         let mut quorum = QuorumWatch::default();
         for round in 0..1_000 {

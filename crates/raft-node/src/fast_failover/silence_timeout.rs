@@ -1,4 +1,4 @@
-//! Time that a follower waits for a silent leader: pure.
+//! Silence of a leader after which a follower suspects it. Pure.
 
 use std::time::Duration;
 
@@ -7,32 +7,36 @@ use tokio::time::Instant;
 
 use crate::raft_config::RaftTiming;
 
-/// The wait, in widest pauses of late: a pause of a busy machine is often followed by a longer one.
+/// Silence timeout as a multiple of the widest recent pause: a pause of a busy machine is often followed by a
+/// longer one.
 const PAUSE_FACTOR: u32 = 3;
 
-/// The longest wait, in longest election timeouts: however badly machines stall, a leader that is gone is succeeded after that time.
+/// Maximum silence timeout, in longest election timeouts: however badly machines stall, a dead leader is
+/// replaced after that time.
 pub const MAX_SILENCE_INTERVALS: u32 = 5;
 
-/// Minimum time for which a pause counts; at most twice as long. A busy machine stalls again within minutes.
+/// Minimum time for which a pause is remembered; the maximum is twice that. A busy machine stalls again
+/// within minutes.
 const PAUSE_MEMORY: Duration = Duration::from_secs(150);
 
-/// Failure detector of a follower: the widest pauses between two messages of a leader that was alive all the time, and the wait that
-/// follows from them.
+/// Failure detector of a follower: the widest recent pauses between two messages of a live leader, and the
+/// silence timeout that follows from them.
 ///
-/// A pause has many causes: the leader's process or this one was not scheduled, a disk or the network stalled. What the follower does not
-/// know of the cause does not matter: what happened once may happen again, and is no reason for an election.
+/// A pause has many causes: the leader's process or this one was not scheduled, a disk or the network
+/// stalled. The cause, which the follower cannot know, does not matter: what happened once may happen again,
+/// and is no reason for an election.
 #[derive(Debug)]
 pub struct SilenceTimeout {
     timing: RaftTiming,
-    /// The widest pause since `since`.
+    /// Widest pause since `since`.
     widest: Duration,
-    /// The widest pause of the interval before.
+    /// Widest pause of the interval before.
     widest_before: Duration,
     since: Instant,
 }
 
 impl SilenceTimeout {
-    /// The patience of a node that has seen no pause.
+    /// Creates the detector of a node that has seen no pause.
     pub fn new(timing: RaftTiming, now: Instant) -> Self {
         Self {
             timing,
@@ -44,7 +48,7 @@ impl SilenceTimeout {
 
     /// Records a pause between two messages of the leader.
     pub fn note(&mut self, pause: Duration, now: Instant) {
-        // Nearly all: they change nothing.
+        // Most pauses are short and change nothing.
         let matters = pause.saturating_mul(PAUSE_FACTOR) > self.timing.election_max;
         if matters && !planted::is(Bug::FixedPatience) {
             self.forget(now);
@@ -52,7 +56,8 @@ impl SilenceTimeout {
         }
     }
 
-    /// Returns the silence of a leader after which this node asks the others: the longest election timeout, or more after pauses.
+    /// Returns the silence after which this node asks the other voters: the longest election timeout, or more
+    /// after pauses.
     pub fn silence(&mut self, now: Instant) -> Duration {
         self.forget(now);
         let widest = self.widest.max(self.widest_before).saturating_mul(PAUSE_FACTOR);
@@ -60,12 +65,12 @@ impl SilenceTimeout {
         widest.clamp(usual, usual.saturating_mul(MAX_SILENCE_INTERVALS))
     }
 
-    /// Returns the silence of a leader after which this node agrees with another one that asks.
+    /// Returns the silence after which this node agrees with a voter that asks.
     pub fn agreement(&mut self, now: Instant) -> Duration {
         self.silence(now).saturating_sub(self.final_part())
     }
 
-    /// The part of the silence that is waited for in slices: see [`super::CHECK_INTERVAL`].
+    /// Returns the final part of the silence, which is waited for in steps of [`super::CHECK_INTERVAL`].
     pub fn final_part(&self) -> Duration {
         self.timing.election_max.saturating_sub(self.timing.election_min)
     }

@@ -1,5 +1,5 @@
-//! Answers of a voter about a leader that lives, is silent, or is gone. Elections that follow are tested with real processes
-//! (`lockgate/tests/cluster/leader_kill.rs`) and in simulations.
+//! Tests of a voter's opinion about a leader that is alive, silent or dead. The elections that follow are
+//! tested with real processes (`lockgate/tests/cluster/leader_kill.rs`) and in simulations.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// Suspected leader.
 const LEADER: NodeId = 2;
 
-/// Node 1, which follows [`LEADER`] in term 5, as far as its succession knows.
+/// Node 1, which follows [`LEADER`] in term 5, as far as its failure detector knows.
 struct Follower {
     _dir: tempfile::TempDir,
     node: RaftNode,
@@ -26,7 +26,7 @@ struct Follower {
     views: watch::Sender<LeaderView>,
 }
 
-/// Vote that the leader of `term` sends.
+/// Returns the vote that the leader of `term` sends.
 fn vote(term: u64) -> WireVote {
     WireVote {
         term,
@@ -36,7 +36,7 @@ fn vote(term: u64) -> WireVote {
 }
 
 impl Follower {
-    /// The leader was found at `leader`.
+    /// Creates a follower whose leader has the address `leader`.
     async fn of(leader: &str) -> Self {
         Self::with_timing(leader, RaftTiming::default()).await
     }
@@ -80,13 +80,13 @@ impl Follower {
 }
 
 #[tokio::test]
-async fn a_leader_whose_address_refuses_is_lost_and_no_other_one() {
+async fn only_a_leader_whose_address_refuses_is_lost() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let follower = Follower::of(&address).await;
     assert!(
         !follower.has_lost(5, LEADER).await,
-        "it was heard of just now, and somebody listens"
+        "its message has just arrived, and its address accepts connections"
     );
     drop(listener);
     assert!(follower.has_lost(5, LEADER).await);
@@ -105,7 +105,7 @@ async fn a_leader_whose_address_refuses_is_lost_and_no_other_one() {
 }
 
 #[tokio::test]
-async fn a_leader_that_is_silent_is_lost_until_it_is_heard_of() {
+async fn silent_leader_is_lost_until_its_next_message() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let follower = Follower::of(&address).await;
@@ -121,8 +121,8 @@ async fn a_leader_that_is_silent_is_lost_until_it_is_heard_of() {
 }
 
 #[tokio::test]
-async fn a_leader_that_is_cut_off_is_told_of_as_lost_before_the_one_who_asks_gives_up() {
-    // Nobody accepts here, so that from some connection on nothing is answered.
+async fn partitioned_leader_is_reported_lost_before_the_requester_times_out() {
+    // The listener accepts no connections, so that after a few connections none is answered.
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(1).unwrap();
@@ -165,11 +165,11 @@ async fn voter_that_agrees_that_a_leader_is_lost_waits_no_longer_itself() {
     assert!(follower.has_lost(5, LEADER).await, "still");
     follower.fast_failover.record_leader_message(&vote(5));
     let suspicion = follower.fast_failover.suspicion(view).now_or_never();
-    assert_eq!(suspicion, None, "it has been heard of since");
+    assert_eq!(suspicion, None, "a message has arrived since");
     testing::stop(&follower.node).await;
 }
 
-/// Two of five voters have lost their leader, and each asks the other again before its own patience is over.
+/// Two of five voters have lost their leader, and each asks the other again before its own silence timeout.
 #[tokio::test]
 async fn voters_that_are_too_few_leave_a_silent_leader_to_the_timers() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -192,14 +192,14 @@ async fn voters_that_are_too_few_leave_a_silent_leader_to_the_timers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silence_in_which_this_node_stood_still_itself_counts_from_when_it_goes_on() {
+async fn silence_during_own_stall_counts_from_its_end() {
     let timing = RaftTiming::default();
     let evidence = LeaderEvidence::new(timing.clone());
     let begin = Instant::now();
     falls_silent(&evidence).await;
     assert_eq!(begin.elapsed(), timing.election_max);
 
-    // It stalls; then it reads what waited in its sockets, a little later.
+    // The node stalls; a little later it reads the messages that waited in its sockets.
     let evidence = LeaderEvidence::new(timing.clone());
     tokio::time::advance(timing.election_max * 10).await;
     let woken = Instant::now();
@@ -212,7 +212,7 @@ async fn a_silence_in_which_this_node_stood_still_itself_counts_from_when_it_goe
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_pause_of_the_leader_its_silence_is_waited_for_longer() {
+async fn silence_timeout_is_longer_after_a_pause_of_the_leader() {
     let timing = RaftTiming::default();
     let evidence = LeaderEvidence::new(timing.clone());
     evidence.record_message(5);
@@ -222,7 +222,7 @@ async fn after_a_pause_of_the_leader_its_silence_is_waited_for_longer() {
     falls_silent(&evidence).await;
     assert!(begin.elapsed() > 2 * timing.election_max, "{:?}", begin.elapsed());
 
-    // What passes between two leaders is a pause of neither.
+    // The time between two leaders is a pause of neither.
     let evidence = LeaderEvidence::new(timing.clone());
     evidence.record_message(5);
     sleep(2 * timing.election_max).await;
@@ -235,12 +235,12 @@ async fn after_a_pause_of_the_leader_its_silence_is_waited_for_longer() {
     assert_eq!(
         begin.elapsed(),
         3 * timing.election_min,
-        "the wait for the first sign of 6"
+        "the wait for the first message of 6"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_of_an_earlier_leader_is_no_sign_of_life() {
+async fn message_of_an_earlier_leader_does_not_count() {
     let evidence = LeaderEvidence::new(RaftTiming::default());
     assert!(evidence.record_message(5));
     evidence.term_began(6);
@@ -257,7 +257,7 @@ async fn voter_that_hears_its_leader_refuses_pre_votes_also_after_the_lease() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let timing = RaftTiming {
-        // Longer than the lease of the node's Raft, which has the usual one.
+        // Longer than the lease of the node's Raft, which has the default timing.
         election_min: Duration::from_secs(2),
         election_max: Duration::from_secs(4),
         ..RaftTiming::default()
@@ -280,7 +280,11 @@ async fn voter_that_hears_its_leader_refuses_pre_votes_also_after_the_lease() {
         term: 6,
         leader: None,
     });
-    assert_eq!(follower.fast_failover.refuse_pre_vote(), None, "nobody leads");
+    assert_eq!(
+        follower.fast_failover.refuse_pre_vote(),
+        None,
+        "no leader is known"
+    );
     testing::stop(&follower.node).await;
 }
 
@@ -307,9 +311,9 @@ async fn node_is_cut_off_when_it_has_known_of_no_leader_for_longer_than_an_elect
     fast_failover.note_leader(view);
     fast_failover.record_leader_message(&vote(5));
     assert!(!fast_failover.is_cut_off(), "it hears its leader");
-    // As after questions that led to nothing.
+    // Timers are on, as after a suspicion without a result.
     fast_failover.set_timers(true);
-    becomes("it hears nothing").await;
+    becomes("it receives no message").await;
     fast_failover.record_leader_message(&vote(5));
     assert!(!fast_failover.is_cut_off());
 
@@ -320,7 +324,7 @@ async fn node_is_cut_off_when_it_has_known_of_no_leader_for_longer_than_an_elect
     follower.views.send_replace(nobody);
     fast_failover.note_leader(nobody);
     fast_failover.set_timers(true);
-    becomes("nobody leads").await;
+    becomes("no leader is known").await;
     let me = LeaderView {
         term: 7,
         leader: Some(1),

@@ -1,5 +1,5 @@
-//! Announcements of a node that no member calls: it logs what it waits for, calls the members itself to learn whether they
-//! still know it, and tells them its address.
+//! Announcements of a node that no member connects to. It logs the event that it waits for, connects to the
+//! members itself to learn whether they still know it, and reports its address to them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use crate::peers::peer_connection::connect;
 use crate::peers::wire::{PeerRequest, PeerResponse};
 use crate::peers::{Peers, Purpose};
 
-/// Between two rounds of calls. A node that was removed while it was away learns of it within about this time.
+/// Interval between two rounds. A node that was removed during an absence learns of it within about this
+/// time.
 const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Interval at which a waiting node logs that it waits.
@@ -23,20 +24,20 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Maximum time for the leader to commit a new address.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A node that makes itself known.
+/// Announces this node to the members.
 pub struct Announcer {
-    /// The lines to all peers.
+    /// Connections to all peers.
     pub peers: Arc<Peers>,
-    /// This node as the leader: if it is, it need not ask anybody.
+    /// Membership changes of this node as the leader, which then needs no other node.
     pub leadership: Arc<MembershipLeader>,
     /// Address of this node by its own configuration.
     pub own_address: MemberAddress,
-    /// Text of what it waits for while no member has called it.
+    /// Log line with the event that it waits for while no member has connected.
     pub waits_for: String,
 }
 
 impl Announcer {
-    /// Knocks until `stop`. `up_to_date` says whether a leader serves this node.
+    /// Runs announcements until `stop`. `up_to_date` returns whether a leader serves this node.
     pub async fn run(self, up_to_date: impl Fn() -> bool + Send, stop: CancellationToken) {
         let mut last_logged: Option<Instant> = None;
         let mut announced = false;
@@ -68,8 +69,8 @@ impl Announcer {
         ids.filter(|id| *id != registry.node()).collect()
     }
 
-    /// Calls on all members at once. What they say to this node's hello is for the gate to judge: that it was removed,
-    /// or that its data directory is not the one that they know.
+    /// Connects to all members at once. The registry evaluates their replies to this node's hello: that it
+    /// was removed, or that its data directory is not the one that they know.
     async fn connect_and_announce(&self) {
         let registry = self.peers.registry();
         let calls = self.others().into_iter().map(|id| async move {
@@ -80,9 +81,11 @@ impl Announcer {
         futures_util::future::join_all(calls).await;
     }
 
-    /// Tells the cluster this node's own address, if the membership has another one. Says whether that is settled.
+    /// Reports this node's own address to the cluster if the membership has another one. Returns whether the
+    /// membership is up to date.
     ///
-    /// A node that moved is not found by its leader, so it may not even know who that is: it asks every member.
+    /// The leader cannot reach a node that has moved, so the node may not know the leader. Therefore it asks
+    /// every member.
     async fn announce(&self) -> bool {
         let registry = self.peers.registry();
         let Some(known) = registry.member_address(registry.node()) else {
@@ -108,11 +111,20 @@ impl Announcer {
             match answer {
                 Ok(PeerResponse::ChangeMembership(Ok(MembershipOutcome::Done(_)))) => {
                     let MemberAddress { peer, http } = &self.own_address;
-                    tracing::info!(peer, http, "the cluster knows this node's new addresses");
+                    tracing::info!(
+                        peer,
+                        http,
+                        "membership: the cluster has this node's new addresses"
+                    );
                     return true;
                 }
-                // Not the leader, not now, or not there: another one, or the next round.
-                other => tracing::debug!(node = id, ?other, "the new addresses are not known yet"),
+                // The node is not the leader, or not ready, or unreachable: another one or the next round
+                // succeeds.
+                other => tracing::debug!(
+                    node = id,
+                    ?other,
+                    "membership: the cluster does not have the new addresses yet"
+                ),
             }
         }
         false

@@ -1,4 +1,5 @@
-//! Plan of a change of the membership, decided from the leader's knowledge. This module does not wait, call or write.
+//! Plan of a change of the membership, decided from the facts that the leader has. This module does not wait,
+//! connect or write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,16 +7,16 @@ use super::{MAX_MEMBERS, MAX_PROMOTE_LAG, MembershipChange, MembershipRefusal, R
 use crate::ids::{DiskId, Member};
 use crate::ids::{MemberAddress, NodeId};
 
-/// Knowledge of the leader when it decides.
+/// Facts on which the leader decides.
 #[derive(Debug, Clone)]
 pub struct MembershipFacts {
-    /// The leader itself.
+    /// Id of the leader itself.
     pub leader: NodeId,
     /// All members.
     pub members: BTreeMap<NodeId, Member>,
-    /// Those that vote.
+    /// Members with a vote.
     pub voters: BTreeSet<NodeId>,
-    /// Ids that are not given again.
+    /// Ids that are never assigned again.
     pub retired: RetiredIds,
     /// Members that have answered the leader since the change was requested, including itself.
     pub answered: BTreeSet<NodeId>,
@@ -23,40 +24,40 @@ pub struct MembershipFacts {
     pub lag: BTreeMap<NodeId, u64>,
 }
 
-/// Action to take.
+/// Next step of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing: it is so already.
+    /// None: the change is already in effect.
     Nothing,
-    /// The node is to be called, to learn which data directory it has.
+    /// Connect to the node to learn the id of its data directory.
     Call {
-        /// The directory that it must have, if it is a member already.
+        /// Data directory that it must have if it is already a member.
         known: Option<DiskId>,
     },
-    /// This voter is to lead.
+    /// Move leadership to this voter.
     MoveLeader {
         /// New leader.
         to: NodeId,
-        /// The change concerns the leader itself: the next one carries it out.
+        /// The change concerns the leader itself: the next leader makes it.
         then_change: bool,
     },
-    /// The next membership.
+    /// Append this membership.
     Append(Next),
-    /// The same membership with another address of one member.
+    /// Append the same membership with new addresses of one member.
     Readdress(NodeId, Member),
 }
 
-/// A membership that may follow directly on the present one.
+/// Membership that may directly follow the present one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Next {
-    /// Those that vote.
+    /// Members with a vote.
     pub voters: BTreeSet<NodeId>,
     /// All members.
     pub members: BTreeMap<NodeId, Member>,
 }
 
 impl MembershipFacts {
-    /// Decides about a change.
+    /// Plans the next step of a change.
     pub fn plan(&self, change: &MembershipChange) -> Result<Step, MembershipRefusal> {
         match change {
             MembershipChange::Add { node_id, address } => self.plan_add(*node_id, address),
@@ -105,8 +106,8 @@ impl MembershipFacts {
             MembershipChange::SetAddress { node_id, address } => {
                 check_address(address)?;
                 let member = self.member(*node_id)?;
-                // Addresses of other members are not compared: nodes may have exchanged addresses, and the handshake
-                // identifies the node at an address.
+                // Addresses of other members are not compared: nodes may have exchanged addresses, and the
+                // handshake identifies the node at an address.
                 match member.address == *address {
                     true => Ok(Step::Nothing),
                     false => Ok(Step::Readdress(
@@ -139,7 +140,7 @@ impl MembershipFacts {
         }
     }
 
-    /// The membership with a new learner that has this data directory.
+    /// Returns the membership with a new learner that has this data directory.
     pub fn with_learner(&self, node_id: NodeId, address: &MemberAddress, disk: DiskId) -> Next {
         let mut next = self.present();
         let address = address.clone();
@@ -203,7 +204,7 @@ impl MembershipFacts {
         self.members.get(&id).ok_or(MembershipRefusal::NoMember(id))
     }
 
-    /// The lowest id above all that were ever in use.
+    /// Returns the lowest id above all that were ever in use.
     fn next_free(&self) -> NodeId {
         next_free(self.members.keys().copied(), &self.retired)
     }
@@ -241,7 +242,7 @@ impl MembershipFacts {
         }
     }
 
-    /// Leadership goes to another one, which carries the change out.
+    /// Moves leadership to another voter, which then makes the change.
     fn leave(&self) -> Result<Step, MembershipRefusal> {
         self.successor().map(|to| Step::MoveLeader {
             to,
@@ -249,7 +250,7 @@ impl MembershipFacts {
         })
     }
 
-    /// The living voter that has most of the log.
+    /// Returns the live voter with the most complete log.
     fn successor(&self) -> Result<NodeId, MembershipRefusal> {
         let others = self.voters.iter().filter(|id| **id != self.leader);
         let living = others.filter(|id| self.answered.contains(id));
@@ -257,11 +258,11 @@ impl MembershipFacts {
             .filter_map(|id| self.lag.get(id).map(|lag| (*lag, *id)))
             .min()
             .map(|(_, id)| id)
-            .ok_or_else(|| MembershipRefusal::NoSuccessor("no other voter has answered lately".into()))
+            .ok_or_else(|| MembershipRefusal::NoSuccessor("no other voter has answered recently".into()))
     }
 }
 
-/// The lowest id above all that are or were in use.
+/// Returns the lowest id above all that are or were in use.
 pub fn next_free(members: impl Iterator<Item = NodeId>, retired: &RetiredIds) -> NodeId {
     let used = retired.ranges().map(|(_, last)| last).chain(members).max();
     used.unwrap_or(0).saturating_add(1)
@@ -295,7 +296,7 @@ fn check_address(address: &MemberAddress) -> Result<(), MembershipRefusal> {
     Ok(())
 }
 
-/// Names of hosts have at most 253 bytes; a colon and a port come after them.
+/// Maximum length of an address: 253 bytes for a host name, a colon and a port.
 const MAX_ADDRESS_BYTES: usize = 259;
 
 #[cfg(test)]
@@ -309,7 +310,7 @@ mod tests {
         }
     }
 
-    /// Voters 1 to `voters`, led by 1, and learners after them, all well.
+    /// Returns facts of a healthy cluster: voters 1 to `voters`, led by node 1, and learners after them.
     fn membership_facts(voters: u64, learners: u64) -> MembershipFacts {
         let all = 1..=voters + learners;
         let member = |n: u64| Member {
@@ -381,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_given_once() {
+    fn ids_are_assigned_once() {
         let mut membership_facts = membership_facts(3, 0);
         membership_facts.retired.insert(7, &BTreeSet::new());
         assert_eq!(membership_facts.plan(&add(4)), Ok(Step::Call { known: None }));
@@ -439,14 +440,14 @@ mod tests {
     }
 
     #[test]
-    fn the_voters_that_remain_must_be_able_to_decide() {
+    fn remaining_voters_must_have_a_majority() {
         let mut membership_facts = membership_facts(3, 0);
         assert_eq!(voters(membership_facts.plan(&remove(3))), [1, 2]);
         membership_facts.answered.remove(&2);
         assert_eq!(
             voters(membership_facts.plan(&remove(2))),
             [1, 3],
-            "a dead one can be removed"
+            "a dead member can be removed"
         );
         for change in [remove(3), demote(3)] {
             assert_eq!(
@@ -475,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_that_goes_leaves_to_the_one_with_most_of_the_log() {
+    fn removed_leader_hands_over_to_voter_with_longest_log() {
         let mut membership_facts = membership_facts(3, 1);
         membership_facts.lag = BTreeMap::from([(2, 5), (3, 2), (4, 0)]);
         for change in [remove(1), demote(1)] {
@@ -502,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn even_numbers_of_voters_are_warned_of() {
+    fn even_number_of_voters_causes_a_warning() {
         assert!(warnings(3).is_empty());
         assert_eq!(warnings(4).len(), 1);
     }

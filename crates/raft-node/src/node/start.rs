@@ -1,4 +1,4 @@
-//! Start of a node: its storage, Raft, and the tasks that it consists of.
+//! Start of a node: its storage, Raft and its tasks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -40,24 +40,26 @@ use crate::replicated_state::ReplicatedState;
 use crate::state_machine::{Raft, StateMachine};
 use crate::storage::Storage;
 
-/// Log entries in one frame to a follower. Entries are batches of about a megabyte at most (a single large
-/// transaction may be some more), and all frames must stay well below [`MAX_ENCODED_BYTES`](crate::codec::MAX_ENCODED_BYTES).
+/// Maximum number of log entries in one frame to a follower. Entries are batches of about a megabyte at most
+/// (a single large transaction may be larger), and all frames must stay well below
+/// [`MAX_ENCODED_BYTES`](crate::codec::MAX_ENCODED_BYTES).
 const MAX_ENTRIES_IN_FRAME: u64 = 16;
 
-/// Search for the state with which a new cluster begins, in the data directory of a node: the disk, the directory, the id of its cluster, and
-/// whether its log or a snapshot exists, which then is made of that state.
+/// Function that finds the initial state of a new cluster in the data directory of a node. Its arguments are
+/// the disk, the directory, the id of its cluster, and whether its log or a snapshot exists, in which case
+/// the initial state is already in it.
 pub type FindInitialState =
     fn(Arc<dyn Disk>, &Path, Option<[u8; 16]>, bool) -> Result<Option<Arc<dyn InitialState>>, StorageError>;
 
 /// Program that a node replicates.
 pub struct Program {
-    /// State that entries are applied to.
+    /// State to which entries are applied.
     pub state: Arc<dyn ReplicatedState>,
     /// Program around the state.
     pub application: Arc<dyn Application>,
     /// Proposals of this node, with their numbers.
     pub proposals: mpsc::UnboundedReceiver<(u64, Bytes)>,
-    /// Newest version of commands that the program can apply.
+    /// Highest version of commands that the program can apply.
     pub commands: u8,
 }
 
@@ -98,15 +100,16 @@ impl OpenedStorage {
         DiskId(self.storage.dir.identity().disk_id)
     }
 
-    /// Returns the clock that entries will be stamped with.
+    /// Returns the clock for the time of entries.
     pub fn clock(&self) -> &Arc<ClusterClock> {
         &self.clock
     }
 
     /// Starts the node, which accepts its peers at `listener`.
     ///
-    /// The compiler generates an `async fn` in each crate that awaits it, with all that it spawns. This future is in a box, and the
-    /// function is not inlined, so that the tasks of a node are compiled in this crate and in no other.
+    /// The compiler generates the code of an `async fn`, with everything that it spawns, in each crate that
+    /// awaits it. This future is boxed, and the function is not inlined, so that the tasks of a node are
+    /// compiled in this crate only.
     #[inline(never)]
     pub fn start(
         self,
@@ -323,7 +326,7 @@ impl OpenedStorage {
         Ok(node)
     }
 
-    /// Returns this node's side of every handshake.
+    /// Returns this node's side of the handshakes.
     fn registry(&self, failure: &watch::Sender<Option<String>>, commands: u8) -> Arc<PeerRegistry> {
         let (config, identity) = (&self.config, self.storage.dir.identity());
         let registry = PeerRegistry::new(
@@ -375,7 +378,7 @@ impl Inner {
     }
 }
 
-/// Opens the data directory. The founder of a new cluster draws its id, or finds the state with which it begins.
+/// Opens the data directory. The founder of a new cluster chooses its id, or finds its initial state.
 fn open_storage(
     disk: Arc<dyn Disk>,
     config: &RaftNodeConfig,
@@ -414,18 +417,19 @@ fn raft_config(config: &RaftNodeConfig) -> Result<openraft::Config, StartError> 
         heartbeat_interval: ms(timing.heartbeat),
         election_timeout_min: ms(timing.election_min),
         election_timeout_max: ms(timing.election_max),
-        // A node that comes back from a partition must not depose a healthy leader.
+        // A node that returns from a partition must not depose a healthy leader.
         enable_pre_vote: Some(true),
-        // The state is in memory: a leader that restarts has to win an election before it knows what is
-        // committed.
+        // The state is in memory: a restarted leader must win an election before it knows the committed
+        // entries.
         enable_leader_restore: Some(false),
-        // A leader that lost its quorum falls silent by `fast_failover`: here one that only stood still would, too.
+        // `fast_failover` silences a leader that has lost its quorum. openraft's probe would also silence one
+        // that only stalled.
         quorum_loss_probe_interval: planted::is(Bug::MutedByPause).then(|| 2 * ms(timing.election_max)),
-        // By itself it makes no snapshots and purges nothing: see `compaction.rs`.
+        // openraft makes no snapshots and purges nothing by itself: see `compaction.rs`.
         snapshot_policy: SnapshotPolicy::Never,
         max_in_snapshot_log_to_keep: u64::MAX,
         max_payload_entries: MAX_ENTRIES_IN_FRAME,
-        // Proposals are bounded by our own queues; these only have to be large enough never to matter.
+        // The crate's own queues bound the proposals; these only have to be large enough never to matter.
         api_channel_size: Some(4096),
         notification_channel_size: Some(4096),
         state_machine_channel_size: Some(1024),

@@ -19,7 +19,7 @@ pub(super) async fn before_request(request: &PeerRequest) -> io::Result<()> {
         }
         PeerRequest::ReadIndex => fail_step!(async "read_index::before_send", |error| error),
         PeerRequest::Disk { .. } => fail_step!(async "disk::before_send", |error| error),
-        // Rarer than anything that a run could wait for.
+        // Too rare for a test run to wait for.
         PeerRequest::ChangeMembership(_)
         | PeerRequest::Members
         | PeerRequest::LeaderLost { .. }

@@ -1,8 +1,8 @@
-//! Communication of nodes: length-prefixed frames over long-lived TCP connections, one connection for
-//! each purpose, both sides' identity checked first.
+//! Communication between nodes: length-prefixed frames over long-lived TCP connections, one per purpose, on
+//! which both sides first check each other's identity.
 //!
-//! `wire` defines the messages, `registry` admits peers, `connection` sends questions, `server` answers them, `network` is openraft's
-//! interface, `entries` streams entries, `snapshots` snapshots.
+//! `wire` defines the messages, `peer_registry` admits peers, `peer_connection` sends requests, `server`
+//! answers them, `network` implements openraft's interface, `entries` streams entries, `snapshots` snapshots.
 
 pub mod entries;
 #[cfg(feature = "failpoints")]
@@ -27,16 +27,16 @@ pub use wire::Purpose;
 use crate::ids::NodeId;
 use raft_log::sync::Mutex;
 
-/// The lines to all peers, made when they are first needed.
+/// Connections to all peers, opened when first needed.
 pub struct Peers {
     registry: Arc<PeerRegistry>,
     connections: Mutex<HashMap<(NodeId, Purpose), PeerConnection>>,
-    /// This node leads and reaches no quorum: it sends no heartbeats at present.
+    /// Set if heartbeats are suppressed: this node leads and reaches no quorum.
     is_silent: AtomicBool,
 }
 
 impl Peers {
-    /// No lines yet.
+    /// Creates the set without connections.
     pub fn new(registry: Arc<PeerRegistry>) -> Self {
         Self {
             registry,
@@ -45,7 +45,7 @@ impl Peers {
         }
     }
 
-    /// Sets whether heartbeats are held back. Returns whether they were.
+    /// Sets whether heartbeats are suppressed. Returns the previous value.
     pub fn set_silent(&self, is_silent: bool) -> bool {
         self.is_silent.swap(is_silent, Ordering::Relaxed)
     }
@@ -55,12 +55,12 @@ impl Peers {
         self.is_silent.load(Ordering::Relaxed)
     }
 
-    /// This node's side of every handshake.
+    /// Returns this node's side of the handshakes.
     pub fn registry(&self) -> &Arc<PeerRegistry> {
         &self.registry
     }
 
-    /// The line to a peer for a purpose.
+    /// Returns the connection to a peer for a purpose.
     pub fn connection(&self, to: NodeId, purpose: Purpose) -> PeerConnection {
         let mut connections = self.connections.lock();
         connections
@@ -69,7 +69,8 @@ impl Peers {
             .clone()
     }
 
-    /// Gives up the lines to all but the members, once there are some: others were removed.
+    /// Drops the connections to nodes that are not members, once a membership is known: such nodes were
+    /// removed.
     pub fn keep_members(&self) {
         if self.registry.is_formed() {
             let members = self.registry.addresses();

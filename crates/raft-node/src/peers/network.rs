@@ -1,4 +1,4 @@
-//! openraft's view of the peers: votes and heartbeats on the control line, a connection of its own for each
+//! openraft's network: votes and heartbeats on the control connection, and a separate connection for each
 //! stream of entries and for each snapshot.
 
 use std::future::Future;
@@ -33,17 +33,17 @@ use crate::witness::Loss;
 
 type Rpc<T> = Result<T, RPCError<TypeConfig>>;
 
-/// Makes openraft's clients.
+/// Factory of openraft's clients.
 pub struct Network {
     peers: Arc<Peers>,
-    /// Maximum time without an answer to an append before the connection is closed: the follower's disk may
+    /// Maximum time without an answer to an append before the connection is closed. The follower's disk may
     /// stall for a while, and a broken stream costs more than a slow one.
     append_timeout: Duration,
     traffic: Arc<SnapshotTraffic>,
 }
 
 impl Network {
-    /// Clients over `peers`.
+    /// Creates a factory of clients that use `peers`.
     pub fn new(peers: Arc<Peers>, traffic: Arc<SnapshotTraffic>, append_timeout: Duration) -> Self {
         Self {
             peers,
@@ -75,8 +75,8 @@ impl RaftNetworkFactory<TypeConfig> for Network {
     }
 }
 
-/// Reason for which a leader that has lost its quorum sends nothing at present.
-const SILENT: &str = "this leader reaches no quorum, and lets the others elect one";
+/// Error of a leader that has lost its quorum and suppresses its messages.
+const SILENT: &str = "this leader reaches no quorum, and is silent so that the others can elect one";
 
 /// openraft's client to one peer.
 pub struct Client {
@@ -90,8 +90,8 @@ pub struct Client {
 
 impl Client {
     async fn request(&self, request: PeerRequest, rpc: RPCTypes, option: RPCOption) -> Rpc<PeerResponse> {
-        // Its caller is a task of openraft's that nobody misses.
-        let _guard = PanicGuard::new(self.peers.registry().failure(), "a question to a peer");
+        // The calling task is one of openraft's, whose panic would go unnoticed.
+        let _guard = PanicGuard::new(self.peers.registry().failure(), "a request to a peer");
         let timeout = option.hard_ttl();
         match self
             .peers
@@ -114,7 +114,7 @@ impl Client {
     }
 
     fn unexpected<T>(&self) -> Rpc<T> {
-        let what = format!("node {} answered something else than it was asked", self.to);
+        let what = format!("node {} sent an unexpected kind of answer", self.to);
         Err(RPCError::Network(NetworkError::from_string(what)))
     }
 }
@@ -160,15 +160,16 @@ impl RaftNetworkV2<TypeConfig> for Client {
             return stream_append_sequential(self, input, option);
         }
         Box::pin(async move {
-            // The task that draws the answers is one of openraft's that nobody misses.
+            // The task that polls the stream is one of openraft's, whose panic would go unnoticed.
             let guard = PanicGuard::new(self.peers.registry().failure(), "the stream of entries to a peer");
             let mut input = input;
-            // The pause after a failure is in the input: a connection made before polling it would never pause.
+            // openraft's pause after a failure is in the input: a connection opened before polling it would
+            // never pause.
             let Some(first) = input.next().await else {
                 let nothing: BoxStream<'s, _> = Box::pin(stream::empty());
                 return Ok(nothing);
             };
-            // Entries keep a follower from electing another leader as heartbeats do.
+            // Entries prevent a follower's election just as heartbeats do.
             if self.peers.is_silent() {
                 return Err(RPCError::Unreachable(Unreachable::from_string(SILENT)));
             }
@@ -210,8 +211,8 @@ impl RaftNetworkV2<TypeConfig> for Client {
                             let committed = appends.committed();
                             registry.witness().acknowledged(to, term, last.index, committed);
                         }
-                        // After a refusal the follower has closed the stream: what is still on the way
-                        // would not be answered.
+                        // After a rejection the follower has closed the stream: entries in transit would not
+                        // be answered.
                         let next = answer.is_ok().then_some((appends, guard, registry));
                         Some((Ok(answer), next))
                     }
@@ -287,7 +288,11 @@ impl RaftNetworkV2<TypeConfig> for Client {
         match self.request(request, RPCTypes::TransferLeader, option).await? {
             PeerResponse::TransferLeader(Ok(())) => Ok(Ok(())),
             PeerResponse::TransferLeader(Err(why)) => {
-                tracing::info!(node = self.to, why, "a transfer of leadership was refused");
+                tracing::info!(
+                    node = self.to,
+                    why,
+                    "peers: a transfer of leadership was rejected"
+                );
                 Err(RPCError::Unreachable(Unreachable::from_string(why)))
             }
             _ => self.unexpected(),

@@ -1,5 +1,5 @@
-//! This node's side of a connection on which it asks and a peer answers: long-lived, pipelined, made when it
-//! is first needed and again when it breaks.
+//! Client side of a connection to a peer: long-lived and pipelined, opened when first needed and again when
+//! it breaks.
 
 use std::collections::HashMap;
 use std::io;
@@ -25,23 +25,23 @@ use fault_injection::fail_step;
 use raft_log::sync::Mutex;
 
 /// Maximum time to establish a connection, including the handshake. Peers are a fraction of a millisecond
-/// away, or a few hundred between continents.
+/// away, or a few hundred milliseconds between continents.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Silence of a connection after which it is closed, once a question on it was not answered in time. A peer that
-/// is slow for a moment needs no new connection: establishing one would take longer.
+/// Time without any answer after which a connection is closed, once a request on it has timed out. A peer
+/// that is slow for a moment needs no new connection: establishing one would take longer.
 const MAX_SILENCE: Duration = Duration::from_millis(300);
 
-/// Questions that wait to be written. Callers wait when there are more: the peer does not keep up.
+/// Capacity of the queue of requests. Callers wait while it is full: the peer does not keep up.
 const QUEUE: usize = 1024;
 
-/// Reason why a question has no answer.
+/// Reason for which a request has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PeerConnectionError {
-    /// It never left this node.
+    /// The request never left this node.
     #[error("not sent: {0}")]
     NotSent(String),
-    /// It was sent, or may have been; what the peer did with it is unknown.
+    /// The request was sent, or may have been; its effect on the peer is unknown.
     #[error("sent, and not answered: {0}")]
     NoAnswer(String),
 }
@@ -51,24 +51,24 @@ struct PendingRequest {
     answer: oneshot::Sender<Result<PeerResponse, PeerConnectionError>>,
 }
 
-/// A line of questions to one peer. Cheap to clone; ends when the last clone is dropped.
+/// Pipelined connection to one peer. Cheap to clone; closed when the last clone is dropped.
 #[derive(Clone)]
 pub struct PeerConnection {
     requests: mpsc::Sender<PendingRequest>,
     life: Arc<Life>,
 }
 
-/// Evidence of the peer's life at the other end.
+/// Signs of life of the peer.
 #[derive(Default)]
 struct Life {
-    /// A question timed out: the connection may be dead without anybody having said so.
+    /// A request timed out: the connection may be dead without an error.
     suspicion: Notify,
-    /// Time of the last answer, to any question.
+    /// Time of the last answer to any request.
     last_answer: Mutex<Option<Instant>>,
 }
 
 impl PeerConnection {
-    /// A line to `to`; connects when the first question is asked.
+    /// Creates a connection to `to`, which is opened at the first request.
     pub fn new(registry: Arc<PeerRegistry>, to: NodeId, purpose: Purpose) -> Self {
         let (requests, queue) = mpsc::channel(QUEUE);
         let life = Arc::new(Life::default());
@@ -76,12 +76,12 @@ impl PeerConnection {
         Self { requests, life }
     }
 
-    /// Returns the time of the peer's last answer on this connection, in time or not.
+    /// Returns the time of the peer's last answer on this connection, timely or not.
     pub fn last_answer(&self) -> Option<Instant> {
         *self.life.last_answer.lock()
     }
 
-    /// Asks, in the order of the calls, and waits for the answer, at most for `timeout`.
+    /// Sends a request, in the order of the calls, and waits up to `timeout` for the answer.
     pub async fn request(
         &self,
         request: PeerRequest,
@@ -91,7 +91,7 @@ impl PeerConnection {
         self.answer(answer, timeout).await
     }
 
-    /// Waits for the answer to a question that was sent.
+    /// Waits for the answer to a request that was sent.
     pub async fn answer(
         &self,
         answer: oneshot::Receiver<Result<PeerResponse, PeerConnectionError>>,
@@ -109,7 +109,7 @@ impl PeerConnection {
         }
     }
 
-    /// Puts a question into the line. Questions are written in the order in which this returns.
+    /// Queues a request. Requests are written in the order in which this returns.
     pub async fn send(
         &self,
         request: PeerRequest,
@@ -123,10 +123,10 @@ impl PeerConnection {
     }
 }
 
-/// Both halves of a connection, and the disk of the node at its other end.
+/// Both halves of an open connection, and the disk of the node at the other end.
 pub type OpenConnection = (FrameReader<ReadHalf>, WriteHalf, DiskId);
 
-/// Connects to a peer for `purpose` and shakes hands, wherever it is found.
+/// Connects to a peer for `purpose`, at any of its addresses, with a handshake.
 pub async fn connect(registry: &PeerRegistry, to: NodeId, purpose: Purpose) -> io::Result<OpenConnection> {
     let mut problem = None;
     for place in registry.peer_addresses(to) {
@@ -135,14 +135,15 @@ pub async fn connect(registry: &PeerRegistry, to: NodeId, purpose: Purpose) -> i
                 registry.record_address(to, &place);
                 return Ok(connection);
             }
-            // What the membership says is the likelier place, so what happens there is the better message.
+            // The membership's address is tried first and is more likely correct, so its error is the better
+            // message.
             Err(error) => problem = problem.or(Some(error)),
         }
     }
     Err(problem.unwrap_or_else(|| io::Error::other(format!("node {to} has no known address"))))
 }
 
-/// Connects to a node at `address` and shakes hands.
+/// Connects to a node at `address`, with a handshake.
 pub async fn connect_at(
     registry: &PeerRegistry,
     to: NodeId,
@@ -164,7 +165,7 @@ pub async fn connect_at(
         let reply: HelloReply = reader
             .message()
             .await?
-            .ok_or_else(|| other("the peer hung up during the handshake".to_owned()))?;
+            .ok_or_else(|| other("the peer closed the connection during the handshake".to_owned()))?;
         let shown = match &reply {
             HelloReply::Welcome { extensions, .. } => extensions.clone(),
             HelloReply::Refused { reason, cause, .. } => {
@@ -199,7 +200,7 @@ async fn run(
 ) {
     let _guard = PanicGuard::new(registry.failure(), "a line to a peer");
     let mut is_lost = false;
-    // One line for a peer, not one for each of its connections.
+    // One line per peer, not one for each of its connections.
     let logs = purpose == Purpose::Control;
     while let Some(first) = queue.recv().await {
         let (reader, writer, _) = match connect(&registry, to, purpose).await {
@@ -207,12 +208,21 @@ async fn run(
             Err(error) => {
                 let what = error.to_string();
                 match logs && !is_lost {
-                    true => tracing::warn!(node = to, error = what, "a peer is lost: it cannot be reached"),
-                    false => tracing::debug!(node = to, ?purpose, error = what, "a peer cannot be reached"),
+                    true => tracing::warn!(
+                        node = to,
+                        error = what,
+                        "peers: lost the connection to a peer, which cannot be reached"
+                    ),
+                    false => tracing::debug!(
+                        node = to,
+                        ?purpose,
+                        error = what,
+                        "peers: a peer cannot be reached"
+                    ),
                 }
                 is_lost = true;
                 refuse(first, &what);
-                // What came meanwhile would fare no better.
+                // Requests that arrived meanwhile would fail as well.
                 while let Ok(request) = queue.try_recv() {
                     refuse(request, &what);
                 }
@@ -220,29 +230,31 @@ async fn run(
             }
         };
         if std::mem::take(&mut is_lost) && logs {
-            tracing::info!(node = to, "a peer is back");
+            tracing::info!(node = to, "peers: connected to a lost peer again");
         }
-        // What was suspected of the connection before is nothing that this one has done.
+        // A suspicion about the previous connection does not apply to this one.
         let _stale = life.suspicion.notified().now_or_never();
         let mut waiting = HashMap::new();
-        // A connection that was made has agreed upon one.
+        // The handshake has negotiated a version.
         let version = registry.wire_version_with(to).unwrap_or(OLDEST_WIRE_VERSION);
         let ended = exchange(first, &mut queue, &life, version, reader, writer, &mut waiting).await;
         if let Err(error) = &ended {
-            tracing::debug!(node = to, ?purpose, %error, "a connection to a peer broke");
+            tracing::debug!(node = to, ?purpose, %error, "peers: a connection to a peer broke");
         }
         let what = ended
             .err()
-            .map_or("the peer hung up".to_owned(), |error| error.to_string());
+            .map_or("the peer closed the connection".to_owned(), |error| {
+                error.to_string()
+            });
         for answer in waiting.into_values() {
-            // The asking task may have ended.
+            // The waiting task may have ended.
             let _ = answer.send(Err(PeerConnectionError::NoAnswer(what.clone())));
         }
     }
 }
 
 fn refuse(request: PendingRequest, what: &str) {
-    // The asking task may have ended.
+    // The waiting task may have ended.
     let _ = request
         .answer
         .send(Err(PeerConnectionError::NotSent(what.to_owned())));
@@ -262,19 +274,19 @@ async fn exchange(
     let mut next_id = 0u64;
     let mut out = BytesMut::new();
     let mut next = Some(first);
-    // Since when a question waits and nothing comes; and when that is taken for the end of the connection.
+    // Time since when requests wait without any answer, and the time at which the connection is then closed.
     let mut quiet_since = Instant::now();
     let mut give_up = None;
     loop {
         if waiting.is_empty() {
             quiet_since = Instant::now();
         }
-        // Everything that is in the queue goes out in one write.
+        // The whole queue is sent in one write.
         while let Some(request) = next.take() {
             let since = request.request.since();
             if since > version {
                 let what =
-                    format!("it is a question of version {since}, and the peer speaks version {version}");
+                    format!("the request needs version {since}, and the peer speaks version {version}");
                 refuse(request, &what);
                 next = queue.try_recv().ok();
                 continue;
@@ -304,17 +316,17 @@ async fn exchange(
                     give_up = None;
                     *life.last_answer.lock() = Some(quiet_since);
                     if let Some(caller) = waiting.remove(&id) {
-                        // The asking task may have ended.
+                        // The waiting task may have ended.
                         let _ = caller.send(Ok(answer));
                     }
                 }
                 None => return Ok(()),
             },
-            // After reading what arrived: this node may have stalled itself.
+            // Checked after reading what has arrived: this node itself may have stalled.
             () = sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "an answer did not come in time"));
             }
-            // While the connection is in doubt a question may belong on the next one.
+            // While the connection is in doubt, a new request may belong on the next one.
             request = queue.recv(), if give_up.is_none() => match request {
                 Some(request) => next = Some(request),
                 None => return Ok(()),
@@ -355,7 +367,7 @@ mod tests {
         ))
     }
 
-    /// Node 2: accepts one connection and shakes hands.
+    /// Node 2: accepts one connection with a handshake.
     async fn accept(
         listener: &TcpListener,
         registry: &PeerRegistry,
@@ -382,7 +394,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_find_their_questions_in_any_order() {
+    async fn answers_match_their_requests_in_any_order() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let connection = PeerConnection::new(registry(1, &address), 2, Purpose::Control);
@@ -400,7 +412,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn unsent_questions_are_distinguished_from_unanswered_ones() {
+    async fn unsent_requests_are_distinguished_from_unanswered_ones() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let connection = PeerConnection::new(registry(1, &address), 2, Purpose::Traffic);
@@ -414,7 +426,7 @@ mod tests {
             "{after_request:?}"
         );
 
-        // It connects again by itself.
+        // The connection is opened again automatically.
         let serve = async {
             let (mut reader, mut writer) = accept(&listener, &registry(2, &address)).await;
             let id = next_id(&mut reader).await;
@@ -423,7 +435,7 @@ mod tests {
         let (after_request, ()) = tokio::join!(connection.request(PeerRequest::ReadIndex, TIMEOUT), serve);
         assert_eq!(after_request, Ok(PeerResponse::ReadIndex(Ok(1))));
 
-        // Nobody listens any more; the broken connection may be noticed first.
+        // The listener is closed; the broken connection may be noticed first.
         drop(listener);
         loop {
             match connection.request(PeerRequest::ReadIndex, TIMEOUT).await {
@@ -435,7 +447,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_silent_connection_is_given_up_for_a_new_one() {
+    async fn silent_connection_is_replaced_by_a_new_one() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let connection = PeerConnection::new(registry(1, &address), 2, Purpose::Control);
@@ -458,7 +470,7 @@ mod tests {
             (reader, writer)
         };
         let both = async { tokio::join!(after_request, serve) };
-        let (answered, _connection) = timeout(TIMEOUT, both).await.expect("every question ends");
+        let (answered, _connection) = timeout(TIMEOUT, both).await.expect("every request ends");
         assert_eq!(answered, Ok(PeerResponse::ReadIndex(Ok(3))));
     }
 }

@@ -1,14 +1,14 @@
-//! Admission of peers: every connection between peers begins with both sides showing the cluster's id, their
-//! node ids and the ids of their data directories.
+//! Admission of peers: at the start of every connection both sides show the cluster's id, their node ids and
+//! the ids of their data directories.
 //!
-//! A node whose data directory was lost and made anew has forgotten its votes and what it acknowledged; taking
-//! part again under the old id could lose what was committed. The replicated membership names the directory
-//! of every member, so such a node is recognised by everybody, and stops. So is one that was removed: ids of removed
-//! members are recorded permanently.
+//! A node whose data directory was lost and created again has forgotten its votes and its acknowledgements;
+//! if it took part under the old id, committed entries could be lost. The replicated membership names the
+//! directory of every member, so all members recognise such a node, and it stops. So does a node that was
+//! removed: ids of removed members are recorded permanently.
 //!
-//! An address only says where a node may be; the handshake identifies it. The membership's addresses are tried
-//! first, since nodes tell the cluster when theirs change; then the configured ones, which are all there is before the
-//! cluster is formed, and help if all nodes move at once.
+//! An address only says where a node may be; the handshake identifies it. The membership's addresses are
+//! tried first, since nodes report changes of their addresses to the cluster. Then follow the configured
+//! ones, which are the only ones before the cluster is formed, and help if all nodes move at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -42,10 +42,11 @@ struct Known {
     cluster_id: Option<ClusterId>,
     /// Versions of the peers' programs, from their last connection.
     versions: BTreeMap<NodeId, ProgramVersions>,
-    /// Members whose programs have no version in common with this one's, and the remedy.
+    /// Members whose programs share no version with this one, and the remedy.
     incompatible: BTreeMap<NodeId, String>,
-    /// The replicated membership; empty until the cluster is formed. While a change of it is not committed, the members
-    /// before and after it: a leader that must be able to call here may still undo the change.
+    /// Replicated membership; empty until the cluster is formed. While a change is not committed, it has the
+    /// members before and after the change: a leader that must be able to connect to this node may still undo
+    /// the change.
     members: BTreeMap<NodeId, Member>,
     /// Ids that are never assigned again.
     retired: RetiredIds,
@@ -61,7 +62,7 @@ struct Known {
     removed: bool,
 }
 
-/// Maximum number of remembered refusals, which are not logged again. A stranger may claim any id.
+/// Maximum number of remembered rejections, which are not logged again. A caller may claim any id.
 const MAX_LOGGED: usize = 64;
 
 /// This node's side of every handshake.
@@ -72,31 +73,32 @@ pub struct PeerRegistry {
     disk: DiskId,
     /// Versions of this program.
     versions: ProgramVersions,
-    /// The members as configured.
+    /// Members as configured.
     configured: BTreeMap<NodeId, MemberAddress>,
     known: Mutex<Known>,
-    /// Number of changes of the admitted peers.
+    /// Number of changes to the set of admitted peers.
     changes: watch::Sender<u64>,
     failure: Failure,
-    /// TLS between peers; `None`: plain TCP.
+    /// TLS between peers; `None` means plain TCP.
     tls: Option<PeerTls>,
     /// Last known start of each member's data directory.
     witness: Arc<Witness>,
     /// The members' wall clocks.
     clock: Arc<ClusterClock>,
-    /// This node's state is known to differ from that of the others.
+    /// This node's state is known to differ from the other members' state.
     wrong_state: AtomicBool,
     /// Limit of log lines about rejected callers.
     rejection_log: LogLimit<Option<IpAddr>>,
 }
 
-/// Reason to refuse a peer.
+/// Reason for which a peer was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct HandshakeError(pub String);
 
 impl PeerRegistry {
-    /// A gate for `node` with its `disk`. A finding that this node must not go on is put into `failure`.
+    /// Creates the registry of `node` with its `disk`. A finding that this node must stop is reported to
+    /// `failure`.
     pub fn new(
         node: NodeId,
         cluster: String,
@@ -126,32 +128,32 @@ impl PeerRegistry {
         }
     }
 
-    /// A gate that notes each start of a member in `witness`.
+    /// Sets the record in which each start of a member is noted.
     pub fn with_witness(mut self, witness: Arc<Witness>) -> Self {
         self.witness = witness;
         self
     }
 
-    /// A gate that shows the time of this clock, and notes in it what peers show.
+    /// Sets the clock whose time this node shows, and which records the times that peers show.
     pub fn with_clock(mut self, clock: Arc<ClusterClock>) -> Self {
-        // Until the membership is known.
+        // Valid until the membership is known.
         clock.set_members(self.configured.keys().copied().collect());
         self.clock = clock;
         self
     }
 
-    /// The members' wall clocks.
+    /// Returns the members' wall clocks.
     pub fn clock(&self) -> &ClusterClock {
         &self.clock
     }
 
-    /// Returns whether this node's state is known to differ from that of the other members: then no snapshot is made of it,
-    /// and this node must not lead.
+    /// Returns whether this node's state is known to differ from that of the other members. Then no snapshot
+    /// is made of it, and this node must not lead.
     pub fn has_wrong_state(&self) -> bool {
         self.wrong_state.load(Ordering::Relaxed)
     }
 
-    /// See [`PeerRegistry::has_wrong_state`].
+    /// Sets the value of [`PeerRegistry::has_wrong_state`].
     pub fn set_wrong_state(&self, wrong: bool) {
         self.wrong_state.store(wrong, Ordering::Relaxed);
     }
@@ -161,7 +163,7 @@ impl PeerRegistry {
         &self.witness
     }
 
-    /// A gate at which peers prove by certificates who they are.
+    /// Sets the TLS configuration, with which peers prove their identity by certificates.
     pub fn with_tls(mut self, tls: Option<PeerTls>) -> Self {
         self.tls = tls;
         self
@@ -172,13 +174,13 @@ impl PeerRegistry {
         self.tls.as_ref()
     }
 
-    /// A gate that speaks other versions of the peer protocol than this program does.
+    /// Sets the range of versions of the peer protocol, in place of this program's own.
     pub fn with_wire_versions(mut self, wire: WireRange) -> Self {
         self.versions.wire = wire;
         self
     }
 
-    /// A gate of a program that applies commands up to this version; without this, those of the oldest one.
+    /// Sets the highest version of commands that the program applies; the default is the oldest version.
     pub fn with_commands_version(mut self, commands: u8) -> Self {
         self.versions.commands = commands;
         self
@@ -192,49 +194,50 @@ impl PeerRegistry {
         }
     }
 
-    /// The newest kinds of commands that this node can apply.
+    /// Returns the highest version of commands that this node can apply.
     pub fn commands(&self) -> u8 {
         self.versions.commands
     }
 
-    /// The newest kinds of commands that all members can apply.
+    /// Returns the highest version of commands that all members can apply.
     pub fn commands_of_all(&self) -> u8 {
         let known = self.known.lock();
         let of = |(id, member): (&NodeId, &Member)| match known.versions.get(id) {
             _ if *id == self.node => Some(self.versions.commands),
             Some(said) => Some(said.commands),
-            // It is down since this process began.
+            // The member has not connected since this process began.
             None => self.witness.commands_of(*id, member.disk),
         };
         commands_of_all(known.members.iter().map(of))
     }
 
-    /// The version of the peer protocol that is used with a peer.
+    /// Returns the negotiated version of the peer protocol with a peer.
     pub fn wire_version_with(&self, node: NodeId) -> Option<u16> {
         self.versions_of(node)?.wire.common(self.versions.wire)
     }
 
-    /// Returns why this node and another one cannot talk to each other, if the versions of their programs are the reason.
+    /// Returns the reason why this node and another one cannot communicate, if the versions of their programs
+    /// are the cause.
     pub fn incompatible(&self) -> Option<String> {
         self.known.lock().incompatible.values().next().cloned()
     }
 
-    /// This node.
+    /// Returns the id of this node.
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// The cluster's id, once it is known.
+    /// Returns the id of the cluster, once known.
     pub fn cluster_id(&self) -> Option<ClusterId> {
         self.known.lock().cluster_id
     }
 
-    /// The cluster has this id from now on.
+    /// Sets the id of the cluster.
     pub fn set_cluster_id(&self, id: ClusterId) {
         self.known.lock().cluster_id = Some(id);
     }
 
-    /// The replicated membership is this from now on.
+    /// Sets the replicated membership.
     pub fn set_members(&self, members: BTreeMap<NodeId, Member>) {
         self.clock.set_members(members.keys().copied().collect());
         {
@@ -247,7 +250,7 @@ impl PeerRegistry {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// These ids are never given again. If this node's own is among them, it must not go on.
+    /// Sets the ids that are never assigned again. Stops this node if its own id is among them.
     pub fn set_retired(&self, retired: RetiredIds) {
         let removed = retired.contains(self.node);
         self.known.lock().retired = retired;
@@ -257,7 +260,7 @@ impl PeerRegistry {
         }
     }
 
-    /// The ids that are never given again.
+    /// Returns the ids that are never assigned again.
     pub fn retired(&self) -> RetiredIds {
         self.known.lock().retired.clone()
     }
@@ -272,13 +275,13 @@ impl PeerRegistry {
         self.known.lock().removed
     }
 
-    /// The addresses of a member as the membership has them.
+    /// Returns a member's addresses in the membership.
     pub fn member_address(&self, node: NodeId) -> Option<MemberAddress> {
         let known = self.known.lock();
         known.members.get(&node).map(|member| member.address.clone())
     }
 
-    /// All members: the replicated ones, else the configured ones.
+    /// Returns all members: the replicated ones, or the configured ones before the cluster is formed.
     pub fn addresses(&self) -> BTreeMap<NodeId, MemberAddress> {
         let known = self.known.lock();
         match known.members.is_empty() {
@@ -298,7 +301,7 @@ impl PeerRegistry {
         let configured = self.configured.get(&node).map(|address| &address.peer);
         let mut places: Vec<String> = member.into_iter().chain(configured).cloned().collect();
         places.dedup();
-        // A place that answered before is tried before one that did not: a dead address may take long to say so.
+        // An address that answered before is tried first: a dead address may take long to fail.
         if let Some(found) = known.found_at.get(&node)
             && let Some(at) = places.iter().position(|place| place == found)
         {
@@ -307,7 +310,7 @@ impl PeerRegistry {
         places
     }
 
-    /// A peer answered at this place.
+    /// Records the address at which a peer answered.
     pub fn record_address(&self, node: NodeId, place: &str) {
         let mut known = self.known.lock();
         if known.found_at.get(&node).is_none_or(|found| found != place) {
@@ -315,16 +318,16 @@ impl PeerRegistry {
         }
     }
 
-    /// Returns whether the rejection of this caller may be logged, with the number of lines omitted since the last one.
-    /// `from` is the caller's address.
+    /// Returns whether the rejection of this caller may be logged, with the number of lines omitted since the
+    /// last one. `from` is the address of the caller.
     pub fn admit_line(&self, from: &str) -> Option<u64> {
-        // The machines of a simulation have no such addresses, and share the lines of one caller.
+        // Machines of a simulation have no such addresses, and share one limit.
         let address = from.parse::<SocketAddr>().ok();
         self.rejection_log
             .admit(address.map(|address| client_network(address.ip())))
     }
 
-    /// Returns whether a refusal of this caller has a new reason and is worth a log line.
+    /// Returns whether the rejection of this caller has a new reason and is worth a log line.
     pub fn is_new_reason(&self, from: NodeId, reason: &str) -> bool {
         let mut known = self.known.lock();
         if known.logged.get(&from).is_some_and(|last| last == reason) {
@@ -337,7 +340,8 @@ impl PeerRegistry {
         true
     }
 
-    /// Returns when a caller that was welcome is so no more: it was removed from the cluster meanwhile.
+    /// Completes when an admitted caller is no longer admitted: it was removed from the cluster in the
+    /// meantime.
     pub async fn until_rejected(&self, hello: &Hello) -> HandshakeError {
         let mut changes = self.changes.subscribe();
         loop {
@@ -371,8 +375,8 @@ impl PeerRegistry {
         }
     }
 
-    /// Negotiates the version of the peer protocol with a caller, or returns why there is none in common. It reads only the part that is
-    /// the same in all versions.
+    /// Negotiates the version of the peer protocol with a caller, or returns the reason why no version is
+    /// shared. Reads only the part of the message that is the same in all versions.
     pub fn negotiate(&self, start: &HelloStart, from: NodeId) -> Result<u16, (RefusalCause, String)> {
         if start.magic != MAGIC {
             return Err((RefusalCause::Other, "this port is for Lockgate's peers".into()));
@@ -385,7 +389,7 @@ impl PeerRegistry {
         })
     }
 
-    /// Judges a caller.
+    /// Checks a caller's hello.
     pub fn check_hello(&self, hello: &Hello) -> HelloReply {
         let mut known = self.known.lock();
         let formed = !known.members.is_empty();
@@ -433,11 +437,11 @@ impl PeerRegistry {
             Some(member) if member.disk != hello.from_disk => {
                 refuse(RefusalCause::Identity, new_directory(hello.from, self.node))
             }
-            // A caller that names this node's own directory knows it as a member. An unknown one joined while
-            // this node was away, and may be the leader that sends the new membership.
+            // A caller that names this node's own directory knows it as a member. An unknown caller joined
+            // while this node was away, and may be the leader that sends the new membership.
             None if formed && hello.to_disk != Some(self.disk) => refuse(
                 RefusalCause::Other,
-                format!("node {} is no member of the cluster", hello.from),
+                format!("node {} is not a member of the cluster", hello.from),
             ),
             _ => {
                 if let Some(shown) = witness_in(&hello.extensions)
@@ -462,7 +466,7 @@ impl PeerRegistry {
         }
     }
 
-    /// Takes a peer's answer to this node's hello; returns the peer's disk.
+    /// Checks a peer's reply to this node's hello. Returns the id of the peer's disk.
     pub fn accept(&self, hello: &Hello, reply: HelloReply) -> Result<DiskId, HandshakeError> {
         match reply {
             HelloReply::Welcome {
@@ -473,7 +477,7 @@ impl PeerRegistry {
             } => {
                 if self.versions.wire.common(versions.wire) != Some(version) {
                     let what = format!(
-                        "node {} goes on in version {version}, which was not offered",
+                        "node {} continues in version {version}, which was not offered",
                         hello.to
                     );
                     return Err(HandshakeError(what));
@@ -508,9 +512,11 @@ impl PeerRegistry {
                         let incompatible = &mut self.known.lock().incompatible;
                         incompatible.insert(hello.to, reason.clone());
                     }
-                    // Said only of what is committed in this very cluster, and never taken back: one word is enough.
+                    // Sent only if the removal is committed in this very cluster, and never undone: one peer
+                    // is enough.
                     RefusalCause::Removed => self.fail_removed(reason.clone()),
-                    // Said only by who has seen a later state of this very directory: one word is enough.
+                    // Sent only by a peer that has seen a later state of this very directory: one peer is
+                    // enough.
                     RefusalCause::RolledBack => self.fail(reason.clone()),
                     RefusalCause::Other => {}
                 }
@@ -519,8 +525,8 @@ impl PeerRegistry {
         }
     }
 
-    /// Notes, on this node's disk, which start of its data directory a peer shows, if that is news. To be called before a
-    /// connection is used; an error means that it must not be.
+    /// Records on this node's disk which start of its data directory a peer shows, if it is new. Called
+    /// before a connection is used; an error means that it must not be used.
     pub async fn record_start(
         &self,
         peer: NodeId,
@@ -539,9 +545,9 @@ impl PeerRegistry {
             .map_or(OLDEST_COMMANDS_VERSION, |said| said.commands);
         let met = blocking::run(move || witness.meet(peer, disk, &shown, commands)).await??;
         if met.is_ok() {
-            tracing::debug!(node = peer, start, "a member was started");
+            tracing::debug!(node = peer, start, "peers: a member was started");
         }
-        // Another start of the same directory may have become known only now: its connections end.
+        // Another start of the same directory may be known only now: its connections end.
         self.changes.send_modify(|count| *count += 1);
         met.map_err(|loss| {
             self.known.lock().rolled_back.insert(peer, loss.to_string());
@@ -552,34 +558,35 @@ impl PeerRegistry {
         })
     }
 
-    /// This node's data directory must not be used any more: notes that in it, and ends the node.
+    /// Marks this node's data directory as unusable, on disk, and stops the node.
     pub async fn retire_directory(&self, reason: String) {
         let (witness, noted) = (self.witness.clone(), reason.clone());
         let refused = blocking::run(move || witness.refuse(&noted)).await;
         if let Ok(Err(error)) = refused {
-            tracing::warn!(%error, "could not note that this directory must not be used any more");
+            tracing::warn!(%error, "peers: the data directory could not be marked as unusable");
         }
         self.fail(reason);
     }
 
-    /// A member has lost what it had acknowledged: its connections end, and none is made any more.
+    /// Ends the connections of a member that has lost what it had acknowledged, and rejects new ones.
     pub fn reject_rolled_back(&self, peer: NodeId, loss: Loss) {
         let reason = loss.to_string();
         tracing::error!(
             node = peer,
             reason,
-            "a member lacks what it had acknowledged, and is refused"
+            "peers: a member lacks entries that it had acknowledged, and is rejected"
         );
         self.known.lock().rolled_back.insert(peer, reason);
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// Judges all callers again: more may be known of them.
+    /// Checks all connected callers again, after more has become known.
     pub fn recheck_connections(&self) {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// The members that are refused because their data directory is older than what they acknowledged, and why.
+    /// Returns the members that are rejected because their data directory is older than what they
+    /// acknowledged, with the reason.
     pub fn rolled_back(&self) -> BTreeMap<NodeId, String> {
         let known = self.known.lock();
         let is_member =
@@ -589,7 +596,7 @@ impl PeerRegistry {
         lost.chain(known.rolled_back.clone()).collect()
     }
 
-    /// The data directories of the members, as the membership names them.
+    /// Returns the data directories of the members according to the membership.
     pub fn member_disks(&self) -> BTreeMap<NodeId, DiskId> {
         let known = self.known.lock();
         known
@@ -609,15 +616,16 @@ impl PeerRegistry {
         vec![(CLOCK_EXTENSION, codec::encode(&self.clock.own_ms()).into())]
     }
 
-    /// A peer says that this node is not who it claims to be. A node that never took part believes the first
-    /// peer that did; one that has its own history, only a majority.
+    /// Records that a peer rejects this node's identity. A node without a history stops at the first
+    /// rejection by a formed peer; a node with a history stops only at a majority.
     fn record_refusal(&self, by: NodeId, reason: &str, they_are_formed: bool) {
         let stop = {
             let mut known = self.known.lock();
             match known.members.len() {
                 0 => they_are_formed,
                 members => {
-                    // The opinion of a node that is no member, and was called to be added, does not count.
+                    // The rejection by a node that is not a member, and was called only to be added, does not
+                    // count.
                     if known.members.contains_key(&by) {
                         known.refused_by.insert(by);
                     }
@@ -630,24 +638,25 @@ impl PeerRegistry {
         }
     }
 
-    /// This node must not go on, because it is no member any more.
+    /// Stops this node because it is no longer a member.
     fn fail_removed(&self, reason: String) {
         self.known.lock().removed = true;
         self.fail(reason);
     }
 
-    /// This node must not go on.
+    /// Stops this node.
     pub fn fail(&self, reason: String) {
         self.failure.report(reason);
     }
 
-    /// Returns the handle by which parts of the node report that it has failed.
+    /// Returns the handle by which parts of the node report a failure.
     pub fn failure(&self) -> &Failure {
         &self.failure
     }
 }
 
-/// Returns the start of its data directory that a peer shows. Programs before this extension show none, and are trusted.
+/// Returns the start of its data directory that a peer shows. Programs before this extension show none, and
+/// are trusted.
 fn witness_in(extensions: &[(u16, Bytes)]) -> Option<Shown> {
     extension(extensions, WITNESS_EXTENSION)
 }
@@ -749,7 +758,7 @@ mod tests {
     }
 
     #[test]
-    fn members_talk_to_each_other() {
+    fn members_accept_each_other() {
         assert_eq!(talk(&formed(1), &formed(2)), Ok(disk(2)));
         assert_eq!(
             talk(&registry(1, disk(1), Some(X)), &registry(2, disk(2), None)),
@@ -758,9 +767,9 @@ mod tests {
         );
     }
 
-    /// An earlier version took both locks in opposite orders and stood still.
+    /// Regression test: an earlier version locked two mutexes in opposite orders and deadlocked.
     #[test]
-    fn handshakes_and_audits_go_on_beside_each_other() {
+    fn concurrent_handshakes_and_audits_do_not_deadlock() {
         const ROUNDS: usize = 5_000;
         let (registry, hello) = (formed(1), formed(2).hello(1, Purpose::Control));
         let (over, all_over) = std::sync::mpsc::channel();
@@ -788,7 +797,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_with_a_new_directory_is_refused_and_stops() {
+    fn node_with_a_new_directory_is_rejected_and_stops() {
         let wiped = registry(2, disk(9), None);
         assert!(talk(&formed(1), &wiped).is_err());
         assert!(failed(&wiped), "a member that calls reported it");
@@ -799,7 +808,7 @@ mod tests {
     }
 
     #[test]
-    fn the_founder_with_a_new_directory_is_refused_and_stops() {
+    fn founder_with_a_new_directory_is_rejected_and_stops() {
         let wiped = registry(1, disk(9), Some(Y));
         let member = formed(2);
         assert!(talk(&wiped, &member).is_err());
@@ -816,7 +825,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_of_another_cluster_believes_only_a_majority() {
+    fn member_of_another_cluster_stops_only_at_a_majority() {
         let stray = formed(3);
         stray.set_cluster_id(Y);
         assert!(talk(&stray, &formed(1)).is_err());
@@ -826,7 +835,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_refused() {
+    fn unknown_nodes_are_rejected() {
         let member = formed(1);
         let refused = |change: fn(&mut Hello)| {
             let mut hello = formed(2).hello(1, Purpose::Append);
@@ -849,7 +858,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_came_while_one_slept_is_let_in() {
+    fn member_that_joined_during_an_absence_is_admitted() {
         let newer = formed(4);
         newer.set_members(
             [1, 4, 5]
@@ -871,7 +880,7 @@ mod tests {
         member.set_members(members.into_iter().filter(|(id, _)| *id != 3).collect());
         assert!(
             talk(&removed, &member).is_ok(),
-            "as long as it is not committed nobody knows whether it stays so"
+            "an uncommitted removal may still be undone"
         );
         member.set_retired(RetiredIds::from_ranges(vec![(3, 3)]).unwrap());
         assert!(talk(&removed, &member).is_err());
@@ -884,7 +893,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_that_is_called_has_no_say() {
+    fn rejection_by_a_non_member_does_not_count() {
         let alone = registry(1, disk(1), Some(X));
         let address = address(1);
         let itself = Member {
@@ -899,7 +908,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_looked_for_where_the_membership_says_and_then_where_the_configuration_does() {
+    fn membership_addresses_precede_configured_ones() {
         let registry = formed(1);
         let place = |n: u64| address(n).peer;
         assert_eq!(registry.peer_addresses(2), [place(2)]);
@@ -914,13 +923,13 @@ mod tests {
         assert_eq!(
             registry.peer_addresses(2),
             [place(2), place(22)],
-            "where it answered first"
+            "the address that answered is first"
         );
         assert!(registry.peer_addresses(9).is_empty());
     }
 
     #[tokio::test]
-    async fn a_connection_is_of_no_use_when_its_caller_is_removed() {
+    async fn connection_of_a_removed_caller_ends() {
         let registry = Arc::new(formed(1));
         let hello = formed(3).hello(1, Purpose::Traffic);
         let watching = {
@@ -937,7 +946,7 @@ mod tests {
     }
 
     #[test]
-    fn members_of_other_versions_talk_in_the_highest_that_both_speak() {
+    fn highest_shared_protocol_version_is_negotiated() {
         let range = |oldest, newest| WireRange { oldest, newest };
         let (old, new) = (
             formed(1).with_wire_versions(range(3, 5)),
@@ -956,7 +965,7 @@ mod tests {
             assert!(from.incompatible().is_some());
             assert!(
                 !failed(from) && !failed(to),
-                "it may be mended by an upgrade of the other"
+                "an upgrade of the other node may help"
             );
         }
     }
@@ -988,7 +997,7 @@ mod tests {
         assert_eq!(again.commands_of_all(), 2, "its latest start counts");
     }
 
-    /// The start of a node's directory with these names, the latest one first.
+    /// Returns the registry of a node whose directory has starts with these names, the latest one first.
     fn start<const N: usize>(node: NodeId, names: [u64; N]) -> PeerRegistry {
         let shown = Shown {
             number: N as u64,
@@ -1000,7 +1009,8 @@ mod tests {
         formed(node).with_witness(Arc::new(witness))
     }
 
-    /// Returns the hello of a node of the former release: it speaks version 10, applies commands of version 2, and shows no start.
+    /// Returns the hello of a node of the previous release: it speaks version 10, applies commands of version
+    /// 2, and shows no start.
     fn former_hello(from: &PeerRegistry, to: NodeId) -> Hello {
         let golden = include_bytes!("../../tests/golden/wire-10/hello");
         let golden: Hello = super::super::wire::decode_frame(&golden[4..]).unwrap();
@@ -1017,7 +1027,7 @@ mod tests {
         }
     }
 
-    /// Both ends of a connection, as far as this node's end goes: it notes the start that the peer shows.
+    /// Connects two nodes: `to` records the start that `from` shows.
     async fn connect(from: &PeerRegistry, to: &PeerRegistry) -> Result<(), HandshakeError> {
         talk(from, to)?;
         let met = to
@@ -1027,10 +1037,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn peer_of_the_former_version_is_believed_and_changes_nothing_that_is_known() {
+    async fn peer_of_the_previous_version_is_trusted_and_changes_no_record() {
         let registry = start(1, [1]);
         connect(&start(2, [3, 2, 1]), &registry).await.unwrap();
-        // Node 2 goes back to the former program.
+        // Node 2 returns to the previous program.
         let hello = former_hello(&start(2, [3, 2, 1]), 1);
         match registry.check_hello(&hello) {
             HelloReply::Welcome { version, .. } => assert_eq!(version, 10),
@@ -1041,7 +1051,7 @@ mod tests {
             .await
             .unwrap();
         assert!(registry.rolled_back().is_empty());
-        // It answers, too, in the same way.
+        // Its replies are the same.
         let welcome = HelloReply::Welcome {
             disk: disk(2),
             version: 10,
@@ -1062,7 +1072,8 @@ mod tests {
 
     #[tokio::test]
     async fn rolled_back_node_is_refused_by_the_first_peer_that_knows_among_older_ones() {
-        // Node 3 has met the third start. Node 1 runs the former program: it has met nobody, and shows nothing.
+        // Node 3 has recorded the third start. Node 1 runs the previous program: it has recorded no start,
+        // and shows none.
         let knows = start(3, [1]);
         connect(&start(2, [3, 2, 1]), &knows).await.unwrap();
         let returned = start(2, [9, 1]);
@@ -1072,9 +1083,9 @@ mod tests {
             HelloReply::Welcome { .. }
         ));
         assert!(!failed(&returned), "node 1 cannot know");
-        // In both directions.
+        // The check works in both directions.
         assert!(talk(&knows, &returned).is_err());
-        assert!(!failed(&returned), "it hears of that when it calls itself");
+        assert!(!failed(&returned), "it learns of that when it connects itself");
         let refused = talk(&returned, &knows).unwrap_err().to_string();
         assert!(refused.contains("node 2's data directory is older"), "{refused}");
         assert!(failed(&returned) && !failed(&knows));
@@ -1082,12 +1093,12 @@ mod tests {
     }
 
     #[test]
-    fn new_commands_wait_for_the_last_member_with_a_former_program() {
+    fn new_commands_wait_for_the_last_member_with_the_previous_program() {
         let registry = formed(1);
         talk(&formed(3), &registry).unwrap();
         let upgraded = formed(2).hello(1, Purpose::Control);
         let former = former_hello(&formed(2), 1);
-        // Node 2 is upgraded, returns to the former program, and is upgraded again.
+        // Node 2 is upgraded, returns to the previous program, and is upgraded again.
         for (hello, knows_all) in [
             (&former, false),
             (&upgraded, true),

@@ -1,8 +1,9 @@
 //! Transfer of snapshots between nodes: both sides of a connection for one snapshot.
 //!
-//! The file travels as it is. When a connection breaks, the receiver keeps the received part, and the next connection
-//! continues behind it. Either side holds one chunk in memory at a time; the sender keeps to its rate, and the receiver's
-//! disk to its own by reading no further. When a snapshot is needed, and which, is openraft's business.
+//! The file is sent unchanged. When a connection breaks, the receiver keeps the received part, and the next
+//! connection continues after it. Either side holds one chunk in memory at a time. The sender keeps to its
+//! rate; the receiver keeps to the rate of its disk by not reading ahead. openraft decides when a snapshot is
+//! sent, and which.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,22 +33,22 @@ use raft_log::sync::Mutex;
 /// Size of one frame of a snapshot: a few milliseconds at the usual rate.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// Maximum number of snapshots that are sent at the same time; they share the rate. With one, a stalled follower would hold up
-/// the next; with many, all would be late.
+/// Maximum number of snapshots that are sent concurrently; they share the rate. With one, a stalled follower
+/// would delay the next; with many, all would be late.
 const MAX_SENT_AT_ONCE: usize = 2;
 
 /// Time without progress after which a connection is closed; the next one continues there. Longer than a disk
 /// usually stalls.
 const STALL_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Maximum time for a follower to check and load a snapshot after the last byte. A million znodes take about two
-/// seconds.
+/// Maximum time for a follower to verify and load a snapshot after the last byte. A million znodes take about
+/// two seconds.
 const INSTALL_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Interval between log lines about the progress of a long transfer.
 const PROGRESS_LOG_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Logs the progress of a transfer from time to time.
+/// Periodic log lines about the progress of a transfer.
 struct Progress {
     what: &'static str,
     index: u64,
@@ -75,19 +76,19 @@ impl Progress {
     }
 }
 
-/// All snapshots that a node sends and receives.
+/// Snapshots that a node sends and receives.
 pub struct SnapshotTraffic {
     /// Last entry of the snapshot that is being sent to each member.
     sending: Mutex<BTreeMap<NodeId, u64>>,
     room: Semaphore,
     pace: RateLimit,
-    /// Streams of entries to followers that have not got so far are to be cut: the log is shortened up to here.
+    /// Index up to which the log is truncated: streams of entries to followers behind it must end.
     floor: watch::Sender<u64>,
     reception: Reception,
 }
 
 impl SnapshotTraffic {
-    /// Nothing is on its way yet.
+    /// Creates the state without transfers.
     pub fn new(bytes_per_second: u64) -> Self {
         Self {
             sending: Mutex::default(),
@@ -103,13 +104,13 @@ impl SnapshotTraffic {
         self.pace.bytes_per_second.store(bytes_per_second.max(1), Relaxed);
     }
 
-    /// The oldest snapshot that is being sent: the index of the last entry that it covers. Who gets it will need the
-    /// entries after it.
+    /// Returns the oldest snapshot that is being sent, as the index of the last entry that it covers. Its
+    /// receiver will need the entries after it.
     pub fn oldest_sent(&self) -> Option<u64> {
         self.sending.lock().values().min().copied()
     }
 
-    /// Cuts the streams to followers that still need entries up to `index`: they get a snapshot then.
+    /// Ends the streams to followers that still need entries up to `index`; they get a snapshot instead.
     pub fn cut_below(&self, index: u64) {
         self.floor.send_if_modified(|floor| {
             let higher = index > *floor;
@@ -118,7 +119,7 @@ impl SnapshotTraffic {
         });
     }
 
-    /// Followers that have not got up to here are cut off from entries.
+    /// Returns the index up to which followers must be, or else their stream of entries ends.
     pub fn floor(&self) -> watch::Receiver<u64> {
         self.floor.subscribe()
     }
@@ -141,7 +142,7 @@ impl Drop for Sending<'_> {
     }
 }
 
-/// A rate that all share who ask it.
+/// Rate limit that all senders share.
 struct RateLimit {
     bytes_per_second: AtomicU64,
     /// Time at which the bytes admitted so far have passed at the configured rate.
@@ -169,16 +170,16 @@ impl RateLimit {
     }
 }
 
-/// One snapshot is received at a time: the newest connection's.
+/// Lock that admits one reception at a time: the newest connection's.
 #[derive(Default)]
 struct Reception {
-    /// Ends the one that goes on.
+    /// Cancels the current reception.
     current: Mutex<CancellationToken>,
     turn: tokio::sync::Mutex<()>,
 }
 
-/// Sends a snapshot: a head, its file from where the follower wants it, a tail. Returns the follower's vote once it has
-/// installed it.
+/// Sends a snapshot: head, file from the offset that the follower wants, tail. Returns the follower's vote
+/// once it has installed the snapshot.
 pub async fn send(
     peers: &Peers,
     traffic: &SnapshotTraffic,
@@ -208,7 +209,7 @@ pub async fn send(
     write(&mut writer, &mut out).await?;
     let SnapshotResume { offset: begin } = answer(&mut reader, STALL_TIMEOUT).await?;
     let mut offset = begin;
-    let mut progress = Progress::new("a snapshot is being sent", key.index, key.bytes);
+    let mut progress = Progress::new("snapshots: sending a snapshot", key.index, key.bytes);
     loop {
         let chunk = snapshot.snapshot.read_raw(offset, CHUNK_BYTES).await?;
         if chunk.is_empty() {
@@ -229,7 +230,7 @@ pub async fn send(
         key.index,
         from = begin,
         bytes = key.bytes,
-        "a snapshot was sent"
+        "snapshots: sent a snapshot"
     );
     match answer(&mut reader, INSTALL_TIMEOUT).await? {
         SnapshotTail::Installed { vote } => Ok(vote.into()),
@@ -251,7 +252,7 @@ async fn answer<T: serde::de::DeserializeOwned>(
     message.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Receives one snapshot and has it installed.
+/// Receives one snapshot and installs it.
 pub async fn receive(
     mut reader: FrameReader<ReadHalf>,
     mut writer: WriteHalf,
@@ -260,14 +261,15 @@ pub async fn receive(
     let head: SnapshotHead = answer(&mut reader, STALL_TIMEOUT).await?;
     fail_step!(async "install::after_head", |error| error);
     let reception = &services.traffic.reception;
-    // A sender that comes back has given its old connection up, though this side may not know it yet.
+    // A sender that connects again has abandoned its old connection, although this side may not have noticed
+    // yet.
     let replaced = CancellationToken::new();
     std::mem::replace(&mut *reception.current.lock(), replaced.clone()).cancel();
     let _turn = reception.turn.lock().await;
     let installed = async {
         let handle = tokio::select! {
             handle = receive_file(&mut reader, &mut writer, &head, services) => handle?,
-            () = replaced.cancelled() => return Err(io::Error::other("another connection sends a snapshot now")),
+            () = replaced.cancelled() => return Err(io::Error::other("another connection now sends a snapshot")),
         };
         let snapshot = Snapshot {
             meta: head.meta.clone().into(),
@@ -284,7 +286,7 @@ pub async fn receive(
             vote: (&response.vote).into(),
         },
         Err(error) => {
-            tracing::warn!(%error, "a snapshot was not installed");
+            tracing::warn!(%error, "snapshots: a snapshot could not be installed");
             SnapshotTail::Failed(error.to_string())
         }
     };
@@ -294,11 +296,11 @@ pub async fn receive(
     write(&mut writer, &mut out).await
 }
 
-/// Refuses a snapshot for which there is no space, so that the leader does not send it again and again.
+/// Rejects a snapshot for which there is no space, so that the leader does not send it repeatedly.
 fn refuse_without_space(services: &Services, needed: u64) -> io::Result<()> {
     match services.disks.report().free_bytes {
         Some(free) if free < needed => {
-            let text = format!("{free} bytes are free, and {needed} of the snapshot are still to come");
+            let text = format!("{free} bytes are free, and {needed} bytes of the snapshot are missing");
             Err(io::Error::new(io::ErrorKind::StorageFull, text))
         }
         _ => Ok(()),
@@ -317,7 +319,7 @@ async fn receive_file(
     let mut out = BytesMut::new();
     put_frame(&mut out, &SnapshotResume { offset: begin });
     write(writer, &mut out).await?;
-    let mut progress = Progress::new("a snapshot is coming", head.key.index, head.key.bytes);
+    let mut progress = Progress::new("snapshots: receiving a snapshot", head.key.index, head.key.bytes);
     while let Some(chunk) = answer::<Option<Bytes>>(reader, STALL_TIMEOUT).await? {
         fail_step!(async "install::before_chunk", |error| error);
         file = file.write(chunk).await?;
@@ -340,7 +342,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn all_senders_together_keep_the_rate() {
+    async fn senders_share_the_rate() {
         let traffic = std::sync::Arc::new(SnapshotTraffic::new(1_000_000));
         let begin = Instant::now();
         let mut senders = tokio::task::JoinSet::new();
@@ -353,13 +355,13 @@ mod tests {
             });
         }
         senders.join_all().await;
-        // The last chunk goes when all before it are over.
+        // The last chunk is sent when all earlier ones have passed.
         let took = begin.elapsed().as_secs_f64();
         assert!((3.89..3.95).contains(&took), "4 MB at 1 MB/s took {took} s");
     }
 
     #[test]
-    fn the_oldest_snapshot_that_is_sent_is_known_as_long_as_it_is() {
+    fn oldest_sent_snapshot_is_known_until_its_transfer_ends() {
         let traffic = SnapshotTraffic::new(1);
         let first = traffic.note_sending(2, 70);
         let second = traffic.note_sending(3, 50);

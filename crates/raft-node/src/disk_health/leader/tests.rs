@@ -31,7 +31,7 @@ fn slow() -> DiskReport {
     }
 }
 
-/// Builds a scene in which node 1 leads: a voter with all entries per report. `None` does not answer.
+/// Builds the facts of leader 1: a voter with all entries per report. `None` does not answer.
 fn cluster_disks<const N: usize>(reports: [Option<DiskReport>; N]) -> ClusterDisks {
     let all: BTreeSet<NodeId> = (1..=N as NodeId).collect();
     let reported = all.iter().copied().zip(reports);
@@ -44,7 +44,7 @@ fn cluster_disks<const N: usize>(reports: [Option<DiskReport>; N]) -> ClusterDis
 }
 
 #[test]
-fn the_cluster_is_read_only_when_no_quorum_has_space() {
+fn cluster_is_read_only_when_no_quorum_has_space() {
     let check = |cluster_disks: ClusterDisks, expected: Option<&[NodeId]>| {
         assert_eq!(
             cluster_disks.without_space().as_deref(),
@@ -59,10 +59,10 @@ fn the_cluster_is_read_only_when_no_quorum_has_space() {
     check(cluster_disks([good(), low(), low()]), Some(&[2, 3]));
     check(cluster_disks([low(), low(), low()]), Some(&[1, 2, 3]));
     check(cluster_disks([low()]), Some(&[1]));
-    // With a dead voter the one that is low is needed for every write.
+    // With a dead voter, the voter with low space is needed for every write.
     check(cluster_disks([good(), low(), None]), Some(&[2]));
     check(cluster_disks([good(), good(), None]), None);
-    // Without a quorum space is not what is missing.
+    // Without a quorum of answers, the problem is not space.
     check(cluster_disks([low(), None, None]), None);
     check(cluster_disks([low(), low(), good(), good(), good()]), None);
     check(
@@ -80,7 +80,7 @@ fn the_cluster_is_read_only_when_no_quorum_has_space() {
 }
 
 #[test]
-fn while_the_membership_changes_both_sets_of_voters_need_space() {
+fn both_sets_of_voters_need_space_during_a_change() {
     let mut cluster_disks = cluster_disks([Some(GOOD), Some(GOOD), Some(low()), Some(low()), Some(low())]);
     cluster_disks.voters = vec![[1, 2, 3].into(), [1, 2, 4].into()];
     assert_eq!(cluster_disks.without_space(), None);
@@ -89,7 +89,7 @@ fn while_the_membership_changes_both_sets_of_voters_need_space() {
 }
 
 #[test]
-fn leadership_goes_where_the_disk_is_better_and_nowhere_else() {
+fn leadership_moves_only_to_a_better_disk() {
     let config = DiskConfig::default();
     let check = |cluster_disks: &ClusterDisks, expected: Option<(NodeId, HandOverReason)>| {
         assert_eq!(cluster_disks.hand_over(&config), expected, "{cluster_disks:?}");
@@ -106,12 +106,12 @@ fn leadership_goes_where_the_disk_is_better_and_nowhere_else() {
             },
         );
         check(&cluster_disks, Some((3, HandOverReason::Slow)));
-        // Who lags much is not chosen, nor who is low, nor who does not answer.
+        // A voter is not chosen if it lags much, is low on space, or does not answer.
         cluster_disks.lag.insert(3, MAX_LAG_ENTRIES + 1);
         check(&cluster_disks, Some((2, HandOverReason::Slow)));
         cluster_disks.reports.insert(2, low());
         check(&cluster_disks, None);
-        // The others would need this node's vote, and its disk does not write it down.
+        // The others would need this node's vote, which its disk does not record.
         check(&self::cluster_disks([Some(bad.clone()), good(), None]), None);
         check(
             &self::cluster_disks([Some(bad.clone()), good(), Some(stalled())]),
@@ -129,9 +129,9 @@ fn leadership_goes_where_the_disk_is_better_and_nowhere_else() {
     check(&cluster_disks([Some(low()), Some(low()), Some(low())]), None);
     check(&cluster_disks([Some(low()), Some(stalled()), None]), None);
     check(&cluster_disks([Some(low())]), None);
-    // All are slow: nobody is healthier.
+    // All disks are slow: none is better.
     check(&cluster_disks([Some(slow()), Some(slow()), Some(slow())]), None);
-    // A disk that nobody has written to is not known to be better than a slow one, but a stall needs no comparison.
+    // An unused disk is not known to be better than a slow one, but a stall needs no comparison.
     let unknown = || {
         Some(DiskReport {
             sync_us: None,
@@ -146,7 +146,7 @@ fn leadership_goes_where_the_disk_is_better_and_nowhere_else() {
 }
 
 #[test]
-fn an_alarm_names_its_node_and_knows_since_when() {
+fn alarm_has_its_node_and_start_time() {
     let config = DiskConfig::default();
     let first = cluster_disks([Some(GOOD), Some(low()), Some(slow())]).view(1, None, 50, &config);
     let said = |view: &DiskView| {
@@ -160,7 +160,7 @@ fn an_alarm_names_its_node_and_knows_since_when() {
     assert_eq!(said(&first), [low_2, slow_3]);
     assert_eq!(first.read_only, None);
     assert_eq!(first.alarms[0].free_bytes, Some(10));
-    // The next leader goes on with what the last one has said.
+    // The next leader continues from the last one's findings.
     let next = cluster_disks([Some(low()), Some(low()), Some(slow())]).view(2, Some(&first), 70, &config);
     let read_only = (None, AlarmKind::ReadOnly, 70);
     assert_eq!(

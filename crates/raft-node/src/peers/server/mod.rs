@@ -1,4 +1,5 @@
-//! The answering side: accepts connections of peers, checks who they are, and serves each for its purpose.
+//! Server side of peer connections: accepts peers, checks their identity, and serves each connection for its
+//! purpose.
 
 use std::io;
 use std::sync::Arc;
@@ -35,24 +36,24 @@ use crate::state_machine::Raft;
 use crate::storage::Storage;
 use fault_injection::fail_step;
 
-/// Maximum number of connections of peers: four purposes each and a few that are being replaced, for a large
-/// cluster; other callers cannot exhaust the node's files.
+/// Maximum number of connections of peers: four purposes per peer of a large cluster, and a few that are
+/// being replaced. Other callers cannot exhaust the node's file descriptors.
 const MAX_CONNECTIONS: usize = 256;
 
-/// Maximum number of callers without a hello. One more replaces the oldest, so that silent callers cannot take more than half of the
-/// connections. A peer sends its hello within a round trip.
+/// Maximum number of callers that have sent no hello. One more replaces the oldest, so that silent callers
+/// cannot take more than half of the connections. A peer sends its hello within a round trip.
 const MAX_HANDSHAKES: usize = 128;
 
-/// Answers that wait to be written to one peer; questions are not read when there are more.
+/// Maximum number of answers queued for one peer; above it no requests are read.
 const MAX_ANSWERS_QUEUED: usize = 1024;
 
-/// Id that stands for a caller whose hello this program cannot decode.
+/// Id of a caller whose hello this program cannot decode.
 const UNKNOWN_NODE: NodeId = 0;
-/// Time for which a removed node still gets answers: the answer to the removal is sent when it is applied,
-/// at the same moment as it takes effect.
+/// Time for which a removed node still gets answers: the answer to its removal is sent when the removal is
+/// applied, which is also when it takes effect.
 const PARTING_GRACE: Duration = Duration::from_millis(200);
 
-/// Components that answer the questions of peers.
+/// Components that answer the requests of peers.
 #[derive(Clone)]
 pub struct Services {
     /// Raft.
@@ -101,8 +102,8 @@ pub async fn serve(
         let (stream, from) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of files, most likely: others have to close theirs first.
-                tracing::warn!(%error, "cannot accept a peer");
+                // Most likely out of file descriptors, until other connections are closed.
+                tracing::warn!(%error, "peers: a connection could not be accepted");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
@@ -128,7 +129,7 @@ pub async fn serve(
                 };
                 let ended = tokio::select! {
                     ended = conversation => ended,
-                    // It calls again, and hears why.
+                    // The caller connects again and then learns the reason.
                     why = wait_for_removal(&registry, &hello) => Err(io::Error::other(why)),
                 };
                 services.fast_failover.connection_lost(hello.from);
@@ -139,7 +140,7 @@ pub async fn serve(
                 () = stop.cancelled() => Ok(()),
             };
             if let Err(error) = ended {
-                tracing::debug!(%from, %error, "a peer's connection ended");
+                tracing::debug!(%from, %error, "peers: the connection of a peer ended");
             }
             drop(permit);
         });
@@ -148,15 +149,15 @@ pub async fn serve(
     connections.wait().await;
 }
 
-/// Returns when a caller is no longer a member, after the answers to it were sent: it may have requested its removal
-/// itself.
+/// Completes when a caller is no longer a member, after a grace period in which its answers are sent: it may
+/// have requested its own removal.
 async fn wait_for_removal(registry: &PeerRegistry, hello: &Hello) -> HandshakeError {
     let why = registry.until_rejected(hello).await;
     tokio::time::sleep(PARTING_GRACE).await;
     why
 }
 
-/// Performs the handshake. An error means that the connection is of no use, whatever the reason.
+/// Performs the handshake. An error means that the connection must be closed, whatever the reason.
 ///
 /// A node without a cluster joins that of the first caller that has one, permanently.
 async fn handshake(
@@ -186,11 +187,11 @@ async fn handshake(
         if let (HelloReply::Welcome { .. }, None, Some(id)) =
             (&reply, registry.cluster_id(), hello.cluster_id)
         {
-            // On disk before the answer: the caller counts on it.
+            // Durable before the answer, because the caller relies on it.
             let storage = storage.clone();
             blocking(move || Ok(storage.set_cluster_id(id.0)?)).await?;
             registry.set_cluster_id(id);
-            tracing::info!(cluster = %id, by = hello.from, "joined the cluster");
+            tracing::info!(cluster = %id, by = hello.from, "peers: joined the cluster");
         }
         let mut reply = reply;
         if let HelloReply::Welcome { .. } = &reply
@@ -198,7 +199,8 @@ async fn handshake(
                 .record_start(hello.from, hello.from_disk, &hello.extensions)
                 .await
         {
-            // Judged again: what is wrong with it is known now. Else this node cannot note it, and the peer tries again.
+            // Checked again: a reason to reject the caller is known now. Otherwise this node could not record
+            // the start, and the peer retries.
             reply = registry.check_hello(&hello);
             if let HelloReply::Welcome { .. } = &reply {
                 return Err(error);
@@ -217,7 +219,12 @@ async fn handshake(
                 if registry.is_new_reason(hello.from, &reason)
                     && let Some(others_left_out) = registry.admit_line(from)
                 {
-                    tracing::warn!(node = hello.from, reason, others_left_out, "a peer was refused");
+                    tracing::warn!(
+                        node = hello.from,
+                        reason,
+                        others_left_out,
+                        "peers: rejected a peer"
+                    );
                 }
                 Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
             }
@@ -246,7 +253,8 @@ async fn secure(
     })
 }
 
-/// Reads a caller's hello. A caller without a version in common gets that as the reason, whatever else its hello contains.
+/// Reads a caller's hello. A caller that shares no version gets that as the reason, whatever else its hello
+/// contains.
 async fn read_hello(
     registry: &PeerRegistry,
     caller: &str,
@@ -259,7 +267,7 @@ async fn read_hello(
     let from = decoded.as_ref().map_or(UNKNOWN_NODE, |hello| hello.from);
     if let Err((cause, reason)) = registry.negotiate(&start, from) {
         if let Some(others_left_out) = registry.admit_line(caller) {
-            tracing::warn!(from = caller, reason, others_left_out, "a peer was refused");
+            tracing::warn!(from = caller, reason, others_left_out, "peers: rejected a peer");
         }
         let mut out = BytesMut::new();
         put_frame(
@@ -276,7 +284,7 @@ async fn read_hello(
     decoded.map_err(bad)
 }
 
-/// Answers questions, each when its answer is there. Commands are queued in the order in which they came.
+/// Answers requests as their results become available. Commands are queued in the order of arrival.
 async fn answer(
     mut reader: FrameReader<ReadHalf>,
     mut writer: WriteHalf,
@@ -309,13 +317,13 @@ async fn answer(
             }
             #[cfg(feature = "failpoints")]
             crate::peers::fail_points::after_request(&request).await?;
-            // The place in the queue is taken here, in order; the answer may come in any order.
+            // The request takes its place in the queue here, in order; answers may be sent in any order.
             let answer = begin(request, services.clone()).await;
             let answers = answers.clone();
             let guard = PanicGuard::new(registry.failure(), "the answer to a peer");
             pending.spawn(async move {
                 let _guard = guard;
-                // A connection that is gone needs no answer.
+                // A closed connection needs no answer.
                 let _ = answers.send((id, answer.await)).await;
             });
         }
@@ -327,7 +335,7 @@ async fn answer(
     }
 }
 
-/// Does of a question what has to be done in order; returns the rest.
+/// Performs the part of a request that must run in order. Returns the rest.
 async fn begin(
     request: PeerRequest,
     services: Services,
@@ -413,11 +421,11 @@ async fn finish(request: PeerRequest, services: Services) -> PeerResponse {
             PeerResponse::LeaderLost(services.fast_failover.assess_leader(term, leader).await)
         }
         PeerRequest::Audit(question) => PeerResponse::Audit(services.audit.answer(*question).await),
-        PeerRequest::Forward { .. } => failed(&"a forward is begun in order"),
+        PeerRequest::Forward { .. } => failed(&"a forwarded batch is handled by begin"),
     }
 }
 
-/// An error about what a peer has sent.
+/// Returns an error about data that a peer sent.
 pub(super) fn bad_data(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
