@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use lock_node::fuzz::{
-    Answer, Ask, ClusterId, DiskId, FrameReader, PeerRegistry, Hello, HelloReply, HelloStart, MAX_POSITION, Member,
+    PeerResponse, PeerRequest, ClusterId, DiskId, FrameReader, PeerRegistry, Hello, HelloReply, HelloStart, MAX_POSITION, Member,
     Purpose, Shown, SnapshotHead, SnapshotResume, SnapshotTail, WireAppend, WireAppendResult,
     append_through_raft, decode, decode_start, encode, put_frame, snapshot_meta_through_raft,
 };
@@ -69,8 +69,8 @@ fn run_frame(frame: &[u8]) -> bool {
         "a hello decodes although its start does not"
     );
     let reply = check::<HelloReply>(frame).inspect(accept);
-    let ask = check::<(u64, Ask)>(frame).inspect(|(_, ask)| {
-        if let Ask::Append(append) = ask {
+    let ask = check::<(u64, PeerRequest)>(frame).inspect(|(_, ask)| {
+        if let PeerRequest::Append(append) = ask {
             reaches_raft(append);
         }
     });
@@ -89,7 +89,7 @@ fn run_frame(frame: &[u8]) -> bool {
         ask.is_some(),
         append.is_some(),
         head.is_some(),
-        check::<(u64, Answer)>(frame).is_some(),
+        check::<(u64, PeerResponse)>(frame).is_some(),
         check::<WireAppendResult>(frame).is_some(),
         check::<SnapshotResume>(frame).is_some(),
         check::<SnapshotTail>(frame).is_some(),
@@ -121,7 +121,7 @@ fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(frame: &[u8]) -> O
 
 /// Checks that Raft receives only entries that a Raft leader could have sent.
 fn reaches_raft(append: &WireAppend) {
-    let Ok(append) = append.clone().sound() else {
+    let Ok(append) = append.clone().validated() else {
         return;
     };
     let mut next = append.prev.map(|prev| prev.index + 1);
@@ -174,7 +174,7 @@ fn member(node: NodeId) -> Member {
 /// right cluster, node and directories.
 fn judge(hello: &Hello) {
     let registry = registry();
-    if !matches!(registry.judge(hello), HelloReply::Welcome { .. }) {
+    if !matches!(registry.check_hello(hello), HelloReply::Welcome { .. }) {
         return;
     }
     assert_eq!((hello.cluster.as_str(), hello.to), (CLUSTER, HERE));
