@@ -61,7 +61,7 @@ const FOLLOWER_ALIVE_TIME: Duration = Duration::from_secs(5);
 /// Maximum number of waiting callers. Further ones get an error that asks them to retry.
 const MAX_REQUESTS: usize = 64;
 
-/// A snapshot that was made because somebody asked.
+/// Result of a requested snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(utoipa::ToSchema))]
 pub struct SnapshotMade {

@@ -89,8 +89,9 @@ pub fn nothing_in_common(this: NodeId, ours: WireRange, other: NodeId, theirs: W
         false => ((other, theirs), (this, ours)),
     };
     format!(
-        "node {old} speaks {speaks} of the peer protocol, and node {new} {asks}: node {old}'s program is too old for \
-         node {new}'s. Go back to the former program on node {new}, and upgrade all nodes step by step, over releases \
+        "node {old} speaks {speaks} of the peer protocol, and node {new} {asks}: node {old}'s program is too \
+         old for node {new}'s. Return to the previous program on node {new}, and upgrade all nodes step by \
+         step, over releases \
          that have a version in common"
     )
 }
@@ -133,7 +134,8 @@ mod tests {
         assert_eq!(old_first, new_first);
         assert!(
             old_first.starts_with(
-                "node 1 speaks versions 3 to 4 of the peer protocol, and node 2 versions 5 to 6: node 1's program is too \
+                "node 1 speaks versions 3 to 4 of the peer protocol, and node 2 versions 5 to 6: node 1's \
+                 program is too \
                  old for node 2's"
             ),
             "{old_first}"

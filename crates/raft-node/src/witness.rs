@@ -127,7 +127,7 @@ impl fmt::Display for Loss {
                     "its log ends at entry {shown}, and it had acknowledged entry {known}"
                 )
             }
-            Self::Known => write!(f, "it was found to lack what it had acknowledged"),
+            Self::Known => write!(f, "it was found earlier to lack acknowledged data"),
         }
     }
 }
@@ -302,7 +302,7 @@ impl Witness {
         }
         let mut name = [0; 8];
         getrandom::fill(&mut name).map_err(|error| StorageError::Io {
-            what: "draw the name of this start".into(),
+            what: "choose the name of this start".into(),
             source: std::sync::Arc::new(std::io::Error::other(error.to_string())),
         })?;
         content.number += 1;

@@ -137,14 +137,14 @@ impl Audit {
         }
         for (node, reason) in self.registry.rolled_back() {
             let detail =
-                format!("node {node} came back with less than it had acknowledged, and is refused: {reason}");
+                format!("node {node} returned with less than it had acknowledged, and is rejected: {reason}");
             alarms.push(alarm(node, AlarmKind::RolledBack, detail));
         }
         for (node, ahead_ms) in wrong_clocks {
             let way = if ahead_ms > 0 { "ahead of" } else { "behind" };
             let by = Duration::from_millis(ahead_ms.unsigned_abs());
             let detail = format!(
-                "node {node}'s wall clock is {by:.1?} {way} those of most members; times go by theirs"
+                "node {node}'s wall clock is {by:.1?} {way} those of most members, whose time is used"
             );
             alarms.push(alarm(node, AlarmKind::ClockWrong, detail));
         }
@@ -216,8 +216,9 @@ impl Audit {
 
     async fn retire(&self, loss: Loss) {
         let reason = format!(
-            "node {}'s data directory is older than what node {} has acknowledged (says its leader): {loss}. Put the \
-             newest directory back if there is one; else let a new member take its place: `lockgate cluster replace {}`",
+            "node {}'s data directory is older than what node {} has acknowledged (reported by its leader): \
+             {loss}. Put the newest directory back if it still exists; otherwise replace the member: \
+             `lockgate cluster replace {}`",
             self.node, self.node, self.node
         );
         self.registry.retire_directory(reason).await;
@@ -261,12 +262,13 @@ impl Audit {
                 None
             }
             Some(Distrust::Undecided) => Some(format!(
-                "this node's state differs from the leader's ({when}), and no majority of the members compared has the \
-                 same state. It serves nobody until more members are there and decide"
+                "this node's state differs from the leader's ({when}), and no majority of the compared \
+                 members has the same state. It serves no clients until more members can be compared"
             )),
             Some(Distrust::Differs) => Some(format!(
-                "this node's state differs from that of the other members ({when}), so it serves nobody. Restart it: it \
-                 serves again if its state is right then. Else let a new member take its place: `lockgate cluster \
+                "this node's state differs from that of the other members ({when}), so it serves no clients. \
+                 Restart it: it serves again if its state is then right. Otherwise replace the member: \
+                 `lockgate cluster \
                  replace {}`",
                 self.node
             )),
@@ -407,11 +409,12 @@ fn differs(node: NodeId, finding: &Finding) -> Alarm {
     let zxid = finding.zxid;
     let detail = match finding.is_undecided() {
         true => format!(
-            "the state of node {node} at position {zxid} is not that of the other members, and no majority of those \
-             compared has the same one: none of those that differ serves"
+            "the state of node {node} at position {zxid} differs from that of the other members, and no \
+             majority of the compared members has the same state: no member that differs serves clients"
         ),
         false => format!(
-            "the state of node {node} at position {zxid} is not that of the other members: node {node} serves nobody"
+            "the state of node {node} at position {zxid} differs from that of the other members: node {node} \
+             serves no clients"
         ),
     };
     alarm(node, AlarmKind::StateDiffers, detail)
@@ -420,17 +423,16 @@ fn differs(node: NodeId, finding: &Finding) -> Alarm {
 fn alarm(node: NodeId, kind: AlarmKind, detail: String) -> Alarm {
     let action = match kind {
         AlarmKind::RolledBack => format!(
-            "put the newest data directory of node {node} back if there is one; else let a new member take its place: \
+            "put the newest data directory of node {node} back if it still exists; otherwise replace the \
+             member: \
              `lockgate cluster replace {node}`"
         ),
         AlarmKind::ClockWrong => {
-            format!(
-                "look at how the clock of node {node}'s machine is set: its time service, its virtual machine"
-            )
+            format!("check the clock of node {node}'s machine: its time service, its virtual machine")
         }
         _ => format!(
-            "restart node {node}: it serves again if its state is right then. Else let a new member take its place: \
-             `lockgate cluster replace {node}`. Look for the cause: memory errors, or different programs"
+            "restart node {node}: it serves again if its state is then right. Otherwise replace the member: \
+             `lockgate cluster replace {node}`. Find the cause: memory errors, or different programs"
         ),
     };
     Alarm {

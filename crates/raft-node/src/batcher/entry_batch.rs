@@ -136,8 +136,8 @@ impl EntryBatch {
     /// Declines the commands that some members cannot apply.
     pub fn decline_newer_than(&mut self, known: u8) {
         let reason = format!(
-            "not every member of the cluster is known to be able to apply this, only commands up to version {known}: \
-             upgrade all of them first"
+            "not all members of the cluster are known to support this command, only commands up to version \
+             {known}: upgrade all members first"
         );
         self.decline(&reason, false, |envelope| {
             envelope.first().is_some_and(|version| *version > known)
@@ -152,7 +152,7 @@ impl EntryBatch {
             for place in (0..run.commands).filter(|place| !before.contains(place)) {
                 let envelope = left
                     .next()
-                    .expect("the pack has all commands that were not declined");
+                    .expect("the batch has all commands that were not declined");
                 if unwanted(&envelope) {
                     run.declined.places.push(place);
                     run.declined.reason = reason.to_owned();

@@ -244,7 +244,7 @@ impl Batcher {
         }
         let bytes = batch.envelopes.iter().map(Bytes::len).sum();
         if !batch.envelopes.is_empty() && !self.wal.has_room_for([bytes]) {
-            batch.decline("the leader's log has no room at all", true, |_| true);
+            batch.decline("the leader's log has no room", true, |_| true);
         }
         Ok(())
     }

@@ -93,7 +93,7 @@ impl AlarmKind {
     }
 }
 
-/// Something that a person should look at.
+/// Problem that an operator should look at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(utoipa::ToSchema))]
 pub struct Alarm {

@@ -149,7 +149,7 @@ impl MembershipLeader {
                     })),
                 }
             }
-            (Step::Call { .. }, _) => unreachable!("only an added node is called"),
+            (Step::Call { .. }, _) => unreachable!("only an added node is connected to"),
             (Step::Append(next), _) => {
                 let warnings = match next.voters == membership_facts.voters {
                     true => Vec::new(),

@@ -96,7 +96,7 @@ pub enum MembershipRefusal {
     #[error("node {0} is not a member of the cluster")]
     NoMember(NodeId),
     /// The id belongs to a member that is not the requested node.
-    #[error("node {node_id} is a member already, {reason}")]
+    #[error("node {node_id} is already a member, {reason}")]
     MemberExists {
         /// Id of the member.
         node_id: NodeId,
@@ -105,8 +105,8 @@ pub enum MembershipRefusal {
     },
     /// The id belonged to a removed member.
     #[error(
-        "the id {node_id} was that of a member that was removed, and is never given again; free are {next_free} \
-         and all above that neither have been nor are in use"
+        "the id {node_id} was that of a removed member, and is never assigned again; {next_free} and all \
+         higher ids are free"
     )]
     RetiredId {
         /// Requested id.
@@ -153,8 +153,8 @@ pub enum MembershipRefusal {
     },
     /// The remaining voters would have no majority.
     #[error(
-        "of the {voters} voters that there would be {reachable} can be reached, which is no majority: the cluster \
-         would stop. Bring nodes back first, or force it"
+        "only {reachable} of the {voters} voters after the change can be reached, which is not a majority: \
+         the cluster would stop. Start more nodes first, or use force"
     )]
     NoMajority {
         /// Number of voters after the change.

@@ -272,8 +272,8 @@ pub fn next_free(members: impl Iterator<Item = NodeId>, retired: &RetiredIds) ->
 pub fn warnings(voters: usize) -> Vec<String> {
     match voters {
         even if even % 2 == 0 => vec![format!(
-            "{even} voters survive the loss of {}, as many as {} voters do, and every write needs one more of them: \
-             have an odd number",
+            "{even} voters tolerate the loss of {}, as many as {} voters do, and every write needs one more \
+             of them: use an odd number",
             (even - 1) / 2,
             even - 1
         )],

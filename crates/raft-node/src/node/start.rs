@@ -397,8 +397,8 @@ fn open_storage(
     let cluster_id = storage.dir.identity().cluster_id;
     let initial_state = find_initial_state(disk, &config.data_dir, cluster_id, begun)?;
     if initial_state.is_some() && !is_founder {
-        let text = "a backup was restored into this node's data directory, so a cluster has to begin here, and it does \
-                    at the member with the lowest id: this node is not that one";
+        let text = "a backup was restored into this node's data directory, but a new cluster begins at the \
+                    member with the lowest id, and this node is not that member";
         return Err(StartError::Config(text.to_owned()));
     }
     if is_founder && storage.dir.identity().cluster_id.is_none() {

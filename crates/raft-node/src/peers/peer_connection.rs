@@ -42,7 +42,7 @@ pub enum PeerConnectionError {
     #[error("not sent: {0}")]
     NotSent(String),
     /// The request was sent, or may have been; its effect on the peer is unknown.
-    #[error("sent, and not answered: {0}")]
+    #[error("sent, but not answered: {0}")]
     NoAnswer(String),
 }
 
@@ -99,11 +99,11 @@ impl PeerConnection {
     ) -> Result<PeerResponse, PeerConnectionError> {
         match tokio::time::timeout(timeout, answer).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => Err(PeerConnectionError::NoAnswer("the link was closed".into())),
+            Ok(Err(_)) => Err(PeerConnectionError::NoAnswer("the connection was closed".into())),
             Err(_) => {
                 self.life.suspicion.notify_one();
                 Err(PeerConnectionError::NoAnswer(format!(
-                    "nothing came within {timeout:?}"
+                    "no answer within {timeout:?}"
                 )))
             }
         }
@@ -118,7 +118,7 @@ impl PeerConnection {
         let request = PendingRequest { request, answer: tx };
         match self.requests.send(request).await {
             Ok(()) => Ok(rx),
-            Err(_) => Err(PeerConnectionError::NotSent("the link was closed".into())),
+            Err(_) => Err(PeerConnectionError::NotSent("the connection was closed".into())),
         }
     }
 }
@@ -198,7 +198,7 @@ async fn run(
     mut queue: mpsc::Receiver<PendingRequest>,
     life: Arc<Life>,
 ) {
-    let _guard = PanicGuard::new(registry.failure(), "a line to a peer");
+    let _guard = PanicGuard::new(registry.failure(), "a connection to a peer");
     let mut is_lost = false;
     // One line per peer, not one for each of its connections.
     let logs = purpose == Purpose::Control;
@@ -324,7 +324,7 @@ async fn exchange(
             },
             // Checked after reading what has arrived: this node itself may have stalled.
             () = sleep_until(give_up.unwrap_or_else(Instant::now)), if give_up.is_some() => {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "an answer did not come in time"));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "a request timed out"));
             }
             // While the connection is in doubt, a new request may belong on the next one.
             request = queue.recv(), if give_up.is_none() => match request {

@@ -424,7 +424,7 @@ impl PeerRegistry {
                 self.fail(new_directory(self.node, hello.from));
             }
             let reason = format!(
-                "node {} has another data directory than the one asked for",
+                "node {} has another data directory than the requested one",
                 self.node
             );
             return refuse(RefusalCause::Other, reason);
@@ -671,36 +671,39 @@ fn extension<T: DeserializeOwned>(extensions: &[(u16, Bytes)], wanted: u16) -> O
     codec::decode(bytes).ok()
 }
 
-fn rolled_back(whose: NodeId, send_results: NodeId, loss: Loss) -> String {
+fn rolled_back(whose: NodeId, reporter: NodeId, loss: Loss) -> String {
     format!(
-        "node {whose}'s data directory is older than what node {whose} has acknowledged (says node {send_results}): {loss}. It is \
-         an old copy of the directory, or its disk forgot what it had synced. Put the newest directory back if there is \
-         one; else let a new member take its place: `lockgate cluster replace {whose}`"
+        "node {whose}'s data directory is older than what node {whose} has acknowledged (reported by node \
+         {reporter}): {loss}. It is an old copy of the directory, or its disk lost synced data. Put the \
+         newest directory back if it still exists; otherwise replace the member: `lockgate cluster replace \
+         {whose}`"
     )
 }
 
-fn foreign_directory(whose: NodeId, send_results: NodeId, theirs: ClusterId, its: ClusterId) -> String {
+fn foreign_directory(whose: NodeId, reporter: NodeId, theirs: ClusterId, its: ClusterId) -> String {
     format!(
-        "node {whose}'s data directory belongs to the cluster {its}, but node {send_results} to the cluster {theirs}: \
-         a directory that was lost or mixed up. Put node {whose}'s own directory back, or remove node {whose} \
+        "node {whose}'s data directory belongs to the cluster {its}, but node {reporter} to the cluster \
+         {theirs}: \
+         the directory was lost or mixed up. Put node {whose}'s own directory back, or remove node {whose} \
          from the cluster and let it join under a new id with an empty directory"
     )
 }
 
-fn was_removed(whose: NodeId, send_results: Option<NodeId>) -> String {
-    let send_results = send_results
-        .map(|by| format!(" (says node {by})"))
+fn was_removed(whose: NodeId, reporter: Option<NodeId>) -> String {
+    let reporter = reporter
+        .map(|by| format!(" (reported by node {by})"))
         .unwrap_or_default();
     format!(
-        "node {whose} was removed from the cluster{send_results}. Its id is never given again: to have a node here, add one \
-         with a new id and an empty data directory"
+        "node {whose} was removed from the cluster{reporter}. Its id is never assigned again: to run a node \
+         here, add one with a new id and an empty data directory"
     )
 }
 
-fn new_directory(whose: NodeId, send_results: NodeId) -> String {
+fn new_directory(whose: NodeId, reporter: NodeId) -> String {
     format!(
-        "node {whose}'s data directory is not the one that the cluster knows (says node {send_results}): it was lost \
-         and made anew, and with it what node {whose} had promised. Put the old directory back, or remove \
+        "node {whose}'s data directory is not the one that the cluster knows (reported by node {reporter}): \
+         it was lost and created again, without the votes and entries that node {whose} had acknowledged. Put \
+         the old directory back, or remove \
          node {whose} from the cluster and let it join under a new id"
     )
 }

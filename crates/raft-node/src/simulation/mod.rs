@@ -34,7 +34,7 @@ pub trait Host: DiskTiming {
     fn wall_clock_ms(&self) -> u64;
     /// Connects to an address. Completes when the other side is reached, or known to be unreachable.
     fn connect(&self, address: &str) -> BoxFuture<'static, io::Result<Line>>;
-    /// Notifies that a vote is on the disk, for `candidate` in `term`, who leads if it is `committed`.
+    /// Notifies that a vote is on the disk, for `candidate` in `term`; the candidate leads if the vote is `committed`.
     fn voted(&self, term: u64, candidate: u64, committed: bool);
     /// Notifies that an entry was appended to the log after the entry `before`.
     fn appended(&self, at: Place, payload: &[u8], before: Option<Place>);

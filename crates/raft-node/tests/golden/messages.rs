@@ -1,4 +1,4 @@
-//! What nodes say to each other, and what log entries hold, one file for each kind.
+//! Golden files of the messages between nodes and of log entries, one file for each kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -27,12 +27,12 @@ use crate::versions::{OLDEST_WIRE_VERSION, WIRE_VERSION};
 use crate::versions::{ProgramVersions, WireRange};
 use crate::witness::{Acknowledged, Record, Shown};
 
-/// The directory of the present version's messages.
+/// Returns the path of a message of the current version.
 fn wire(name: &str) -> String {
     format!("wire-{WIRE_VERSION}/{name}")
 }
 
-/// A message is written as it was, and read as what it was.
+/// Checks that a message is encoded as in its golden file, and decoded to the same message.
 #[track_caller]
 fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(name: &str, message: &T) {
     let mut frame = BytesMut::new();
@@ -41,7 +41,7 @@ fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(name: &str, messag
     let (length, body) = golden.split_at(4);
     assert_eq!(length, (body.len() as u32).to_le_bytes());
     assert_eq!(&decode_frame::<T>(body).unwrap(), message);
-    // What a peer of a former version sends, as long as that is spoken.
+    // Messages of peers of earlier versions, as long as those are supported.
     for version in (OLDEST_WIRE_VERSION..=WIRE_VERSION).filter(|version| *version < WIRE_VERSION) {
         let former = super::place(&format!("wire-{version}/{name}"));
         if former.exists() {
@@ -118,7 +118,7 @@ fn golden_handshakes() {
     check("hello", &hello);
     let frame = golden_bytes("hello");
     let start: HelloStart = crate::codec::decode_start(&frame[4..]).unwrap();
-    assert_eq!(start, hello.start(), "it begins the same in all versions");
+    assert_eq!(start, hello.start(), "the beginning is the same in all versions");
     let welcome = HelloReply::Welcome {
         disk: DiskId([2; 16]),
         version: 4,
@@ -163,7 +163,7 @@ fn golden_bytes(name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn golden_questions_and_answers() {
+fn golden_requests_and_responses() {
     let vote_request = WireVoteRequest {
         vote: VOTE,
         last: Some(AT),

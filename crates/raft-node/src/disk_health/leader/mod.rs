@@ -98,15 +98,15 @@ impl ClusterDisks {
                 _ => ("the disks of nodes", "are"),
             };
             format!(
-                "{disks} {} {are} nearly full, so only what makes the state smaller is taken",
+                "{disks} {} {are} nearly full, so the cluster accepts only commands that shrink the state",
                 nodes.join(", ")
             )
         });
         let mut alarms = Vec::new();
         if let Some(reason) = &read_only {
             alarms.push(Alarm {
-                action: "make room on these disks; the cluster then goes on by itself. Releases, deletions, ends of \
-                         sessions and heartbeats work meanwhile"
+                action: "free space on these disks; the cluster then resumes automatically. Releases, \
+                         deletions, ends of sessions and heartbeats work meanwhile"
                     .to_owned(),
                 ..alarm(None, AlarmKind::ReadOnly, reason.clone())
             });
@@ -164,19 +164,19 @@ pub fn alarms_of(id: NodeId, report: &DiskReport, config: &DiskConfig) -> Vec<Al
             report.low_water_bytes
         );
         alarms.push(figures(Alarm {
-            action: "make room on the disk, or give it more; lower disk.low_water_bytes only if the disk is small on \
-                     purpose"
+            action: "free space on the disk, or enlarge it; lower disk.low_water_bytes only if the disk is \
+                     small on purpose"
                 .to_owned(),
             ..alarm(Some(id), AlarmKind::DiskLow, detail)
         }));
     }
     if report.log_full {
         let detail = format!(
-            "the log of node {id} has no room for entries: {free} bytes are free on its disk. The node votes, and \
-             takes entries again when there is room"
+            "the log of node {id} has no room for entries: {free} bytes are free on its disk. The node votes, \
+             and accepts entries again when it has room"
         );
         alarms.push(figures(Alarm {
-            action: "make room on the disk; the node then catches up by itself".to_owned(),
+            action: "free space on the disk; the node then catches up automatically".to_owned(),
             ..alarm(Some(id), AlarmKind::LogFull, detail)
         }));
     }
@@ -202,8 +202,8 @@ fn slow_disk(id: NodeId, report: &DiskReport) -> Alarm {
         ),
     };
     Alarm {
-        action: "look at the disk: its own errors, and who else writes to it. The cluster goes on without it as long \
-                 as the others are a quorum"
+        action: "check the disk for errors, and for other programs that write to it. The cluster continues \
+                 without it as long as the others are a quorum"
             .to_owned(),
         sync_us: Some(report.sync_us.unwrap_or(0).max(report.working_us)),
         ..alarm(Some(id), AlarmKind::SlowDisk, detail)
