@@ -64,35 +64,35 @@ impl Forwarder {
     pub async fn run(mut self, stop: CancellationToken) {
         let mut in_flight = FuturesUnordered::new();
         let mut waiting = BTreeMap::new();
-        let mut calm = Box::pin(tokio::time::sleep(Duration::ZERO));
+        let mut backoff = Box::pin(tokio::time::sleep(Duration::ZERO));
         loop {
             let view = *self.leader.borrow_and_update();
-            let ready = view.leader.is_some() && calm.is_elapsed() && in_flight.len() < MAX_IN_FLIGHT;
+            let ready = view.leader.is_some() && backoff.is_elapsed() && in_flight.len() < MAX_IN_FLIGHT;
             tokio::select! {
                 () = std::future::ready(()), if ready && !waiting.is_empty() => {}
-                call = self.queue.recv(), if ready && waiting.is_empty() => match call {
+                proposal = self.queue.recv(), if ready && waiting.is_empty() => match proposal {
                     Some((number, envelope)) => {
                         waiting.insert(number, envelope);
                     }
                     None => return,
                 },
-                Some(fate) = in_flight.next() => {
-                    match fate {
+                Some(outcome) = in_flight.next() => {
+                    match outcome {
                         ForwardOutcome::Settled(numbers, declined) => self.application.settle(&numbers, &declined),
                         ForwardOutcome::Refused(numbers) => {
                             self.application.retry(&numbers);
-                            calm.as_mut().reset(tokio::time::Instant::now() + RETRY_PAUSE);
+                            backoff.as_mut().reset(tokio::time::Instant::now() + RETRY_PAUSE);
                         }
                         // If the term has already ended on this node, no later event returns these proposals
                         // to the queue.
                         ForwardOutcome::InDoubt => {
                             self.application.retry_lost();
-                            calm.as_mut().reset(tokio::time::Instant::now() + RETRY_PAUSE);
+                            backoff.as_mut().reset(tokio::time::Instant::now() + RETRY_PAUSE);
                         }
                     }
                     continue;
                 }
-                () = &mut calm, if !calm.is_elapsed() => continue,
+                () = &mut backoff, if !backoff.is_elapsed() => continue,
                 changed = self.leader.changed() => match changed {
                     Ok(()) => continue,
                     Err(_) => return,
@@ -108,13 +108,13 @@ impl Forwarder {
             while let Ok((number, envelope)) = self.queue.try_recv() {
                 waiting.insert(number, envelope);
             }
-            let mut calls = take_batch(&mut waiting);
-            self.application.mark_sent(view.term, &mut calls);
-            if calls.is_empty() {
+            let mut proposals = take_batch(&mut waiting);
+            self.application.mark_sent(view.term, &mut proposals);
+            if proposals.is_empty() {
                 continue;
             }
             fail_step!(async "submit::before_send");
-            let (numbers, envelopes): (Vec<u64>, Vec<Bytes>) = calls.into_iter().unzip();
+            let (numbers, envelopes): (Vec<u64>, Vec<Bytes>) = proposals.into_iter().unzip();
             // The batch takes its place in the leader's queue here, in order; outcomes may arrive in any
             // order.
             if leader == self.node {
@@ -154,15 +154,15 @@ impl Forwarder {
 /// Takes the first pending proposals, as many as fit into one entry.
 fn take_batch(waiting: &mut BTreeMap<u64, Bytes>) -> Vec<NumberedCommand> {
     let mut bytes = 0;
-    let mut calls = Vec::with_capacity(waiting.len().min(MAX_ENTRY_COMMANDS));
-    while calls.len() < MAX_ENTRY_COMMANDS
+    let mut proposals = Vec::with_capacity(waiting.len().min(MAX_ENTRY_COMMANDS));
+    while proposals.len() < MAX_ENTRY_COMMANDS
         && let Some(first) = waiting.first_entry()
-        && (calls.is_empty() || bytes + first.get().len() <= MAX_ENTRY_BYTES)
+        && (proposals.is_empty() || bytes + first.get().len() <= MAX_ENTRY_BYTES)
     {
         bytes += first.get().len();
-        calls.push(first.remove_entry());
+        proposals.push(first.remove_entry());
     }
-    calls
+    proposals
 }
 
 #[cfg(test)]
@@ -175,8 +175,12 @@ mod tests {
         for number in [3, 4, 1, 2] {
             waiting.insert(number, Bytes::from_static(b"x"));
         }
-        let numbers =
-            |calls: Vec<NumberedCommand>| calls.into_iter().map(|(number, _)| number).collect::<Vec<_>>();
+        let numbers = |proposals: Vec<NumberedCommand>| {
+            proposals
+                .into_iter()
+                .map(|(number, _)| number)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(numbers(take_batch(&mut waiting)), [1, 2, 3, 4]);
         assert_eq!(numbers(take_batch(&mut waiting)), [0; 0]);
     }

@@ -53,20 +53,20 @@ impl EntryBatch {
     }
 
     /// Adds a forwarded batch. Returns it instead if it is of another term or would make the entry too large.
-    pub fn take(&mut self, run: ForwardedBatch) -> Option<ForwardedBatch> {
-        let full = self.bytes + run.bytes() > MAX_ENTRY_BYTES
-            || self.envelopes.len() + run.envelopes.len() > MAX_ENTRY_COMMANDS;
-        if run.term != self.term || full {
-            return Some(run);
+    pub fn take(&mut self, forwarded: ForwardedBatch) -> Option<ForwardedBatch> {
+        let full = self.bytes + forwarded.bytes() > MAX_ENTRY_BYTES
+            || self.envelopes.len() + forwarded.envelopes.len() > MAX_ENTRY_COMMANDS;
+        if forwarded.term != self.term || full {
+            return Some(forwarded);
         }
-        self.add(run);
+        self.add(forwarded);
         None
     }
 
     /// Adds queued batches one by one. Returns the first one that cannot be added.
     pub fn fill(&mut self, queue: &mut mpsc::Receiver<ForwardedBatch>) -> Option<ForwardedBatch> {
-        while let Ok(run) = queue.try_recv() {
-            if let Some(left) = self.take(run) {
+        while let Ok(forwarded) = queue.try_recv() {
+            if let Some(left) = self.take(forwarded) {
                 return Some(left);
             }
         }
@@ -99,8 +99,8 @@ impl EntryBatch {
             known = self.envelopes.len();
             let until = *until.get_or_insert_with(|| Instant::now() + MAX_HOLD_BACK);
             tokio::select! {
-                run = queue.recv() => {
-                    if let Some(left) = self.take(run?) {
+                forwarded = queue.recv() => {
+                    if let Some(left) = self.take(forwarded?) {
                         return Some(left);
                     }
                     // Batches that arrived with it are taken, too.
@@ -117,14 +117,14 @@ impl EntryBatch {
         None
     }
 
-    fn add(&mut self, run: ForwardedBatch) {
-        self.bytes += run.bytes();
+    fn add(&mut self, forwarded: ForwardedBatch) {
+        self.bytes += forwarded.bytes();
         self.waiting.push(Waiting {
-            done: run.done,
-            commands: run.envelopes.len() as u32,
+            done: forwarded.done,
+            commands: forwarded.envelopes.len() as u32,
             declined: Declined::default(),
         });
-        self.envelopes.extend(run.envelopes);
+        self.envelopes.extend(forwarded.envelopes);
     }
 
     /// Returns the version of its newest command.
@@ -147,16 +147,16 @@ impl EntryBatch {
     /// Declines the commands for which `unwanted` returns true.
     pub fn decline(&mut self, reason: &str, read_only: bool, mut unwanted: impl FnMut(&Bytes) -> bool) {
         let mut left = std::mem::take(&mut self.envelopes).into_iter();
-        for run in &mut self.waiting {
-            let before = run.declined.places.clone();
-            for place in (0..run.commands).filter(|place| !before.contains(place)) {
+        for forwarded in &mut self.waiting {
+            let before = forwarded.declined.places.clone();
+            for place in (0..forwarded.commands).filter(|place| !before.contains(place)) {
                 let envelope = left
                     .next()
                     .expect("the batch has all commands that were not declined");
                 if unwanted(&envelope) {
-                    run.declined.places.push(place);
-                    run.declined.reason = reason.to_owned();
-                    run.declined.read_only = read_only;
+                    forwarded.declined.places.push(place);
+                    forwarded.declined.reason = reason.to_owned();
+                    forwarded.declined.read_only = read_only;
                 } else {
                     self.envelopes.push(envelope);
                 }
@@ -167,11 +167,11 @@ impl EntryBatch {
 
 /// Answers all waiting callers: their batches were applied, or `refused` as a whole.
 pub(super) fn answer_callers(waiting: Vec<Waiting>, refused: Option<NotLeader>) {
-    for run in waiting {
+    for forwarded in waiting {
         // A connection that broke in the meantime needs no answer.
-        let _ = run.done.send(match &refused {
+        let _ = forwarded.done.send(match &refused {
             Some(not_leader) => Err(not_leader.clone()),
-            None => Ok(run.declined),
+            None => Ok(forwarded.declined),
         });
     }
 }
@@ -180,7 +180,7 @@ pub(super) fn answer_callers(waiting: Vec<Waiting>, refused: Option<NotLeader>) 
 mod tests {
     use super::*;
 
-    fn run<C: AsRef<[u8]>>(
+    fn forwarded_batch<C: AsRef<[u8]>>(
         term: u64,
         commands: impl AsRef<[C]>,
     ) -> (ForwardedBatch, oneshot::Receiver<BatchOutcome>) {
@@ -189,34 +189,44 @@ mod tests {
         let envelopes = commands
             .map(|command| Bytes::copy_from_slice(command.as_ref()))
             .collect();
-        let run = ForwardedBatch {
+        let forwarded = ForwardedBatch {
             term,
             envelopes,
             done,
         };
-        (run, outcome)
+        (forwarded, outcome)
     }
 
     #[test]
     fn entry_has_one_term_and_bounded_size() {
         let large = vec![0; MAX_ENTRY_BYTES];
-        let mut batch = EntryBatch::of(run(1, [&large]).0);
-        assert!(batch.take(run(1, [b"x"]).0).is_some(), "there are no bytes left");
-        let mut batch = EntryBatch::of(run(1, [b"x"]).0);
-        assert!(batch.take(run(2, [b"x"]).0).is_some(), "the term is another");
-        assert!(batch.take(run(1, vec![b"x"; MAX_ENTRY_COMMANDS - 1]).0).is_none());
+        let mut batch = EntryBatch::of(forwarded_batch(1, [&large]).0);
         assert!(
-            batch.take(run(1, [b"x"]).0).is_some(),
+            batch.take(forwarded_batch(1, [b"x"]).0).is_some(),
+            "there are no bytes left"
+        );
+        let mut batch = EntryBatch::of(forwarded_batch(1, [b"x"]).0);
+        assert!(
+            batch.take(forwarded_batch(2, [b"x"]).0).is_some(),
+            "the term is another"
+        );
+        assert!(
+            batch
+                .take(forwarded_batch(1, vec![b"x"; MAX_ENTRY_COMMANDS - 1]).0)
+                .is_none()
+        );
+        assert!(
+            batch.take(forwarded_batch(1, [b"x"]).0).is_some(),
             "the number of commands is at its limit"
         );
 
         let (batches, mut queue) = mpsc::channel(4);
         for term in [1, 1, 2, 1] {
             batches
-                .try_send(run(term, [b"x"]).0)
+                .try_send(forwarded_batch(term, [b"x"]).0)
                 .expect("there is room for four");
         }
-        let mut batch = EntryBatch::of(run(1, [b"x"]).0);
+        let mut batch = EntryBatch::of(forwarded_batch(1, [b"x"]).0);
         let left = batch.fill(&mut queue).expect("the third is of another term");
         assert_eq!((left.term, batch.waiting.len()), (2, 3));
         assert_eq!(queue.len(), 1);
@@ -224,12 +234,15 @@ mod tests {
 
     #[test]
     fn each_caller_gets_its_declined_commands() {
-        let (first, outcome) = run(1, ["a", "X", "b"]);
+        let (first, outcome) = forwarded_batch(1, ["a", "X", "b"]);
         let mut batch = EntryBatch::of(first);
         let mut outcomes = vec![outcome];
-        for (run, outcome) in [run(1, ["X", "X"].as_slice()), run(1, ["c"].as_slice())] {
+        for (forwarded, outcome) in [
+            forwarded_batch(1, ["X", "X"].as_slice()),
+            forwarded_batch(1, ["c"].as_slice()),
+        ] {
             outcomes.push(outcome);
-            assert!(batch.take(run).is_none());
+            assert!(batch.take(forwarded).is_none());
         }
         batch.decline("large", true, |envelope| envelope == "X");
         assert_eq!(batch.envelopes, ["a", "b", "c"]);
@@ -252,8 +265,8 @@ mod tests {
     #[test]
     fn command_that_a_member_may_not_know_is_declined() {
         let command = |version: u8| vec![version, 0];
-        let (run, mut outcome) = run(1, [1, 3, 2].map(command));
-        let mut batch = EntryBatch::of(run);
+        let (forwarded, mut outcome) = forwarded_batch(1, [1, 3, 2].map(command));
+        let mut batch = EntryBatch::of(forwarded);
         assert_eq!(batch.newest(), 3);
         batch.decline_newer_than(2);
         assert_eq!(batch.envelopes, [1, 2].map(command));
@@ -283,12 +296,18 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn waiting_acquires_are_held_back_for_a_bounded_time() {
         let (batches, mut queue) = mpsc::channel(4);
-        let mut batch = EntryBatch::of(run(1, ["w", "f"]).0);
-        batches.try_send(run(1, ["w"]).0).expect("there is room");
+        let mut batch = EntryBatch::of(forwarded_batch(1, ["w", "f"]).0);
+        batches
+            .try_send(forwarded_batch(1, ["w"]).0)
+            .expect("there is room");
         let later = tokio::spawn(async move {
             tokio::time::sleep(MAX_HOLD_BACK / 2).await;
-            batches.try_send(run(1, ["x"]).0).expect("there is room");
-            batches.try_send(run(1, ["w"]).0).expect("there is room");
+            batches
+                .try_send(forwarded_batch(1, ["x"]).0)
+                .expect("there is room");
+            batches
+                .try_send(forwarded_batch(1, ["w"]).0)
+                .expect("there is room");
             batches
         });
         let began = Instant::now();
@@ -304,8 +323,8 @@ mod tests {
             "as soon as an urgent command arrives"
         );
 
-        let _runs = later.await.expect("it has sent all");
-        let mut batch = EntryBatch::of(run(1, ["w"]).0);
+        let _batches = later.await.expect("it has sent all");
+        let mut batch = EntryBatch::of(forwarded_batch(1, ["w"]).0);
         let began = Instant::now();
         assert!(
             batch
@@ -318,10 +337,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn urgent_commands_are_not_held_back() {
-        let (_runs, mut queue) = mpsc::channel(1);
+        let (_batches, mut queue) = mpsc::channel(1);
         let began = Instant::now();
         for commands in [["w", "x"], ["x", "w"]] {
-            let mut batch = EntryBatch::of(run(1, commands).0);
+            let mut batch = EntryBatch::of(forwarded_batch(1, commands).0);
             assert!(
                 batch
                     .hold_back(&mut queue, &mut nothing(), must_wait)
@@ -334,11 +353,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn entries_in_flight_may_grant_the_lock() {
-        let (_runs, mut queue) = mpsc::channel(1);
+        let (_batches, mut queue) = mpsc::channel(1);
         let began = Instant::now();
         // No contender waits ahead of it, so the entry in flight may be the release.
         let in_flight = || FuturesUnordered::from_iter([tokio::time::sleep(MAX_HOLD_BACK / 2)]);
-        let mut batch = EntryBatch::of(run(1, ["f"]).0);
+        let mut batch = EntryBatch::of(forwarded_batch(1, ["f"]).0);
         assert!(
             batch
                 .hold_back(&mut queue, &mut in_flight(), must_wait)
@@ -353,7 +372,7 @@ mod tests {
             applied.set(applied.get() || !is_in_flight);
             must_wait(command, is_in_flight) && !applied.get()
         };
-        let mut batch = EntryBatch::of(run(1, ["w"]).0);
+        let mut batch = EntryBatch::of(forwarded_batch(1, ["w"]).0);
         assert!(
             batch
                 .hold_back(&mut queue, &mut in_flight(), until_then)
@@ -364,7 +383,7 @@ mod tests {
 
         // An applied entry that was not yet polled is not in flight any more.
         let mut done = FuturesUnordered::from_iter([std::future::ready(())]);
-        let mut batch = EntryBatch::of(run(1, ["f"]).0);
+        let mut batch = EntryBatch::of(forwarded_batch(1, ["f"]).0);
         let began = Instant::now();
         assert!(batch.hold_back(&mut queue, &mut done, must_wait).await.is_none());
         assert!(began.elapsed() >= MAX_HOLD_BACK);
@@ -373,8 +392,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn batch_that_does_not_fit_follows_the_held_back_ones() {
         let (batches, mut queue) = mpsc::channel(2);
-        let mut batch = EntryBatch::of(run(1, ["w"]).0);
-        batches.try_send(run(2, ["w"]).0).expect("there is room");
+        let mut batch = EntryBatch::of(forwarded_batch(1, ["w"]).0);
+        batches
+            .try_send(forwarded_batch(2, ["w"]).0)
+            .expect("there is room");
         let left = batch.hold_back(&mut queue, &mut nothing(), must_wait).await;
         assert_eq!(left.expect("it is of another term").term, 2);
         assert_eq!(batch.envelopes, ["w"]);

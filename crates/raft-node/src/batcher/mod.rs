@@ -130,8 +130,8 @@ impl Batcher {
         loop {
             if next.is_none() {
                 tokio::select! {
-                    run = self.queue.batches.recv(), if in_flight.len() < MAX_IN_FLIGHT => match run {
-                        Some(run) => next = Some(run),
+                    forwarded = self.queue.batches.recv(), if in_flight.len() < MAX_IN_FLIGHT => match forwarded {
+                        Some(forwarded) => next = Some(forwarded),
                         None => return,
                     },
                     Some(()) = in_flight.next() => {}
@@ -152,15 +152,15 @@ impl Batcher {
                 tokio::task::yield_now().await;
                 let mut batch = EntryBatch::of(first);
                 next = batch.fill(&mut self.queue.batches);
-                let judged = tokio::select! {
-                    judged = async {
+                let checked = tokio::select! {
+                    checked = async {
                         if next.is_none() && read_only.is_none() {
                             let must_wait =
                                 |command: &Bytes, among| self.application.would_wait(command, among);
                             next = batch.hold_back(&mut self.queue.batches, &mut in_flight, must_wait).await;
                         }
                         self.decline(&mut batch, read_only).await
-                    } => judged,
+                    } => checked,
                     () = stop.cancelled() => return,
                 };
                 let EntryBatch {
@@ -169,8 +169,8 @@ impl Batcher {
                     waiting,
                     ..
                 } = batch;
-                if judged.is_err() || envelopes.is_empty() {
-                    answer_callers(waiting, judged.err());
+                if checked.is_err() || envelopes.is_empty() {
+                    answer_callers(waiting, checked.err());
                     continue;
                 }
                 let (responder, outcome) =

@@ -432,14 +432,14 @@ impl FastFailover {
     /// Returns whether all addresses of `leader` refuse connections. An address without an answer proves
     /// nothing. Waits for less time than the requesting voter waits for the answer.
     async fn is_refused(&self, leader: NodeId) -> bool {
-        let places = self.peers.registry().peer_addresses(leader);
-        for place in &places {
-            match timeout(self.timing.election_min / 2, PeerStream::connect(place)).await {
+        let addresses = self.peers.registry().peer_addresses(leader);
+        for address in &addresses {
+            match timeout(self.timing.election_min / 2, PeerStream::connect(address)).await {
                 Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 _ => return false,
             }
         }
-        !places.is_empty()
+        !addresses.is_empty()
     }
 
     /// Returns whether the leader was silent for long, and stays silent for the next step.

@@ -55,12 +55,12 @@ struct PendingRequest {
 #[derive(Clone)]
 pub struct PeerConnection {
     requests: mpsc::Sender<PendingRequest>,
-    life: Arc<Life>,
+    liveness: Arc<Liveness>,
 }
 
 /// Signs of life of the peer.
 #[derive(Default)]
-struct Life {
+struct Liveness {
     /// A request timed out: the connection may be dead without an error.
     suspicion: Notify,
     /// Time of the last answer to any request.
@@ -71,14 +71,14 @@ impl PeerConnection {
     /// Creates a connection to `to`, which is opened at the first request.
     pub fn new(registry: Arc<PeerRegistry>, to: NodeId, purpose: Purpose) -> Self {
         let (requests, queue) = mpsc::channel(QUEUE);
-        let life = Arc::new(Life::default());
-        tokio::spawn(run(registry, to, purpose, queue, life.clone()));
-        Self { requests, life }
+        let liveness = Arc::new(Liveness::default());
+        tokio::spawn(run(registry, to, purpose, queue, liveness.clone()));
+        Self { requests, liveness }
     }
 
     /// Returns the time of the peer's last answer on this connection, timely or not.
     pub fn last_answer(&self) -> Option<Instant> {
-        *self.life.last_answer.lock()
+        *self.liveness.last_answer.lock()
     }
 
     /// Sends a request, in the order of the calls, and waits up to `timeout` for the answer.
@@ -101,7 +101,7 @@ impl PeerConnection {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(PeerConnectionError::NoAnswer("the connection was closed".into())),
             Err(_) => {
-                self.life.suspicion.notify_one();
+                self.liveness.suspicion.notify_one();
                 Err(PeerConnectionError::NoAnswer(format!(
                     "no answer within {timeout:?}"
                 )))
@@ -129,10 +129,10 @@ pub type OpenConnection = (FrameReader<ReadHalf>, WriteHalf, DiskId);
 /// Connects to a peer for `purpose`, at any of its addresses, with a handshake.
 pub async fn connect(registry: &PeerRegistry, to: NodeId, purpose: Purpose) -> io::Result<OpenConnection> {
     let mut problem = None;
-    for place in registry.peer_addresses(to) {
-        match connect_at(registry, to, &place, purpose).await {
+    for address in registry.peer_addresses(to) {
+        match connect_at(registry, to, &address, purpose).await {
             Ok(connection) => {
-                registry.record_address(to, &place);
+                registry.record_address(to, &address);
                 return Ok(connection);
             }
             // The membership's address is tried first and is more likely correct, so its error is the better
@@ -196,7 +196,7 @@ async fn run(
     to: NodeId,
     purpose: Purpose,
     mut queue: mpsc::Receiver<PendingRequest>,
-    life: Arc<Life>,
+    liveness: Arc<Liveness>,
 ) {
     let _guard = PanicGuard::new(registry.failure(), "a connection to a peer");
     let mut is_lost = false;
@@ -233,11 +233,20 @@ async fn run(
             tracing::info!(node = to, "peers: connected to a lost peer again");
         }
         // A suspicion about the previous connection does not apply to this one.
-        let _stale = life.suspicion.notified().now_or_never();
+        let _stale = liveness.suspicion.notified().now_or_never();
         let mut waiting = HashMap::new();
         // The handshake has negotiated a version.
         let version = registry.wire_version_with(to).unwrap_or(OLDEST_WIRE_VERSION);
-        let ended = exchange(first, &mut queue, &life, version, reader, writer, &mut waiting).await;
+        let ended = exchange(
+            first,
+            &mut queue,
+            &liveness,
+            version,
+            reader,
+            writer,
+            &mut waiting,
+        )
+        .await;
         if let Err(error) = &ended {
             tracing::debug!(node = to, ?purpose, %error, "peers: a connection to a peer broke");
         }
@@ -265,7 +274,7 @@ type Waiting = HashMap<u64, oneshot::Sender<Result<PeerResponse, PeerConnectionE
 async fn exchange(
     first: PendingRequest,
     queue: &mut mpsc::Receiver<PendingRequest>,
-    life: &Life,
+    liveness: &Liveness,
     version: u16,
     mut reader: FrameReader<ReadHalf>,
     mut writer: WriteHalf,
@@ -307,14 +316,14 @@ async fn exchange(
         }
         tokio::select! {
             biased;
-            () = life.suspicion.notified() => give_up = Some(quiet_since + MAX_SILENCE),
+            () = liveness.suspicion.notified() => give_up = Some(quiet_since + MAX_SILENCE),
             frame = reader.next() => match frame? {
                 Some(frame) => {
                     let (id, answer): (u64, PeerResponse) = decode_frame(&frame)?;
                     fail_step!(async "peer::after_answer", |error| error);
                     quiet_since = Instant::now();
                     give_up = None;
-                    *life.last_answer.lock() = Some(quiet_since);
+                    *liveness.last_answer.lock() = Some(quiet_since);
                     if let Some(caller) = waiting.remove(&id) {
                         // The waiting task may have ended.
                         let _ = caller.send(Ok(answer));

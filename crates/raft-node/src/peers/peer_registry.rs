@@ -299,22 +299,22 @@ impl PeerRegistry {
         let known = self.known.lock();
         let member = known.members.get(&node).map(|member| &member.address.peer);
         let configured = self.configured.get(&node).map(|address| &address.peer);
-        let mut places: Vec<String> = member.into_iter().chain(configured).cloned().collect();
-        places.dedup();
+        let mut addresses: Vec<String> = member.into_iter().chain(configured).cloned().collect();
+        addresses.dedup();
         // An address that answered before is tried first: a dead address may take long to fail.
         if let Some(found) = known.found_at.get(&node)
-            && let Some(at) = places.iter().position(|place| place == found)
+            && let Some(at) = addresses.iter().position(|address| address == found)
         {
-            places.swap(0, at);
+            addresses.swap(0, at);
         }
-        places
+        addresses
     }
 
     /// Records the address at which a peer answered.
-    pub fn record_address(&self, node: NodeId, place: &str) {
+    pub fn record_address(&self, node: NodeId, address: &str) {
         let mut known = self.known.lock();
-        if known.found_at.get(&node).is_none_or(|found| found != place) {
-            known.found_at.insert(node, place.to_owned());
+        if known.found_at.get(&node).is_none_or(|found| found != address) {
+            known.found_at.insert(node, address.to_owned());
         }
     }
 
@@ -913,19 +913,19 @@ mod tests {
     #[test]
     fn membership_addresses_precede_configured_ones() {
         let registry = formed(1);
-        let place = |n: u64| address(n).peer;
-        assert_eq!(registry.peer_addresses(2), [place(2)]);
+        let peer_address = |n: u64| address(n).peer;
+        assert_eq!(registry.peer_addresses(2), [peer_address(2)]);
         let moved = Member {
             address: address(22),
             disk: disk(2),
         };
         registry.set_members(BTreeMap::from([(2, moved)]));
-        assert_eq!(registry.peer_addresses(2), [place(22), place(2)]);
+        assert_eq!(registry.peer_addresses(2), [peer_address(22), peer_address(2)]);
         assert_eq!(registry.addresses()[&2], address(22));
-        registry.record_address(2, &place(2));
+        registry.record_address(2, &peer_address(2));
         assert_eq!(
             registry.peer_addresses(2),
-            [place(2), place(22)],
+            [peer_address(2), peer_address(22)],
             "the address that answered is first"
         );
         assert!(registry.peer_addresses(9).is_empty());
