@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use raft_log::sync::Mutex;
 use raft_node::NodeId;
-use raft_node::disks::Alarm;
+use raft_node::disk_health::Alarm;
 
 /// How much is kept: years of a cluster that is well, and hours of one that is not.
 pub const MAX_CHRONICLE: usize = 256;

@@ -121,7 +121,7 @@ pub use raft_node::{
     MembershipChanged, MembershipError, MembershipRefusal, NodeId, RaftNodeConfig, RaftTiming, Role,
     SnapshotConfig, SnapshotMade, StartError, Unavailable,
 };
-pub use raft_node::{disks, error, membership, status, storage, versions};
+pub use raft_node::{disk_health, error, membership, status, storage, versions};
 pub use request_error::{HeartbeatError, OpenSessionError, ProposeError};
 pub use session_stream::{FollowError, SessionStream, StreamBegin, StreamLook, Told, ToldWhat};
 pub use tuning::Tuning;

@@ -1,12 +1,12 @@
-//! Measures the speed of the write-ahead log on a disk.
+//! Benchmark of the write-ahead log on the local disk.
 //!
 //! ```text
 //! cargo run --release -p raft-log --example wal_bench -- [DIR]
 //! ```
 //!
-//! One caller appends batches of 200-byte entries and waits for each to be durable; then many callers do so at
-//! once, which is what group commit is for. DIR is where the files go; without it, a new directory below the
-//! current one, which is removed at the end.
+//! One caller appends batches of 200-byte entries and waits for each to be durable. Then many callers do so
+//! at the same time, which shows group commit. DIR is the directory for the files; the default is a new
+//! directory below the current one, which is removed at the end.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use raft_log::{LogPos, RealDisk, StorageError, Wal, WalEntry, WalIdentity, WalOptions};
 
-/// Size of a small command with its envelope.
+/// Payload size of a small command with its envelope.
 const PAYLOAD_BYTES: usize = 200;
 /// Duration of each measurement.
 const DURATION: Duration = Duration::from_secs(3);
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 #[derive(Clone)]
 struct Bench {
     wal: Wal,
-    /// The index of the next entry. Held while appending, so that entries come in order.
+    /// Index of the next entry. Locked during an append, so that entries are in order.
     next: Arc<Mutex<u64>>,
 }
 
@@ -123,7 +123,7 @@ impl Bench {
         Ok(started.elapsed())
     }
 
-    /// Lets go of everything, as after a snapshot.
+    /// Purges all entries, as after a snapshot.
     fn purge(&self) -> Result<(), StorageError> {
         let (sender, receiver) = mpsc::sync_channel(1);
         let Some(last) = self.wal.last() else {
@@ -135,12 +135,12 @@ impl Bench {
     }
 }
 
-/// The processor time that this process has used, from the kernel's own file about it.
+/// Returns the processor time that this process has used, from `/proc/self/stat`.
 fn cpu_time() -> std::io::Result<Duration> {
     /// The kernel counts in hundredths of a second.
     const TICKS: u64 = 100;
     let stat = std::fs::read_to_string("/proc/self/stat")?;
-    // The name in parentheses may hold anything; the fields after it are numbers.
+    // The name in parentheses may contain any character; the fields after it are numbers.
     let fields = stat
         .rsplit_once(')')
         .map_or("", |(_, fields)| fields)

@@ -1,8 +1,9 @@
-//! Interface to the disk: the few file operations that the storage is built from, and their implementation by the file system.
+//! File operations that the storage is built from ([`Disk`]), and their implementation on the real file
+//! system.
 //!
 //! Everything that must survive a crash goes through [`Disk`], so that the same code runs on
-//! [`crate::sim_disk::SimDisk`], which can build every disk that a power cut may leave. This module
-//! does not know what the bytes mean.
+//! [`crate::sim_disk::SimDisk`], which can build every state that a power cut may leave. This module does not
+//! know what the bytes mean.
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
@@ -10,49 +11,49 @@ use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Only the node's own user may look into a directory that it makes: snapshots and the log hold the passwords
-/// of sessions.
+/// Mode of created directories. Only the node's own user may read them: snapshots and the log contain the
+/// passwords of sessions.
 const PRIVATE: u32 = 0o700;
 
-/// Operations that the storage needs from a file system.
+/// File system operations that the storage needs.
 ///
-/// A change of names (create, rename, remove) is durable only after [`Disk::sync_dir`] of the directory, bytes
-/// and length of a file only after [`DiskFile::sync_data`].
+/// A change of names (create, rename, remove) is durable only after [`Disk::sync_dir`] of the directory.
+/// Bytes and length of a file are durable only after [`DiskFile::sync_data`].
 pub trait Disk: Send + Sync + 'static {
-    /// Creates a directory, for this user only, and those above it. Durable when it returns.
+    /// Creates a directory, readable by this user only, and its missing parents. Durable when it returns.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
-    /// Creates an empty file for reading and writing. Fails if the name is taken.
+    /// Creates an empty file for reading and writing. Fails if the name exists.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
-    /// Opens a file that exists, for reading and writing.
+    /// Opens an existing file for reading and writing.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
-    /// Gives a file another name in the same directory, replacing what had it.
+    /// Renames a file within its directory. Replaces a file that has the new name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Removes a name. Open handles can still read the file.
+    /// Removes a name. A process that has the file open can still read it.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes the names in a directory durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
-    /// The names of the files in a directory, sorted. Directories are left out.
+    /// Lists the names of the files in a directory, sorted, without directories.
     fn list(&self, dir: &Path) -> io::Result<Vec<String>>;
-    /// Returns the number of bytes free for this process in the file system of a directory.
+    /// Returns the number of bytes that this process can still write to the directory's file system.
     fn free_space(&self, dir: &Path) -> io::Result<u64>;
-    /// Takes the exclusive lock that is the file `path`, creating it. Returns `None` if another process has it. It is
-    /// released when the returned value is dropped, or when the process ends, however it ends.
+    /// Takes an exclusive lock on the file `path`, which is created if missing. Returns `None` if another
+    /// process holds it. The lock is released when the value is dropped, or when the process ends in any way.
     fn try_lock(&self, path: &Path) -> io::Result<Option<DiskLock>>;
 }
 
 /// An open file.
 pub trait DiskFile: Send + Sync + 'static {
-    /// Fills the buffer from an offset. An end before that is an error.
+    /// Fills the buffer from an offset. Fails if the file ends before the buffer is full.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
     /// Writes all bytes at an offset.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Returns the length of the file in bytes.
     fn len(&self) -> io::Result<u64>;
-    /// Returns whether the file is empty.
+    /// Returns whether the file has no bytes.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
-    /// Makes bytes and length durable: `fdatasync`.
+    /// Makes bytes and length durable (`fdatasync`).
     fn sync_data(&self) -> io::Result<()>;
 }
 
@@ -62,7 +63,7 @@ pub struct DiskLock {
 }
 
 impl DiskLock {
-    /// A lock that lasts as long as `held`.
+    /// Creates a lock that lasts as long as `held` is not dropped.
     pub fn new(held: impl Send + Sync + 'static) -> Self {
         Self {
             _held: Box::new(held),
@@ -85,7 +86,7 @@ pub fn read_all(file: &dyn DiskFile) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The file system of this machine.
+/// The machine's real file system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealDisk;
 
@@ -107,7 +108,7 @@ impl Disk for RealDisk {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !dir.is_dir() => return Err(error),
             Ok(()) | Err(_) => {}
         }
-        // A new directory is a new name in the one above it.
+        // A new directory is a new name in its parent, so the parent is synced.
         for path in missing.iter().rev() {
             match path.parent() {
                 Some(parent) if !parent.as_os_str().is_empty() => self.sync_dir(parent)?,

@@ -1,7 +1,8 @@
-//! Identity of a data directory: the file `identity`, and the lock that keeps a second process out.
+//! Owner of a data directory: the file `identity`, and the lock that excludes a second process.
 //!
-//! A directory belongs to one node of one cluster and never changes its owner. A node that came up with another one's promises, or
-//! without its own, could vote twice in a term. This module does not know the other files of the directory.
+//! A directory belongs to one node of one cluster for good. A node that started with another node's promises,
+//! or without its own, could vote twice in a term. This module does not know the other contents of the
+//! directory.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -17,23 +18,24 @@ const VERSION: u32 = 7;
 const FILE_NAME: &str = "identity";
 const TEMPORARY_NAME: &str = "identity.tmp";
 const LOCK_NAME: &str = "lock";
-/// File with the state with which a cluster that is restored from a backup begins.
+/// File with the initial state of a cluster that is restored from a backup.
 pub const RESTORED_NAME: &str = "restored";
 /// Offset of the cluster's name.
 const NAME_AT: usize = 56;
-/// Maximum length of the cluster's name, so that it fits wherever it is shown.
+/// Maximum length of a cluster's name, so that it fits wherever it is shown.
 pub const MAX_CLUSTER_NAME_BYTES: usize = 255;
 
-/// Owner of a data directory.
+/// Cluster, node and id of a data directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The cluster's name, as configured when the directory was made.
+    /// Name of the cluster, as configured when the directory was created.
     pub cluster: String,
-    /// The cluster's id, drawn when it was formed. `None` until this node knows it.
+    /// Id of the cluster, chosen at random when it was formed. `None` until this node knows it.
     pub cluster_id: Option<[u8; 16]>,
-    /// The node.
+    /// Id of the node.
     pub node_id: u64,
-    /// Random id from the creation of the directory. It distinguishes directories of the same node.
+    /// Random id, chosen when the directory was created. Distinguishes it from another directory of the same
+    /// node.
     pub disk_id: [u8; 16],
 }
 
@@ -96,7 +98,7 @@ impl Identity {
     }
 }
 
-/// A data directory, locked for this process.
+/// A data directory that is locked for this process.
 pub struct DataDir {
     disk: Arc<dyn Disk>,
     path: PathBuf,
@@ -105,7 +107,8 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// Locks a data directory and reads its identity, or makes it this node's if it is empty.
+    /// Locks a data directory and checks that it belongs to this node. An empty directory becomes this
+    /// node's.
     pub fn open(disk: Arc<dyn Disk>, path: &Path, cluster: &str, node_id: u64) -> Result<Self, StorageError> {
         if cluster.is_empty() || cluster.len() > MAX_CLUSTER_NAME_BYTES {
             let text = format!("a cluster's name has between 1 and {MAX_CLUSTER_NAME_BYTES} bytes");
@@ -115,7 +118,7 @@ impl DataDir {
         let identity = match load(disk.as_ref(), path)? {
             Some(identity) => {
                 check(path, &identity, cluster, node_id)?;
-                // The process before may have ended after the rename and before the sync.
+                // The previous process may have ended between the rename and the sync.
                 disk.sync_dir(path)
                     .map_err(|source| StorageError::io("sync", path, source))?;
                 identity
@@ -145,9 +148,10 @@ impl DataDir {
         })
     }
 
-    /// Checks without any change whether a node could open this directory as its own. Returns the identity found, or `None` if the
-    /// directory has none yet. Does not check whether another process has the directory open.
-    pub fn look(
+    /// Checks whether this node could open the directory as its own, without changing anything. Returns the
+    /// identity, or `None` if the directory has no owner yet. Does not check whether another process has it
+    /// open.
+    pub fn inspect(
         disk: &dyn Disk,
         path: &Path,
         cluster: &str,
@@ -161,18 +165,20 @@ impl DataDir {
         Ok(found)
     }
 
-    /// Makes a data directory that belongs to `identity` and has more in it than that: what `fill` writes. The identity
-    /// comes last; if this is interrupted before, no node starts in the directory, and it can be made again.
+    /// Creates a data directory that belongs to `identity`, with additional contents that `fill` writes. The
+    /// identity is written last: if the creation is interrupted before, no node starts in the directory, and
+    /// the caller can repeat it.
     ///
-    /// Returns an inner `Err` with the name of a file if the directory is not empty; then nothing was done.
-    pub fn make(
+    /// Returns `Ok(Err(name))` and does nothing if the directory already contains something; `name` is an
+    /// example.
+    pub fn create(
         disk: Arc<dyn Disk>,
         path: &Path,
         identity: Identity,
         fill: impl FnOnce() -> Result<(), StorageError>,
     ) -> Result<Result<Self, String>, StorageError> {
         let lock = lock(disk.as_ref(), path)?;
-        if let Some(found) = something_in(disk.as_ref(), path)? {
+        if let Some(found) = foreign_content(disk.as_ref(), path)? {
             return Ok(Err(found));
         }
         fill()?;
@@ -185,28 +191,29 @@ impl DataDir {
         }))
     }
 
-    /// Returns whether a file of this name may remain from a [`DataDir::make`] that was interrupted.
-    pub fn is_left_by_making(name: &str) -> bool {
+    /// Returns whether a name in a data directory may be a leftover of an interrupted [`DataDir::create`].
+    pub fn is_creation_leftover(name: &str) -> bool {
         name == LOCK_NAME || name == RESTORED_NAME || name.ends_with(".tmp")
     }
 
-    /// Returns the identity of the directory.
+    /// Returns the identity.
     pub fn identity(&self) -> Identity {
         self.identity.lock().clone()
     }
 
-    /// Returns the path of the directory.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the number of bytes free in the file system of the directory.
+    /// Returns the number of free bytes in its file system.
     pub fn free_space(&self) -> Result<u64, StorageError> {
         let free = self.disk.free_space(&self.path);
         free.map_err(|source| StorageError::io("ask for the free space of", &self.path, source))
     }
 
-    /// Saves the id of the cluster, when the cluster is formed or the node learns the id. The id never changes afterwards.
+    /// Records the id of the cluster, once it has been formed or this node has learned it. The id never
+    /// changes again.
     pub fn set_cluster_id(&self, id: [u8; 16]) -> Result<(), StorageError> {
         let mut identity = self.identity.lock();
         match identity.cluster_id {
@@ -233,7 +240,7 @@ impl DataDir {
     }
 }
 
-/// Takes the lock of a data directory, which is created if it is missing.
+/// Locks a data directory, which is created if missing.
 fn lock(disk: &dyn Disk, path: &Path) -> Result<DiskLock, StorageError> {
     disk.create_dir_all(path)
         .map_err(|source| StorageError::io("create", path, source))?;
@@ -251,15 +258,15 @@ fn lock(disk: &dyn Disk, path: &Path) -> Result<DiskLock, StorageError> {
     })
 }
 
-/// Returns the name of a file that shows that the directory is in use.
-fn something_in(disk: &dyn Disk, path: &Path) -> Result<Option<String>, StorageError> {
+/// Returns the name of a file or directory in `path` that cannot be a leftover of an interrupted creation.
+fn foreign_content(disk: &dyn Disk, path: &Path) -> Result<Option<String>, StorageError> {
     let list = |dir: &Path| match disk.list(dir) {
         Ok(names) => Ok(names),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(StorageError::io("list", dir, error)),
     };
     let mine = list(path)?;
-    if let Some(name) = mine.into_iter().find(|name| !DataDir::is_left_by_making(name)) {
+    if let Some(name) = mine.into_iter().find(|name| !DataDir::is_creation_leftover(name)) {
         return Ok(Some(name));
     }
     for part in [super::LOG_DIR, super::SNAPSHOT_DIR] {
@@ -288,7 +295,7 @@ fn load(disk: &dyn Disk, dir: &Path) -> Result<Option<Identity>, StorageError> {
     Ok(Some(identity))
 }
 
-/// Writes the file beside the old one and puts it in its place.
+/// Writes a temporary file and renames it over the old one.
 fn save(disk: &dyn Disk, dir: &Path, identity: &Identity) -> Result<(), StorageError> {
     let path = dir.join(FILE_NAME);
     let temporary = dir.join(TEMPORARY_NAME);
@@ -334,7 +341,8 @@ fn check(path: &Path, found: &Identity, cluster: &str, node_id: u64) -> Result<(
     )))
 }
 
-/// Refuses a log without an identity: it belonged to a node, and a new identity would forget its promises.
+/// Rejects a log without an identity: it belonged to a node, and a start under a new identity would forget
+/// that node's promises.
 fn refuse_data_without_identity(disk: &dyn Disk, path: &Path) -> Result<(), StorageError> {
     let names = disk
         .list(path)
@@ -354,7 +362,7 @@ fn refuse_data_without_identity(disk: &dyn Disk, path: &Path) -> Result<(), Stor
         };
         if !names.is_empty() {
             return Err(StorageError::Foreign(format!(
-                "the data directory {} has data in {part} but the file {FILE_NAME} is missing, so nobody knows \
+                "the data directory {} has data in {part} but the file {FILE_NAME} is missing, so it is not known \
                  whose it is. Restore the file, or give this node an empty data directory and a new node id",
                 path.display()
             )));

@@ -8,11 +8,12 @@
 //!   snapshots/               the newest two                        snapshots/
 //! ```
 //!
-//! `docs/internals/format.md` describes every byte. All access goes through [`disk::Disk`], so that all of it also runs on a [simulated
-//! disk](sim_disk), which loses power where a test asks for it.
+//! `docs/internals/format.md` describes every byte. All access goes through [`disk::Disk`], so the same code
+//! also runs on a [simulated disk](sim_disk), which loses power at the moments that a test chooses.
 //!
-//! This crate knows positions and votes as the Raft paper has them. It must not know a Raft implementation, nor what the bytes of an entry
-//! or of a snapshot mean: it depends neither on openraft nor on the state machine.
+//! This crate uses log positions and votes as the Raft paper defines them. It must not know a Raft
+//! implementation, nor what the bytes of an entry or of a snapshot mean: it depends neither on openraft nor
+//! on the state machine.
 
 pub mod disk;
 pub mod error;

@@ -1,11 +1,11 @@
-//! Seam for simulations in one thread (feature `simulation`): a simulated disk says how long its work takes. Where none is entered, as in
-//! every program that serves anybody, nothing changes.
+//! Hook for single-threaded simulations (feature `simulation`): a simulated disk decides how long its
+//! operations take. Without a simulated disk, as in every production program, nothing changes.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Work of a disk for which a node is about to wait.
+/// Disk operation that a node is about to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskWork {
     /// The records that are queued for the log: one write and one sync.
@@ -24,12 +24,12 @@ thread_local! {
     static DISK: RefCell<Option<Rc<dyn DiskTiming>>> = const { RefCell::new(None) };
 }
 
-/// Sets the disk of the simulated machine for which this thread works from now on.
+/// Sets the disk of the simulated machine on which this thread runs from now on.
 pub fn enter(disk: Option<Rc<dyn DiskTiming>>) {
     DISK.with(|current| current.replace(disk));
 }
 
-/// Returns whether this thread works for a simulated machine.
+/// Returns whether this thread runs for a simulated machine.
 pub fn is_on() -> bool {
     DISK.with(|current| current.borrow().is_some())
 }

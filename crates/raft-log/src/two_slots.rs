@@ -1,5 +1,5 @@
-//! A small file that is overwritten in place: two slots of fixed size, written in turn. A crash in the middle of a write
-//! leaves the other slot, and a full disk does not matter, since the bytes are there from the beginning.
+//! Small file that is overwritten in place: two slots of fixed size, written alternately. A crash during a
+//! write leaves the other slot intact. A full disk does not matter, since the space is allocated at creation.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,15 +7,15 @@ use std::sync::Arc;
 use super::disk::{Disk, DiskFile, read_all};
 use super::error::StorageError;
 
-/// Size of a slot: the record of [`crate::witness::MAX_MEMBERS_KNOWN`] members fits.
+/// Size of a slot, large enough for the record of [`crate::witness::MAX_MEMBERS_KNOWN`] members.
 const SLOT_BYTES: usize = 16 * 1024;
-/// Magic, version, length and sequence number.
+/// Size of magic, version, length and sequence number.
 const HEADER_BYTES: usize = 24;
 const CRC_BYTES: usize = 4;
 const MAGIC: [u8; 8] = *b"LOCKWITN";
 const VERSION: u32 = 1;
 
-/// Most bytes that fit into a slot.
+/// Maximum number of bytes of a slot's content.
 pub const MAX_CONTENT_BYTES: usize = SLOT_BYTES - HEADER_BYTES - CRC_BYTES;
 
 /// The open file.
@@ -27,7 +27,7 @@ pub struct TwoSlots {
 }
 
 impl TwoSlots {
-    /// Opens the file, or makes it with two empty slots. Returns its newest content, if it has any.
+    /// Opens the file, or creates it with two empty slots. Returns the newest content, if any.
     pub fn open(disk: &dyn Disk, dir: &Path, name: &str) -> Result<(Self, Option<Vec<u8>>), StorageError> {
         let path = dir.join(name);
         let file = match disk.open(&path) {
@@ -35,13 +35,13 @@ impl TwoSlots {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => create(disk, dir, name)?,
             Err(error) => return Err(StorageError::io("open", &path, error)),
         };
-        // The process before may have ended between the rename and the sync of the directory.
+        // The previous process may have ended between the rename and the sync of the directory.
         disk.sync_dir(dir)
             .map_err(|source| StorageError::io("sync", dir, source))?;
         let bytes = read_all(file.as_ref()).map_err(|source| StorageError::io("read", &path, source))?;
         let damaged = |what: &str| {
             StorageError::Damaged(format!(
-                "{} {what}. Without it nobody can tell whether this directory is the newest that this node had: \
+                "{} {what}. Without it, it is unknown whether this directory is the newest that this node had: \
                  remove this member from the cluster and let a new one take its place (`lockgate cluster replace`)",
                 path.display()
             ))
@@ -63,7 +63,7 @@ impl TwoSlots {
         let is_empty = |slot: &Slot| matches!(slot, Slot::Empty);
         match newest {
             Some((sequence, content)) => Ok((Self { file, path, sequence }, Some(content))),
-            // The very first write may have been torn; a file that was in use has one slot at least that is whole.
+            // The very first write may have been torn. A file that was in use has at least one valid slot.
             None if slots.iter().any(is_empty) => Ok((
                 Self {
                     file,
@@ -76,7 +76,11 @@ impl TwoSlots {
         }
     }
 
-    /// Replaces the content. It is durable when this returns. Blocks.
+    /// Replaces the content. Durable when it returns. Blocks.
+    ///
+    /// # Panics
+    ///
+    /// If `content` is longer than [`MAX_CONTENT_BYTES`].
     pub fn write(&mut self, content: &[u8]) -> Result<(), StorageError> {
         assert!(content.len() <= MAX_CONTENT_BYTES, "the content is bounded");
         let sequence = self.sequence + 1;
@@ -98,13 +102,13 @@ impl TwoSlots {
     }
 }
 
-/// Contents of a slot.
+/// State of one slot on disk.
 enum Slot {
-    /// Nothing was ever written.
+    /// Never written.
     Empty,
-    /// A write did not come to its end, or the bytes have changed since.
+    /// Torn by an interrupted write, or damaged since.
     Torn,
-    /// Another version of the format.
+    /// Written in a newer version of the format.
     Newer,
     Written {
         sequence: u64,
@@ -136,7 +140,7 @@ impl Slot {
     }
 }
 
-/// Makes the file under another name first, so that it is there with its whole length or not at all.
+/// Creates the file under a temporary name first, so that it exists with its full length or not at all.
 fn create(disk: &dyn Disk, dir: &Path, name: &str) -> Result<Arc<dyn DiskFile>, StorageError> {
     let (path, temporary) = (dir.join(name), dir.join(format!("{name}.tmp")));
     match disk.remove(&temporary) {
@@ -167,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn last_write_is_read_again_and_a_torn_one_leaves_the_one_before() {
+    fn reopen_returns_last_write_or_previous_one_if_torn() {
         let dir = tempfile::tempdir().unwrap();
         let (mut file, content) = open(dir.path()).unwrap();
         assert_eq!(content, None);

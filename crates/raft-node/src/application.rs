@@ -1,4 +1,4 @@
-//! Interface between replication and the program above it: its proposals, and its answers to other members.
+//! Interface between replication and the program above it: proposals, and answers to other members.
 
 use std::time::Duration;
 
@@ -8,26 +8,27 @@ use tokio::time::Instant;
 
 use crate::messages::{Declined, HeartbeatsTaken, NotLeader, SeenMoment, Touched};
 
-/// Program that runs on a [`RaftNode`](crate::RaftNode). To replication, commands are bytes whose first byte is their version, and sessions are
-/// numbers.
+/// Program that runs on a [`RaftNode`](crate::RaftNode). For replication, commands are bytes whose first byte
+/// is their version, and sessions are numbers.
 pub trait Application: Send + Sync {
-    /// Notes that these proposals of this node are about to be sent in `term`. Removes those that nobody waits for.
+    /// Records that these proposals of this node are about to be sent in `term`. Removes those without a
+    /// waiting caller.
     fn mark_sent(&self, term: u64, proposals: &mut Vec<(u64, Bytes)>);
 
-    /// Notes that the leader has declined some of these proposals. The others are applied.
+    /// Records that the leader has declined some of these proposals. The others are applied.
     fn settle(&self, numbers: &[u64], declined: &Declined);
 
-    /// Queues these proposals again: nothing was done.
+    /// Queues these proposals again, which certainly had no effect.
     fn retry(&self, numbers: &[u64]);
 
     /// Queues proposals again that were sent in a term that has ended, and that were not applied.
     fn retry_lost(&self);
 
-    /// Returns whether a command, applied now, would only wait for a later one. With `is_in_flight`: also after the commands of the entries
-    /// that are in flight, whatever these are.
+    /// Returns whether a command, applied now, would only wait for a later one. With `is_in_flight` this must
+    /// also hold after any commands of the entries that are in flight.
     fn would_wait(&self, command: &Bytes, is_in_flight: bool) -> bool;
 
-    /// Returns of each command whether it may make the state larger.
+    /// Returns for each command whether it may enlarge the state.
     fn may_grow(&self, commands: &[Bytes]) -> Vec<bool>;
 
     /// Counts heartbeats of sessions, each from the time beside it, if this node leads and can prove it.
@@ -51,6 +52,6 @@ pub trait Application: Send + Sync {
     /// Returns whether this node, which leads, has taken over the leader's duties.
     fn has_taken_over(&self) -> bool;
 
-    /// Prepares the state for another leader, in the given time at most. A hand-over that is not prepared is safe, too.
-    fn prepare_hand_over(&self, patience: Duration) -> BoxFuture<'static, ()>;
+    /// Prepares the state for another leader, within the given time. An unprepared hand-over is safe, too.
+    fn prepare_hand_over(&self, timeout: Duration) -> BoxFuture<'static, ()>;
 }

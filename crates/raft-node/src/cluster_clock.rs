@@ -1,14 +1,16 @@
-//! The time that entries are stamped with: this node's wall clock, unless most members' clocks say otherwise.
+//! Cluster clock for the time of log entries: this node's wall clock, unless most members' clocks differ from
+//! it.
 //!
-//! A node knows the members' clocks as differences to its own monotonic clock. It measures them in two exchanges, each with a
-//! bounded round trip: the reply to its own handshake, and, while it leads, the answers of the running audit. A node that becomes
-//! the leader has shaken hands with a majority, so it knows the clocks of a majority before it stamps anything. The leader
-//! sends with each audit how far all clocks are ahead of its own. Differences between clocks do not depend on how long that message
-//! was on its way, so followers know the clocks as well as their leader does.
+//! A node knows the members' clocks as differences from its own monotonic clock. It measures them in two
+//! exchanges, each with a bounded round trip: the reply to its own handshake, and, while it leads, the
+//! answers of the audit. A node that becomes leader has completed handshakes with a majority, so it knows the
+//! clocks of a majority before it assigns a time. The leader sends with each audit how far all clocks are
+//! ahead of its own. Differences between clocks do not depend on the transit time of that message, so
+//! followers know the clocks as precisely as their leader.
 //!
-//! The median of the clocks of all members is right while more than half of them are. A clock that is not known counts as one
-//! that is behind, and of an even number the lower of the two in the middle counts: a time that is too low is corrected by the
-//! next right one, and one that is too high stays in the state.
+//! The median of all members' clocks is right while more than half of them are. An unknown clock counts as
+//! one that is behind, and for an even number of clocks the lower of the two middle values counts: a time
+//! that is too low is corrected by the next right one, while one that is too high stays in the state.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,17 +22,19 @@ use crate::ids::NodeId;
 use crate::wall_clock::SteadyClock;
 use raft_log::sync::Mutex;
 
-/// A wall clock that differs from the median by more than this is overruled. Clocks that a time service sets differ by far
-/// less, and an hour's token may live for a minute more or less.
+/// Difference from the median above which a wall clock is overruled. Clocks set by a time service differ by
+/// far less, and a token for an hour may be valid for a minute more or less.
 const TOLERATED_MS: u64 = 60_000;
 
-/// A wall clock that was overruled is used again when it differs by at most this: not to and fro at the border.
+/// Maximum difference at which an overruled wall clock is used again. Lower than [`TOLERATED_MS`], so that a
+/// clock near the limit does not alternate.
 const AGREES_MS: u64 = 30_000;
 
-/// An exchange that took longer says too little about the clock at its other end: the answer may have waited here meanwhile.
-const LONGEST_EXCHANGE: Duration = Duration::from_secs(2);
+/// Maximum duration of an exchange. After a longer one the answer may have waited on this node, and says too
+/// little about the other clock.
+const MAX_EXCHANGE: Duration = Duration::from_secs(2);
 
-/// See the module.
+/// Cluster clock; see the module.
 #[derive(Debug)]
 pub struct ClusterClock {
     /// This node's own clock.
@@ -40,15 +44,15 @@ pub struct ClusterClock {
     others: Mutex<Others>,
 }
 
-/// The clocks of other members. A clock is known by its zero: the time that it showed when `began` was.
+/// Clocks of other members. A clock is stored as its zero: the time that it showed at `began`.
 #[derive(Debug, Default)]
 struct Others {
-    /// All members, including this node. If it is empty, all known clocks count.
+    /// All members, including this node. If empty, all known clocks count.
     members: BTreeSet<NodeId>,
     zeros: BTreeMap<NodeId, i64>,
-    /// The same in order.
+    /// The same values in ascending order.
     sorted: Vec<i64>,
-    /// This node's own clock is too far from the median.
+    /// Set if this node's own clock is too far from the median.
     overruled: bool,
 }
 
@@ -63,7 +67,7 @@ impl Default for ClusterClock {
 }
 
 impl ClusterClock {
-    /// The time in milliseconds since 1970.
+    /// Returns the time in milliseconds since 1970.
     pub fn now_ms(&self) -> u64 {
         let now = Instant::now();
         self.agreed(self.own.now_ms(now), now)
@@ -79,10 +83,11 @@ impl ClusterClock {
         self.own.jumps.get()
     }
 
-    /// Takes what another node's clock showed in the answer to a question that was asked at `asked`, and has been answered now.
+    /// Records the time that another node's clock showed in an answer received now to a request sent at
+    /// `asked`.
     pub fn measured(&self, node: NodeId, shown_ms: u64, asked: Instant) {
         let now = Instant::now();
-        if now.saturating_duration_since(asked) <= LONGEST_EXCHANGE {
+        if now.saturating_duration_since(asked) <= MAX_EXCHANGE {
             let zero = self.zero(shown_ms, now);
             self.change(|zeros| {
                 zeros.insert(node, zero);
@@ -90,7 +95,7 @@ impl ClusterClock {
         }
     }
 
-    /// Only the clocks of these count from now on. This node is one of them.
+    /// Sets the members whose clocks count. This node is one of them.
     pub fn set_members(&self, members: BTreeSet<NodeId>) {
         self.others.lock().members = members;
         self.change(|_| {});
@@ -105,8 +110,8 @@ impl ClusterClock {
         others.chain([(me, 0)]).collect()
     }
 
-    /// Takes over how many milliseconds the members' clocks are ahead of one of them, if that of `me`, which is this node, is
-    /// among them.
+    /// Adopts the leads of the members' clocks over one of them, in milliseconds, if the clock of `me`, which
+    /// is this node, is among them.
     pub fn take_over(&self, me: NodeId, ahead_ms: &BTreeMap<NodeId, i64>) {
         let Some(mine) = ahead_ms.get(&me) else {
             return;
@@ -117,8 +122,8 @@ impl ClusterClock {
         self.change(|zeros| zeros.extend(others));
     }
 
-    /// Returns the members whose clocks differ from the median by more than is tolerated, with their lead in milliseconds. `me` is this
-    /// node.
+    /// Returns the members whose clocks differ from the median by more than the tolerance, with their lead in
+    /// milliseconds. `me` is this node.
     pub fn wrong(&self, me: NodeId) -> BTreeMap<NodeId, i64> {
         let own = self.own_zero();
         let others = self.others.lock();
@@ -146,7 +151,7 @@ impl ClusterClock {
         self.zero(self.own.now_ms(now), now)
     }
 
-    /// The zero of a clock that shows this.
+    /// Returns the zero of a clock that shows this time.
     fn zero(&self, shown_ms: u64, at: Instant) -> i64 {
         signed(shown_ms).saturating_sub(self.passed_ms(at))
     }
@@ -156,7 +161,7 @@ impl ClusterClock {
         passed.try_into().unwrap_or(i64::MAX)
     }
 
-    /// The time when this node's own clock shows `own_ms`.
+    /// Returns the agreed time when this node's own clock shows `own_ms`.
     fn agreed(&self, own_ms: u64, at: Instant) -> u64 {
         let mut others = self.others.lock();
         if others.sorted.is_empty() && !others.overruled {
@@ -172,11 +177,11 @@ impl ClusterClock {
             match overruled {
                 true => tracing::warn!(
                     ahead_ms,
-                    "this machine's wall clock differs from those of most members: times go by theirs; check how the clock is set"
+                    "clock: this machine's wall clock differs from those of most members, whose time is used; check how the clock is set"
                 ),
                 false => tracing::info!(
                     ahead_ms,
-                    "this machine's wall clock agrees with those of most members"
+                    "clock: this machine's wall clock agrees with those of most members"
                 ),
             }
         }
@@ -187,8 +192,8 @@ impl ClusterClock {
     }
 }
 
-/// The median of `sorted` and one more, as if what is missing of `members` values were lower than all of them. Of an even number
-/// it is the lower one in the middle.
+/// Returns the median of `sorted` and one more value, as if the missing ones of `members` values were lower
+/// than all of them. For an even number it is the lower of the two middle values.
 fn lower_median(sorted: &[i64], more: i64, members: usize) -> i64 {
     let known = sorted.len() + 1;
     let all = members.max(known);
@@ -231,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn median_takes_unknown_clocks_for_low_ones() {
+    fn median_counts_unknown_clocks_as_low() {
         let all = [-7, -1, 0, 3, 3, 9];
         for count in 0..all.len() {
             for more in -9..11 {
@@ -241,7 +246,7 @@ mod tests {
                     let known = together.len();
                     together.extend(vec![i64::MIN; unknown]);
                     together.sort_unstable();
-                    // Never an unknown one.
+                    // Never an unknown clock.
                     let at = ((together.len() - 1) / 2).max(unknown);
                     let found = lower_median(&all[..count], more, known + unknown);
                     assert_eq!(found, together[at], "{together:?}");
@@ -258,7 +263,7 @@ mod tests {
             clock.measured(id, shown(ahead), clock.began);
         }
         assert_eq!(clock.agreed(shown(DAYS_60_MS), clock.began), TRUE_MS);
-        assert_eq!(clock.others.lock().sorted.len(), 2, "node 9 is no member");
+        assert_eq!(clock.others.lock().sorted.len(), 2, "node 9 is not a member");
         clock.set_members([1, 2].into());
         assert_eq!(clock.others.lock().sorted.len(), 1);
     }
@@ -273,7 +278,11 @@ mod tests {
             );
             assert_eq!(agreed(5, &[wrong, 20]), 5, "a right clock is used as it is");
         }
-        assert_eq!(agreed(59_000, &[0, 20]), 59_000, "and one that differs little");
+        assert_eq!(
+            agreed(59_000, &[0, 20]),
+            59_000,
+            "a clock that differs little is used, too"
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -288,7 +297,7 @@ mod tests {
         let wrong = clock.wrong(1);
         assert_eq!(wrong.keys().copied().collect::<Vec<_>>(), [2]);
         assert!(wrong[&2].abs_diff(7_000_000) < 10_000, "{wrong:?}");
-        // Now it is this node's own that is far from the others.
+        // Now this node's own clock is far from the others.
         clock.measured(3, now_ms + 7_000_000, Instant::now());
         let wrong = clock.wrong(1);
         assert_eq!(wrong.keys().copied().collect::<Vec<_>>(), [1]);
@@ -299,11 +308,11 @@ mod tests {
     async fn clock_that_is_ahead_of_the_only_other_one_is_not_believed() {
         assert_eq!(agreed(DAYS_60_MS, &[0]), 0);
         assert_eq!(agreed(0, &[DAYS_60_MS]), 0);
-        assert_eq!(agreed(DAYS_60_MS, &[]), DAYS_60_MS, "alone it is all there is");
+        assert_eq!(agreed(DAYS_60_MS, &[]), DAYS_60_MS, "a single clock is used");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn followers_know_the_clocks_as_the_leader_does() {
+    async fn followers_know_the_clocks_as_precisely_as_the_leader() {
         let (leader, follower) = (ClusterClock::default(), ClusterClock::default());
         let now_ms = leader.own_ms();
         for (id, ahead_ms) in [(2, 7_000_000), (3, 5_000_000), (9, 0)] {
@@ -311,7 +320,7 @@ mod tests {
         }
         leader.set_members([1, 2, 3].into());
         let sent = leader.ahead_of(1);
-        // However late it comes.
+        // The delay of the message does not matter.
         tokio::time::advance(Duration::from_secs(600)).await;
         follower.take_over(4, &sent);
         assert_eq!(
@@ -332,7 +341,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn times_go_on_by_the_monotonic_clock() {
+    async fn known_clocks_advance_with_the_monotonic_clock() {
         let clock = ClusterClock::default();
         for id in [2, 3] {
             clock.measured(id, TRUE_MS, clock.began);
@@ -342,9 +351,9 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn answer_that_came_late_is_not_counted() {
+    async fn late_answer_is_not_counted() {
         let clock = ClusterClock::default();
-        tokio::time::advance(LONGEST_EXCHANGE + Duration::from_millis(1)).await;
+        tokio::time::advance(MAX_EXCHANGE + Duration::from_millis(1)).await;
         clock.measured(2, TRUE_MS, clock.began);
         assert!(clock.others.lock().sorted.is_empty());
     }

@@ -1,35 +1,36 @@
-//! The one door to the encoding: bincode 2 with serde, its standard configuration. Own structures only;
-//! what openraft calls things never reaches a wire or a disk.
+//! Encoding of messages and records: bincode 2 with serde, in its standard configuration. Only this project's
+//! structures are encoded; openraft's types never reach a wire or a disk.
 //!
-//! bincode accepts bytes that it did not need. Here they are an error: a longer message is one of another
-//! version or a damaged one.
+//! bincode accepts trailing bytes. Here they are an error: a longer message is of another version, or
+//! damaged.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// No message or record is larger: the largest is a batch of commands (see `proposer.rs`) or a part of a
-/// snapshot, either of which is cut off far below.
+/// Maximum size of a message or record. The largest are batches of commands (see `batcher/`) and parts of
+/// snapshots, both with far lower limits of their own.
 pub const MAX_ENCODED_BYTES: usize = 64 * 1024 * 1024;
 
-/// The bytes are not what they should be.
+/// Bytes that cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("undecodable bytes: {0}")]
 pub struct BadBytes(pub String);
 
-/// bincode makes room for a text as long as it claims to be, before it looks whether so much is there, and is held
-/// back only by a limit that is fixed when it is compiled. So short messages, which are most, have a lower one.
+/// Maximum size of short messages, which have a lower decoding limit and are most messages. bincode allocates the
+/// claimed length of a text before it checks whether that many bytes follow, bounded only by a limit that is fixed at
+/// compile time.
 const SHORT_BYTES: usize = 64 * 1024;
 
-/// Against its limit bincode counts a number as wide as it can be, and most are written in one byte: it may count
-/// so many times more (for a number of 16 bytes) than there is.
+/// Factor by which bincode may overcount: it counts each number against its limit with the maximum width, while most
+/// numbers are written in one byte (a factor of 16 for a number of 16 bytes).
 const COUNTED_TIMES: usize = 16;
 
-/// Encodes a value. The types that come here have no way to fail.
+/// Encodes a value. The types used here cannot fail.
 pub fn encode<T: Serialize>(value: &T) -> Vec<u8> {
     bincode::serde::encode_to_vec(value, bincode::config::standard()).expect("our own types always encode")
 }
 
-/// Decodes a value that fills `bytes` to the last one.
+/// Decodes a value that must use all of `bytes`.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BadBytes> {
     let length = bytes.len();
     if length <= SHORT_BYTES {
@@ -43,7 +44,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BadBytes> {
 
 fn decode_within<T: DeserializeOwned, const LIMIT: usize>(bytes: &[u8]) -> Result<T, BadBytes> {
     let config = bincode::config::standard().with_limit::<LIMIT>();
-    // Borrowed, though nothing that comes out of it is: texts and data are seen where they lie, and copied once.
+    // Borrowed, although the result borrows nothing: texts and data are read in place and copied once.
     match bincode::serde::borrow_decode_from_slice(bytes, config) {
         Ok((value, used)) if used == bytes.len() => Ok(value),
         Ok((_, used)) => Err(BadBytes(format!("{} bytes too many", bytes.len() - used))),
@@ -51,7 +52,7 @@ fn decode_within<T: DeserializeOwned, const LIMIT: usize>(bytes: &[u8]) -> Resul
     }
 }
 
-/// Decodes the value that `bytes` begin with, whatever follows it.
+/// Decodes the value at the beginning of `bytes` and ignores the rest.
 pub fn decode_start<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, BadBytes> {
     let start = &bytes[..bytes.len().min(SHORT_BYTES)];
     let config = bincode::config::standard().with_limit::<{ SHORT_BYTES * COUNTED_TIMES }>();
@@ -66,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_that_are_left_over_are_refused() {
+    fn trailing_bytes_are_rejected() {
         let mut bytes = encode(&(1u64, "text".to_owned()));
         assert_eq!(decode::<(u64, String)>(&bytes), Ok((1, "text".to_owned())));
         bytes.push(0);
@@ -74,8 +75,8 @@ mod tests {
     }
 
     #[test]
-    fn small_numbers_count_for_what_they_take() {
-        // Three bytes for how many there are, and one for each.
+    fn small_numbers_count_with_their_encoded_size() {
+        // Three bytes for the count, and one for each number.
         for count in [
             SHORT_BYTES - 3,
             SHORT_BYTES,
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_claims_to_be_longer_than_it_is_is_refused() {
+    fn text_shorter_than_its_claimed_length_is_rejected() {
         for claimed in [1, SHORT_BYTES, MAX_ENCODED_BYTES, usize::MAX] {
             assert!(decode::<String>(&encode(&claimed)).is_err(), "{claimed}");
         }

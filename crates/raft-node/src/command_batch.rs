@@ -1,21 +1,21 @@
-//! Commands of one log entry. Replication passes them on undecoded.
+//! Commands of one log entry. Replication forwards them without decoding.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::codec::BadBytes;
 
-/// Commands of one log entry, each in the bytes that its origin encoded. The leader passes them on undecoded.
+/// Commands of one log entry, each in the bytes that its origin encoded. The leader does not decode them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandBatch {
-    /// The proposer's wall clock, in milliseconds since 1970.
+    /// Wall clock of the proposing leader, in milliseconds since 1970.
     pub time_ms: u64,
     /// Encoded commands in the order in which they are applied. The first byte of each is its version.
     pub envelopes: Vec<Bytes>,
 }
 
 impl CommandBatch {
-    /// The batch as bytes: the time, the number of envelopes, then each with its length before it
-    /// (little endian).
+    /// Encodes the batch: the time, the number of envelopes, then each envelope after its length (little
+    /// endian).
     pub fn encode(&self) -> Bytes {
         let size = self
             .envelopes
@@ -32,12 +32,12 @@ impl CommandBatch {
         bytes.freeze()
     }
 
-    /// Takes a batch apart again, without copying.
+    /// Decodes a batch without copying.
     pub fn decode(mut bytes: Bytes) -> Result<Self, BadBytes> {
         let short = || BadBytes("a batch of commands is cut off".into());
         let time_ms = bytes.try_get_u64_le().map_err(|_| short())?;
         let count = bytes.try_get_u32_le().map_err(|_| short())?;
-        // The count is a stranger's claim: room is made as the envelopes really come.
+        // The count is unverified: memory is allocated only as envelopes are found.
         let mut envelopes = Vec::new();
         for _ in 0..count {
             let length = bytes.try_get_u32_le().map_err(|_| short())? as usize;
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_batch_comes_back_as_it_was() {
+    fn batch_round_trips() {
         let batch = CommandBatch {
             time_ms: 1_700_000_000_000,
             envelopes: vec![
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_is_cut_off_or_too_long_is_refused() {
+    fn truncated_or_overlong_batch_is_rejected() {
         let batch = CommandBatch {
             time_ms: 1,
             envelopes: vec![Bytes::from_static(b"envelope")],

@@ -1,8 +1,9 @@
-//! Compaction: snapshots by number of entries and bytes, and on request, and the truncation of the log behind them.
+//! Compaction: snapshots by number of entries and bytes, and on request, and the truncation of the log behind
+//! them.
 //!
-//! openraft knows only the number of entries, ends the node if a snapshot cannot be written, and
-//! keeps entries while a follower still reads them. So its own policy is off: this module makes
-//! snapshots, reports them to openraft, and tells it up to which entry to purge. `state_machine.rs` defines the contents of a snapshot,
+//! openraft counts only entries, stops the node if a snapshot cannot be written, and keeps entries while a
+//! follower still reads them. So its own policy is off: this module makes snapshots, reports them to
+//! openraft, and requests purges up to an entry. `state_machine.rs` defines the contents of a snapshot,
 //! `raft_log::snapshots` its file.
 
 use std::io;
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::Unavailable;
 use crate::ids::NodeId;
-use crate::peers::Gate;
+use crate::peers::PeerRegistry;
 use crate::peers::SnapshotTraffic;
 use crate::raft_config::SnapshotConfig;
 use crate::replicated_state::AppliedPosition;
@@ -30,21 +31,21 @@ use instruments::counters::Counter;
 use raft_log::{SnapshotStore, Wal};
 
 /// Interval between checks whether a snapshot is due: a few megabytes at the highest rate of a disk.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Pause after a snapshot that could not be made, most likely because the disk is full.
-const TRY_AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// Pause after a failed snapshot, most likely because the disk is full.
+const RETRY_AFTER: Duration = Duration::from_secs(10);
 
-/// The nodes of a cluster apply the same entries at the same time, and should not all write a snapshot at the same
-/// time: each begins earlier by a random part of up to this percentage.
+/// Maximum random reduction of the interval between snapshots, in percent. The nodes of a cluster apply the same
+/// entries at the same time, and should not all write a snapshot at the same time.
 const EARLIER_PERCENT: u64 = 20;
 
-/// Maximum length of the log, in lengths between two snapshots, that is kept for a living follower that lags, and for one that is
-/// being sent a snapshot. With less, a slow one would get snapshot after snapshot and
-/// never catch up; without a bound, it would fill the disks of the others.
+/// Maximum length of the log, in multiples of the interval between snapshots, that is kept for a live
+/// follower that lags, and for one that is receiving a snapshot. With less, a slow follower would get
+/// snapshot after snapshot and never catch up; without a bound, it would fill the disks of the others.
 const KEPT_FOR_FOLLOWERS: u64 = 4;
 
-/// [`KEPT_FOR_FOLLOWERS`]; nothing where a test wants every node that was away to take a snapshot.
+/// Returns [`KEPT_FOR_FOLLOWERS`], or 0 in tests in which every absent node must receive a snapshot.
 fn kept_for_followers() -> u64 {
     #[cfg(feature = "failpoints")]
     if fault_injection::fail_points::rare_steps_are_frequent() {
@@ -53,14 +54,14 @@ fn kept_for_followers() -> u64 {
     KEPT_FOR_FOLLOWERS
 }
 
-/// A follower that has answered a heartbeat within this time lives. Several elections, so that a busy one is not taken
-/// for dead.
-const FOLLOWER_LIVES: Duration = Duration::from_secs(5);
+/// Time since the last answer to a heartbeat within which a follower counts as alive. Several elections, so
+/// that a busy follower is not considered dead.
+const FOLLOWER_ALIVE_TIME: Duration = Duration::from_secs(5);
 
 /// Maximum number of waiting callers. Further ones get an error that asks them to retry.
-const MAX_ORDERS: usize = 64;
+const MAX_REQUESTS: usize = 64;
 
-/// A snapshot that was made because somebody asked.
+/// Result of a requested snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(utoipa::ToSchema))]
 pub struct SnapshotMade {
@@ -84,37 +85,40 @@ pub struct SnapshotCounters {
 }
 
 /// Caller that waits for a snapshot.
-type Order = oneshot::Sender<Result<SnapshotMade, Unavailable>>;
+type SnapshotRequest = oneshot::Sender<Result<SnapshotMade, Unavailable>>;
 
 /// Handle to request snapshots.
 #[derive(Clone)]
-pub struct Orders {
-    queue: mpsc::Sender<Order>,
+pub struct SnapshotRequests {
+    queue: mpsc::Sender<SnapshotRequest>,
     failure: watch::Receiver<Option<String>>,
 }
 
-impl Orders {
-    /// Has a snapshot made of what is applied now, and waits until it is there. The newest one if nothing was applied
-    /// since it was begun.
+impl SnapshotRequests {
+    /// Makes a snapshot of the applied state and waits for it. Returns the newest snapshot if nothing was
+    /// applied since it was begun.
     pub async fn snapshot(&self) -> Result<SnapshotMade, Unavailable> {
-        let (order, made) = oneshot::channel();
-        match self.queue.try_send(order) {
+        let (request, made) = oneshot::channel();
+        match self.queue.try_send(request) {
             Ok(()) => {}
             Err(mpsc::error::TrySendError::Full(_)) => {
-                return Err(Unavailable::new("too many wait for a snapshot of this node"));
+                return Err(Unavailable::new(
+                    "too many callers wait for a snapshot of this node",
+                ));
             }
             Err(mpsc::error::TrySendError::Closed(_)) => return Err(stopping()),
         }
         made.await.unwrap_or_else(|_| Err(stopping()))
     }
 
-    /// Has a snapshot begun, if none is wanted already, and does not wait for it. Says whether that was heard.
+    /// Requests a snapshot without waiting, unless one is already requested. Returns whether the request was
+    /// accepted.
     pub fn begin(&self) -> bool {
-        // Nobody waits for the answer.
+        // No caller waits for the answer.
         self.queue.try_send(oneshot::channel().0).is_ok()
     }
 
-    /// Returns why the last snapshot could not be made, if it failed.
+    /// Returns the reason why the last snapshot failed, if it did.
     pub fn failure(&self) -> Option<String> {
         self.failure.borrow().clone()
     }
@@ -126,9 +130,9 @@ fn stopping() -> Unavailable {
 
 /// Dependencies of the task.
 pub struct Compaction {
-    /// Knows whether the state is one to keep.
-    pub gate: Arc<Gate>,
-    /// Learns of snapshots, and purges.
+    /// Knows whether the state may be kept.
+    pub registry: Arc<PeerRegistry>,
+    /// Is notified of snapshots, and purges.
     pub raft: Raft,
     /// Position of the state.
     pub applied: AppliedPosition,
@@ -138,44 +142,47 @@ pub struct Compaction {
     pub log: Wal,
     /// Snapshots that are being sent.
     pub traffic: Arc<SnapshotTraffic>,
-    /// Returns the present settings.
+    /// Returns the current settings.
     pub settings: Box<dyn Fn() -> SnapshotConfig + Send + Sync>,
     /// Counters of snapshots.
     pub counters: Arc<SnapshotCounters>,
 }
 
-/// Creates a queue of orders: the handle to send them, and the receiver.
-pub fn orders() -> (Orders, OrderQueue) {
-    let (queue, orders) = mpsc::channel(MAX_ORDERS);
+/// Creates a queue of snapshot requests and its handle.
+pub fn snapshot_requests() -> (SnapshotRequests, SnapshotRequestQueue) {
+    let (queue, snapshot_requests) = mpsc::channel(MAX_REQUESTS);
     let (failure, seen) = watch::channel(None);
-    let end = OrderQueue { orders, failure };
-    (Orders { queue, failure: seen }, end)
+    let end = SnapshotRequestQueue {
+        snapshot_requests,
+        failure,
+    };
+    (SnapshotRequests { queue, failure: seen }, end)
 }
 
-/// The end at which orders come out.
-pub struct OrderQueue {
-    orders: mpsc::Receiver<Order>,
+/// Receiver of snapshot requests.
+pub struct SnapshotRequestQueue {
+    snapshot_requests: mpsc::Receiver<SnapshotRequest>,
     failure: watch::Sender<Option<String>>,
 }
 
-/// Makes snapshots and shortens the log until `stop`.
-pub async fn run(compaction: Compaction, mut queue: OrderQueue, stop: CancellationToken) {
-    let mut look = tokio::time::interval(LOOK_EVERY);
-    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut earlier = draw_earlier();
+/// Makes snapshots and truncates the log until `stop`.
+pub async fn run(compaction: Compaction, mut queue: SnapshotRequestQueue, stop: CancellationToken) {
+    let mut checks = tokio::time::interval(CHECK_INTERVAL);
+    checks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut earlier = random_earlier();
     let mut failed: Option<Instant> = None;
     let mut purged = 0;
     loop {
         let mut waiting = Vec::new();
         tokio::select! {
-            _ = look.tick() => {}
-            order = queue.orders.recv() => waiting.extend(order),
+            _ = checks.tick() => {}
+            request = queue.snapshot_requests.recv() => waiting.extend(request),
             () = stop.cancelled() => return,
         }
-        let patient = failed.is_none_or(|at| at.elapsed() >= TRY_AGAIN_AFTER);
+        let patient = failed.is_none_or(|at| at.elapsed() >= RETRY_AFTER);
         if !waiting.is_empty() || patient && compaction.is_due(earlier) {
-            while let Ok(order) = queue.orders.try_recv() {
-                waiting.push(order);
+            while let Ok(request) = queue.snapshot_requests.try_recv() {
+                waiting.push(request);
             }
             let made = tokio::select! {
                 made = compaction.make() => made,
@@ -183,21 +190,21 @@ pub async fn run(compaction: Compaction, mut queue: OrderQueue, stop: Cancellati
             };
             match &made {
                 Ok(_) => {
-                    earlier = draw_earlier();
+                    earlier = random_earlier();
                     failed = None;
                     compaction.counters.made.up();
                     queue.failure.send_replace(None);
                 }
                 Err(error) => {
-                    tracing::error!(%error, "no snapshot could be made");
+                    tracing::error!(%error, "compaction: a snapshot could not be made");
                     failed = Some(Instant::now());
                     compaction.counters.failed.up();
                     queue.failure.send_replace(Some(error.to_string()));
                 }
             }
-            for order in waiting {
-                // Who has gone away needs no answer.
-                let _ = order.send(match &made {
+            for request in waiting {
+                // A caller that was dropped needs no answer.
+                let _ = request.send(match &made {
                     Ok(made) => Ok(made.clone()),
                     Err(error) => Err(Unavailable::new(format!("no snapshot could be made: {error}"))),
                 });
@@ -208,7 +215,7 @@ pub async fn run(compaction: Compaction, mut queue: OrderQueue, stop: Cancellati
 }
 
 impl Compaction {
-    /// The newest snapshot: the last entry that it covers, and how many bytes it has. Nothing at first.
+    /// Returns the last entry that the newest snapshot covers, and its size in bytes; zeros if there is none.
     fn newest(&self) -> (u64, u64) {
         self.snapshots.latest().map_or((0, 0), |latest| {
             let index = latest.meta().last.map_or(0, |last| last.index);
@@ -220,7 +227,7 @@ impl Compaction {
         let (index, snapshot_bytes) = self.newest();
         let entries = self.applied.get().index.saturating_sub(index);
         entries > 0
-            && !self.gate.has_wrong_state()
+            && !self.registry.has_wrong_state()
             && is_due(
                 &(self.settings)(),
                 entries,
@@ -230,10 +237,10 @@ impl Compaction {
             )
     }
 
-    /// Makes a snapshot of what is applied now, and waits until openraft knows it.
+    /// Makes a snapshot of the applied state, and waits until openraft knows it.
     async fn make(&self) -> io::Result<SnapshotMade> {
         let begin = Instant::now();
-        if self.gate.has_wrong_state() {
+        if self.registry.has_wrong_state() {
             return Err(io::Error::other(
                 "this node's state differs from that of the other members",
             ));
@@ -261,13 +268,18 @@ impl Compaction {
             duration_ms: u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX),
         };
         fail_step!(async "snapshot::before_tell", |error| error);
-        self.tell_raft(snapshot).await?;
+        self.report_to_raft(snapshot).await?;
         fail_step!(async "snapshot::after_tell", |error| error);
-        tracing::info!(made.index, made.bytes, made.duration_ms, "a snapshot is made");
+        tracing::info!(
+            made.index,
+            made.bytes,
+            made.duration_ms,
+            "compaction: made a snapshot"
+        );
         Ok(made)
     }
 
-    async fn tell_raft(&self, snapshot: Snapshot) -> io::Result<()> {
+    async fn report_to_raft(&self, snapshot: Snapshot) -> io::Result<()> {
         let last = snapshot.meta.last_log_id;
         let mut metrics = self.raft.metrics();
         if metrics.borrow_watched().snapshot >= last {
@@ -284,11 +296,11 @@ impl Compaction {
                 return Ok(());
             }
             let changed = metrics.changed().await;
-            changed.map_err(|_| io::Error::other("raft has stopped"))?;
+            changed.map_err(|_| io::Error::other("Raft has stopped"))?;
         }
     }
 
-    /// Has the entries purged that are not needed any more, unless that was `asked` before.
+    /// Purges the entries that are no longer needed, unless that was already requested up to `asked`.
     async fn purge(&self, asked: &mut u64) {
         let settings = (self.settings)();
         let config = &settings;
@@ -305,7 +317,7 @@ impl Compaction {
         let longest = kept_for_followers().saturating_mul(config.every_bytes.max(snapshot_bytes));
         let mut left_behind = false;
         for needed in self.needed_after() {
-            // Who needs what is gone already gets a snapshot, whatever is kept.
+            // A follower that needs purged entries gets a snapshot in any case.
             if needed < purged || needed >= upto {
                 continue;
             }
@@ -320,26 +332,26 @@ impl Compaction {
         if left_behind {
             tracing::warn!(
                 upto,
-                "a follower lags so far behind that it has to take a snapshot"
+                "compaction: a follower lags so far behind that it needs a snapshot"
             );
         }
-        // A Raft that has stopped ends the node elsewhere.
+        // If Raft has stopped, the node is stopped elsewhere.
         if let Err(error) = self.raft.trigger().purge_log(upto).await {
-            tracing::debug!(%error, "the log is not purged");
+            tracing::debug!(%error, "compaction: the log could not be purged");
         }
         // openraft waits for streams that still need these entries.
         self.traffic.cut_below(upto);
         *asked = upto;
     }
 
-    /// Up to where each follower has the log that answers, and what those have who are being sent a snapshot: they
-    /// need what comes after. Nothing on a node that does not lead.
+    /// Returns the positions after which entries are needed: the end of the log of each live follower, and of
+    /// the snapshot of each follower that is receiving one. Empty on a node that does not lead.
     fn needed_after(&self) -> Vec<u64> {
         let metrics = self.raft.metrics().borrow_watched().clone();
         let answered = metrics.heartbeat.unwrap_or_default();
         let lives = |id: &NodeId| {
             let last = answered.get(id).copied().flatten();
-            last.is_some_and(|last| last.elapsed() < FOLLOWER_LIVES)
+            last.is_some_and(|last| last.elapsed() < FOLLOWER_ALIVE_TIME)
         };
         let followers = metrics.replication.unwrap_or_default().into_iter();
         let followers = followers.filter(|(id, _)| lives(id));
@@ -358,11 +370,11 @@ fn is_due(config: &SnapshotConfig, entries: u64, bytes: u64, snapshot_bytes: u64
 }
 
 /// Returns by how many percent the next snapshot is due before the configured limit.
-fn draw_earlier() -> u64 {
+fn random_earlier() -> u64 {
     let mut drawn = [0; 8];
     match getrandom::fill(&mut drawn) {
         Ok(()) => u64::from_le_bytes(drawn) % (EARLIER_PERCENT + 1),
-        // It only spreads the work.
+        // The number only spreads the load.
         Err(_) => 0,
     }
 }
@@ -372,7 +384,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_snapshot_is_due_after_enough_entries_or_bytes() {
+    fn snapshot_is_due_after_enough_entries_or_bytes() {
         let config = SnapshotConfig {
             every_entries: 1000,
             every_bytes: 10_000,
@@ -384,7 +396,7 @@ mod tests {
         assert!(due(1, 10_000, 0, 0));
         assert!(
             !due(1, 10_000, 50_000, 0),
-            "not before as much was written as the state has"
+            "not before the log has as many bytes as the state"
         );
         assert!(due(1, 50_000, 50_000, 0));
         assert!(due(800, 1, 0, 20));

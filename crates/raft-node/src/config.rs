@@ -1,4 +1,4 @@
-//! Configuration of the replication.
+//! Configuration of replication.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,54 +9,56 @@ use raft_log::identity::MAX_CLUSTER_NAME_BYTES;
 use raft_log::wal::WalOptions;
 use transport_security::PeerTls;
 
-use crate::disks::config::DiskConfig;
+use crate::disk_health::config::DiskConfig;
 use crate::error::StartError;
 use crate::ids::{MemberAddress, NodeId};
 use crate::invalid_setting::InvalidSetting;
 use crate::raft_config::{MIN_SEND_BYTES_PER_SECOND, RaftTiming, SnapshotConfig};
 use crate::versions::WireRange;
 
-/// Configuration of the replication at one node.
+/// Configuration of replication at one node.
 #[derive(Debug, Clone)]
 pub struct RaftNodeConfig {
-    /// This node.
+    /// Id of this node.
     pub node_id: NodeId,
-    /// Name of the cluster. A peer of a cluster with another name is refused.
+    /// Name of the cluster. A peer of a cluster with another name is rejected.
     pub cluster: String,
-    /// All members at the first start of the cluster, this node among them. Later the cluster knows its own members; these addresses say
-    /// where else to look for them, and at which address this node is found.
+    /// All members at the first start of the cluster, including this node. Later the cluster knows its own
+    /// members; these addresses are further candidates to reach them, and define this node's address.
     pub members: BTreeMap<NodeId, MemberAddress>,
     /// This node joins an existing cluster: it forms none, and waits until a member adds it
     /// ([`RaftNode::change_membership`](crate::RaftNode::change_membership)). Has no effect once the node has joined.
     pub join: bool,
     /// Address at which the node listens for peers. `None`: its own address in `members`.
     pub peer_listen: Option<SocketAddr>,
-    /// Certificates with which peers prove their identity. `None`: a peer is believed, so nobody else may reach this node.
+    /// Certificates with which peers prove their identity. With `None` peers are trusted, so no other machine
+    /// may reach this node.
     pub tls: Option<PeerTls>,
-    /// Directory of the log, the vote and the snapshots. Created if it is missing.
+    /// Directory of the log, the vote and the snapshots. Created if missing.
     pub data_dir: PathBuf,
     /// Timing of Raft.
     pub timing: RaftTiming,
-    /// When to make snapshots.
+    /// Conditions for snapshots.
     pub snapshots: SnapshotConfig,
     /// Sizes of the write-ahead log.
     pub log: WalOptions,
-    /// When the disk counts as nearly full or slow.
+    /// Thresholds at which the disk counts as nearly full or slow.
     pub disk: DiskConfig,
     /// Commit timeout: a proposal without an answer after this time has an unknown outcome.
     pub propose_timeout: Duration,
-    /// How often the leader compares the states of the members with its own.
+    /// Interval at which the leader compares the members' states with its own.
     pub audit_interval: Duration,
-    /// Versions of the peer protocol that this node speaks. Less than [`WireRange::OWN`] is for tests of clusters of several versions.
+    /// Versions of the peer protocol that this node speaks. Tests of clusters with several versions use less
+    /// than [`WireRange::OWN`].
     pub wire: WireRange,
 }
 
-/// A comparison costs a message for each member, and a look at each session. After this time at most, each member has on its disk what all
-/// members have acknowledged.
+/// Default interval of the audit. A comparison costs a message to each member, and a pass over all sessions.
+/// After this time at most, each member has on its disk what all members have acknowledged.
 const AUDIT_INTERVAL: Duration = Duration::from_secs(5);
 
 impl RaftNodeConfig {
-    /// Returns a configuration with the defaults of everything that can have a default.
+    /// Returns a configuration with all defaults.
     pub fn new(
         node_id: NodeId,
         cluster: impl Into<String>,

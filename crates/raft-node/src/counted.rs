@@ -1,5 +1,5 @@
-//! The door for those who count instructions (`tools/hot-paths`): names of what a command goes through on its way into the
-//! log and out of it. It is no part of the API, and nothing here does anything beside calling what has these names.
+//! Re-exports for instruction counts (`tools/hot-paths`): the functions that a command passes on its way into
+//! the log and out of it. Not part of the API; the functions here only call those that have these names.
 
 use bytes::Bytes;
 
@@ -10,7 +10,7 @@ use crate::storage::log_entry::{decode_entry, encode_entry};
 use crate::types::{Entry, Payload, Proposal, log_id};
 use raft_log::wal::{WalEntry, entry_of_record, push_entry};
 
-/// An entry with these commands, behind what is in `buffer`, as the log writes it.
+/// Appends an entry with these commands to `buffer`, in the log's encoding.
 pub fn write_record(term: u64, index: u64, commands: Bytes, buffer: &mut Vec<u8>) {
     let entry = encode_entry(&Entry {
         log_id: log_id(term, index),
@@ -19,7 +19,7 @@ pub fn write_record(term: u64, index: u64, commands: Bytes, buffer: &mut Vec<u8>
     push_entry(buffer, &entry).expect("it fits into a segment");
 }
 
-/// The commands of the record that `bytes` are, if that is what they are.
+/// Returns the commands of the record in `bytes`, if it is a valid record.
 pub fn read_record(bytes: Bytes) -> Option<Bytes> {
     let entry: WalEntry = entry_of_record(bytes)?;
     match decode_entry(entry).ok()?.payload {

@@ -1,4 +1,4 @@
-//! Counters of the replication.
+//! Counters of replication.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use crate::compaction::SnapshotCounters;
 /// Counters of elections, of the entries that this node proposes as the leader, and of snapshots.
 #[derive(Debug)]
 pub struct RaftCounters {
-    /// Elections in which this node stood.
+    /// Elections that this node started.
     pub elections: Counter,
-    /// Leaders that this node has learnt of.
+    /// Leaders that this node has learned of.
     pub leader_changes: Counter,
-    /// Commands in each entry that this node proposed as the leader.
+    /// Number of commands in each entry that this node proposed as the leader.
     pub entry_commands: Histogram,
-    /// Bytes of all these entries.
+    /// Total bytes of these entries.
     pub proposed_bytes: Counter,
     /// Snapshots of this node.
     pub snapshots: Arc<SnapshotCounters>,

@@ -1,27 +1,27 @@
-//! Errors of a node that have nothing to do with a request: it is unavailable, or does not start.
+//! Errors of a node that are independent of a request: it is unavailable, or does not start.
 
 use std::io;
 use std::time::Duration;
 
 use raft_log::StorageError;
 
-/// Nothing was done. Trying again later may help.
+/// The node is unavailable. Nothing was done, and a later attempt may succeed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Unavailable {
-    /// Description, for people.
+    /// Description, for operators.
     pub reason: String,
-    /// Time after which another try makes sense.
+    /// Time after which a retry makes sense.
     pub retry_after: Duration,
-    /// The cluster takes only what makes the state smaller, because its disks are nearly full.
+    /// Set if the cluster accepts only commands that shrink the state, because its disks are nearly full.
     pub read_only: bool,
 }
 
-/// Time until a retry at a cluster whose disks are nearly full: an operator has to make room first.
+/// Time until a retry at a cluster whose disks are nearly full: an operator has to free space first.
 const READ_ONLY_RETRY: Duration = Duration::from_secs(5);
 
 impl Unavailable {
-    /// With the usual time until another try: about an election.
+    /// Creates an error with the default time until a retry: about an election.
     pub fn new(reason: impl Into<String>) -> Self {
         Self {
             reason: reason.into(),
@@ -30,7 +30,7 @@ impl Unavailable {
         }
     }
 
-    /// The disks are nearly full, and this would have made the state larger.
+    /// Creates an error for a command that would enlarge the state while the disks are nearly full.
     pub fn read_only(reason: impl Into<String>) -> Self {
         Self {
             reason: reason.into(),
@@ -47,14 +47,14 @@ pub enum StartError {
     /// The configuration contradicts itself.
     #[error("the configuration is not usable: {0}")]
     Config(String),
-    /// The data directory belongs to another node or another cluster, or is new where the cluster knows an
+    /// The data directory belongs to another node or another cluster, or is new although the cluster knows an
     /// older one.
     #[error("{0}")]
     Identity(String),
     /// The data on the disk cannot be read.
     #[error("{0}")]
     Damaged(String),
-    /// The operating system refused something.
+    /// An operating system call failed.
     #[error("{what}: {source}")]
     Io {
         /// Operation that failed.

@@ -1,14 +1,14 @@
-//! How a cluster comes to be: once, from the configured members, and safely repeated at every start.
+//! Formation of a cluster: happens once, from the configured members, and is safely repeated at every start.
 //!
-//! The founder, the member with the lowest id, draws the cluster's id when its data directory is made. It
-//! calls on every other member, which takes the id over for ever (see `peers::gate`), and learns the name of
-//! each one's data directory. When it knows them all it writes the first entry of the log: the membership,
-//! directories included. So a cluster forms only when all its first members are up, and from then on nobody
-//! can take part with a directory that the membership does not name.
+//! The founder, the member with the lowest id, chooses the cluster's id when its data directory is created.
+//! It connects to every other member, which adopts the id permanently (see `peers::peer_registry`), and
+//! learns the id of each member's data directory. When it knows all of them, it writes the first entry of the
+//! log: the membership including the directories. So a cluster forms only when all its first members are up,
+//! and from then on no node can take part with a directory that the membership does not name.
 //!
-//! A cluster that begins with the state of a backup (see `lock_node::backup`) begins with a snapshot instead of an entry: it
-//! covers the place where that entry would be, and holds the same membership. The others find that the founder's log
-//! begins behind it, and get it.
+//! A cluster that starts with the state of a backup (see `lock_node::backup`) begins with a snapshot instead
+//! of an entry. The snapshot covers the position of that entry, and has the same membership. The other
+//! members are behind the beginning of the founder's log, and receive the snapshot.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,21 +21,21 @@ use tokio_util::sync::CancellationToken;
 use crate::ids::{DiskId, Member};
 use crate::ids::{MemberAddress, NodeId};
 use crate::membership::RetiredIds;
-use crate::peers::link::connect;
-use crate::peers::{Gate, Purpose};
+use crate::peers::peer_connection::connect;
+use crate::peers::{PeerRegistry, Purpose};
 use crate::replicated_state::SnapshotParts;
 use crate::snapshot_file::{self, Snapshot, blocking};
 use crate::state_machine::Raft;
 use crate::types::{Membership, SnapshotMeta, StoredMembership, Vote, log_id};
 use raft_log::{SnapshotStore, StorageError};
 
-/// Between two calls on a member that is not up yet.
+/// Pause between two attempts to connect to a member that is not up yet.
 const CALL_PAUSE: Duration = Duration::from_millis(100);
 
-/// No node has this id.
+/// Id that no node has.
 const NOBODY: NodeId = 0;
 
-/// State with which a new cluster begins, in the data directory of its founder until the cluster is formed.
+/// Initial state of a new cluster, in the data directory of its founder until the cluster is formed.
 pub trait InitialState: Send + Sync {
     /// Returns the encoded parts of the state. Blocks.
     fn parts(&self) -> io::Result<SnapshotParts>;
@@ -44,15 +44,15 @@ pub trait InitialState: Send + Sync {
     fn discard(&self) -> Result<(), StorageError>;
 }
 
-/// The member that forms the cluster.
+/// Returns the member that forms the cluster.
 pub fn founder(members: &BTreeMap<NodeId, MemberAddress>) -> Option<NodeId> {
     members.keys().next().copied()
 }
 
-/// Forms the cluster from `members`, of which this node is the founder, unless it is formed already.
+/// Forms the cluster from `members`, of which this node is the founder, unless it is already formed.
 pub async fn form(
     raft: Raft,
-    gate: Arc<Gate>,
+    registry: Arc<PeerRegistry>,
     own_disk: DiskId,
     members: BTreeMap<NodeId, MemberAddress>,
     seed: Option<(Arc<dyn InitialState>, SnapshotStore)>,
@@ -62,20 +62,20 @@ pub async fn form(
         match raft.is_initialized().await {
             Ok(true) => return,
             Ok(false) => {}
-            Err(error) => return gate.fail(format!("raft has stopped: {error}")),
+            Err(error) => return registry.fail(format!("Raft has stopped: {error}")),
         }
         let mut voters = BTreeMap::new();
         for (id, address) in members {
-            let disk = if id == gate.node() {
+            let disk = if id == registry.node() {
                 own_disk
             } else {
-                learn_disk(&gate, id).await
+                learn_disk(&registry, id).await
             };
             voters.insert(id, Member { address, disk });
         }
         tracing::info!(
             members = voters.len(),
-            "all members are up: the cluster is formed"
+            "formation: all members are up, the cluster is formed"
         );
         let begun = match seed {
             None => match raft.initialize(voters).await {
@@ -87,7 +87,7 @@ pub async fn form(
                 .map_err(|error| error.to_string()),
         };
         if let Err(error) = begun {
-            gate.fail(format!("the cluster cannot be formed: {error}"));
+            registry.fail(format!("the cluster cannot be formed: {error}"));
         }
     };
     tokio::select! {
@@ -96,8 +96,8 @@ pub async fn form(
     }
 }
 
-/// Lets the cluster begin with the state in `seed`. If this ends in the middle, the next start either finds no snapshot
-/// and does it again, or finds one and goes on from it.
+/// Starts the cluster with the state in `seed`. After an interruption the next start either finds no snapshot
+/// and repeats this, or finds one and continues from it.
 async fn begin_with(
     seed: Arc<dyn InitialState>,
     snapshots: SnapshotStore,
@@ -113,29 +113,30 @@ async fn begin_with(
     let (sown, described) = (seed.clone(), meta.clone());
     let snapshot = blocking(move || {
         let mut parts = sown.parts()?;
-        // The new cluster has given no id before.
+        // The new cluster has not assigned any id before.
         snapshot_file::write(&snapshots, &described, RetiredIds::default(), || {
             Ok(parts()?.map(|part| part.to_vec()))
         })
     })
     .await?;
-    // As from a leader that was before the first election. It is nobody, and so will not be heard of again.
+    // Installed as if from a leader before the first election. No node has its id, so it never sends anything
+    // again.
     let nobody = Vote::new_committed(1, NOBODY);
     let snapshot = Snapshot { meta, snapshot };
     let answered = raft.install_full_snapshot(nobody, snapshot).await;
     answered.map_err(io::Error::other)?;
     blocking(move || Ok(seed.discard()?)).await?;
-    tracing::info!("the cluster begins with the state of a backup");
+    tracing::info!("formation: the cluster starts with the state of a backup");
     Ok(())
 }
 
-async fn learn_disk(gate: &Gate, id: NodeId) -> DiskId {
+async fn learn_disk(registry: &PeerRegistry, id: NodeId) -> DiskId {
     let mut told = false;
     loop {
-        match connect(gate, id, Purpose::Control).await {
+        match connect(registry, id, Purpose::Control).await {
             Ok((_, _, disk)) => return disk,
             Err(error) if !told => {
-                tracing::info!(node = id, %error, "waiting for a member, to form the cluster with it");
+                tracing::info!(node = id, %error, "formation: waiting for a member");
                 told = true;
             }
             Err(_) => {}

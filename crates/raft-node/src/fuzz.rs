@@ -1,15 +1,15 @@
-//! The door for fuzz targets (`tools/fuzz`): names of what decodes bytes that another node has sent or a disk
-//! has kept. It is no part of the API, and nothing here does anything beside calling what has these names.
+//! Re-exports for fuzz targets (`tools/fuzz`): the functions that decode bytes from another node or from a
+//! disk. Not part of the API; the functions here only call those that have these names.
 
 use openraft::raft::AppendEntriesRequest;
 
 pub use crate::codec::{BadBytes, decode, decode_start, encode};
 pub use crate::command_batch::CommandBatch;
 pub use crate::ids::{ClusterId, DiskId, Member};
-pub use crate::peers::Gate;
+pub use crate::peers::PeerRegistry;
 pub use crate::peers::wire::{
-    Answer, Ask, FrameReader, Hello, HelloReply, HelloStart, Purpose, SnapshotHead, SnapshotResume,
-    SnapshotTail, WireAppend, WireAppendResult, WireSnapshotMeta, put_frame,
+    FrameReader, Hello, HelloReply, HelloStart, PeerRequest, PeerResponse, Purpose, SnapshotHead,
+    SnapshotResume, SnapshotTail, WireAppend, WireAppendResult, WireSnapshotMeta, put_frame,
 };
 
 pub use crate::storage::log_entry::{decode_entry, decode_membership, encode_membership};
@@ -19,12 +19,12 @@ pub use crate::versions::WIRE_VERSION;
 pub use crate::witness::Shown;
 pub use raft_log::wal::{MAX_POSITION, record_start};
 
-/// Entries as Raft gets them, and as it would send them on.
+/// Converts an append to openraft's types and back.
 pub fn append_through_raft(append: WireAppend) -> WireAppend {
     AppendEntriesRequest::<TypeConfig>::from(append).into()
 }
 
-/// What a snapshot covers, as Raft gets it, and as it would send it on.
+/// Converts a snapshot's coverage to openraft's types and back.
 pub fn snapshot_meta_through_raft(meta: WireSnapshotMeta) -> WireSnapshotMeta {
     (&SnapshotMeta::from(meta)).into()
 }

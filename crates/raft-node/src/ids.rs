@@ -1,4 +1,5 @@
-//! Names of the parts of a cluster: nodes, their addresses and data directories, and the cluster itself.
+//! Identifiers of the parts of a cluster: nodes, their addresses and data directories, and the cluster
+//! itself.
 
 use std::fmt;
 
@@ -12,12 +13,12 @@ pub type NodeId = u64;
 pub struct MemberAddress {
     /// Address at which the node accepts its peers: `host:port`.
     pub peer: String,
-    /// Address at which the node serves HTTP: `host:port`. Only shown to people and programs that read the list of members.
+    /// Address at which the node serves HTTP: `host:port`. Only shown to readers of the list of members.
     pub http: String,
 }
 
-/// Id of a data directory, drawn at random when the directory was made. A member is one directory on one disk: a node that starts with
-/// another directory under the same node id has lost what it had acknowledged.
+/// Id of a data directory, chosen at random when the directory was created. A member is one directory on one
+/// disk: a node that starts with another directory under the same node id has lost what it had acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DiskId(pub [u8; 16]);
 
@@ -27,7 +28,7 @@ impl fmt::Display for DiskId {
     }
 }
 
-/// Id of a cluster's history, drawn at random when the cluster was formed.
+/// Id of a cluster's history, chosen at random when the cluster was formed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ClusterId(pub [u8; 16]);
 

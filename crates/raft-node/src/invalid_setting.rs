@@ -1,6 +1,6 @@
 //! Report about one setting of a configuration.
 
-/// Setting whose value is refused.
+/// Setting whose value is invalid.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidSetting {
     /// Name of the setting, as in configuration files: `raft.election_min_ms`.

@@ -1,4 +1,4 @@
-//! Leader as this node knows it, and the proof that this node still leads.
+//! The leader as this node knows it, and the proof that this node still leads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,9 +25,9 @@ pub struct LeaderView {
 }
 
 /// Confirms with a quorum that this node still leads. Returns its term, and an index up to which everything is committed.
-pub async fn prove_leadership(raft: &Raft, patience: Duration) -> Result<(u64, u64), NotLeader> {
+pub async fn prove_leadership(raft: &Raft, timeout: Duration) -> Result<(u64, u64), NotLeader> {
     let unknown = NotLeader { leader: None };
-    match tokio::time::timeout(patience, raft.get_read_linearizer(ReadPolicy::ReadIndex)).await {
+    match tokio::time::timeout(timeout, raft.get_read_linearizer(ReadPolicy::ReadIndex)).await {
         Ok(Ok(linearizer)) => {
             let read = linearizer.read_log_id();
             Ok((**read.committed_leader_id(), read.log_id().index()))
@@ -39,9 +39,9 @@ pub async fn prove_leadership(raft: &Raft, patience: Duration) -> Result<(u64, u
     }
 }
 
-/// Senders of what this node knows of the leader.
+/// Senders of changes of the leader.
 pub struct LeaderViews {
-    /// Who leads.
+    /// Current leader.
     pub leader: watch::Sender<LeaderView>,
     /// Term in which this node itself leads.
     pub own_term: watch::Sender<Option<u64>>,
@@ -72,18 +72,18 @@ pub async fn follow(
                 now.committed_membership_config.clone(),
             )
         };
-        // A change that is not committed may yet be undone, by a leader that it removes.
+        // A leader that is removed by an uncommitted change may still undo the change.
         let known: BTreeMap<NodeId, Member> = committed
             .nodes()
             .chain(membership.nodes())
             .map(|(id, member)| (*id, member.clone()))
             .collect();
         if members.as_ref() != Some(&known) {
-            peers.gate().set_members(known.clone());
+            peers.registry().set_members(known.clone());
             peers.keep_members();
             members = Some(known);
         }
-        // A candidate that wins at once was never seen as one: its term tells.
+        // A candidate that wins at once was never observed as one; its term reveals the election.
         let leads = state == ServerState::Leader;
         if (leads || state == ServerState::Candidate) && stood_in != Some(view.term) {
             stood_in = Some(view.term);
@@ -95,7 +95,7 @@ pub async fn follow(
                 counters.leader_changes.up();
             }
             if changed {
-                tracing::info!(term = view.term, leader = ?view.leader, "the view of who leads changed");
+                tracing::info!(term = view.term, leader = ?view.leader, "membership: the leader has changed");
                 *before = view;
             }
             changed

@@ -1,41 +1,46 @@
 //! Replication of a state machine: entries of a Raft log that every member of the cluster applies in the same order.
 //!
-//! # The idea
+//! # Data flow
 //!
-//! A command that any node is handed is packed with others into one entry of Raft's log; a quorum writes the entry to its disks; every node
-//! applies it to its copy of the state. The proposer of a command learns the outcome from **its own node's** state, which applies the command
-//! like every other.
+//! Any node accepts commands. Its forwarder sends them to the leader, whose batcher packs them with others
+//! into one entry of Raft's log. A quorum writes the entry to its disks, and every node applies it to its
+//! copy of the state. The node that accepted a command learns the outcome from **its own** state, which
+//! applies the command like every other.
 //!
 //! ```text
-//!   proposals ──► submitter ──(to the leader, wherever it is)──► proposer ──► raft ──► log (fdatasync)
+//!   proposals ──► forwarder ──(to the leader, on any node)──► batcher ──► raft ──► log (fdatasync)
 //!                                                                              │
 //!                                                                         a quorum has it
 //!                                                                              ▼
 //!   ReplicatedState ◄──────────────────────── state machine ◄────────────── every node
 //! ```
 //!
-//! A program gives a [`RaftNode`] its state as a [`ReplicatedState`](replicated_state::ReplicatedState), and itself as an
+//! A program provides its state to a [`RaftNode`] as a
+//! [`ReplicatedState`](replicated_state::ReplicatedState), and itself as an
 //! [`Application`](application::Application). `lock-node` does so with the state machine of locks.
 //!
-//! # Words
+//! # Vocabulary
 //!
 //! - **Term**, **index**, **leader**, **quorum**: Raft's. A *log position* is an index with its term.
 //! - **Proposal**: commands bound to the term in which they were sent. In any other term they are void.
-//! - **Disk id**: the name of a data directory. A member *is* its directory: one that was lost cannot come back under the same id.
+//! - **Disk id**: the id of a data directory. A member *is* its directory: one that was lost cannot return
+//!   under the same id.
 //!
 //! # Guarantees
 //!
-//! - An entry that was applied is on a quorum's disks, whatever is killed afterwards.
-//! - A proposal that was sent in an earlier term than that of the last applied entry, and was not applied, never will be. So it can be sent
-//!   again, and is applied once.
-//! - A node that was removed, or whose data directory was lost or rolled back, takes no part any more.
+//! - An applied entry is on a quorum's disks, whatever process or machine fails afterwards.
+//! - A proposal that was sent in an earlier term than that of the last applied entry, and was not applied,
+//!   never will be. So it can be sent again, and is applied once.
+//! - A node that was removed, or whose data directory was lost or rolled back, takes no further part.
 //!
 //! # What this crate must not know
 //!
-//! Commands are bytes whose first byte is their version, snapshots are parts of bytes, sessions are numbers. This crate knows no lock, no
-//! session's life, no znode and no HTTP: it depends neither on the state machine nor on its observers. openraft is known to `types.rs`,
-//! `state_machine.rs`, `peers/network.rs`, `storage/log_store` and the few modules that call Raft; no type of openraft reaches a disk or a
-//! wire, nor the crates above. Wall clocks are read for people (the time in an entry); all deadlines are monotonic.
+//! Commands are bytes whose first byte is their version, snapshots are parts of bytes, sessions are numbers.
+//! This crate knows no locks, no lifetimes of sessions, no znodes and no HTTP: it depends neither on the
+//! state machine nor on its observers. openraft is known to `types.rs`, `state_machine.rs`,
+//! `peers/network.rs`, `storage/log_store` and the few modules that call Raft. No type of openraft reaches a
+//! disk or a wire, nor the crates above. Wall clocks are read only for times shown to people (the time in an
+//! entry); all deadlines are monotonic.
 
 pub mod ids;
 pub mod invalid_setting;
@@ -48,14 +53,14 @@ pub mod application;
 pub mod node;
 pub mod status;
 
-mod submitter;
-mod succession;
-mod proposer;
+mod forwarder;
+mod fast_failover;
+mod batcher;
 pub mod command_batch;
-pub mod disks;
+pub mod disk_health;
 mod state_machine;
 mod compaction;
-mod asker;
+mod leader_client;
 pub mod leader_view;
 pub mod formation;
 mod panics;
@@ -78,7 +83,7 @@ pub mod error;
 pub mod fuzz;
 #[doc(hidden)]
 pub mod counted;
-// Old bytes through today's code, which takes names that are not public.
+// A module of this crate, because the tests use private names.
 #[cfg(test)]
 #[path = "../tests/golden/mod.rs"]
 mod golden;
@@ -87,7 +92,7 @@ mod testing;
 
 pub use compaction::SnapshotMade;
 pub use config::RaftNodeConfig;
-pub use disks::{Alarm, AlarmKind, DiskConfig, DiskReport, MemberNews};
+pub use disk_health::{Alarm, AlarmKind, DiskConfig, DiskReport, MemberNews};
 pub use error::{StartError, Unavailable};
 pub use ids::{MemberAddress, NodeId};
 pub use invalid_setting::InvalidSetting;

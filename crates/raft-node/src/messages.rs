@@ -1,4 +1,4 @@
-//! Parts of the messages between nodes that other modules work with, too.
+//! Parts of messages between nodes that other modules use, too.
 
 use serde::{Deserialize, Serialize};
 
@@ -27,23 +27,24 @@ pub struct SeenMoment {
 pub struct HeartbeatsTaken {
     /// Time of this answer, by the leader's clock.
     pub moment: Moment,
-    /// Result of each heartbeat. `None`: the request was in transit for too long, or for an unknown time, and the leader counted nothing.
+    /// Result of each heartbeat. `None` if the request was in transit for too long, or for an unknown time, so that
+    /// the leader counted nothing.
     pub touched: Option<Vec<Touched>>,
 }
 
-/// Forwarded commands that the leader did not propose, because its disk has no room for them or a member could not apply them. They have no
-/// effect.
+/// Forwarded commands that the leader did not propose, because its disk has no room for them or a member
+/// could not apply them. They have no effect.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Declined {
     /// Their positions in the forwarded batch.
     pub places: Vec<u32>,
-    /// Reason, for people.
+    /// Reason, for operators.
     pub reason: String,
-    /// The reason is missing disk space, and not a member that could not apply them.
+    /// Set if the reason is missing disk space, and not a member that could not apply them.
     pub read_only: bool,
 }
 
-/// Refusal by a node that does not lead in the requested term, or cannot prove that it leads.
+/// Rejection by a node that does not lead in the requested term, or cannot prove that it leads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotLeader {
     /// Leader that the node knows.

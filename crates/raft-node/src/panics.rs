@@ -1,19 +1,20 @@
-//! A panic in any task of a node ends the node. Nothing else notices that a task is gone: its queue fills, its callers
-//! wait, and a node that lives on without its log, its deadlines or its replication is worse than one that is down,
-//! because nobody takes its place. So the panic is reported to [`crate::Node::failed`], and the program that runs the node stops it.
+//! Panics: a panic in any task of a node stops the node. Otherwise it would go unnoticed that a task is gone:
+//! its queue fills and its callers wait. A node that runs without its log, its deadlines or its replication
+//! is worse than one that is down, because no other node replaces it. So the panic is reported to
+//! [`crate::RaftNode::failed`], and the program that runs the node stops it.
 //!
-//! Nothing here decides what a program does with the panic itself: the server ends its process at once, before anything
-//! is unwound (`lockgate serve`); a program that embeds a node may do otherwise.
+//! This module does not decide what a program does with the panic itself: the server ends its process at
+//! once, before unwinding (`lockgate serve`); a program that embeds a node may react differently.
 
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-/// Reason why a node does not work any more, if there is one; [`crate::Node::failed`] waits for it.
+/// Handle to report that a node has failed; [`crate::RaftNode::failed`] waits for it.
 #[derive(Debug, Clone)]
 pub struct Failure(watch::Sender<Option<String>>);
 
 impl Failure {
-    /// Returns a handle that reports to the receivers of `sender`.
+    /// Creates a handle that reports to the receivers of `sender`.
     pub fn new(sender: watch::Sender<Option<String>>) -> Self {
         Self(sender)
     }
@@ -24,7 +25,7 @@ impl Failure {
         self.0.borrow().is_some()
     }
 
-    /// Reports that the node has failed. The first reason remains.
+    /// Reports that the node has failed. The first reason is kept.
     pub fn report(&self, reason: String) {
         self.0.send_if_modified(|failure| match failure {
             Some(_) => false,
@@ -36,14 +37,15 @@ impl Failure {
     }
 }
 
-/// Guard that reports a panic of the code that owns it. Dropping it otherwise has no effect, as when a task is cancelled.
+/// Guard that reports a panic of the code that owns it. Dropping it without a panic has no effect, for
+/// example when a task is cancelled.
 pub struct PanicGuard {
     failure: Failure,
     what: &'static str,
 }
 
 impl PanicGuard {
-    /// `what` names the code, for people.
+    /// Creates a guard. `what` names the code, for operators.
     pub fn new(failure: &Failure, what: &'static str) -> Self {
         let failure = failure.clone();
         Self { failure, what }
@@ -59,19 +61,19 @@ impl Drop for PanicGuard {
     }
 }
 
-/// Tasks of which a node consists.
+/// Tasks of a node.
 pub struct Tasks {
     failure: Failure,
     tasks: TaskTracker,
 }
 
 impl Tasks {
-    /// Returns an empty set. A panic of a task is reported to `failure`.
+    /// Creates an empty set. A panic of a task is reported to `failure`.
     pub fn new(failure: Failure, tasks: TaskTracker) -> Self {
         Self { failure, tasks }
     }
 
-    /// Starts a task. A panic names it by its function.
+    /// Starts a task. The report of a panic names it by its function.
     pub fn spawn<F: Future<Output = ()> + Send + 'static>(&self, task: F) {
         let guard = PanicGuard::new(&self.failure, std::any::type_name::<F>());
         self.tasks.spawn(async move {
@@ -91,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_is_the_nodes_failure_and_names_the_task() {
+    async fn panic_fails_the_node_and_names_the_task() {
         let failure = watch::Sender::new(None);
         let handle = Failure::new(failure.clone());
         let tracker = TaskTracker::new();

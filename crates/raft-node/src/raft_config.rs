@@ -5,8 +5,8 @@ use std::time::Duration;
 /// Lowest rate at which snapshots are sent. At a lower rate a follower with a large snapshot would never catch up.
 pub const MIN_SEND_BYTES_PER_SECOND: u64 = 64 * 1024;
 
-/// Timing of Raft. A new leader is elected as soon as a majority knows that the old one is dead, which takes a round trip if
-/// its address refuses connections, and else the longest election timeout.
+/// Timing of Raft. A new leader is elected as soon as a majority knows that the old one is dead. That takes a
+/// round trip if the old leader's address refuses connections, and otherwise the longest election timeout.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RaftTiming {
     /// Interval of the leader's heartbeats.
@@ -39,7 +39,7 @@ pub struct SnapshotConfig {
     pub keep_entries: u64,
     /// Maximum size of these entries in bytes.
     pub keep_bytes: u64,
-    /// Rate at which snapshots are sent, all together, in bytes per second.
+    /// Total rate at which snapshots are sent, in bytes per second.
     pub send_bytes_per_second: u64,
 }
 
@@ -47,11 +47,12 @@ impl Default for SnapshotConfig {
     fn default() -> Self {
         Self {
             every_entries: 50_000,
-            // About as much as is applied in half a second at a start.
+            // About the amount that a starting node applies in half a second.
             every_bytes: 64 * 1024 * 1024,
             keep_entries: 5_000,
             keep_bytes: 16 * 1024 * 1024,
-            // A million znodes of 100 bytes (150 MB) in two and a half seconds, and half of a gigabit line is left.
+            // A million znodes of 100 bytes (150 MB) take two and a half seconds, and half of a gigabit line
+            // remains free.
             send_bytes_per_second: 64 * 1024 * 1024,
         }
     }

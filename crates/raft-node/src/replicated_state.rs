@@ -1,12 +1,12 @@
-//! Interface between replication and the state: everything that brings entries to a state, or snapshots of it to a disk, goes through
-//! [`ReplicatedState`] and knows nothing of locks and sessions.
+//! Interface between replication and the state: all components that apply entries to a state, or store
+//! snapshots of it, use [`ReplicatedState`] and know nothing of locks and sessions.
 
 use std::io;
 
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use crate::audit::verdict::StateDigest;
+use crate::audit::comparison::StateDigest;
 use crate::codec::BadBytes;
 use crate::types::Proposal;
 
@@ -45,7 +45,11 @@ impl AppliedPosition {
         *self.0.borrow()
     }
 
-    /// Sets the position. Returns the former one. Panics if that is later.
+    /// Sets the position and returns the previous one.
+    ///
+    /// # Panics
+    ///
+    /// If the previous position is later.
     pub fn advance(&self, at: LogPosition) -> LogPosition {
         let before = self.0.send_replace(at);
         assert!(at >= before, "applied {before:?} after {at:?}");
@@ -70,23 +74,23 @@ impl AppliedPosition {
     /// Waits until `is_reached` holds. It is called now, and after each applied entry.
     pub async fn wait_for(&self, mut is_reached: impl FnMut(LogPosition) -> bool) {
         let mut applied = self.0.subscribe();
-        // The condition may take locks, so none is held meanwhile.
+        // The condition may lock mutexes, so none is locked meanwhile.
         while !is_reached(self.get()) {
             applied.changed().await.expect("self has a sender");
         }
     }
 }
 
-/// Part of a snapshot that is still to be encoded, by the thread that writes it.
+/// Part of a snapshot that the writing thread still has to encode.
 pub type SnapshotPart = Box<dyn FnOnce() -> Vec<u8> + Send>;
 
-/// Source of the encoded parts of a snapshot, one at each call, and `None` at the end.
+/// Source of the encoded parts of a snapshot: one per call, and `None` at the end.
 pub type SnapshotParts = Box<dyn FnMut() -> io::Result<Option<Bytes>> + Send>;
 
-/// State to which the committed entries of the log are applied, one after the other and in order.
+/// State to which the committed entries of the log are applied, one by one and in order.
 ///
-/// A state is replaced as a whole when a snapshot is installed. Each replacement begins a new *generation*; a snapshot of an older
-/// generation cannot be continued.
+/// Installing a snapshot replaces the state as a whole. Each replacement begins a new *generation*; a
+/// snapshot of an older generation cannot be continued.
 pub trait ReplicatedState: Send + Sync {
     /// Returns the position of the last applied entry.
     fn applied(&self) -> &AppliedPosition;
@@ -97,29 +101,30 @@ pub trait ReplicatedState: Send + Sync {
     /// Applies an entry without commands.
     fn apply_blank(&self, at: LogPosition);
 
-    /// Applies the commands of an entry. Returns an error if they cannot be decoded; then the node must not go on.
+    /// Applies the commands of an entry. An error means that they cannot be decoded, and the node must stop.
     fn apply_commands(&self, at: LogPosition, proposal: &Proposal) -> Result<(), BadBytes>;
 
-    /// Begins a snapshot of the state as it is. Returns the state's generation.
+    /// Begins a snapshot of the current state. Returns the state's generation.
     fn begin_snapshot(&self) -> u64;
 
-    /// Returns the next part of the snapshot, with about `items` items of the state, or `Some(None)` after the last one. Returns `None` if
-    /// `generation` is not the state's any more.
+    /// Returns the next part of the snapshot, with about `items` items of the state, or `Some(None)` after
+    /// the last one. Returns `None` if `generation` is outdated.
     fn next_snapshot_part(&self, generation: u64, items: usize) -> Option<Option<SnapshotPart>>;
 
-    /// Ends the snapshot, if `generation` is still the state's.
+    /// Ends the snapshot, unless `generation` is outdated.
     fn abandon_snapshot(&self, generation: u64);
 
-    /// Replaces the state by that of a snapshot, which ends at `at` and whose encoded parts `parts` reads. Blocks. After an error the state is
-    /// as before.
+    /// Replaces the state by that of a snapshot, which ends at `at` and whose encoded parts `parts` reads.
+    /// Blocks. On an error the state is unchanged.
     fn install(&self, at: LogPosition, parts: SnapshotParts) -> io::Result<()>;
 
     /// Returns the version of digests. Digests of different versions do not compare.
     fn digest_version(&self) -> u32;
 
-    /// Returns digests of some earlier states and of the present one, the oldest first.
+    /// Returns digests of some earlier states and of the current one, oldest first.
     fn digests(&self) -> Vec<StateDigest>;
 
-    /// Ends all waits at this node for good, because its state is known to be wrong. Their callers go on at other nodes.
+    /// Ends all waits on this node for good, because its state is known to be wrong. Their callers continue
+    /// on other nodes.
     fn end_waits(&self);
 }

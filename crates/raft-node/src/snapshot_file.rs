@@ -1,4 +1,4 @@
-//! Snapshot files for async callers: every access to the disk happens on a thread that may block.
+//! Snapshot files for async callers: all disk I/O happens on threads that may block.
 
 use std::io;
 
@@ -11,14 +11,14 @@ use crate::types::{self, TypeConfig};
 use crate::wall_clock;
 use raft_log::{SnapshotFile, SnapshotKey, SnapshotMeta, SnapshotReceiver, SnapshotStore};
 
-/// Runs `work` where it may block.
+/// Runs `work` on a thread that may block.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     crate::blocking::run(work).await?
 }
 
-/// Snapshot for openraft: what it covers, and its file.
+/// openraft's snapshot: its coverage and its file.
 pub type Snapshot = openraft::alias::SnapshotOf<TypeConfig, SnapshotHandle>;
 
 /// Complete and verified snapshot on this node's disk.
@@ -39,25 +39,25 @@ impl SnapshotHandle {
         self.file.key()
     }
 
-    /// The ids that had been retired when the snapshot was made.
+    /// Returns the ids that had been retired when the snapshot was made.
     pub fn retired(&self) -> io::Result<RetiredIds> {
         Ok(decode_membership(&self.file.meta().membership)?.retired)
     }
 
-    /// The bytes of the file from `offset` on, at most `max`; none at its end.
+    /// Returns the bytes of the file from `offset`, at most `max`; none at its end.
     pub async fn read_raw(&self, offset: u64, max: usize) -> io::Result<Bytes> {
         let file = self.file.clone();
         blocking(move || Ok(file.read_raw(offset, max)?)).await
     }
 }
 
-/// A snapshot that comes from a peer.
+/// A snapshot that this node receives from a peer.
 pub struct Incoming {
     file: SnapshotReceiver,
 }
 
 impl Incoming {
-    /// Begins a file beside the others, or goes on with it where an earlier reception of the same one broke off.
+    /// Begins a new file, or continues an interrupted reception of the same one.
     pub async fn begin(store: SnapshotStore, key: SnapshotKey) -> io::Result<Self> {
         blocking(move || {
             Ok(Self {
@@ -82,7 +82,7 @@ impl Incoming {
         .await
     }
 
-    /// Syncs the file, reads it again from the beginning to the end, and only then puts it among the others.
+    /// Syncs and verifies the file, and only then adds it to the snapshots.
     pub async fn finish(self) -> io::Result<SnapshotHandle> {
         blocking(move || {
             Ok(SnapshotHandle {
@@ -93,7 +93,7 @@ impl Incoming {
     }
 }
 
-/// Writes a snapshot from the parts that `next` gives, and makes it the current one. Blocks.
+/// Writes a snapshot from the parts that `next` returns, and makes it the current one. Blocks.
 pub fn write(
     store: &SnapshotStore,
     meta: &types::SnapshotMeta,
@@ -120,12 +120,12 @@ pub fn write(
     })
 }
 
-/// The current snapshot, if there is one.
+/// Returns the current snapshot, if there is one.
 pub fn current(store: &SnapshotStore) -> io::Result<Option<Snapshot>> {
     store.latest().map(of).transpose()
 }
 
-/// A file as the snapshot that it is.
+/// Describes a file as openraft's snapshot.
 pub fn of(file: SnapshotFile) -> io::Result<Snapshot> {
     let meta = types::SnapshotMeta {
         last_log_id: file.meta().last.map(id_at),

@@ -1,8 +1,9 @@
 //! State machine of openraft: applies committed entries to the [`ReplicatedState`], and installs and builds snapshots.
 //!
-//! A snapshot is built in small portions while entries are applied; the state retains the parts that change before the snapshot has
-//! them. Other threads encode and write. `compaction.rs` decides when to build one. openraft learns of a snapshot only when it is
-//! complete, since it takes a snapshot that cannot be written for the end of the node.
+//! A snapshot is built in small portions while entries are applied; the state retains the parts that change
+//! before the snapshot has them. Other threads encode and write. `compaction.rs` decides when to build one.
+//! openraft learns of a snapshot only when it is complete, since it stops the node if a snapshot cannot be
+//! written.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -23,35 +24,37 @@ use crate::types::{LogId, SnapshotMeta, StoredMembership, TypeConfig, term_of};
 use fault_injection::fail_step;
 use raft_log::SnapshotStore;
 
-/// Znodes in one portion of a snapshot: a fraction of a millisecond in which nothing is applied.
+/// Number of znodes in one portion of a snapshot: a fraction of a millisecond in which no entry is applied.
 pub const PORTION: usize = 512;
 
-/// Portions that wait for the disk: bounds the memory of a snapshot that is being written.
+/// Maximum number of portions queued for the disk, which bounds the memory of a snapshot that is being
+/// written.
 const PORTIONS_QUEUED: usize = 16;
 
 /// A running Raft.
 pub type Raft = openraft::Raft<TypeConfig, StateMachine>;
 
-/// Receiver of the ids of removed members, called whenever there are new ones.
+/// Callback with the ids of removed members, called when there are new ones.
 pub type RetiredListener = Box<dyn Fn(RetiredIds) + Send + Sync>;
 
 /// State machine of openraft.
 pub struct StateMachine {
     state: Arc<dyn ReplicatedState>,
     snapshots: SnapshotStore,
-    /// openraft notices late that a state machine has panicked.
+    /// Handle to report a panic, which openraft notices only late.
     failure: Failure,
     last_applied: Option<LogId>,
     membership: StoredMembership,
     /// Ids of removed members.
     retired: RetiredIds,
     on_retired: RetiredListener,
-    /// Complete snapshot that openraft does not know yet.
+    /// Complete snapshot that openraft does not have yet.
     offered: Option<Snapshot>,
 }
 
 impl StateMachine {
-    /// Returns a state machine that applies entries to `state` and stores snapshots in `snapshots`. A panic is reported to `failure`.
+    /// Creates a state machine that applies entries to `state` and stores snapshots in `snapshots`. A panic
+    /// is reported to `failure`.
     pub fn new(
         state: Arc<dyn ReplicatedState>,
         snapshots: SnapshotStore,
@@ -70,7 +73,7 @@ impl StateMachine {
         }
     }
 
-    /// Hands openraft a complete snapshot of this state: at its next request for one.
+    /// Offers openraft a complete snapshot of this state, which it gets at its next request for one.
     pub fn offer(&mut self, made: Snapshot) {
         assert!(
             made.meta.last_log_id <= self.last_applied,
@@ -79,7 +82,7 @@ impl StateMachine {
         self.offered = Some(made);
     }
 
-    /// Sets the membership. The ids of members that are not in it any more are retired for good.
+    /// Sets the membership. The ids of members that are no longer in it are retired for good.
     fn change_membership(&mut self, next: StoredMembership) {
         let present: BTreeSet<NodeId> = next.nodes().map(|(id, _)| *id).collect();
         let gone = self.membership.nodes().map(|(id, _)| *id);
@@ -88,7 +91,7 @@ impl StateMachine {
             self.retired.insert(*id, &present);
         }
         if !gone.is_empty() {
-            tracing::info!(nodes = ?gone, "members were removed");
+            tracing::info!(nodes = ?gone, "membership: members were removed");
             (self.on_retired)(self.retired.clone());
         }
         self.membership = next;
@@ -98,7 +101,7 @@ impl StateMachine {
     pub fn begin_snapshot(&mut self) -> SnapshotBuilder {
         let _guard = PanicGuard::new(&self.failure, "the state machine");
         fail_step!("snapshot::before_freeze");
-        // No entry is applied while this runs: the snapshot is of the state at `last_applied`.
+        // No entry is applied meanwhile: the snapshot is of the state at `last_applied`.
         SnapshotBuilder {
             generation: self.state.begin_snapshot(),
             state: self.state.clone(),
@@ -147,21 +150,21 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
                 }
             }
             #[cfg(feature = "simulation")]
-            crate::simulation::ask(|host| host.applied(at.into(), &stored));
+            crate::simulation::request(|host| host.applied(at.into(), &stored));
             fail_step!(async "apply::after_entry");
             self.last_applied = Some(entry.log_id);
             if let Some(responder) = responder {
                 responder.send(());
             }
-            // A long log is applied without a pause otherwise, and nobody else gets to work.
+            // A long log would otherwise be applied without a pause, and other tasks would not run.
             tokio::task::coop::consume_budget().await;
         }
         Ok(())
     }
 
     async fn try_create_snapshot_builder(&mut self, _force: bool) -> Option<SnapshotSource> {
-        // Only an offered snapshot. The newest file may be one that the leader sent and that waits to be installed: if it were taken for a snapshot of
-        // this state, it would never be installed.
+        // Only an offered snapshot. The newest file may be a snapshot from the leader that waits to be
+        // installed; if it were returned as a snapshot of this state, it would never be installed.
         self.offered.take().map(SnapshotSource::Complete)
     }
 
@@ -195,11 +198,11 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     }
 }
 
-/// Source from which openraft gets a snapshot.
+/// Source of a snapshot for openraft.
 pub enum SnapshotSource {
     /// A complete snapshot.
     Complete(Snapshot),
-    /// A snapshot that is still to be written.
+    /// A snapshot that has yet to be written.
     Builder(SnapshotBuilder),
 }
 
@@ -214,7 +217,7 @@ impl RaftSnapshotBuilder<TypeConfig> for SnapshotSource {
     }
 }
 
-/// Snapshot that has been begun and is not on disk yet. Dropping it abandons the snapshot.
+/// A snapshot that has been begun and is not on disk yet. Dropping it abandons the snapshot.
 pub struct SnapshotBuilder {
     state: Arc<dyn ReplicatedState>,
     snapshots: SnapshotStore,
@@ -226,19 +229,20 @@ pub struct SnapshotBuilder {
 }
 
 impl SnapshotBuilder {
-    /// Returns the id of the last entry whose effects are in it.
+    /// Returns the id of the last entry that it covers.
     pub fn last(&self) -> Option<LogId> {
         self.meta.last_log_id
     }
 
-    /// Writes the snapshot to a temporary file, verifies the file, and adds it to the other snapshots. An error leaves no file.
+    /// Writes the snapshot to a temporary file, verifies it, and adds it to the snapshots. An error leaves no
+    /// file.
     pub async fn write(&mut self) -> io::Result<Snapshot> {
         let _guard = PanicGuard::new(&self.failure, "the snapshot of the state");
         #[cfg(feature = "simulation")]
         if crate::simulation::is_on() {
             return self.write_alone().await;
         }
-        // `None` is the end; a channel that is closed without it was abandoned, and so is the file.
+        // `None` marks the end. A channel that closes without it was abandoned, and so is the file.
         let (portions, mut queue) = mpsc::channel::<Option<SnapshotPart>>(PORTIONS_QUEUED);
         let (snapshots, meta) = (self.snapshots.clone(), self.meta.clone());
         let retired = self.retired.clone();
@@ -253,7 +257,7 @@ impl SnapshotBuilder {
             loop {
                 let part = self.next_portion()?;
                 let end = part.is_none();
-                // A writer that has failed says so itself.
+                // A failed writer reports its own error.
                 if portions.send(part).await.is_err() || end {
                     return Ok::<_, io::Error>(());
                 }
@@ -268,7 +272,8 @@ impl SnapshotBuilder {
         })
     }
 
-    /// The same without a second thread: a simulated node has one. Entries are applied between two portions here, too.
+    /// Same as [`SnapshotBuilder::write`] without a second thread, since a simulated node has only one.
+    /// Entries are applied between two portions here, too.
     #[cfg(feature = "simulation")]
     async fn write_alone(&mut self) -> io::Result<Snapshot> {
         let mut parts = std::collections::VecDeque::new();

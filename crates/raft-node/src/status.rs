@@ -1,113 +1,115 @@
-//! What a node knows about its cluster, for those who ask.
+//! Status of a node and its cluster, for clients and operators.
 
 use serde::{Deserialize, Serialize};
 
-use crate::disks::Alarm;
+use crate::disk_health::Alarm;
 use crate::ids::NodeId;
 use crate::versions::ProgramVersions;
 
-/// A member's part.
+/// Role of a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schemas", derive(utoipa::ToSchema))]
 pub enum Role {
-    /// Orders the log.
+    /// Leads the cluster.
     Leader,
-    /// Votes and follows.
+    /// Follows the leader, with a vote.
     Follower,
-    /// Stands for election.
+    /// Requests votes in an election.
     Candidate,
-    /// Follows without a vote.
+    /// Follows the leader, without a vote.
     Learner,
 }
 
-/// What this node knows about the cluster at one moment.
+/// Knowledge of this node about the cluster at one moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(utoipa::ToSchema))]
 pub struct ClusterStatus {
-    /// The cluster's name.
+    /// Name of the cluster.
     pub cluster: String,
-    /// The cluster's id, drawn when it was formed. Empty until then.
+    /// Id of the cluster, chosen at random when it was formed. Empty until then.
     pub cluster_id: String,
-    /// This node.
+    /// Id of this node.
     #[cfg_attr(feature = "schemas", schema(value_type = u64))]
     pub node_id: NodeId,
-    /// This node's part.
+    /// Role of this node.
     pub role: Role,
     /// The leader, if this node knows one.
     #[cfg_attr(feature = "schemas", schema(value_type = Option<u64>, required))]
     pub leader: Option<NodeId>,
-    /// The term.
+    /// Term.
     pub term: u64,
-    /// The last log entry known to be committed.
+    /// Index of the last log entry known to be committed.
     pub committed_index: u64,
-    /// The last log entry applied here.
+    /// Index of the last log entry that this node has applied.
     pub applied_index: u64,
-    /// The last position applied here.
+    /// Position (zxid) of the last command that this node has applied.
     pub applied_zxid: u64,
-    /// The last log entry covered by this node's snapshot.
+    /// Index of the last log entry covered by this node's snapshot.
     pub snapshot_index: u64,
-    /// How many bytes it has.
+    /// Size of that snapshot in bytes.
     pub snapshot_bytes: u64,
-    /// How long ago it was begun, in milliseconds, by the clocks of this node and of the one that wrote it.
+    /// Age of that snapshot in milliseconds, by the clocks of this node and of the node that wrote it.
     #[cfg_attr(feature = "schemas", schema(required))]
     pub snapshot_age_ms: Option<u64>,
-    /// Why this node could not make a newer one, if it could not.
+    /// Reason why this node could not make a newer snapshot, if its last attempt failed.
     #[cfg_attr(feature = "schemas", schema(required))]
     pub snapshot_failure: Option<String>,
-    /// The oldest log entry that is there.
+    /// Index of the oldest entry in the log.
     pub log_first_index: u64,
-    /// How many bytes the entries have that are there.
+    /// Size of the entries in the log, in bytes.
     pub log_bytes: u64,
-    /// Whether this node can serve: it knows a leader and has applied what was committed when it joined.
+    /// Set if this node can serve: it knows a leader and has applied the entries that were committed when it
+    /// joined.
     pub ready: bool,
-    /// Why not, if not.
+    /// Reason why it cannot serve, if it cannot.
     #[cfg_attr(feature = "schemas", schema(required))]
     pub not_ready_reason: Option<String>,
-    /// Whether the cluster takes only what makes the state smaller, because its disks are nearly full.
+    /// Set if the cluster accepts only commands that shrink the state, because its disks are nearly full.
     pub read_only: bool,
-    /// What a person should look at.
+    /// Problems that an operator should look at.
     pub alarms: Vec<Alarm>,
     /// All members, by id.
     pub members: Vec<MemberStatus>,
-    /// The ids of former members, which are never given again: single ones and ranges, like `2, 5-7`.
+    /// Ids of former members, which are never assigned again: single ids and ranges, like `2, 5-7`.
     pub retired_node_ids: String,
-    /// The lowest id that is higher than all that are or were in use: for the next node.
+    /// Lowest id above all that are or were in use, for the next node.
     #[cfg_attr(feature = "schemas", schema(value_type = u64))]
     pub next_node_id: NodeId,
 }
 
-/// What a leader knows of those who follow it, right now.
+/// Current knowledge of a leader about its followers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Followers {
-    /// Members that answer, with and without a vote.
+    /// Number of members that answer, with and without a vote.
     pub answering: u32,
-    /// Those of them that vote, and have all of the log but for a little.
+    /// Number of those that vote and lack at most a few entries.
     pub synced_voters: u32,
-    /// Those of them that do not vote, likewise.
+    /// Number of those that do not vote and lack at most a few entries.
     pub synced_learners: u32,
 }
 
-/// What this node knows about one member.
+/// Knowledge of this node about one member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(utoipa::ToSchema))]
 pub struct MemberStatus {
-    /// Its id.
+    /// Id of the member.
     #[cfg_attr(feature = "schemas", schema(value_type = u64))]
     pub node_id: NodeId,
-    /// Where it listens for peers.
+    /// Address at which it listens for peers.
     pub peer: String,
-    /// Where it serves HTTP.
+    /// Address at which it serves HTTP.
     pub http: String,
-    /// Its part, as far as this node can tell.
+    /// Role, as far as this node knows.
     pub role: Role,
-    /// Known to the leader only: the last entry known to be on the member's disk.
+    /// Index of the last entry known to be on the member's disk. Known to the leader only.
     #[cfg_attr(feature = "schemas", schema(required))]
     pub matched_index: Option<u64>,
-    /// Known to the leader only: how many entries that is behind the leader's last.
+    /// Number of entries that the member lacks compared with the leader. Known to the leader only.
     #[cfg_attr(feature = "schemas", schema(required))]
     pub lag: Option<u64>,
-    /// Of its program, if it was connected to this node since that has started. The leader knows them of all that live.
+    /// Versions of the member's program, if it was connected to this node since this node started. The leader
+    /// knows those of all live members.
     #[cfg_attr(feature = "schemas", schema(required))]
     pub versions: Option<ProgramVersions>,
 }

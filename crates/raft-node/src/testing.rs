@@ -1,4 +1,4 @@
-//! Smallest program that a node replicates, for tests of the replication itself.
+//! Minimal program that a node replicates, for tests of replication itself.
 
 use std::io;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::node::{OpenedStorage, Program, RaftNode};
 use crate::replicated_state::{AppliedPosition, LogPosition, ReplicatedState, SnapshotPart, SnapshotParts};
 use crate::types::Proposal;
 
-/// Program without a state: it only follows the log, and takes no commands.
+/// Program without a state: it only follows the log, and accepts no commands.
 #[derive(Default)]
 struct Idle {
     applied: AppliedPosition,
@@ -120,7 +120,7 @@ impl Application for Idle {
     }
 }
 
-/// Starts a node that takes no commands.
+/// Starts a node that accepts no commands.
 #[allow(
     clippy::useless_conversion,
     reason = "without the feature `simulation` the listener for peers is a TCP listener already"

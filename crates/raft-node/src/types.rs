@@ -1,5 +1,6 @@
-//! openraft's generics, filled in once. Everything that names openraft's types goes through here, so that a
-//! new version of it is met in one place. Nothing here reaches a disk or a wire: see `codec.rs`.
+//! openraft's generic types with this crate's parameters. Code that names openraft's types uses these
+//! aliases, so that a new version of openraft is adapted in one place. None of these types reaches a disk or
+//! a wire: see `codec.rs`.
 
 use std::fmt;
 
@@ -17,7 +18,7 @@ impl openraft::RaftTypeConfig for TypeConfig {
     type NodeId = NodeId;
     type Node = Member;
     type Term = u64;
-    // One leader a term, as in the paper: so a term alone names the leader that proposed an entry.
+    // One leader per term, as in the paper: a term alone identifies the leader that proposed an entry.
     type LeaderId = openraft::impls::leader_id_std::LeaderId<u64, NodeId>;
     type Vote = openraft::impls::Vote<Self::LeaderId>;
     type Payload = openraft::EntryPayload<Proposal, NodeId, Member>;
@@ -34,27 +35,27 @@ impl openraft::RaftTypeConfig for TypeConfig {
     type ErrorSource = openraft::impls::BoxedErrorSource;
 }
 
-/// The name of a term's leader in log ids: with standard Raft the term alone.
+/// Id of a term's leader in log ids: the term alone, with standard Raft.
 pub type CommittedLeaderId = openraft::alias::CommittedLeaderIdOf<TypeConfig>;
 /// Term and index of an entry.
 pub type LogId = openraft::alias::LogIdOf<TypeConfig>;
-/// A vote, granted or asked for.
+/// A vote, granted or requested.
 pub type Vote = openraft::alias::VoteOf<TypeConfig>;
 /// A log entry.
 pub type Entry = openraft::alias::EntryOf<TypeConfig>;
 /// Payload of a log entry.
 pub type Payload = openraft::alias::PayloadOf<TypeConfig>;
-/// The voters, without the entry that set them.
+/// Members and voters, without the entry that set them.
 pub type Membership = openraft::Membership<NodeId, Member>;
-/// The voters and the entry that set them.
+/// Members and voters with the entry that set them.
 pub type StoredMembership = openraft::alias::StoredMembershipOf<TypeConfig>;
 /// Coverage of a snapshot.
 pub type SnapshotMeta = openraft::alias::SnapshotMetaOf<TypeConfig>;
 
-/// A run of commands that were proposed together, in the bytes in which they travel and are stored.
+/// Commands that were proposed together, in their encoding on the wire and on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Proposal {
-    /// The term in which it was proposed. In any other term it is void: its proposers try again.
+    /// Term in which they were proposed. In any other term they are void, and the forwarders retry.
     pub term: u64,
     /// Encoded batch of commands (`command_batch.rs`).
     pub commands: Bytes,
@@ -66,12 +67,12 @@ impl fmt::Display for Proposal {
     }
 }
 
-/// The log id of `index` in `term`.
+/// Returns the log id of `index` in `term`.
 pub fn log_id(term: u64, index: u64) -> LogId {
     LogId::new(CommittedLeaderId::new(term), index)
 }
 
-/// The term in which an entry was proposed.
+/// Returns the term in which an entry was proposed.
 pub fn term_of(log_id: &LogId) -> u64 {
     **log_id.committed_leader_id()
 }

@@ -1,8 +1,8 @@
-//! This machine's wall clock: for people, for the times in znodes, for the expiry of tokens, and to sweep what nobody uses.
-//! Neither locks nor sessions depend on it.
+//! This machine's wall clock: for times shown to people, times in znodes, the expiry of tokens, and the
+//! removal of unused data. Neither locks nor sessions depend on it.
 //!
-//! A node's own clock is a [`SteadyClock`], which does not follow a wall clock that jumps. The time stamps of log entries
-//! come from the cluster's clock: see `cluster_clock.rs`.
+//! A node's own clock is a [`SteadyClock`], which does not follow jumps of the wall clock. The times of log
+//! entries are from the cluster clock, see `cluster_clock.rs`.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,15 +11,16 @@ use tokio::time::Instant;
 use instruments::counters::Counter;
 use raft_log::sync::Mutex;
 
-/// Difference between the wall clock and the monotonic one, between two readings, that counts as a jump. A gradual adjustment
-/// changes the clock by less in minutes, and readings are a moment apart.
-const LEAST_JUMP: Duration = Duration::from_secs(1);
+/// Change of the difference between wall clock and monotonic clock, between two readings, that counts as a
+/// jump. A gradual adjustment changes it by less within minutes, and readings are moments apart.
+const MIN_JUMP: Duration = Duration::from_secs(1);
 
-/// Time after which a wall clock that jumped is followed: by then the jump was a correction, and not a temporary error.
-const BELIEVED_AFTER: Duration = Duration::from_secs(600);
+/// Time after which a wall clock that jumped is followed: by then the jump was a correction and not a
+/// temporary error.
+const ACCEPTED_AFTER: Duration = Duration::from_secs(600);
 
-/// The wall clock, which goes on by the monotonic clock while the machine's jumps: a wrong clock that is right again soon stamps
-/// nothing wrongly.
+/// Wall clock that continues with the monotonic clock when the machine's clock jumps. A clock that is wrong
+/// for a short time thus causes no wrong times.
 #[derive(Debug, Default)]
 pub struct SteadyClock {
     line: Mutex<Option<Line>>,
@@ -29,20 +30,20 @@ pub struct SteadyClock {
 
 #[derive(Debug, Clone, Copy)]
 struct Line {
-    /// The time at `at`.
+    /// Time at `at`.
     time_ms: u64,
     at: Instant,
-    /// Since when the machine's clock has been elsewhere.
+    /// Time since when the machine's clock deviates.
     jumped: Option<Instant>,
 }
 
 impl SteadyClock {
-    /// In milliseconds since 1970, at this moment.
+    /// Returns the time at `now` in milliseconds since 1970.
     pub fn now_ms(&self, now: Instant) -> u64 {
         self.at(now_ms(), now)
     }
 
-    /// The time when the machine's clock says `wall_ms`.
+    /// Returns the time when the machine's clock shows `wall_ms`.
     fn at(&self, wall_ms: u64, now: Instant) -> u64 {
         let mut line = self.line.lock();
         let followed = Line {
@@ -58,7 +59,7 @@ impl SteadyClock {
         let expected = known
             .time_ms
             .saturating_add(passed.try_into().unwrap_or(u64::MAX));
-        let is_near = u128::from(wall_ms.abs_diff(expected)) <= LEAST_JUMP.as_millis();
+        let is_near = u128::from(wall_ms.abs_diff(expected)) <= MIN_JUMP.as_millis();
         let lasted = known.jumped.map(|since| now.saturating_duration_since(since));
         match (is_near, lasted) {
             (true, None) => {
@@ -66,14 +67,14 @@ impl SteadyClock {
                 wall_ms
             }
             (true, Some(lasted)) => {
-                tracing::info!(?lasted, "this machine's wall clock is right again");
+                tracing::info!(?lasted, "clock: this machine's wall clock is right again");
                 *line = Some(followed);
                 wall_ms
             }
-            (false, Some(lasted)) if lasted >= BELIEVED_AFTER => {
+            (false, Some(lasted)) if lasted >= ACCEPTED_AFTER => {
                 tracing::warn!(
                     ?lasted,
-                    "this machine's wall clock has jumped and stayed: it is followed now"
+                    "clock: this machine's wall clock has jumped and stayed, and is followed now"
                 );
                 *line = Some(followed);
                 wall_ms
@@ -84,7 +85,7 @@ impl SteadyClock {
                 tracing::warn!(
                     wall_ms,
                     expected_ms = expected,
-                    "this machine's wall clock has jumped: times go on without it; check how the clock is set"
+                    "clock: this machine's wall clock has jumped and is not followed; check how the clock is set"
                 );
                 *line = Some(Line {
                     jumped: Some(now),
@@ -96,10 +97,10 @@ impl SteadyClock {
     }
 }
 
-/// In milliseconds since 1970. A clock before that counts as 1970.
+/// Returns the wall clock's time in milliseconds since 1970. A time before that counts as 1970.
 pub fn now_ms() -> u64 {
     #[cfg(feature = "simulation")]
-    if let Some(now_ms) = crate::simulation::ask(|host| host.wall_clock_ms()) {
+    if let Some(now_ms) = crate::simulation::request(|host| host.wall_clock_ms()) {
         return now_ms;
     }
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -133,7 +134,7 @@ mod tests {
             assert_eq!(clock(SECOND * 2, ahead_ms), 2_000);
             assert_eq!(clock(MINUTE, ahead_ms), 60_000);
             assert_eq!(clock(MINUTE * 2, 0), 120_000);
-            assert_eq!(clock(MINUTE * 20, 300), 1_200_300, "and is followed again");
+            assert_eq!(clock(MINUTE * 20, 300), 1_200_300, "the clock is followed again");
         }
     }
 

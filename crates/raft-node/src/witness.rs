@@ -1,22 +1,23 @@
-//! Record on this node's own disk of the progress of each member: so a member that returns with less than it
-//! had acknowledged is refused, as one that lost its disk is.
+//! Record on this node's own disk of the progress of each member. A member that returns with less than it had
+//! acknowledged is rejected, like one that lost its disk.
 //!
-//! Every data directory counts its starts, and gives each of them a random name. The number and the names of the latest
-//! starts are written before the node calls anybody, and shown in every handshake ([`Shown`]). A peer notes them on its
-//! own disk before it goes on. The leader notes beside them what a member has acknowledged and in which term it has
-//! voted, and tells all members every few seconds (`crate::audit`). From this follows the fault of a member that returns
-//! ([`Loss`]):
+//! Every data directory counts its starts, and gives each of them a random name. The number and the names of
+//! the latest starts are written before the node connects to any peer, and shown in every handshake
+//! ([`Shown`]). A peer records them on its own disk before it proceeds. The leader also records what a member
+//! has acknowledged and in which term it has voted, and reports that to all members every few seconds
+//! (`crate::audit`). The fault of a returning member follows from these records ([`Loss`]):
 //!
-//! - A number below the known one, or another start under a known number or name: an old image of the directory, or a
-//!   second process on a copy of it.
-//! - A new start whose vote or log ends before what was acknowledged: an image of a directory in use, or a disk that
-//!   forgot what it had synced.
+//! - A number below the recorded one, or another start under a recorded number or name: an old image of the
+//!   directory, or a second process on a copy of it.
+//! - A new start whose vote or log ends before the acknowledged one: an image of a directory in use, or a
+//!   disk that lost synced data.
 //!
-//! An honest node passes always. It wrote its number before it showed it, so a crash in between leaves a gap and
-//! nothing else. It still has what it acknowledged, unless a leader of a later term truncated it: then its vote is of a
-//! later term than the acknowledgement, and only committed entries count.
+//! An honest node always passes. It wrote its number before it showed it, so a crash in between leaves a gap
+//! and nothing else. It still has what it acknowledged, unless a leader of a later term truncated it: then
+//! its vote is of a later term than the acknowledgement, and only committed entries count.
 //!
-//! This module calls no other one, in particular not under its lock: `peers::gate` calls it in every handshake under a lock of its own.
+//! This module calls no other one, in particular not while its mutex is locked: `peers::peer_registry` calls
+//! it in every handshake while its own mutex is locked.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,74 +35,75 @@ use raft_log::error::StorageError;
 use raft_log::sync::Mutex;
 use raft_log::two_slots::TwoSlots;
 
-/// The file in the data directory.
+/// Name of the file in the data directory.
 pub const FILE_NAME: &str = "witness";
 
-/// Number of its latest starts that a directory can name. A peer that has missed more of them cannot compare names, and
-/// compares numbers and positions only.
+/// Number of latest starts that a directory names. A peer that has missed more of them cannot compare names,
+/// and compares numbers and positions only.
 const NAMED_STARTS: usize = 32;
 
-/// Members that are remembered. There are at most [`crate::membership::MAX_MEMBERS`] at a time; the others were removed.
+/// Maximum number of recorded members. There are at most [`crate::membership::MAX_MEMBERS`] at a time; the
+/// others were removed.
 pub const MAX_MEMBERS_KNOWN: usize = 64;
 
-/// Longest reason for a refusal that is kept on the disk.
+/// Maximum length of a stored reason.
 const MAX_REASON_BYTES: usize = 1_024;
 
-/// Start of a data directory that a node shows in a handshake: the same for as long as its process runs.
+/// Start of a data directory that a node shows in a handshake. It does not change while the process runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shown {
     /// Number of starts of the directory.
     pub number: u64,
-    /// Random names of the latest starts, this one first.
+    /// Random names of the latest starts, the current one first.
     pub names: Vec<u64>,
-    /// The term of its vote when it was started.
+    /// Term of its vote at the start.
     pub term: u64,
-    /// The end of its log, or of its newest snapshot, when it was started.
+    /// End of its log, or of its newest snapshot, at the start.
     pub last: u64,
 }
 
 /// Record of one member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// Its data directory.
+    /// Data directory of the member.
     pub disk: DiskId,
-    /// The number of its latest start.
+    /// Number of its latest start.
     pub number: u64,
-    /// The name of that start.
+    /// Name of that start.
     pub name: u64,
-    /// The latest term in which it voted or acknowledged entries.
+    /// Latest term in which it voted or acknowledged entries.
     pub term: u64,
     /// Position that it acknowledged, with the leader's term.
     pub acknowledged: Acknowledged,
-    /// Of that, the part that is known to be committed.
+    /// Committed part of the acknowledged entries.
     pub committed: u64,
-    /// It came back with less than it had acknowledged. That stays so.
+    /// Set if it returned with less than it had acknowledged. Never reset.
     pub lost: bool,
-    /// Newest commands version of its program, at its latest start.
+    /// Commands version of its program at its latest start.
     pub commands: u8,
 }
 
-/// The last entry that a member has on its disk, as it told a leader.
+/// Last entry that a member has on its disk, as it reported to a leader.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Acknowledged {
-    /// The leader's term.
+    /// Term of the leader.
     pub term: u64,
-    /// The entry.
+    /// Index of the entry.
     pub index: u64,
 }
 
-/// Reason why a member's data directory is not its former one.
+/// Evidence that a member's data directory is not its latest one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// Its number is lower than the known one.
+    /// Its number is lower than the recorded one.
     OldStart { shown: u64, known: u64 },
-    /// There was another start with this number.
+    /// Another start has this number.
     OtherStart { number: u64 },
     /// It has voted in a later term than it remembers.
     Vote { shown: u64, known: u64 },
     /// It has acknowledged an entry that it does not have.
     Log { shown: u64, known: u64 },
-    /// It was found to have lost something before.
+    /// It was found earlier to have lost something.
     Known,
 }
 
@@ -125,17 +127,17 @@ impl fmt::Display for Loss {
                     "its log ends at entry {shown}, and it had acknowledged entry {known}"
                 )
             }
-            Self::Known => write!(f, "it was found to lack what it had acknowledged"),
+            Self::Known => write!(f, "it was found earlier to lack acknowledged data"),
         }
     }
 }
 
 /// Result of a comparison of a handshake with the record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Met {
-    /// A start that is known.
+enum StartComparison {
+    /// A recorded start.
     Again,
-    /// A later start than the known one, or a member that was not known.
+    /// A later start than the recorded one, or an unrecorded member.
     New,
 }
 
@@ -153,9 +155,9 @@ impl Record {
         }
     }
 
-    fn judge(&self, shown: &Shown) -> Result<Met, Loss> {
+    fn check(&self, shown: &Shown) -> Result<StartComparison, Loss> {
         if planted::is(Bug::TrustedReturn) {
-            return Ok(Met::Again);
+            return Ok(StartComparison::Again);
         }
         if self.lost {
             return Err(Loss::Known);
@@ -171,12 +173,12 @@ impl Record {
             return Err(Loss::OtherStart { number: self.number });
         }
         if behind == 0 {
-            return Ok(Met::Again);
+            return Ok(StartComparison::Again);
         }
         if planted::is(Bug::CountedStarts) {
-            return Ok(Met::New);
+            return Ok(StartComparison::New);
         }
-        // All that an earlier start has acknowledged was on its disk, and sent, before this one began.
+        // Everything that an earlier start acknowledged was on its disk, and sent, before this start began.
         if shown.term < self.term {
             return Err(Loss::Vote {
                 shown: shown.term,
@@ -185,7 +187,7 @@ impl Record {
         }
         let needed = match shown.term == self.acknowledged.term {
             true => self.acknowledged.index,
-            // A later leader may have cut off what was not committed.
+            // A later leader may have truncated uncommitted entries.
             false => self.committed,
         };
         match shown.last < needed {
@@ -193,11 +195,11 @@ impl Record {
                 shown: shown.last,
                 known: needed,
             }),
-            false => Ok(Met::New),
+            false => Ok(StartComparison::New),
         }
     }
 
-    /// Takes over what another node knows of the same directory.
+    /// Merges another node's record of the same directory.
     fn merge(&mut self, other: &Self) {
         let is_other_start = other.number == self.number && other.name != self.name;
         self.lost |= other.lost || is_other_start;
@@ -216,22 +218,22 @@ impl Record {
 struct Content {
     /// Number of starts of this directory.
     number: u64,
-    /// The names of the latest starts, the newest first.
+    /// Names of the latest starts, newest first.
     names: Vec<u64>,
     /// Reason why this directory must not be used any more.
     refused: Option<String>,
-    /// This node's state differed from the others', and has not been found equal since.
+    /// Set if this node's state differed from the others', and has not been found equal since.
     differs: bool,
     members: BTreeMap<NodeId, Record>,
 }
 
 struct Known {
     content: Content,
-    /// Counts its changes.
+    /// Number of changes so far.
     version: u64,
-    /// The version that has to be on the disk before anybody counts on it.
+    /// Number of changes that must be on the disk before a peer relies on them.
     urgent: u64,
-    /// The version that is on the disk.
+    /// Number of changes that are on the disk.
     saved: u64,
     /// Start that each member has shown last; in memory only.
     shown: BTreeMap<NodeId, Shown>,
@@ -262,10 +264,10 @@ impl Known {
     }
 }
 
-/// See the module.
+/// Record of the members' starts and progress; see the module.
 pub struct Witness {
     known: Mutex<Known>,
-    /// Locked before `known` for writing. `None`: nothing is stored, for tests of callers.
+    /// Locked before `known` for writing. `None` stores nothing, for tests of callers.
     file: Option<Mutex<TwoSlots>>,
     shown: Shown,
     node: NodeId,
@@ -281,7 +283,7 @@ impl fmt::Debug for Witness {
 }
 
 impl Witness {
-    /// Counts this start, durably. `term` is that of this node's vote and `last` the end of its log.
+    /// Records this start, durably. `term` is that of this node's vote and `last` the end of its log.
     pub fn begin(
         disk: &dyn Disk,
         dir: &Path,
@@ -300,7 +302,7 @@ impl Witness {
         }
         let mut name = [0; 8];
         getrandom::fill(&mut name).map_err(|error| StorageError::Io {
-            what: "draw the name of this start".into(),
+            what: "choose the name of this start".into(),
             source: std::sync::Arc::new(std::io::Error::other(error.to_string())),
         })?;
         content.number += 1;
@@ -326,7 +328,7 @@ impl Witness {
         Ok(witness)
     }
 
-    /// Keeps nothing on a disk.
+    /// Creates a record that is not stored on disk.
     pub fn in_memory(node: NodeId, disk: DiskId, shown: Shown) -> Self {
         let content = Content {
             number: shown.number,
@@ -347,16 +349,16 @@ impl Witness {
         &self.shown
     }
 
-    /// Says what is wrong with a member's directory, if anything is known.
-    pub fn judge(&self, node: NodeId, disk: DiskId, shown: &Shown) -> Result<(), Loss> {
+    /// Checks a shown start against the record, if there is one.
+    pub fn check(&self, node: NodeId, disk: DiskId, shown: &Shown) -> Result<(), Loss> {
         match self.record_of(node, disk) {
-            Some(record) => record.judge(shown).map(|_| ()),
+            Some(record) => record.check(shown).map(|_| ()),
             None => Ok(()),
         }
     }
 
-    /// Returns whether a member shows a start that came before the one that it has shown last, and that led to it. A handshake of a
-    /// process that has ended may arrive this late; a process on an old copy has another name.
+    /// Returns whether a member shows an earlier start that led to the one that it has shown last. The
+    /// handshake of an ended process may arrive late; a process on an old copy has another name.
     pub fn is_predecessor(&self, node: NodeId, shown: &Shown) -> bool {
         let known = self.known.lock();
         let latest = known.shown.get(&node);
@@ -368,16 +370,19 @@ impl Witness {
         })
     }
 
-    /// Returns whether this start of a member is on this node's disk already.
+    /// Returns whether this start of a member is already recorded on this node's disk.
     pub fn has_met(&self, node: NodeId, disk: DiskId, shown: &Shown) -> bool {
         let known = self.known.lock();
         let record = known.content.members.get(&node);
         !known.is_urgent()
-            && record.is_some_and(|record| record.disk == disk && record.judge(shown) == Ok(Met::Again))
+            && record.is_some_and(|record| {
+                record.disk == disk && record.check(shown) == Ok(StartComparison::Again)
+            })
     }
 
-    /// Records a start of a member durably, or returns what is wrong with it. `commands` is the newest commands version of its program. A loss is
-    /// recorded, too, if the same directory could pass later. Blocks.
+    /// Records a start of a member durably, or returns the evidence against it. `commands` is the commands
+    /// version of its program. A loss is recorded, too, if the same directory could pass a later check.
+    /// Blocks.
     pub fn meet(
         &self,
         node: NodeId,
@@ -394,29 +399,29 @@ impl Witness {
                 .filter(|record| record.disk == disk)
             {
                 Some(record) => {
-                    let found = record.judge(shown);
+                    let found = record.check(shown);
                     match found {
-                        Ok(Met::New) => {
+                        Ok(StartComparison::New) => {
                             record.number = shown.number;
                             record.name = shown.names.first().copied().unwrap_or_default();
                             record.term = record.term.max(shown.term);
                             record.commands = commands;
                         }
-                        // It may get from others what it lacks, and would look right then.
+                        // It may receive the missing entries from others, and would pass the next check.
                         Err(Loss::Vote { .. } | Loss::Log { .. }) => record.lost = true,
-                        Ok(Met::Again) | Err(_) => {}
+                        Ok(StartComparison::Again) | Err(_) => {}
                     }
                     found
                 }
                 None => {
                     known.content.insert(node, Record::of(disk, shown, commands));
-                    Ok(Met::New)
+                    Ok(StartComparison::New)
                 }
             };
             if found.is_ok() {
                 known.shown.insert(node, shown.clone());
             }
-            if found != Ok(Met::Again) {
+            if found != Ok(StartComparison::Again) {
                 known.changed_urgently();
             }
             found
@@ -427,7 +432,8 @@ impl Witness {
         Ok(found.map(|_| ()))
     }
 
-    /// A member has acknowledged entries up to `index` to the leader of `term`, of which those up to `committed` are.
+    /// Records that a member has acknowledged entries up to `index` to the leader of `term`, of which those
+    /// up to `committed` are committed.
     pub fn acknowledged(&self, node: NodeId, term: u64, index: u64, committed: u64) {
         let mut known = self.known.lock();
         let now = Acknowledged { term, index };
@@ -441,7 +447,7 @@ impl Witness {
         }
     }
 
-    /// A member has voted in `term`.
+    /// Records that a member has voted in `term`.
     pub fn voted(&self, node: NodeId, term: u64) {
         let mut known = self.known.lock();
         if let Some(record) = known.content.members.get_mut(&node)
@@ -452,8 +458,8 @@ impl Witness {
         }
     }
 
-    /// A member denies an entry: says whether it had acknowledged that one to the leader of this very term. Then it has
-    /// lost it, and is not trusted any more.
+    /// Checks whether a member that lacks an entry had acknowledged it to the leader of this very term. If
+    /// so, the member has lost it and is no longer trusted.
     pub fn denied(&self, node: NodeId, term: u64, index: u64) -> bool {
         if planted::is(Bug::TrustedReturn) || planted::is(Bug::CountedStarts) {
             return false;
@@ -469,8 +475,8 @@ impl Witness {
         }
     }
 
-    /// The number of the latest start of a member that is noted on this node's disk, or of this node's own latest start; 0 if
-    /// none is noted, or the note is still being written.
+    /// Returns the number of a member's latest start that is recorded on this node's disk, or of this node's
+    /// own latest start. 0 if none is recorded, or the record is still being written.
     pub fn start_of(&self, node: NodeId) -> u64 {
         if node == self.node {
             return self.shown.number;
@@ -480,12 +486,12 @@ impl Witness {
         record.map_or(0, |record| record.number)
     }
 
-    /// Returns the newest commands version of a member's program, as of the member's latest start that any node recorded.
+    /// Returns the commands version of a member's program at its latest start that any node recorded.
     pub fn commands_of(&self, node: NodeId, disk: DiskId) -> Option<u8> {
         self.record_of(node, disk).map(|record| record.commands)
     }
 
-    /// The last entry that a member has acknowledged to this node and that this node knows to be committed.
+    /// Returns the last entry that a member has acknowledged to this node and that is known to be committed.
     #[cfg(feature = "simulation")]
     pub fn committed_by(&self, node: NodeId) -> u64 {
         let known = self.known.lock();
@@ -493,7 +499,7 @@ impl Witness {
         record.map_or(0, |record| record.committed)
     }
 
-    /// The last entry that a member has acknowledged.
+    /// Returns the last entry that a member has acknowledged.
     pub fn acknowledged_by(&self, node: NodeId) -> u64 {
         let known = self.known.lock();
         let record = known.content.members.get(&node);
@@ -522,8 +528,8 @@ impl Witness {
         records
     }
 
-    /// Takes over what another member knows of directories that are members' `disks`. Returns what is wrong with this node itself, if that
-    /// follows. Blocks if a start is news.
+    /// Merges another member's records of directories that are members' `disks`. Returns the evidence against
+    /// this node itself, if any follows. Blocks if a start is new.
     pub fn learn(
         &self,
         records: &BTreeMap<NodeId, Record>,
@@ -537,7 +543,7 @@ impl Witness {
                     continue;
                 }
                 if *node == self.node {
-                    let is_other = theirs.judge(&self.shown);
+                    let is_other = theirs.check(&self.shown);
                     about_me = is_other
                         .err()
                         .filter(|loss| !matches!(loss, Loss::Vote { .. } | Loss::Log { .. }));
@@ -549,9 +555,9 @@ impl Witness {
                 if ours == Some(merged) {
                     continue;
                 }
-                let is_news = |ours: Record| (ours.number, ours.lost) != (merged.number, merged.lost);
+                let is_new_reason = |ours: Record| (ours.number, ours.lost) != (merged.number, merged.lost);
                 known.content.insert(*node, merged);
-                match ours.is_none_or(is_news) {
+                match ours.is_none_or(is_new_reason) {
                     true => known.changed_urgently(),
                     false => known.changed(),
                 }
@@ -563,7 +569,7 @@ impl Witness {
         Ok(about_me)
     }
 
-    /// This directory must not be used any more. It is durable when this returns. Blocks.
+    /// Marks this directory as unusable, durably. Blocks.
     pub fn refuse(&self, reason: &str) -> Result<(), StorageError> {
         {
             let mut known = self.known.lock();
@@ -575,12 +581,12 @@ impl Witness {
         self.save()
     }
 
-    /// Returns whether this node's state differed at the last finding.
+    /// Returns whether this node's state differed at the last comparison.
     pub fn differs(&self) -> bool {
         self.known.lock().content.differs
     }
 
-    /// Notes whether this node's state differs. It is durable when this returns. Blocks.
+    /// Records durably whether this node's state differs. Blocks.
     pub fn set_differs(&self, differs: bool) -> Result<(), StorageError> {
         {
             let mut known = self.known.lock();
@@ -599,7 +605,7 @@ impl Witness {
         lost.map(|(id, record)| (*id, record.disk)).collect()
     }
 
-    /// Writes what is not on the disk yet. Blocks.
+    /// Writes unsaved changes to the disk. Blocks.
     pub fn save(&self) -> Result<(), StorageError> {
         let Some(file) = &self.file else {
             let mut known = self.known.lock();
@@ -626,7 +632,8 @@ impl Witness {
 }
 
 impl Content {
-    /// Members are many more than can be at a time only if most were removed: those have the lowest ids.
+    /// Inserts a record. More members than the limit are known only if most of them were removed; those have
+    /// the lowest ids and are dropped.
     fn insert(&mut self, node: NodeId, record: Record) {
         self.members.insert(node, record);
         while self.members.len() > MAX_MEMBERS_KNOWN {
@@ -648,12 +655,12 @@ mod tests {
     const DISK: DiskId = DiskId([1; 16]);
     const PEER_DISK: DiskId = DiskId([2; 16]);
 
-    /// A directory of node 1, and what is shown of node 2's.
-    struct Place {
+    /// Data directory of node 1.
+    struct TestDir {
         dir: TempDir,
     }
 
-    impl Place {
+    impl TestDir {
         fn new() -> Self {
             Self {
                 dir: TempDir::new().unwrap(),
@@ -669,7 +676,7 @@ mod tests {
         }
     }
 
-    /// A start with this number; its name and those before it are the numbers themselves.
+    /// Returns a start with this number. The names of the start and of its predecessors are their numbers.
     fn shown(number: u64, term: u64, last: u64) -> Shown {
         let names = (1..=number).rev().take(NAMED_STARTS).collect();
         Shown {
@@ -680,7 +687,7 @@ mod tests {
         }
     }
 
-    /// Newest commands that members apply.
+    /// Commands version of the members.
     const COMMANDS: u8 = 3;
 
     fn meet(witness: &Witness, shown: &Shown) -> Result<(), Loss> {
@@ -688,11 +695,11 @@ mod tests {
     }
 
     #[test]
-    fn each_start_has_the_next_number_and_a_name_of_its_own() {
-        let place = Place::new();
+    fn each_start_has_the_next_number_and_a_new_name() {
+        let dir = TestDir::new();
         let mut before: Vec<u64> = Vec::new();
         for number in 1..=NAMED_STARTS as u64 + 3 {
-            let witness = place.begin(7, 70);
+            let witness = dir.begin(7, 70);
             let shown = witness.shown().clone();
             assert_eq!((shown.number, shown.term, shown.last), (number, 7, 70));
             assert_eq!(&shown.names[1..], &before[..before.len().min(NAMED_STARTS - 1)]);
@@ -703,12 +710,12 @@ mod tests {
 
     #[test]
     fn starts_of_members_survive_a_restart() {
-        let place = Place::new();
-        let witness = place.begin(0, 0);
+        let dir = TestDir::new();
+        let witness = dir.begin(0, 0);
         assert_eq!(meet(&witness, &shown(5, 3, 10)), Ok(()));
         assert!(witness.has_met(2, PEER_DISK, &shown(5, 3, 10)));
         drop(witness);
-        let witness = place.begin(0, 0);
+        let witness = dir.begin(0, 0);
         assert!(witness.has_met(2, PEER_DISK, &shown(5, 3, 10)));
         assert_eq!(witness.commands_of(2, PEER_DISK), Some(COMMANDS));
         let old = Loss::OldStart { shown: 4, known: 5 };
@@ -718,13 +725,17 @@ mod tests {
             ..shown(5, 3, 10)
         };
         assert_eq!(meet(&witness, &other), Err(Loss::OtherStart { number: 5 }));
-        // It is started again, and its number is higher than the known one.
+        // The copy starts once more, so that its number is higher than the recorded one.
         let later = Shown {
             names: vec![100, 99, 4, 3, 2, 1],
             ..shown(6, 3, 10)
         };
         assert_eq!(meet(&witness, &later), Err(Loss::OtherStart { number: 5 }));
-        assert_eq!(meet(&witness, &shown(6, 3, 10)), Ok(()), "the right one goes on");
+        assert_eq!(
+            meet(&witness, &shown(6, 3, 10)),
+            Ok(()),
+            "the original directory passes"
+        );
         assert!(witness.is_predecessor(2, &shown(5, 3, 10)) && !witness.is_predecessor(2, &other));
         assert_eq!(
             witness.meet(2, DiskId([3; 16]), &shown(1, 0, 0), 2).unwrap(),
@@ -734,8 +745,8 @@ mod tests {
     }
 
     #[test]
-    fn starts_that_nobody_heard_of_do_no_harm() {
-        let witness = Place::new().begin(0, 0);
+    fn unrecorded_starts_are_harmless() {
+        let witness = TestDir::new().begin(0, 0);
         assert_eq!(meet(&witness, &shown(5, 3, 10)), Ok(()));
         assert_eq!(meet(&witness, &shown(9, 3, 10)), Ok(()));
         assert_eq!(meet(&witness, &shown(9 + 2 * NAMED_STARTS as u64, 3, 10)), Ok(()));
@@ -744,11 +755,11 @@ mod tests {
     #[test]
     fn acknowledged_entries_must_be_there_unless_a_later_leader_truncated_them() {
         let known = || {
-            let witness = Place::new().begin(0, 0);
+            let witness = TestDir::new().begin(0, 0);
             assert_eq!(meet(&witness, &shown(1, 3, 10)), Ok(()));
-            // The leader of term 4 has 20 entries there, of which 15 are committed.
+            // The leader of term 4 knows 20 entries of the member, of which 15 are committed.
             witness.acknowledged(2, 4, 20, 15);
-            // Acknowledgements that overtake a handshake of the same start do no harm.
+            // Acknowledgements that overtake a handshake of the same start are harmless.
             assert_eq!(meet(&witness, &shown(1, 3, 10)), Ok(()));
             witness
         };
@@ -756,12 +767,12 @@ mod tests {
         let short = Loss::Log { shown: 19, known: 20 };
         let witness = known();
         assert_eq!(meet(&witness, &shown(2, 4, 19)), Err(short));
-        // It may have got the entry from others meanwhile.
+        // The member may have received the entry from others meanwhile.
         assert_eq!(meet(&witness, &shown(3, 5, 30)), Err(Loss::Known));
         assert_eq!(
             meet(&known(), &shown(2, 5, 15)),
             Ok(()),
-            "cut off by the leader of term 5"
+            "truncated by the leader of term 5"
         );
         let short = Loss::Log { shown: 14, known: 15 };
         assert_eq!(meet(&known(), &shown(2, 5, 14)), Err(short));
@@ -775,20 +786,20 @@ mod tests {
 
     #[test]
     fn entry_that_was_acknowledged_to_this_leader_cannot_be_denied() {
-        let witness = Place::new().begin(0, 0);
+        let witness = TestDir::new().begin(0, 0);
         assert_eq!(meet(&witness, &shown(1, 3, 10)), Ok(()));
         witness.acknowledged(2, 4, 20, 15);
         assert!(!witness.denied(2, 4, 21), "it was never acknowledged");
-        assert!(!witness.denied(2, 5, 20), "to the leader before");
+        assert!(!witness.denied(2, 5, 20), "acknowledged to the previous leader");
         assert!(witness.denied(2, 4, 20));
         assert_eq!(meet(&witness, &shown(1, 3, 10)), Err(Loss::Known));
     }
 
     #[test]
     fn records_of_other_members_are_adopted() {
-        let place = Place::new();
-        let witness = place.begin(0, 0);
-        let leader = Place::new().begin(0, 0);
+        let dir = TestDir::new();
+        let witness = dir.begin(0, 0);
+        let leader = TestDir::new().begin(0, 0);
         assert_eq!(meet(&leader, &shown(5, 3, 10)), Ok(()));
         leader.acknowledged(2, 4, 20, 20);
         let learnt = witness.learn(
@@ -797,7 +808,7 @@ mod tests {
         );
         assert_eq!(learnt.unwrap(), None);
         drop(witness);
-        let witness = place.begin(0, 0);
+        let witness = dir.begin(0, 0);
         let old = Loss::OldStart { shown: 4, known: 5 };
         assert_eq!(meet(&witness, &shown(4, 3, 10)), Err(old));
         let short = Loss::Log { shown: 19, known: 20 };
@@ -805,11 +816,15 @@ mod tests {
     }
 
     #[test]
-    fn node_hears_from_its_leader_that_it_went_back() {
-        let witness = Place::new().begin(0, 0);
+    fn node_learns_from_its_leader_that_its_directory_is_old() {
+        let witness = TestDir::new().begin(0, 0);
         let mut records = witness.records(0, 0, 0, COMMANDS);
         let disks = BTreeMap::from([(1, DISK)]);
-        assert_eq!(witness.learn(&records, &disks).unwrap(), None, "it is what it is");
+        assert_eq!(
+            witness.learn(&records, &disks).unwrap(),
+            None,
+            "the record matches"
+        );
         records.get_mut(&1).unwrap().number = 9;
         let old = Loss::OldStart { shown: 1, known: 9 };
         assert_eq!(witness.learn(&records, &disks).unwrap(), Some(old));
@@ -817,9 +832,9 @@ mod tests {
 
     #[test]
     fn refused_directory_is_not_started_again() {
-        let place = Place::new();
-        place.begin(0, 0).refuse("it is an old copy").unwrap();
-        let again = Witness::begin(&RealDisk, &place.path(), (1, DISK), (0, 0));
+        let dir = TestDir::new();
+        dir.begin(0, 0).refuse("it is an old copy").unwrap();
+        let again = Witness::begin(&RealDisk, &dir.path(), (1, DISK), (0, 0));
         let refused = again.map(|_| ()).unwrap_err();
         assert!(
             matches!(&refused, StorageError::Foreign(why) if why == "it is an old copy"),
@@ -828,15 +843,15 @@ mod tests {
     }
 
     #[test]
-    fn members_that_are_known_fit_into_the_file() {
-        let place = Place::new();
-        let witness = place.begin(u64::MAX, u64::MAX);
+    fn maximum_number_of_members_fits_into_the_file() {
+        let dir = TestDir::new();
+        let witness = dir.begin(u64::MAX, u64::MAX);
         for number in 0..NAMED_STARTS as u64 {
-            drop(place.begin(number, number));
+            drop(dir.begin(number, number));
         }
         let witness = {
             drop(witness);
-            place.begin(u64::MAX, u64::MAX)
+            dir.begin(u64::MAX, u64::MAX)
         };
         witness.refuse(&"x".repeat(2 * MAX_REASON_BYTES)).unwrap();
         for node in 0..2 * MAX_MEMBERS_KNOWN as u64 {

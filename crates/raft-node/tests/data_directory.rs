@@ -1,4 +1,4 @@
-//! A whole data directory on a real disk, opened as a node opens it.
+//! Tests of a complete data directory on a real disk, opened as a node opens it.
 
 #![allow(
     clippy::unwrap_used,
@@ -48,7 +48,7 @@ fn snapshot(storage: &Storage, index: u64) {
 }
 
 #[test]
-fn one_process_at_a_time_and_everything_is_there_again() {
+fn directory_is_exclusive_and_its_contents_survive_reopening() {
     let dir = tempfile::tempdir().unwrap();
     let storage = open(dir.path()).unwrap();
     storage.set_cluster_id([7; 16]).unwrap();
@@ -67,7 +67,7 @@ fn one_process_at_a_time_and_everything_is_there_again() {
 }
 
 #[test]
-fn a_purged_log_without_its_snapshot_is_refused() {
+fn purged_log_without_its_snapshot_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let storage = open(dir.path()).unwrap();
     append(&storage, 100);
@@ -92,7 +92,7 @@ fn a_purged_log_without_its_snapshot_is_refused() {
 }
 
 #[test]
-fn a_shortened_segment_is_refused() {
+fn truncated_segment_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let storage = open(dir.path()).unwrap();
     append(&storage, 100);
@@ -107,7 +107,7 @@ fn a_shortened_segment_is_refused() {
 }
 
 #[test]
-fn anothers_log_and_snapshots_are_refused() {
+fn log_and_snapshots_of_another_directory_are_rejected() {
     let (ours, theirs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     for (dir, id) in [(&ours, [1; 16]), (&theirs, [2; 16])] {
         let storage = open(dir.path()).unwrap();

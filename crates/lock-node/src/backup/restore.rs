@@ -225,7 +225,7 @@ fn write(
         node_id: config.raft.node_id,
         disk_id: random_id()?,
     };
-    let made = DataDir::make(disk.clone(), path, identity, || {
+    let made = DataDir::create(disk.clone(), path, identity, || {
         seed::write(disk.as_ref(), path, &head, store)
     })?;
     match made {
@@ -246,7 +246,7 @@ fn something_in(dir: &Path) -> io::Result<Option<String>> {
     };
     for entry in entries {
         let name = entry?.file_name().to_string_lossy().into_owned();
-        if !DataDir::is_left_by_making(&name) {
+        if !DataDir::is_creation_leftover(&name) {
             return Ok(Some(name));
         }
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::node::Node;
 use instruments::counters::Measured;
 use instruments::sheet::Sheet;
-use raft_log::wal::SYNC_CLASSES_US;
+use raft_log::wal::FSYNC_BUCKETS_US;
 use raft_node::status::ClusterStatus;
 
 pub(super) fn write(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) -> fmt::Result {
@@ -42,10 +42,10 @@ fn log(sheet: &mut Sheet<'_>, node: &Node, status: &ClusterStatus) -> fmt::Resul
     let help = "The oldest entry that is in the log";
     sheet.gauge("log_first_index", help, status.log_first_index)?;
     let help = "For how long the write to the log that is under way has lasted, in seconds";
-    let working = wal.fsync_stats().working_for().as_secs_f64();
+    let working = wal.fsync_stats().current_write_time().as_secs_f64();
     sheet.gauge("log_write_under_way_seconds", help, working)?;
-    let times = wal.fsync_stats().sync_times();
-    let bounds = SYNC_CLASSES_US.iter().map(|us| *us as f64 / 1e6);
+    let times = wal.fsync_stats().times();
+    let bounds = FSYNC_BUCKETS_US.iter().map(|us| *us as f64 / 1e6);
     let measured = Measured {
         classes: bounds.chain([f64::INFINITY]).zip(times.counts).collect(),
         sum: times.sum.as_secs_f64(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Node;
 use crate::cluster_events::{ClusterHappened, ClusterHappening};
-use raft_node::disks::{Alarm, AlarmKind};
+use raft_node::disk_health::{Alarm, AlarmKind};
 use raft_node::leader_view::LeaderView;
 use raft_node::{MemberAddress, NodeId};
 

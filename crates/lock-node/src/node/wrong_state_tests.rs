@@ -7,7 +7,7 @@ use znode_store::{Acl, Command, CreateMode, CreatePath, EntryContext, Op, Reques
 
 use crate::config::NodeConfig;
 use crate::node::Node;
-use raft_node::disks::AlarmKind;
+use raft_node::disk_health::AlarmKind;
 use raft_node::{MemberAddress, NodeId};
 
 const PATIENCE: Duration = Duration::from_secs(60);

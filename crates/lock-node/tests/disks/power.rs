@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lock_node::znode_store::{CreateMode, Reply, ZPath};
 use lock_node::{NodeConfig, ProposeError, SnapshotConfig};
 use parking_lot::Mutex;
-use raft_log::sim_disk::{Fault, Lie, Random, SimDisk};
+use raft_log::sim_disk::{Fault, IgnoredCall, Random, SimDisk};
 
 use crate::cluster::{Cluster, PATIENCE, create, eventually, put, request};
 
@@ -206,9 +206,9 @@ async fn what_was_acknowledged_survives_a_power_cut_of_all_nodes_at_once() {
 }
 
 /// Runs on disks that lie, and says how many acknowledged writes are lost, or why the nodes do not start.
-async fn lost_with(lie: Lie) -> Result<usize, String> {
+async fn lost_with(lie: IgnoredCall) -> Result<usize, String> {
     let loaded = Loaded::start(disks(), 0).await;
-    loaded.cluster.disks.values().for_each(|disk| disk.tell_lies(lie));
+    loaded.cluster.disks.values().for_each(|disk| disk.ignore_calls(lie));
     let before = loaded.count();
     eventually("the cluster writes", || loaded.count() >= before + WRITES).await;
     // Long enough that the log has gone on to other segments, whose names have to be synced, too.
@@ -232,7 +232,7 @@ async fn lost_with(lie: Lie) -> Result<usize, String> {
 
 #[tokio::test]
 async fn the_test_above_notices_disks_that_do_not_sync() {
-    match lost_with(Lie::SyncData).await {
+    match lost_with(IgnoredCall::SyncData).await {
         Ok(gone) => assert!(gone > 0, "no acknowledged write is gone"),
         Err(refused) => println!("a node refuses to start: {refused}"),
     }
@@ -240,7 +240,7 @@ async fn the_test_above_notices_disks_that_do_not_sync() {
 
 #[tokio::test]
 async fn the_test_above_notices_disks_that_do_not_sync_names() {
-    match lost_with(Lie::SyncDir).await {
+    match lost_with(IgnoredCall::SyncDir).await {
         Ok(gone) => assert!(gone > 0, "no acknowledged write is gone"),
         Err(refused) => println!("a node refuses to start: {refused}"),
     }

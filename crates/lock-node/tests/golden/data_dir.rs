@@ -89,7 +89,7 @@ fn write_directory(disk: &SimDisk, dir: &Path) {
         disk_id: DISK_ID,
     };
     drop(
-        DataDir::make(Arc::new(disk.clone()), dir, identity, || Ok(()))
+        DataDir::create(Arc::new(disk.clone()), dir, identity, || Ok(()))
             .unwrap()
             .unwrap(),
     );

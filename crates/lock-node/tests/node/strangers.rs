@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use bytes::BytesMut;
-use lock_node::fuzz::{ClusterId, DiskId, FrameReader, Gate, HelloReply, Purpose, put_frame};
+use lock_node::fuzz::{ClusterId, DiskId, FrameReader, PeerRegistry, HelloReply, Purpose, put_frame};
 use lock_node::{NodeConfig, NodeId};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -131,7 +131,7 @@ async fn hello(
     cluster_id: Option<ClusterId>,
     to: NodeId,
 ) -> Option<HelloReply> {
-    let gate = Gate::new(
+    let registry = PeerRegistry::new(
         from,
         cluster.to_owned(),
         DiskId([from as u8; 16]),
@@ -140,7 +140,7 @@ async fn hello(
         watch::Sender::new(None),
     );
     let mut out = BytesMut::new();
-    put_frame(&mut out, &gate.hello(to, Purpose::Control));
+    put_frame(&mut out, &registry.hello(to, Purpose::Control));
     stream.write_all(&out).await.ok()?;
     stream.flush().await.ok()?;
     let reply = timeout(PATIENCE, FrameReader::new(&mut *stream).message()).await;
@@ -246,7 +246,7 @@ async fn whoever_is_no_peer_is_refused_and_nothing_else_happens() {
         "it is of cluster \\\"prod\\\"",
         "its certificate has expired",
         "node 2 of cluster \\\"test\\\" was expected, but it presented lockgate://test/node/9: it is node 9",
-        "node 9 is no member of the cluster",
+        "node 9 is not a member of the cluster",
     ] {
         let quoted = said;
         let plain = said.replace('\\', "");

@@ -46,7 +46,7 @@ async fn undisturbed_node_logs_nothing_and_a_dead_peer_is_two_lines() {
         lines.iter().filter(|line| line.contains(words)).count()
     };
     eventually("the leader has lost the node", async || {
-        about("a peer is lost") == 1
+        about("peers: lost the connection") == 1
     })
     .await;
     tokio::time::sleep(A_WHILE).await;
@@ -56,7 +56,7 @@ async fn undisturbed_node_logs_nothing_and_a_dead_peer_is_two_lines() {
     cluster.up(START_TIMEOUT).await.unwrap();
     eventually("the leader has the node again", async || {
         let lines = lines(&cluster, leader, from);
-        lines.iter().any(|line| line.contains("a peer is back"))
+        lines.iter().any(|line| line.contains("peers: connected to a lost peer again"))
     })
     .await;
     tokio::time::sleep(A_WHILE).await;

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::OnceLock;
 
 use bytes::BytesMut;
-use lockgate::lock_node::fuzz::{DiskId, FrameReader, Gate, Purpose, put_frame};
+use lockgate::lock_node::fuzz::{DiskId, FrameReader, PeerRegistry, Purpose, put_frame};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -25,7 +25,7 @@ pub fn address() -> SocketAddr {
 pub async fn send_all() {
     for text in texts() {
         send(text.as_bytes()).await;
-        let stranger = Gate::new(
+        let stranger = PeerRegistry::new(
             2,
             text.clone(),
             DiskId([2; 16]),

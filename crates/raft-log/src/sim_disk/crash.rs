@@ -1,6 +1,7 @@
-//! Contents of a simulated disk that a power cut may leave: durable bytes, and those that may be lost.
+//! Model of the states that a power cut may leave on a simulated disk: the durable data, and the data that is
+//! not durable yet.
 //!
-//! It gets the changes in their order. Failures and lies of the disk are the business of `mod.rs`.
+//! It sees only the events, in order. Failing calls and ignored syncs are implemented elsewhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,12 +10,12 @@ use std::sync::Arc;
 use super::{FileId, Random, Sim, SimDisk};
 use crate::sync::Mutex;
 
-/// A power cut leaves each sector as one of the contents that it was given.
+/// Unit of atomic writes: a power cut leaves each sector with one of the contents that were written to it.
 pub(super) const SECTOR_BYTES: usize = 512;
 
 type Sector = [u8; SECTOR_BYTES];
 
-/// Change of the disk.
+/// Event on the disk.
 #[derive(Debug, Clone)]
 pub(super) enum Event {
     Create {
@@ -45,7 +46,7 @@ pub(super) enum Event {
     },
 }
 
-/// A change of names that is not durable yet.
+/// Change of a name that is not durable yet.
 #[derive(Debug, Clone)]
 enum NameChange {
     Create(PathBuf, FileId),
@@ -59,12 +60,12 @@ pub(super) struct DirModel {
     pending: Vec<NameChange>,
 }
 
-/// A sector since it was last made durable.
+/// Contents of a sector since it was last made durable.
 #[derive(Debug, Clone)]
 struct SectorModel {
-    /// Contents of the sector since the last sync, oldest first.
+    /// Contents that were written to it, oldest first.
     since: Vec<Sector>,
-    /// Set until a sync writes the sector. A sync that failed clears it, as the kernel does.
+    /// Set if the next sync writes it. After a failed sync the kernel considers it clean.
     dirty: bool,
 }
 
@@ -73,11 +74,11 @@ struct FileModel {
     durable: Vec<u8>,
     current: Vec<u8>,
     pending: BTreeMap<usize, SectorModel>,
-    /// The lengths that it had since the last sync.
+    /// Lengths of the file since the last sync.
     lengths: Vec<usize>,
 }
 
-/// Durable contents, and contents that may become durable.
+/// Durable state, and the changes that a crash may keep or lose.
 #[derive(Debug, Clone, Default)]
 pub struct CrashModel {
     pub(super) dirs: BTreeMap<PathBuf, DirModel>,
@@ -112,8 +113,8 @@ impl CrashModel {
         self.dirs.entry(dir.to_owned()).or_default().pending.push(change);
     }
 
-    /// One of the disks that a power cut now may leave. The same number gives the same disk; 0 loses everything
-    /// that may be lost, 1 keeps everything.
+    /// Returns one of the disks that a power cut now may leave. The same seed yields the same disk; seed 0
+    /// loses everything that may be lost, seed 1 keeps everything.
     pub fn crash(&self, seed: u64) -> SimDisk {
         let mut random = Random::new(seed);
         let mode = if seed < 2 { seed } else { 2 + random.below(3) };
@@ -127,7 +128,7 @@ impl CrashModel {
                 _ => random.below(dir.pending.len() as u64 + 1) as usize,
             };
             for (at, change) in dir.pending.iter().enumerate() {
-                // A file system that keeps an order keeps the first ones; others owe us nothing.
+                // An ordered file system keeps a prefix of the changes; other file systems promise nothing.
                 let keep = if mode == 4 {
                     random.below(2) == 0
                 } else {
@@ -147,7 +148,7 @@ impl CrashModel {
                 },
             );
         }
-        // A file without a name is gone, and a name may be all that is left of a file.
+        // A file without a name is lost, and an empty file may be all that remains of a name.
         let files: BTreeSet<FileId> = sim.names.values().copied().collect();
         for id in files {
             let contents = self
@@ -232,7 +233,8 @@ impl FileModel {
             let kept = match mode {
                 0 => 0,
                 1 => pending.since.len(),
-                // Many that keep or lose all are more like a real crash than all that keep some.
+                // A sector that keeps or loses all its changes is closer to a real crash than one that keeps
+                // some.
                 2 => random.below(2) as usize * pending.since.len(),
                 _ => random.below(pending.since.len() as u64 + 1) as usize,
             };
@@ -266,7 +268,7 @@ fn put_sector(contents: &mut Vec<u8>, number: usize, sector: &Sector) {
     write_into(contents, number * SECTOR_BYTES, sector);
 }
 
-/// Writes bytes at an offset, making room for them.
+/// Writes bytes at an offset, extending the contents if necessary.
 pub(super) fn write_into(contents: &mut Vec<u8>, offset: usize, bytes: &[u8]) {
     let end = offset + bytes.len();
     if contents.len() < end {

@@ -1,14 +1,15 @@
-//! A disk in memory that loses power where a test wants it to, fails where a test wants it to, and lies.
+//! Simulated disk in memory that loses power, fails and ignores syncs when a test asks for it.
 //!
-//! It keeps apart what a process sees and what is durable. From what happened up to any moment,
+//! It separates the state that a process sees from the durable state. From the events up to any moment,
 //! [`CrashModel::crash`] builds one of the disks that a power cut at that moment may leave:
 //!
-//! * each sector of a file holds what was last synced, or any of the contents it was given since;
-//! * a directory lacks any of the changes of names since it was last synced: none, the last ones, or some;
-//! * what a failed sync should have made durable may be there or not, and a later sync does not help it.
+//! * Each sector of a file holds what was last synced, or any contents that were written to it since.
+//! * A directory lacks some of the name changes since its last sync: none, the last ones, or an arbitrary
+//!   subset.
+//! * Data of a failed sync may be there or not, and a later sync does not help it.
 //!
-//! It does not interpret its contents. The order in which its calls happened is the order of the process,
-//! so a test that wants the same run twice must call it from one thread.
+//! The disk does not know what is stored on it. Calls are ordered as the process made them, so a test that
+//! needs a reproducible run must make all calls from one thread.
 
 mod crash;
 
@@ -23,7 +24,7 @@ use self::crash::{Event, SECTOR_BYTES, write_into};
 use super::disk::{Disk, DiskFile, DiskLock};
 use crate::sync::Mutex;
 
-/// Free space of a disk until a test sets it.
+/// Free space of a disk for which no test has set it.
 const FREE_BYTES: u64 = 1 << 40;
 
 type FileId = u64;
@@ -31,9 +32,9 @@ type FileId = u64;
 /// Error of a call that is made to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// I/O error.
+    /// Input/output error of the device.
     InputOutput,
-    /// There is no space left.
+    /// No space left on the device.
     NoSpace,
 }
 
@@ -46,16 +47,17 @@ impl Fault {
     }
 }
 
-/// Call that reports success and does nothing: bugs planted by a test of the tests.
+/// Kind of call that reports success and does nothing. Tests use it to check that the suite finds missing
+/// syncs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lie {
+pub enum IgnoredCall {
     /// [`DiskFile::sync_data`].
     SyncData,
     /// [`Disk::sync_dir`].
     SyncDir,
 }
 
-/// The disk as its process sees it, and everything that happened to it.
+/// State of the disk as its process sees it, and the events since its creation.
 #[derive(Default)]
 struct Sim {
     dirs: BTreeSet<PathBuf>,
@@ -66,7 +68,7 @@ struct Sim {
     events: Vec<Event>,
     calls: u64,
     faults: Option<(Range<u64>, Fault)>,
-    lie: Option<Lie>,
+    ignored: Option<IgnoredCall>,
     locked: BTreeSet<PathBuf>,
     free_bytes: Option<u64>,
 }
@@ -78,12 +80,12 @@ pub struct SimDisk {
 }
 
 impl SimDisk {
-    /// An empty disk.
+    /// Creates an empty disk.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns the number of changes and syncs so far. Each number is a moment at which a test can crash the disk.
+    /// Returns the number of events so far (changes and syncs), which identifies a moment for a crash.
     pub fn events(&self) -> usize {
         self.sim.lock().events.len()
     }
@@ -93,32 +95,32 @@ impl SimDisk {
         self.sim.lock().calls
     }
 
-    /// Makes one call fail: the one with this number, counted from the disk's first.
+    /// Makes the call with this number fail, counted from the disk's first call.
     pub fn fail_call(&self, number: u64, fault: Fault) {
         self.sim.lock().faults = Some((number..number + 1, fault));
     }
 
-    /// Makes all calls fail from the one with this number on.
+    /// Makes all calls fail, beginning with this number.
     pub fn fail_calls_from(&self, number: u64, fault: Fault) {
         self.sim.lock().faults = Some((number..u64::MAX, fault));
     }
 
-    /// Makes all later calls of this kind do nothing.
-    pub fn tell_lies(&self, lie: Lie) {
-        self.sim.lock().lie = Some(lie);
+    /// Ignores all calls of a kind from now on.
+    pub fn ignore_calls(&self, ignored: IgnoredCall) {
+        self.sim.lock().ignored = Some(ignored);
     }
 
-    /// Sets the free space that the disk reports. Writes do not consume it.
+    /// Sets the free space that the disk reports. It is not enforced.
     pub fn set_free_space(&self, bytes: u64) {
         self.sim.lock().free_bytes = Some(bytes);
     }
 
-    /// Returns the contents that a crash may leave, from the beginning of this disk.
+    /// Returns the possible states after a crash at the creation of this disk.
     pub fn crash_model(&self) -> CrashModel {
         self.sim.lock().base.clone()
     }
 
-    /// Lets `model` see what happened up to a moment.
+    /// Advances `model` by the events up to a moment.
     pub fn advance(&self, model: &mut CrashModel, events: usize) {
         let sim = self.sim.lock();
         for event in &sim.events[model.seen..events] {
@@ -127,14 +129,14 @@ impl SimDisk {
         model.seen = events;
     }
 
-    /// The paths of all files.
+    /// Returns the paths of all files.
     pub fn files(&self) -> Vec<PathBuf> {
         self.sim.lock().names.keys().cloned().collect()
     }
 }
 
 impl Sim {
-    /// Counts a call, and fails it if it is chosen to fail.
+    /// Counts a call, and returns the error if it is to fail.
     fn call(&mut self) -> io::Result<()> {
         self.calls += 1;
         match &self.faults {
@@ -165,7 +167,7 @@ impl Disk for SimDisk {
     fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
         let mut sim = self.sim.lock();
         sim.call()?;
-        // Durable at once: that is what the trait promises.
+        // Durable at once, as the trait promises.
         for dir in dir.ancestors() {
             sim.dirs.insert(dir.to_owned());
             sim.base.dirs.entry(dir.to_owned()).or_default();
@@ -224,7 +226,7 @@ impl Disk for SimDisk {
         let mut sim = self.sim.lock();
         sim.call()?;
         sim.find(path)?;
-        // The contents remain for open handles.
+        // The contents stay readable for processes that have the file open.
         sim.names.remove(path);
         sim.events.push(Event::Remove {
             path: path.to_owned(),
@@ -235,7 +237,7 @@ impl Disk for SimDisk {
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let mut sim = self.sim.lock();
         sim.call()?;
-        if sim.lie != Some(Lie::SyncDir) {
+        if sim.ignored != Some(IgnoredCall::SyncDir) {
             sim.events.push(Event::SyncDir { dir: dir.to_owned() });
         }
         Ok(())
@@ -302,7 +304,7 @@ impl DiskFile for SimFile {
         let mut sim = self.disk.sim.lock();
         let offset = usize::try_from(offset).map_err(io::Error::other)?;
         if let Err(error) = sim.call() {
-            // Whatever was done before it failed has been done: here, up to a sector in the middle.
+            // A failed write may have written a part of its bytes: here, up to a sector in the middle.
             let middle = (offset + bytes.len() / 2).next_multiple_of(SECTOR_BYTES) - offset;
             sim.write(self.file, offset, &bytes[..middle.min(bytes.len())]);
             return Err(error);
@@ -323,24 +325,24 @@ impl DiskFile for SimFile {
             sim.events.push(Event::FailedSync { file: self.file });
             return Err(error);
         }
-        if sim.lie != Some(Lie::SyncData) {
+        if sim.ignored != Some(IgnoredCall::SyncData) {
             sim.events.push(Event::SyncData { file: self.file });
         }
         Ok(())
     }
 }
 
-/// A small source of numbers that look random, the same ones for the same seed (SplitMix64).
+/// Pseudo-random number generator (SplitMix64): the same seed yields the same numbers.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// Begins with a seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -349,7 +351,11 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below a bound, which is not 0.
+    /// Returns a number below `bound`.
+    ///
+    /// # Panics
+    ///
+    /// If `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next_u64() % bound
     }
@@ -371,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn synced_bytes_survive_a_crash() {
+    fn crash_preserves_synced_data_only() {
         let disk = SimDisk::new();
         let path = Path::new("/d/f");
         disk.create_dir_all(Path::new("/d")).unwrap();
@@ -395,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rename_may_be_undone_until_the_directory_is_synced() {
+    fn crash_may_undo_rename_before_directory_sync() {
         let disk = SimDisk::new();
         let (dir, old, new) = (Path::new("/d"), Path::new("/d/old"), Path::new("/d/new"));
         disk.create_dir_all(dir).unwrap();
@@ -409,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_after_a_failed_one_helps_only_what_was_written_since() {
+    fn sync_after_failed_sync_covers_only_later_writes() {
         let disk = SimDisk::new();
         disk.create_dir_all(Path::new("/d")).unwrap();
         let path = Path::new("/d/f");

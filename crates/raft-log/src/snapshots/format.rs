@@ -1,5 +1,5 @@
-//! The bytes of a snapshot file: header, framed parts, footer. `docs/internals/format.md` shows them as tables. This module
-//! touches no file, and does not know what the parts or the membership mean.
+//! Format of a snapshot file: header, framed parts, footer. `docs/internals/format.md` shows it as tables.
+//! This module does no I/O and does not know what the parts or the membership mean.
 
 use bytes::Bytes;
 
@@ -9,18 +9,18 @@ use crate::wal::LogPos;
 const MAGIC: [u8; 8] = *b"LOCKSNAP";
 const FOOTER_MAGIC: [u8; 8] = *b"SNAPDONE";
 const VERSION: u32 = 2;
-/// The part of the header that always has the same length.
+/// Length of the header's fixed part.
 pub(super) const FIXED_HEADER_BYTES: usize = 80;
-/// Length and checksum before each part.
+/// Length of a part's frame: its length and checksum.
 pub(super) const FRAME_BYTES: usize = 8;
-/// The footer.
+/// Length of the footer.
 pub(super) const FOOTER_BYTES: usize = 32;
-/// No header is longer: ids are short, and a membership has a few hundred bytes for each member.
+/// Maximum length of a header. Ids are short, and a membership has a few hundred bytes per member.
 pub(super) const MAX_HEADER_BYTES: usize = 16 * 1024 * 1024;
-/// No part is longer, so that a damaged length cannot ask for all the memory.
+/// Maximum length of a part, so that a damaged length cannot make the reader allocate all memory.
 pub const MAX_PART_BYTES: usize = 64 * 1024 * 1024;
 
-/// A snapshot file's header.
+/// Header of a snapshot file.
 ///
 /// | offset | bytes | what |
 /// |---:|---:|---|
@@ -47,7 +47,8 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// The header's bytes, and its checksum: the first link of the chain over the parts.
+    /// Returns the header's bytes and its checksum, which is the first link of the checksum chain over the
+    /// parts.
     pub fn encode(&self) -> (Vec<u8>, u32) {
         let SnapshotMeta {
             last,
@@ -76,7 +77,7 @@ impl Header {
         (bytes, crc)
     }
 
-    /// Returns the length of the header whose first [`FIXED_HEADER_BYTES`] are `fixed`.
+    /// Returns the length of the header that begins with these [`FIXED_HEADER_BYTES`].
     pub fn length(fixed: &[u8; FIXED_HEADER_BYTES]) -> Result<usize, String> {
         if fixed[0..8] != MAGIC {
             return Err("does not begin as a snapshot".into());
@@ -132,8 +133,8 @@ impl Header {
     }
 }
 
-/// The frame before a part: its length, and the CRC32C of the checksum before, the length and the part. Returns
-/// the checksum, too.
+/// Returns the frame of a part: its length, and the CRC32C over the previous checksum, the length and the
+/// part. Also returns the checksum.
 pub(super) fn encode_frame(chain: u32, part: &[u8]) -> ([u8; FRAME_BYTES], u32) {
     let len = length(part.len());
     let crc = part_crc(chain, &len, part);
@@ -143,16 +144,16 @@ pub(super) fn encode_frame(chain: u32, part: &[u8]) -> ([u8; FRAME_BYTES], u32) 
     (frame, crc)
 }
 
-/// Returns the length of the part after this frame.
+/// Returns the length of the part that follows this frame.
 pub(super) fn frame_length(frame: &[u8; FRAME_BYTES]) -> Result<usize, String> {
     let len = u32_at(frame, 0) as usize;
     if len > MAX_PART_BYTES {
-        return Err(format!("has a part of {len} bytes, more than one can have"));
+        return Err(format!("has a part of {len} bytes, more than the maximum"));
     }
     Ok(len)
 }
 
-/// Returns the checksum after a part, or an error if the part is damaged.
+/// Returns the checksum of a part if it matches its frame.
 pub(super) fn check_part(chain: u32, frame: &[u8; FRAME_BYTES], part: &[u8]) -> Result<u32, String> {
     let crc = part_crc(chain, &frame[..4], part);
     if crc != u32_at(frame, 4) {
@@ -167,14 +168,14 @@ fn part_crc(chain: u32, len: &[u8], part: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, part)
 }
 
-/// The end of a whole snapshot.
+/// Footer of a complete snapshot.
 ///
 /// | offset | bytes | what |
 /// |---:|---:|---|
 /// | 0 | 8 | `SNAPDONE` |
 /// | 8 | 8 | number of parts |
 /// | 16 | 8 | bytes of all parts, without their frames |
-/// | 24 | 4 | the checksum of the last part, or of the header if there are no parts |
+/// | 24 | 4 | the checksum of the last part, or of the header if there is none |
 /// | 28 | 4 | CRC32C of bytes 0 to 27 |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Footer {
@@ -197,7 +198,7 @@ impl Footer {
 
     pub fn decode(bytes: &[u8; FOOTER_BYTES]) -> Result<Self, String> {
         if bytes[0..8] != FOOTER_MAGIC || crc32c::crc32c(&bytes[..28]) != u32_at(bytes, 28) {
-            return Err("has no valid end, so it is not whole".into());
+            return Err("has no valid end, so it is incomplete".into());
         }
         Ok(Self {
             parts: u64_at(bytes, 8),

@@ -1,8 +1,10 @@
-//! Snapshots as files: written beside the old one, synced, read again, and only then put in its place.
+//! Snapshot files: written under a temporary name, synced, verified by reading them again, and only then
+//! renamed.
 //!
-//! All calls block and belong on threads that may. A file that has its name is whole: it was synced before. Two
-//! are kept, so that the one that is being sent to a peer, or that the log still reaches back to, does not
-//! vanish with the next. This module does not know what the parts mean, and does not purge the log.
+//! All calls block and belong on threads that may block. A file with a final name is complete, because it was
+//! synced before the rename. Two files are kept, so that a snapshot that is being sent to a peer, or from
+//! which the log still continues, does not vanish with the next one. This module does not know what the parts
+//! mean, and does not purge the log.
 
 mod format;
 mod reader;
@@ -26,35 +28,37 @@ use super::wal::LogPos;
 use crate::sync::Mutex;
 use fault_injection::fail_step;
 
-/// The newest, and the one before it.
-const KEPT: usize = 2;
+/// Number of snapshots kept: the newest, and the one before it.
+const KEPT_SNAPSHOTS: usize = 2;
 
-/// While there is little space: the newest has been read again as a whole before it got its name.
-const KEPT_IN_NEED: usize = 1;
+/// Number of snapshots kept while disk space is low. One is enough, because the newest was verified before
+/// its rename.
+const KEPT_WHEN_SPACE_IS_LOW: usize = 1;
 
 /// Description of a snapshot, without its contents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SnapshotMeta {
-    /// The last entry that it covers.
+    /// Last entry that it covers.
     pub last: Option<LogPos>,
-    /// The membership at that entry. Bytes to the storage.
+    /// Membership at that entry, opaque to the storage.
     pub membership: Bytes,
-    /// Its name among all snapshots of the cluster.
+    /// Unique id among all snapshots of the cluster.
     pub snapshot_id: String,
-    /// Time when the snapshot was begun, in milliseconds since 1970, by the clock of the node that wrote it. For people.
+    /// Time at which it was begun, in milliseconds since 1970, by the clock of the node that wrote it.
+    /// Informational.
     pub made_ms: u64,
 }
 
-/// Key of a snapshot's file: two files with the same key have the same bytes.
+/// Identity of a snapshot file: two files with the same key have the same bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SnapshotKey {
-    /// The index of the last entry that it covers.
+    /// Index of the last entry that it covers.
     pub index: u64,
     /// Length of the file.
     pub bytes: u64,
-    /// The checksum of its header, in which its writer, its time and the entry stand.
+    /// Checksum of its header, which contains writer, time and last entry.
     pub header_crc: u32,
-    /// The checksum of its last part, which covers all before it.
+    /// Checksum of its last part, which covers all earlier parts.
     pub parts_crc: u32,
 }
 
@@ -63,24 +67,24 @@ struct Inner {
     dir: PathBuf,
     node_id: u64,
     cluster_id: Mutex<[u8; 16]>,
-    /// Whole snapshots, oldest first.
+    /// Complete snapshots, oldest first.
     files: Mutex<Vec<SnapshotFile>>,
-    /// Received part of a snapshot whose connection broke.
+    /// Received bytes of a snapshot whose connection broke.
     partial: Mutex<Option<Partial>>,
     next_temporary: AtomicU64,
-    /// There is little space.
-    need: AtomicBool,
+    /// Disk space is low.
+    space_low: AtomicBool,
 }
 
-/// The snapshots of a node. Clones are the same.
+/// Snapshots of a node. Clones share the same store.
 #[derive(Clone)]
 pub struct SnapshotStore {
     inner: Arc<Inner>,
 }
 
 impl SnapshotStore {
-    /// Opens the directory of snapshots, which is created if it is missing, and removes unfinished files.
-    /// The cluster's id is zero until it is known.
+    /// Opens the directory of snapshots, which is created if missing, and removes unfinished files. The
+    /// cluster's id is zero until it is known.
     pub fn open(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -116,30 +120,30 @@ impl SnapshotStore {
             files: Mutex::new(files),
             partial: Mutex::new(None),
             next_temporary: AtomicU64::new(0),
-            need: AtomicBool::new(false),
+            space_low: AtomicBool::new(false),
         };
         Ok(Self {
             inner: Arc::new(inner),
         })
     }
 
-    /// Sets the id of the cluster, which later snapshots carry.
+    /// Sets the id of the cluster once it is formed. Later snapshots carry it.
     pub fn set_cluster_id(&self, id: [u8; 16]) {
         *self.inner.cluster_id.lock() = id;
     }
 
-    /// The newest snapshot.
+    /// Returns the newest snapshot.
     pub fn latest(&self) -> Option<SnapshotFile> {
         self.inner.files.lock().last().cloned()
     }
 
-    /// Begins a snapshot of this node.
+    /// Begins to write a snapshot of this node.
     pub fn create(&self, meta: SnapshotMeta) -> Result<SnapshotWriter, StorageError> {
         SnapshotWriter::new(self, meta)
     }
 
-    /// Begins to receive the snapshot with this key: the bytes of a peer's file, as they come. Goes on where an
-    /// earlier reception of the same file was abandoned. The received part of any other file is removed.
+    /// Begins to receive the snapshot with this key: the bytes of a peer's file, in order. Resumes an earlier
+    /// interrupted reception of the same file; received bytes of another snapshot are removed.
     pub fn receive(&self, key: SnapshotKey) -> Result<SnapshotReceiver, StorageError> {
         SnapshotReceiver::new(self, key)
     }
@@ -149,7 +153,7 @@ impl SnapshotStore {
         self.inner.dir.join(format!("{number}.tmp"))
     }
 
-    /// Reads a finished, synced temporary file as a whole and puts it among the snapshots.
+    /// Verifies a finished, synced temporary file and renames it to a snapshot.
     fn adopt(&self, temporary: &Path) -> Result<SnapshotFile, StorageError> {
         let Inner { disk, dir, files, .. } = &*self.inner;
         fail_step!("snapshot::before_verify", |e| StorageError::io(
@@ -167,7 +171,8 @@ impl SnapshotStore {
 
         let (index, term) = new.order();
         let path = dir.join(format!("{index:016x}-{term:016x}.snap"));
-        // Held to the end, so that two that finish at once cannot remove each other's work.
+        // Locked to the end, so that two snapshots that finish at the same time cannot remove each other's
+        // file.
         let mut files = files.lock();
         fail_step!("snapshot::before_rename", |e| StorageError::io(
             "rename to",
@@ -187,7 +192,7 @@ impl SnapshotStore {
         files.push(new.clone());
         files.sort_by_key(SnapshotFile::order);
         self.remove_surplus(&mut files)?;
-        // A received part of an older snapshot will not be requested again.
+        // No peer will send an older snapshot again, so its partial reception is dropped.
         let mut partial = self.inner.partial.lock();
         if partial.as_ref().is_some_and(|partial| partial.key.index <= index) {
             *partial = None;
@@ -195,20 +200,22 @@ impl SnapshotStore {
         Ok(new)
     }
 
-    /// While there is little space, one snapshot is kept instead of two. Those that are too many go at once, also to
-    /// make room for the next one.
-    pub fn set_need(&self, need: bool) -> Result<(), StorageError> {
-        if self.inner.need.swap(need, Ordering::Relaxed) == need {
+    /// Sets whether disk space is low. While it is, one snapshot is kept instead of two. Surplus files are
+    /// removed at once, also to make room for the next snapshot.
+    pub fn set_space_low(&self, space_low: bool) -> Result<(), StorageError> {
+        if self.inner.space_low.swap(space_low, Ordering::Relaxed) == space_low {
             return Ok(());
         }
         self.remove_surplus(&mut self.inner.files.lock())
     }
 
     fn remove_surplus(&self, files: &mut Vec<SnapshotFile>) -> Result<(), StorageError> {
-        let Inner { disk, dir, need, .. } = &*self.inner;
-        let kept = match need.load(Ordering::Relaxed) {
-            true => KEPT_IN_NEED,
-            false => KEPT,
+        let Inner {
+            disk, dir, space_low, ..
+        } = &*self.inner;
+        let kept = match space_low.load(Ordering::Relaxed) {
+            true => KEPT_WHEN_SPACE_IS_LOW,
+            false => KEPT_SNAPSHOTS,
         };
         let surplus = files.len().saturating_sub(kept);
         for old in files.drain(..surplus) {

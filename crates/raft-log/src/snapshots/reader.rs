@@ -1,4 +1,4 @@
-//! Reading snapshot files: as parts, each checked, or as the bytes that a peer gets.
+//! Reader of snapshot files: as verified parts, or as raw bytes for a peer.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use super::{SnapshotKey, SnapshotMeta};
 use crate::disk::{Disk, DiskFile};
 use crate::error::StorageError;
 
-/// A whole snapshot file. Stays readable while anybody has it, also after newer ones have replaced it.
+/// A complete snapshot file. Stays readable as long as a clone of it exists, even after newer files have
+/// replaced it.
 #[derive(Clone)]
 pub struct SnapshotFile {
     inner: Arc<Opened>,
@@ -24,7 +25,7 @@ struct Opened {
     header: Header,
     /// Offset of the first part.
     header_bytes: u64,
-    /// The header's checksum.
+    /// Checksum of the header.
     chain: u32,
     footer: Footer,
     bytes: u64,
@@ -40,13 +41,13 @@ impl SnapshotFile {
             .map_err(|source| StorageError::io("open", path, source))?;
         let bytes = file.len().map_err(io)?;
         if bytes < (FIXED_HEADER_BYTES + FOOTER_BYTES) as u64 {
-            return Err(bad(format!("has {bytes} bytes and is not whole")));
+            return Err(bad(format!("has {bytes} bytes and is incomplete")));
         }
         let mut fixed = [0; FIXED_HEADER_BYTES];
         file.read_exact_at(&mut fixed, 0).map_err(io)?;
         let header_len = Header::length(&fixed).map_err(bad)?;
         if bytes < (header_len + FOOTER_BYTES) as u64 {
-            return Err(bad("is not whole".into()));
+            return Err(bad("is incomplete".into()));
         }
         let mut header = vec![0; header_len];
         file.read_exact_at(&mut header, 0).map_err(io)?;
@@ -89,17 +90,17 @@ impl SnapshotFile {
         &self.inner.header.meta
     }
 
-    /// The node that wrote it.
+    /// Returns the id of the node that wrote it.
     pub fn written_by(&self) -> u64 {
         self.inner.header.node_id
     }
 
-    /// Returns the path of the file.
+    /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns the key of the file.
+    /// Returns the key that identifies the file.
     pub fn key(&self) -> SnapshotKey {
         SnapshotKey {
             index: self.order().0,
@@ -124,7 +125,7 @@ impl SnapshotFile {
         self.inner.footer.part_bytes
     }
 
-    /// Reads its parts from the first.
+    /// Returns a reader that starts at the first part.
     pub fn read(&self) -> Result<SnapshotReader, StorageError> {
         let opened = &self.inner;
         Ok(SnapshotReader {
@@ -137,7 +138,7 @@ impl SnapshotFile {
         })
     }
 
-    /// The file's bytes from an offset, for a peer: at most `max`, none at the end.
+    /// Returns the file's bytes from an offset for a peer: at most `max`, none at the end.
     pub fn read_raw(&self, offset: u64, max: usize) -> Result<Bytes, StorageError> {
         let left = self.inner.bytes.saturating_sub(offset);
         let count = usize::try_from(left).map_or(max, |left| left.min(max));
@@ -154,7 +155,7 @@ impl std::fmt::Debug for SnapshotFile {
     }
 }
 
-/// The parts of a snapshot, in order. Each part is checked before it is returned.
+/// Iterator over the parts of a snapshot, in order. It returns only parts whose checksum is correct.
 pub struct SnapshotReader {
     file: SnapshotFile,
     at: u64,
@@ -170,7 +171,8 @@ impl SnapshotReader {
         self.file.meta()
     }
 
-    /// The next part. `None` after the last, if their number and checksum match the footer.
+    /// Returns the next part. Returns `None` after the last part, once number and checksum of all parts are
+    /// verified.
     pub fn next_part(&mut self) -> Result<Option<Bytes>, StorageError> {
         if self.ended {
             return Ok(None);
@@ -184,7 +186,7 @@ impl SnapshotReader {
                 chain: self.chain,
             };
             if found != opened.footer {
-                return Err(self.damaged("does not have the parts that its footer lists"));
+                return Err(self.damaged("does not have the parts that its footer counts"));
             }
             self.ended = true;
             return Ok(None);

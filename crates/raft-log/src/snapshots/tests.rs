@@ -1,4 +1,4 @@
-//! Snapshot files on a real disk: written, sent, received, replaced, damaged.
+//! Tests of snapshot files on a real disk: writing, sending, receiving, replacing, damage.
 
 use super::*;
 use crate::disk::RealDisk;
@@ -33,7 +33,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn the_newest_two_are_kept_and_found_again() {
+fn newest_two_snapshots_survive_reopening() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     assert!(store.latest().is_none());
@@ -58,7 +58,7 @@ fn the_newest_two_are_kept_and_found_again() {
 }
 
 #[test]
-fn a_peer_gets_the_same_bytes() {
+fn received_snapshot_has_identical_bytes() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let parts: Vec<Vec<u8>> = (0..50).map(|i| vec![i; usize::from(i) * 100]).collect();
     let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
@@ -66,12 +66,12 @@ fn a_peer_gets_the_same_bytes() {
     let receiver_store = SnapshotStore::open(Arc::new(RealDisk), to.path(), [0; 16], 2).unwrap();
     let mut receiver = receiver_store.receive(sent.key()).unwrap();
     loop {
-        // The connection breaks again and again.
+        // The connection breaks repeatedly.
         if receiver.received().is_multiple_of(7000) {
             let received = receiver.received();
             drop(receiver);
             receiver = receiver_store.receive(sent.key()).unwrap();
-            assert_eq!(receiver.received(), received, "the received part is kept");
+            assert_eq!(receiver.received(), received, "the received bytes are kept");
         }
         let bytes = sent.read_raw(receiver.received(), 1000).unwrap();
         if bytes.is_empty() {
@@ -84,7 +84,8 @@ fn a_peer_gets_the_same_bytes() {
     assert_eq!(received.bytes(), sent.bytes());
     assert_eq!(read(&received).unwrap(), parts);
 
-    // Of another cluster, and not whole: refused, and nothing is replaced.
+    // A snapshot of another cluster, an incomplete one and a damaged one are rejected, and nothing is
+    // replaced.
     let mut broken = receiver_store.receive(sent.key()).unwrap();
     broken.write(&sent.read_raw(0, 4000).unwrap()).unwrap();
     assert!(matches!(broken.finish(), Err(StorageError::Contract(_))));
@@ -93,7 +94,7 @@ fn a_peer_gets_the_same_bytes() {
     assert!(matches!(longer.write(b"x"), Err(StorageError::Contract(_))));
     drop(longer);
     let mut damaged = receiver_store.receive(sent.key()).unwrap();
-    assert_eq!(damaged.received(), 0, "a reception that failed leaves nothing");
+    assert_eq!(damaged.received(), 0, "a failed reception leaves no bytes");
     let mut bytes = sent.read_raw(0, usize::MAX).unwrap().to_vec();
     bytes[4000] ^= 1;
     damaged.write(&bytes).unwrap();
@@ -107,7 +108,7 @@ fn a_peer_gets_the_same_bytes() {
 }
 
 #[test]
-fn received_part_of_another_snapshot_is_removed() {
+fn partial_reception_of_another_snapshot_is_removed() {
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let sender = open(from.path());
     let (old, new) = (write(&sender, 5, &[&[1; 5000]]), write(&sender, 6, &[&[2; 5000]]));
@@ -122,10 +123,10 @@ fn received_part_of_another_snapshot_is_removed() {
     part_of(&new);
     assert_eq!(store.receive(new.key()).unwrap().received(), 4000);
     assert_eq!(names(to.path()).len(), 1, "one at a time");
-    // There is a newer one: no peer will send this one again.
+    // A newer snapshot exists: no peer will send this one again.
     write(&store, 7, &[b"own"]);
     assert_eq!(names(to.path()).len(), 1);
-    // The next process removes the remains of the one before.
+    // The next process removes the leftovers of the previous one.
     std::mem::forget(store.receive(new.key()).unwrap());
     assert_eq!(names(to.path()).len(), 2);
     drop(store);
@@ -134,7 +135,7 @@ fn received_part_of_another_snapshot_is_removed() {
 }
 
 #[test]
-fn every_flipped_bit_and_every_cut_is_noticed() {
+fn every_flipped_bit_and_truncation_is_detected() {
     let dir = tempfile::tempdir().unwrap();
     let file = write(&open(dir.path()), 5, &[b"one", b"two"]);
     let path = file.path().to_owned();

@@ -1,5 +1,5 @@
-//! Writing snapshot files: this node's own, part by part, and a peer's, byte by byte. Neither is a snapshot
-//! before all of it was read again.
+//! Writer of snapshot files: this node's own part by part, a peer's byte by byte. A file becomes a snapshot
+//! only after all of it was read again and verified.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,10 +10,11 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::StorageError;
 use fault_injection::fail_step;
 
-/// Bytes between two syncs, so that the log's syncs wait only for a few bytes, and not for all of them at the end.
+/// Number of bytes between syncs, so that the log's syncs wait for little data each time, and not for the
+/// whole file at the end.
 const SYNC_EVERY_BYTES: u64 = 4 * 1024 * 1024;
 
-/// A file under a temporary name. Goes when it is dropped, unless it was adopted.
+/// File under a temporary name. Removed when dropped, unless it became a snapshot.
 struct Temporary {
     disk: Arc<dyn Disk>,
     path: PathBuf,
@@ -88,13 +89,13 @@ impl Drop for Temporary {
         if !self.adopted
             && let Err(error) = self.disk.remove(&self.path)
         {
-            // The next start tries again.
-            tracing::warn!(path = %self.path.display(), %error, "could not remove an unfinished snapshot");
+            // The next start removes it.
+            tracing::warn!(path = %self.path.display(), %error, "snapshots: an unfinished snapshot could not be removed");
         }
     }
 }
 
-/// A snapshot that this node is writing. Dropped before it is finished, it leaves nothing.
+/// A snapshot that this node is writing. If dropped unfinished, it leaves no file.
 pub struct SnapshotWriter {
     store: SnapshotStore,
     temporary: Temporary,
@@ -106,7 +107,8 @@ impl SnapshotWriter {
     pub(super) fn new(store: &SnapshotStore, meta: SnapshotMeta) -> Result<Self, StorageError> {
         let variable = meta.snapshot_id.len() + meta.membership.len();
         if variable > MAX_HEADER_BYTES / 2 {
-            let text = format!("a snapshot's id and membership of {variable} bytes are too long");
+            let text =
+                format!("the id and membership of a snapshot have {variable} bytes, more than the maximum");
             return Err(StorageError::Contract(text));
         }
         let cluster_id = *store.inner.cluster_id.lock();
@@ -131,10 +133,13 @@ impl SnapshotWriter {
         })
     }
 
-    /// Adds a part.
+    /// Appends a part.
     pub fn write_part(&mut self, part: &[u8]) -> Result<(), StorageError> {
         if part.len() > MAX_PART_BYTES {
-            let text = format!("a snapshot's part of {} bytes is too long", part.len());
+            let text = format!(
+                "a part of a snapshot has {} bytes, more than the maximum",
+                part.len()
+            );
             return Err(StorageError::Contract(text));
         }
         let (frame, chain) = encode_frame(self.footer.chain, part);
@@ -148,25 +153,26 @@ impl SnapshotWriter {
         Ok(())
     }
 
-    /// Makes it durable, reads it again, and makes it a snapshot.
+    /// Makes the file durable, verifies it and renames it to a snapshot.
     pub fn finish(mut self) -> Result<SnapshotFile, StorageError> {
         self.temporary.write(&self.footer.encode())?;
         self.temporary.finish(&self.store)
     }
 }
 
-/// Received part of a snapshot whose connection broke.
+/// Received bytes of a snapshot whose connection broke.
 pub(super) struct Partial {
     pub key: SnapshotKey,
     temporary: Temporary,
 }
 
-/// A snapshot that comes from a peer. Dropped before it is finished, it leaves the received part to the next reception of
-/// the same file, as long as this process lives: after a crash nobody knows which of the bytes are on the disk.
+/// A snapshot that this node receives from a peer. If dropped unfinished, it leaves the received bytes to the
+/// next reception of the same file, as long as this process runs: after a crash it is unknown which of the
+/// bytes are on the disk.
 pub struct SnapshotReceiver {
     store: SnapshotStore,
     key: SnapshotKey,
-    /// `None` once it is finished.
+    /// `None` once finished.
     temporary: Option<Temporary>,
 }
 
@@ -174,7 +180,8 @@ impl SnapshotReceiver {
     pub(super) fn new(store: &SnapshotStore, key: SnapshotKey) -> Result<Self, StorageError> {
         let temporary = match store.inner.partial.lock().take() {
             Some(partial) if partial.key == key => partial.temporary,
-            // Another one's file goes before there is a new one, so that there is never room for two needed.
+            // The file of another reception is removed before a new one is created, so that there is never
+            // more than one.
             other => {
                 drop(other);
                 Temporary::create(store)?
@@ -187,7 +194,7 @@ impl SnapshotReceiver {
         })
     }
 
-    /// Adds bytes of the peer's file.
+    /// Appends bytes of the peer's file.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), StorageError> {
         let Some(temporary) = self.temporary.as_mut() else {
             return Err(StorageError::Contract(
@@ -196,7 +203,7 @@ impl SnapshotReceiver {
         };
         if temporary.at + bytes.len() as u64 > self.key.bytes {
             let text = format!(
-                "a snapshot of {} bytes was announced, but more bytes arrived",
+                "a snapshot was announced with {} bytes, but the peer sent more",
                 self.key.bytes
             );
             self.temporary = None;
@@ -205,20 +212,20 @@ impl SnapshotReceiver {
         match temporary.write(bytes) {
             Ok(()) => Ok(()),
             Err(error) => {
-                // After a failed write or sync nobody knows what is there; and a full disk needs the room.
+                // After a failed write or sync the contents are unknown, and a full disk needs the space.
                 self.temporary = None;
                 Err(error)
             }
         }
     }
 
-    /// Returns the number of bytes received.
+    /// Returns the number of bytes received so far.
     pub fn received(&self) -> u64 {
         self.temporary.as_ref().map_or(0, |temporary| temporary.at)
     }
 
-    /// Makes the file durable, checks all of it, and makes it a snapshot. A failure replaces nothing and
-    /// keeps nothing of the file.
+    /// Makes the file durable, verifies it and renames it to a snapshot. If that fails, nothing was replaced
+    /// and the received bytes are removed.
     pub fn finish(mut self) -> Result<SnapshotFile, StorageError> {
         let Some(temporary) = self.temporary.take() else {
             return Err(StorageError::Contract(

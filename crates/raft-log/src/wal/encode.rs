@@ -1,5 +1,4 @@
-//! Puts records into a buffer, and begins segments with what is restated in each. When that happens is the
-//! writer's business.
+//! Encodes records into a buffer, and creates segments with their initial records. The writer decides when.
 
 use std::path::Path;
 
@@ -9,14 +8,14 @@ use super::format::{
     FLAG_COMMITTED, FLAG_VOTED, HeaderBytes, RECORD_HEADER_BYTES, RecordHeader, RecordKind, SegmentHeader,
     offset_u32, record_start, segment_name,
 };
-use super::preallocator::Preallocator;
+use super::preallocator::SegmentPreallocator;
 use super::recover::{Active, Markers};
 use super::{LogPos, VoteRecord, WalEntry, WalIdentity};
 use crate::disk::Disk;
 use crate::error::StorageError;
 use fault_injection::fail_step;
 
-/// Makes a segment with its header and what is restated in it, durable under its name.
+/// Creates a segment with its header and the repeated markers, durable under its final name.
 #[allow(
     clippy::too_many_arguments,
     reason = "called in two places with what the caller has in pieces"
@@ -24,7 +23,7 @@ use fault_injection::fail_step;
 pub(super) fn begin_segment(
     disk: &dyn Disk,
     dir: &Path,
-    preallocator: &Preallocator,
+    preallocator: &SegmentPreallocator,
     identity: WalIdentity,
     bytes: usize,
     sequence: u64,
@@ -97,7 +96,7 @@ pub(super) fn begin_segment(
     disk.sync_dir(dir)
         .map_err(|source| StorageError::io("sync", dir, source))?;
     fail_step!("segment::after_dir_sync", |e| StorageError::io("sync", dir, e));
-    preallocator.taken_is_named();
+    preallocator.confirm_taken();
     let end = buffer.len();
     Ok(Active {
         sequence,
@@ -109,7 +108,7 @@ pub(super) fn begin_segment(
     })
 }
 
-/// Adds a record. Answers with the next link of the chain.
+/// Appends a record to the buffer. Returns the next link of the chain.
 #[allow(clippy::too_many_arguments, reason = "these are the fields of a record")]
 pub(super) fn push_record(
     buffer: &mut Vec<u8>,
@@ -138,26 +137,26 @@ pub(super) fn push_record(
     Ok(crc)
 }
 
-/// Returns the flags of a vote's record, and the value in its index field.
+/// Returns a vote's flags and the value of its index field.
 pub(super) fn vote_fields(vote: &VoteRecord) -> (u8, u64) {
     let voted = if vote.node_id.is_some() { FLAG_VOTED } else { 0 };
     let committed = if vote.committed { FLAG_COMMITTED } else { 0 };
     (voted | committed, vote.node_id.unwrap_or(0))
 }
 
-/// Adds the record of an entry, as the first one of the first segment. For measurements of its cost.
+/// Appends the record of an entry as the first one of the first segment. Used to measure its size and cost.
 pub fn push_entry(buffer: &mut Vec<u8>, entry: &WalEntry) -> Result<u32, StorageError> {
     let LogPos { term, index } = entry.pos;
     push_record(buffer, 1, 0, 0, RecordKind::Entry, 0, index, term, &entry.payload)
 }
 
-/// The entry of a record that [`push_entry`] wrote, if its checksums are right.
+/// Returns the entry of a record that [`push_entry`] wrote, if its checksums are right.
 pub fn entry_of_record(record: Bytes) -> Option<WalEntry> {
     let HeaderBytes::Valid(header, _) = RecordHeader::decode(record.first_chunk()?, 1) else {
         return None;
     };
     let payload = record.slice(RECORD_HEADER_BYTES..);
-    header.payload_is(&payload).then_some(WalEntry {
+    header.payload_matches(&payload).then_some(WalEntry {
         pos: LogPos {
             term: header.term,
             index: header.index,

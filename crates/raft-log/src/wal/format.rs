@@ -1,31 +1,31 @@
-//! The bytes of the log: segment headers and records. `docs/internals/format.md` shows them as tables. Nothing here
-//! touches a file, and nothing here knows what an entry's payload means.
+//! Format of the log: segment headers and records. `docs/internals/format.md` shows them as tables. This
+//! module does no I/O and does not know what an entry's payload means.
 //!
-//! Three properties carry the recovery (`recover.rs`):
+//! The recovery (`recover.rs`) relies on three properties:
 //!
-//! * A record's header never crosses a sector border, so a torn write leaves a header whole or not at all.
-//! * A header holds the checksum of the record before it, so records form a chain that cannot lose a link,
-//!   and the number of its segment is part of its checksum, so it is valid nowhere else.
-//! * A header says up to where the segment had been synced when the record was written. A valid record
-//!   therefore proves that everything below that mark must be there.
+//! * A record's header never crosses a sector border, so a torn write leaves a header complete or not at all.
+//! * A header contains the checksum of the previous record, so records form a chain that cannot lose a link.
+//!   The number of its segment is part of its checksum, so it is valid in no other segment.
+//! * A header says up to which offset the segment had been synced when the record was written. A valid record
+//!   therefore proves that everything below that offset must be on disk.
 
 use std::ops::Range;
 
 use super::WalIdentity;
 use crate::error::StorageError;
 
-/// Number of bytes that a disk writes as a whole or not at all. Smaller than what today's disks promise (4096), as
-/// large as what all of them promise.
+/// Number of bytes that a disk writes atomically. Smaller than what today's disks promise (4096), and equal
+/// to what all of them promise.
 pub const SECTOR_BYTES: usize = 512;
-/// The header of a segment has a sector for itself.
+/// Length of a segment's header, which occupies a sector of its own.
 pub const SEGMENT_HEADER_BYTES: usize = SECTOR_BYTES;
-/// The header of a record.
+/// Length of a record's header.
 pub const RECORD_HEADER_BYTES: usize = 40;
-/// Records start at multiples of this, so that a search for them is eight times as fast.
+/// Alignment of records, which makes a search for them eight times as fast.
 const RECORD_ALIGNMENT: usize = 8;
-/// The first bytes of a segment.
+/// First bytes of a segment.
 const MAGIC: [u8; 8] = *b"LOCKGWAL";
-/// The version of all that is described here.
+/// Version of this format.
 const VERSION: u32 = 1;
 
 /// Kind of a record.
@@ -34,21 +34,21 @@ const VERSION: u32 = 1;
 pub enum RecordKind {
     /// A log entry: term, index, payload.
     Entry = 1,
-    /// The vote: the term, who got it in the place of the index, and flags.
+    /// A vote: the term, the node that received it in the index field, and flags.
     Vote = 2,
     /// The last entry known to be committed.
     Committed = 3,
-    /// The entries after the index are void; with [`FLAG_ALL`] all are.
+    /// Invalidates the entries after the index, or all with [`FLAG_ALL`].
     Truncate = 4,
     /// The entries up to this one are covered by a snapshot and no longer needed.
     Purge = 5,
 }
 
-/// Of a truncation: nothing is kept.
+/// Flag of a truncation: no entry is kept.
 pub const FLAG_ALL: u8 = 1;
-/// Of a vote: it was given to somebody.
+/// Flag of a vote: a node received it.
 pub const FLAG_VOTED: u8 = 1;
-/// Of a vote: a majority gave it.
+/// Flag of a vote: a majority gave it.
 pub const FLAG_COMMITTED: u8 = 2;
 
 impl RecordKind {
@@ -65,7 +65,7 @@ impl RecordKind {
     }
 }
 
-/// The header of a record.
+/// Header of a record.
 ///
 /// | offset | bytes | what |
 /// |---:|---:|---|
@@ -81,37 +81,37 @@ impl RecordKind {
 /// | 39 | 1 | kind |
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RecordHeader {
-    /// Kind of the record.
+    /// Kind.
     pub kind: RecordKind,
-    /// Flags. Their meaning depends on the kind.
+    /// Flags, whose meaning depends on the kind.
     pub flags: u8,
-    /// The entry's index, or what else the kind puts here.
+    /// Index of the entry, or another value that depends on the kind.
     pub index: u64,
-    /// The entry's term.
+    /// Term of the entry.
     pub term: u64,
     /// Length of the payload, without padding.
     pub payload_len: u32,
-    /// The payload's checksum.
+    /// Checksum of the payload.
     pub payload_crc: u32,
-    /// The checksum of the record before.
+    /// Checksum of the previous record.
     pub chain: u32,
-    /// Up to where the segment had been synced when this was written.
+    /// Offset up to which the segment had been synced when the record was written.
     pub synced_to: u32,
 }
 
-/// Result of decoding the bytes at a record's place.
+/// Result of decoding a record header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeaderBytes {
-    /// Nothing was written here.
+    /// All zeros: nothing was written here.
     Zero,
-    /// A header, and its own checksum: the next link of the chain.
+    /// A valid header with its own checksum, which is the next link of the chain.
     Valid(RecordHeader, u32),
-    /// Bytes that no write of ours, whole or torn, leaves behind.
+    /// Bytes that no write of this program leaves, complete or torn.
     Invalid,
 }
 
 impl RecordHeader {
-    /// The header's bytes, and its checksum: the next link of the chain.
+    /// Returns the header's bytes and its checksum, which is the next link of the chain.
     pub fn encode(&self, sequence: u64) -> ([u8; RECORD_HEADER_BYTES], u32) {
         let mut bytes = [0; RECORD_HEADER_BYTES];
         bytes[4..8].copy_from_slice(&self.payload_len.to_le_bytes());
@@ -127,7 +127,7 @@ impl RecordHeader {
         (bytes, crc)
     }
 
-    /// Decodes the header of a record in segment `sequence`.
+    /// Decodes a header in the segment with this sequence number.
     pub fn decode(bytes: &[u8; RECORD_HEADER_BYTES], sequence: u64) -> HeaderBytes {
         if bytes.iter().all(|byte| *byte == 0) {
             return HeaderBytes::Zero;
@@ -152,8 +152,8 @@ impl RecordHeader {
         HeaderBytes::Valid(header, crc)
     }
 
-    /// Returns whether `payload` has the length and checksum of this header.
-    pub fn payload_is(&self, payload: &[u8]) -> bool {
+    /// Returns whether the payload has the recorded length and checksum.
+    pub fn payload_matches(&self, payload: &[u8]) -> bool {
         payload.len() == self.payload_len as usize && crc32c::crc32c(payload) == self.payload_crc
     }
 }
@@ -162,7 +162,8 @@ fn header_crc(sequence: u64, bytes: &[u8; RECORD_HEADER_BYTES]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&sequence.to_le_bytes()), &bytes[4..])
 }
 
-/// Returns the start of the next record after one that ended at `end`: the header must not cross a sector border.
+/// Returns the offset of the next record after one that ended at `end`: its header must not cross a sector
+/// border.
 pub fn record_start(end: usize) -> usize {
     let start = end.next_multiple_of(RECORD_ALIGNMENT);
     if SECTOR_BYTES - start % SECTOR_BYTES < RECORD_HEADER_BYTES {
@@ -172,14 +173,14 @@ pub fn record_start(end: usize) -> usize {
     }
 }
 
-/// Returns the byte range of the payload of a record.
+/// Returns the range of bytes of a record's payload.
 pub fn payload_range(start: usize, payload_len: usize) -> Range<usize> {
     let from = start + RECORD_HEADER_BYTES;
     from..from + payload_len
 }
 
-/// The places below `bytes` where a record may start, from `from` on.
-pub fn record_places(from: usize, bytes: usize) -> impl Iterator<Item = usize> {
+/// Returns the offsets from `from` up to `bytes` at which a record may start.
+pub fn possible_record_starts(from: usize, bytes: usize) -> impl Iterator<Item = usize> {
     let mut place = record_start(from);
     std::iter::from_fn(move || {
         let this = place;
@@ -188,7 +189,7 @@ pub fn record_places(from: usize, bytes: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The header of a segment.
+/// Header of a segment.
 ///
 /// | offset | bytes | what |
 /// |---:|---:|---|
@@ -206,16 +207,16 @@ pub fn record_places(from: usize, bytes: usize) -> impl Iterator<Item = usize> {
 pub struct SegmentHeader {
     /// Length of the segment.
     pub segment_bytes: u32,
-    /// Its place in the order of segments.
+    /// Sequence number of the segment.
     pub sequence: u64,
     /// Owner of the log.
     pub identity: WalIdentity,
-    /// The checksum of the last record of the segment before.
+    /// Checksum of the last record of the previous segment.
     pub chain: u32,
 }
 
 impl SegmentHeader {
-    /// The header's bytes.
+    /// Returns the header's bytes.
     pub fn encode(&self) -> [u8; SEGMENT_HEADER_BYTES] {
         let mut bytes = [0; SEGMENT_HEADER_BYTES];
         bytes[0..8].copy_from_slice(&MAGIC);
@@ -231,10 +232,10 @@ impl SegmentHeader {
         bytes
     }
 
-    /// Decodes the bytes, which must be a header of this version.
+    /// Decodes a header of this version.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         if bytes.len() < SEGMENT_HEADER_BYTES {
-            return Err(format!("has {} bytes and not even a whole header", bytes.len()));
+            return Err(format!("has {} bytes, fewer than a header", bytes.len()));
         }
         if bytes[0..8] != MAGIC {
             return Err("does not begin as a segment of the log".into());
@@ -261,19 +262,19 @@ impl SegmentHeader {
     }
 }
 
-/// The name of a segment's file.
+/// Returns the name of a segment's file.
 pub fn segment_name(sequence: u64) -> String {
     format!("{sequence:016x}.wal")
 }
 
-/// The sequence number in a segment's file name.
+/// Returns the sequence number in a segment's file name.
 pub fn parse_segment_name(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".wal")?;
     let sequence = u64::from_str_radix(digits, 16).ok()?;
     (segment_name(sequence) == name).then_some(sequence)
 }
 
-/// An offset within a segment as it is stored. Segments are shorter than 4 GiB.
+/// Converts an offset within a segment to its stored form. Segments are shorter than 4 GiB.
 pub fn offset_u32(offset: usize) -> Result<u32, StorageError> {
     u32::try_from(offset).map_err(|_| StorageError::Contract(format!("offset {offset} is beyond a segment")))
 }
@@ -308,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_of_a_header_is_noticed() {
+    fn every_flipped_bit_of_a_header_is_detected() {
         let header = RecordHeader {
             kind: RecordKind::Entry,
             flags: 0,
@@ -338,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn segment_names_are_their_numbers() {
+    fn segment_name_round_trips_its_number() {
         assert_eq!(parse_segment_name(&segment_name(258)), Some(258));
         assert_eq!(parse_segment_name("0000000000000102.wal"), Some(258));
         for other in [

@@ -1,48 +1,47 @@
-//! Times of syncs: measured where the log waits for the disk, read by the judge of the disk's health, also during a write.
-//! This module does not judge.
+//! Times of syncs, measured by the log's writer and read by the disk health check, also while a write is in
+//! progress. This module only measures; it does not decide whether a disk is healthy.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Upper bounds of the classes in which syncs are counted, in microseconds: from a fast flash disk's to what no lock
-/// service can live with.
-pub const SYNC_CLASSES_US: [u64; 14] = [
+/// Upper bounds of the histogram buckets in microseconds: from a fast flash disk to a disk too slow for any
+/// lock service.
+pub const FSYNC_BUCKETS_US: [u64; 14] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
     5_000_000,
 ];
 
-/// The last syncs that are looked at: most of them tell a disk that has become slow from late syncs, as on a machine that stood
-/// still.
+/// Number of recent syncs of which the median is taken. A majority of them distinguishes a disk that has
+/// become slow from single late syncs, for example after the machine was suspended.
 const LAST_SYNCS: usize = 15;
 
-/// Minimum number of syncs before a usual time is reported.
+/// Minimum number of syncs for a median.
 const MIN_SYNCS: usize = 8;
 
-/// The last syncs say nothing about the disk as it is now when they are longer ago.
+/// Age above which the recent syncs say nothing about the disk's current speed.
 const LAST_SYNCS_AGE: Duration = Duration::from_secs(10);
 
-/// Times of the syncs of one log. Only its writer writes them; any thread reads them.
+/// Sync times of one log. Written by its writer thread alone, read by any thread.
 #[derive(Debug)]
 pub struct FsyncStats {
     epoch: Instant,
-    /// Start of the current write in microseconds since `epoch`, plus one. 0: no write is in progress.
-    working_since: AtomicU64,
+    /// Start of the write in progress, in microseconds since `epoch`, plus one. 0 if there is none.
+    write_since: AtomicU64,
     last_sync_at: AtomicU64,
-    /// Durations of the last syncs, a ring.
+    /// Ring of the durations of the last syncs.
     last_us: [AtomicU64; LAST_SYNCS],
-    counts: [AtomicU64; SYNC_CLASSES_US.len() + 1],
+    counts: [AtomicU64; FSYNC_BUCKETS_US.len() + 1],
     sum_us: AtomicU64,
 }
 
-/// Durations of all syncs since the start.
+/// Histogram of all syncs since the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SyncTimes {
-    /// Number of syncs per class: those that took at most the time at the same place in [`SYNC_CLASSES_US`] and more than the
-    /// one before it. The last element counts all longer ones.
-    pub counts: [u64; SYNC_CLASSES_US.len() + 1],
-    /// Sum of all durations.
+pub struct FsyncTimes {
+    /// Number of syncs per bucket of [`FSYNC_BUCKETS_US`]; the last one counts all that took longer.
+    pub counts: [u64; FSYNC_BUCKETS_US.len() + 1],
+    /// Total duration.
     pub sum: Duration,
 }
 
@@ -50,7 +49,7 @@ impl Default for FsyncStats {
     fn default() -> Self {
         Self {
             epoch: Instant::now(),
-            working_since: AtomicU64::new(0),
+            write_since: AtomicU64::new(0),
             last_sync_at: AtomicU64::new(0),
             last_us: Default::default(),
             counts: Default::default(),
@@ -64,17 +63,17 @@ impl FsyncStats {
         micros(self.epoch.elapsed())
     }
 
-    /// The writer has something to write. It is idle again when the answer is dropped.
-    pub(super) fn working(&self) -> Working<'_> {
-        self.working_since.store(self.now_us() + 1, Relaxed);
-        Working { fsync_stats: self }
+    /// Marks the start of a write. It ends when the returned guard is dropped.
+    pub(super) fn start_write(&self) -> WriteInProgress<'_> {
+        self.write_since.store(self.now_us() + 1, Relaxed);
+        WriteInProgress { fsync_stats: self }
     }
 
     /// Records the duration of a sync.
-    pub(super) fn synced(&self, took: Duration) {
+    pub(super) fn record(&self, took: Duration) {
         let took_us = micros(took);
         self.last_us[self.syncs() as usize % LAST_SYNCS].store(took_us, Relaxed);
-        let class = SYNC_CLASSES_US.partition_point(|class| *class < took_us);
+        let class = FSYNC_BUCKETS_US.partition_point(|class| *class < took_us);
         self.counts[class].fetch_add(1, Relaxed);
         self.sum_us.fetch_add(took_us, Relaxed);
         self.last_sync_at.store(self.now_us(), Relaxed);
@@ -84,16 +83,16 @@ impl FsyncStats {
         self.counts.iter().map(|count| count.load(Relaxed)).sum()
     }
 
-    /// Returns the time that the current write has taken so far, or zero without one.
-    pub fn working_for(&self) -> Duration {
-        match self.working_since.load(Relaxed) {
+    /// Returns the duration of the write in progress so far, or zero if there is none.
+    pub fn current_write_time(&self) -> Duration {
+        match self.write_since.load(Relaxed) {
             0 => Duration::ZERO,
             since => Duration::from_micros((self.now_us() + 1).saturating_sub(since)),
         }
     }
 
-    /// Returns the usual duration of a sync: the median of the last ones. `None` after too few syncs, or if the last ones are old.
-    pub fn usual(&self) -> Option<Duration> {
+    /// Returns the median duration of the last syncs. `None` if there were too few, or none recently.
+    pub fn median(&self) -> Option<Duration> {
         let age = self.now_us().saturating_sub(self.last_sync_at.load(Relaxed));
         let made = LAST_SYNCS.min(self.syncs() as usize);
         if made < MIN_SYNCS || age > micros(LAST_SYNCS_AGE) {
@@ -104,23 +103,23 @@ impl FsyncStats {
         Some(Duration::from_micros(last[made / 2]))
     }
 
-    /// All syncs since the start.
-    pub fn sync_times(&self) -> SyncTimes {
-        SyncTimes {
+    /// Returns the histogram of all syncs since the start.
+    pub fn times(&self) -> FsyncTimes {
+        FsyncTimes {
             counts: std::array::from_fn(|class| self.counts[class].load(Relaxed)),
             sum: Duration::from_micros(self.sum_us.load(Relaxed)),
         }
     }
 }
 
-/// The writer is at work.
-pub(super) struct Working<'p> {
+/// Guard of a write in progress.
+pub(super) struct WriteInProgress<'p> {
     fsync_stats: &'p FsyncStats,
 }
 
-impl Drop for Working<'_> {
+impl Drop for WriteInProgress<'_> {
     fn drop(&mut self) {
-        self.fsync_stats.working_since.store(0, Relaxed);
+        self.fsync_stats.write_since.store(0, Relaxed);
     }
 }
 
@@ -133,30 +132,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_under_way_shows_before_it_ends() {
+    fn current_write_time_grows_until_write_ends() {
         let fsync_stats = FsyncStats::default();
-        assert_eq!(fsync_stats.working_for(), Duration::ZERO);
-        let working = fsync_stats.working();
-        while fsync_stats.working_for() < Duration::from_millis(2) {
+        assert_eq!(fsync_stats.current_write_time(), Duration::ZERO);
+        let working = fsync_stats.start_write();
+        while fsync_stats.current_write_time() < Duration::from_millis(2) {
             std::thread::yield_now();
         }
         drop(working);
-        assert_eq!(fsync_stats.working_for(), Duration::ZERO);
+        assert_eq!(fsync_stats.current_write_time(), Duration::ZERO);
     }
 
     #[test]
-    fn usual_time_follows_the_disk_but_not_late_syncs() {
+    fn median_follows_slower_disk_but_not_single_late_syncs() {
         let fsync_stats = FsyncStats::default();
         let ms = Duration::from_millis;
-        fsync_stats.synced(ms(1));
-        assert_eq!(fsync_stats.usual(), None, "one sync says nothing");
-        (0..20).for_each(|_| fsync_stats.synced(ms(1)));
-        // The machine paused several times.
-        (0..5).for_each(|_| fsync_stats.synced(ms(200)));
-        assert_eq!(fsync_stats.usual(), Some(ms(1)));
-        (0..36).for_each(|_| fsync_stats.synced(ms(200)));
-        assert_eq!(fsync_stats.usual(), Some(ms(200)));
-        let times = fsync_stats.sync_times();
+        fsync_stats.record(ms(1));
+        assert_eq!(fsync_stats.median(), None, "one sync is too few");
+        (0..20).for_each(|_| fsync_stats.record(ms(1)));
+        // The machine was suspended now and then.
+        (0..5).for_each(|_| fsync_stats.record(ms(200)));
+        assert_eq!(fsync_stats.median(), Some(ms(1)));
+        (0..36).for_each(|_| fsync_stats.record(ms(200)));
+        assert_eq!(fsync_stats.median(), Some(ms(200)));
+        let times = fsync_stats.times();
         assert_eq!(times.counts.iter().sum::<u64>(), 62);
         assert_eq!((times.counts[3], times.counts[10]), (21, 41));
         assert_eq!(times.sum, ms(21 + 41 * 200));

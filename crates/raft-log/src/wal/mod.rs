@@ -2,29 +2,31 @@
 //!
 //! ```text
 //!  append, save_vote, truncate_after, purge          read, vote, last
-//!        |  change the view, then queue                 ^
+//!        |  change the index, then queue                ^
 //!        v                                              |
-//!     [queue] --all that waits--> writer thread      [view: newest entries in memory, older ones by place]
+//!     [queue] --whole queue--> writer thread         [index: newest entries in memory, older ones by location]
 //!                                  | one write, one fdatasync
 //!                                  v
-//!                           segment files  <-- made ahead and removed by the preallocator thread
+//!                           segment files  <-- preallocated and removed by the preallocator thread
 //!                                  |
 //!                                  v
 //!                           on_durable, newest first
 //! ```
 //!
-//! What it guarantees:
+//! Guarantees:
 //!
-//! * What was appended can be read as soon as `append` returns. It is durable when its `on_durable` is called
-//!   with `Ok`, and so is everything that was queued before it.
-//! * After a crash the log is what it was after some prefix of the calls, and that prefix holds every call that
-//!   was reported durable. A torn last write is cut off; damage anywhere else is an error that says what to do.
-//! * The first failed write or sync ends it: nothing is accepted or reported durable any more. After a failed
-//!   sync nobody knows what the disk holds, and asking again can answer a lie.
+//! * An entry can be read as soon as `append` returns. It is durable when its `on_durable` is called with
+//!   `Ok`, and so is everything that was queued before it.
+//! * After a crash the log has the state after some prefix of the calls, and the prefix includes every call
+//!   that was reported durable. A torn last write is cut off; damage anywhere else is an error that says what
+//!   to do.
+//! * The first failed write or sync ends the log: it accepts nothing and reports nothing durable any more.
+//!   After a failed sync the contents of the disk are unknown, and a second sync may report success for data
+//!   that was lost.
 //!
-//! Limits: it does not know Raft's rules beyond "no holes" and "votes never go back"; a caller that
-//! purges must have a durable snapshot first; and it does not save the commit mark with a sync of its own, since
-//! the mark only speeds up the next start.
+//! Limits: the log knows no rules of Raft beyond "no gaps" and "votes never go back". The caller of a purge
+//! must have a durable snapshot first. The commit mark gets no sync of its own, since it only speeds up the
+//! next start.
 
 mod encode;
 mod format;
@@ -33,8 +35,8 @@ mod fsync_stats;
 mod recover;
 mod segment;
 mod types;
-mod view;
-mod work;
+mod log_index;
+mod writer_signal;
 mod writer;
 
 use std::ops::Range;
@@ -48,13 +50,13 @@ use tokio::sync::{Notify, watch};
 
 pub use self::encode::{entry_of_record, push_entry};
 pub use self::format::{RECORD_HEADER_BYTES, SECTOR_BYTES, SEGMENT_HEADER_BYTES, record_start};
-pub use self::fsync_stats::{FsyncStats, SYNC_CLASSES_US, SyncTimes};
+pub use self::fsync_stats::{FSYNC_BUCKETS_US, FsyncStats, FsyncTimes};
+use self::log_index::LogIndex;
+pub use self::log_index::ReadPlan;
 pub use self::preallocator::{RESERVED_SEGMENTS, SEGMENTS_AHEAD};
 pub use self::types::*;
-pub use self::view::ReadPlan;
-use self::view::View;
-use self::work::Work;
 pub use self::writer::{Step, WalWriter};
+use self::writer_signal::WriterSignal;
 use super::disk::Disk;
 use super::error::StorageError;
 
@@ -86,44 +88,44 @@ struct Queue {
     bytes: usize,
     committed: Option<LogPos>,
     closing: bool,
-    /// The writer waits without a timeout, so a commit mark has to wake it.
+    /// The writer waits without a timeout, so a new commit mark has to wake it.
     sleeping: bool,
 }
 
-/// State shared by the handle, the writer and the preallocator. Locks are taken in the order view, queue.
+/// State shared by the handle, the writer and the preallocator. Lock order: index, then queue.
 struct Shared {
-    view: Mutex<View>,
+    log_index: Mutex<LogIndex>,
     queue: Mutex<Queue>,
-    /// Something was queued.
-    work: Work,
-    /// The queue was taken.
+    /// Signals the writer that something was queued.
+    work: WriterSignal,
+    /// Signals waiting callers that the writer took the queue.
     room: Notify,
     failure: watch::Sender<Option<Arc<StorageError>>>,
-    /// Times of syncs.
+    /// Measured times of syncs.
     fsync_stats: FsyncStats,
-    /// The disk had no space for the last segment that was to be made ahead.
+    /// The disk had no space for the last segment to preallocate.
     starved: AtomicBool,
-    /// Bytes that were last refused on that account.
+    /// Number of bytes of the last request that was rejected for lack of space.
     refused: AtomicUsize,
-    /// Allocated space without records.
+    /// Allocated space that is not used yet.
     space: Mutex<Space>,
-    /// Segments, the one that is written to among them.
+    /// Number of segments, including the active one.
     segments: AtomicUsize,
-    /// Length of a segment.
+    /// Length of a segment in bytes.
     segment_bytes: usize,
 }
 
-/// Room for records. Locked for itself, after whatever else is.
+/// Allocated space for records. Its mutex is locked last.
 #[derive(Debug, Default, Clone, Copy)]
 struct Space {
-    /// Bytes left in the segment that is written to.
+    /// Bytes left in the active segment.
     left: usize,
-    /// Segments made ahead.
+    /// Number of preallocated segments.
     spares: usize,
 }
 
 impl Shared {
-    /// Returns the approximate space for entries in a segment.
+    /// Returns the approximate number of bytes for records in a segment.
     fn usable(&self) -> usize {
         self.segment_bytes.saturating_sub(segment::OVERHEAD_BYTES)
     }
@@ -135,7 +137,7 @@ impl Shared {
         }
     }
 
-    /// The first failure stays.
+    /// Records the failure of the log. The first failure is kept.
     fn fail(&self, error: StorageError) {
         let error = Arc::new(error);
         let first = self.failure.send_if_modified(|failure| {
@@ -144,12 +146,13 @@ impl Shared {
             first
         });
         if first {
-            tracing::error!(%error, "the log has failed and takes nothing more");
+            tracing::error!(%error, "log: failed, no further writes are accepted");
         }
     }
 }
 
-/// A thread of the log that panics leaves everybody waiting; so the log has failed.
+/// Guard that fails the log when one of its threads panics, since callers would wait for the thread
+/// otherwise.
 struct PanicAlarm {
     shared: Arc<Shared>,
     thread: &'static str,
@@ -167,7 +170,7 @@ impl Drop for PanicAlarm {
 struct Handle {
     shared: Arc<Shared>,
     thread: Mutex<Option<JoinHandle<()>>>,
-    /// The writer of a simulated node, which has no threads: a task steps it.
+    /// The writer of a simulated node, which has no threads; a task steps it.
     #[cfg(feature = "simulation")]
     stepped: Mutex<Option<Arc<Mutex<WalWriter>>>>,
 }
@@ -179,14 +182,15 @@ impl Drop for Handle {
     }
 }
 
-/// The log. Clones are the same log; when the last one goes, the writer writes what is queued and ends.
+/// Handle to the log. Clones share the same log. When the last clone is dropped, the writer writes the queue
+/// and ends.
 #[derive(Clone)]
 pub struct Wal {
     handle: Arc<Handle>,
 }
 
 impl Wal {
-    /// Opens the log in a directory, or begins one, and starts its writer thread.
+    /// Opens or creates the log in a directory, and starts its writer thread.
     pub fn start(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -198,13 +202,13 @@ impl Wal {
         Ok(wal)
     }
 
-    /// Gives the writer a thread.
+    /// Starts a thread that runs the writer.
     pub fn start_writer(&self, writer: WalWriter) -> Result<(), StorageError> {
         #[cfg(feature = "simulation")]
         if crate::simulation::is_on() {
             let writer = Arc::new(Mutex::new(writer));
             *self.handle.stepped.lock() = Some(writer.clone());
-            tokio::spawn(work::step_as_task(self.handle.shared.clone(), writer));
+            tokio::spawn(writer_signal::step_as_task(self.handle.shared.clone(), writer));
             return Ok(());
         }
         let alarm = PanicAlarm {
@@ -225,7 +229,7 @@ impl Wal {
         Ok(())
     }
 
-    /// Opens the log and leaves the writing to the caller, who steps the writer.
+    /// Opens the log without a writer thread. The caller steps the returned writer.
     pub fn open(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -236,9 +240,9 @@ impl Wal {
         let recovered = recover::recover(disk.as_ref(), dir, &identity, &options)?;
         let (failure, _) = watch::channel(None);
         let shared = Arc::new(Shared {
-            view: Mutex::new(recovered.view),
+            log_index: Mutex::new(recovered.log_index),
             queue: Mutex::new(Queue::default()),
-            work: Work::default(),
+            work: WriterSignal::default(),
             room: Notify::new(),
             failure,
             fsync_stats: FsyncStats::default(),
@@ -266,8 +270,8 @@ impl Wal {
     pub fn append(&self, entries: Vec<WalEntry>, on_durable: OnDurable) -> Result<(), StorageError> {
         let shared = self.shared();
         shared.check()?;
-        let mut view = shared.view.lock();
-        let mut last = view.last();
+        let mut log_index = shared.log_index.lock();
+        let mut last = log_index.last();
         for entry in &entries {
             follows(last, entry)?;
             last = Some(entry.pos);
@@ -277,7 +281,7 @@ impl Wal {
             .into_iter()
             .map(|entry| {
                 (
-                    view.push(entry.pos, entry.payload.clone(), view::Place::NONE),
+                    log_index.push(entry.pos, entry.payload.clone(), log_index::RecordLocation::NONE),
                     entry,
                 )
             })
@@ -295,8 +299,8 @@ impl Wal {
     pub fn save_vote(&self, vote: VoteRecord, on_durable: OnDurable) -> Result<(), StorageError> {
         let shared = self.shared();
         shared.check()?;
-        let mut view = shared.view.lock();
-        if let Some(old) = view.vote
+        let mut log_index = shared.log_index.lock();
+        if let Some(old) = log_index.vote
             && vote.term < old.term
         {
             let text = format!(
@@ -305,7 +309,7 @@ impl Wal {
             );
             return Err(StorageError::Contract(text));
         }
-        view.vote = Some(vote);
+        log_index.vote = Some(vote);
         self.queue(
             0,
             Op::Vote {
@@ -315,14 +319,14 @@ impl Wal {
         )
     }
 
-    /// Notes the last entry known to be committed. It reaches the disk with the next write, whenever that is.
+    /// Records the last entry known to be committed. The mark reaches the disk with the next write.
     pub fn save_committed(&self, committed: LogPos) -> Result<(), StorageError> {
         let shared = self.shared();
         shared.check()?;
-        let mut view = shared.view.lock();
-        view.committed = Some(committed);
+        let mut log_index = shared.log_index.lock();
+        log_index.committed = Some(committed);
         let mut queue = shared.queue.lock();
-        // Usually a batch has just been written, and the writer looks again by itself in a moment.
+        // Usually a batch has just been written, and the writer checks the queue again without being woken.
         let wake = queue.sleeping;
         queue.committed = Some(committed);
         drop(queue);
@@ -332,12 +336,12 @@ impl Wal {
         Ok(())
     }
 
-    /// Removes the entries after `after`, or all.
+    /// Removes the entries after `after`, or all entries if it is `None`.
     pub fn truncate_after(&self, after: Option<u64>, on_durable: OnDurable) -> Result<(), StorageError> {
         let shared = self.shared();
         shared.check()?;
-        let mut view = shared.view.lock();
-        view.truncate_after(after);
+        let mut log_index = shared.log_index.lock();
+        log_index.truncate_after(after);
         self.queue(
             0,
             Op::Truncate {
@@ -347,13 +351,13 @@ impl Wal {
         )
     }
 
-    /// Removes the entries up to `upto`. A durable snapshot must cover them. The next entry is the one after
-    /// `upto`, also if the log ended before it.
+    /// Removes the entries up to `upto`, which a durable snapshot must cover. The next entry is the one after
+    /// `upto`, even if the log ended before it.
     pub fn purge(&self, upto: LogPos, on_durable: OnDurable) -> Result<(), StorageError> {
         let shared = self.shared();
         shared.check()?;
-        let mut view = shared.view.lock();
-        view.purge(upto);
+        let mut log_index = shared.log_index.lock();
+        log_index.purge(upto);
         self.queue(
             0,
             Op::Purge {
@@ -363,13 +367,14 @@ impl Wal {
         )
     }
 
-    /// The cluster has been formed: segments begun from now on carry its id.
+    /// Sets the id of the cluster once it is formed. Later segments carry it.
     pub fn set_cluster_id(&self, id: [u8; 16]) -> Result<(), StorageError> {
         self.shared().check()?;
         self.queue(0, Op::Cluster { id })
     }
 
-    /// Called with the view locked, so that the queue has the order of the view's changes.
+    /// Queues an operation. Called with the index locked, so that the queue has the order of the changes of
+    /// the index.
     fn queue(&self, bytes: usize, op: Op) -> Result<(), StorageError> {
         let shared = self.shared();
         let mut queue = shared.queue.lock();
@@ -386,8 +391,8 @@ impl Wal {
         Ok(())
     }
 
-    /// Waits until less than [`MAX_QUEUED_BYTES`] wait for the disk, or the log has failed.
-    pub async fn room(&self) {
+    /// Waits until less than [`MAX_QUEUED_BYTES`] are queued for the disk, or until the log fails.
+    pub async fn wait_for_room(&self) {
         let shared = self.shared();
         loop {
             let taken = shared.room.notified();
@@ -400,9 +405,10 @@ impl Wal {
         }
     }
 
-    /// Returns whether entries with these payload sizes in bytes can be written even if the disk provides no more space: into the
-    /// current segment and those made ahead, of which one is reserved for votes. Always true while the disk has space.
-    pub fn takes(&self, payloads: impl IntoIterator<Item = usize>) -> bool {
+    /// Returns whether entries with these payload lengths (bytes) can be written even if the disk allocates
+    /// no more space: into the active segment and the preallocated ones, of which one is reserved for votes.
+    /// Always true while the disk has space.
+    pub fn has_room_for(&self, payloads: impl IntoIterator<Item = usize>) -> bool {
         let shared = self.shared();
         if !shared.starved.load(Relaxed) {
             return true;
@@ -420,29 +426,31 @@ impl Wal {
         room
     }
 
-    /// Returns whether `bytes` bytes of records, the largest payload among them of `largest` bytes, fit into the allocated space.
+    /// Returns whether records of `bytes` in total, the largest with a payload of `largest`, fit into the
+    /// allocated space.
     fn has_room(&self, bytes: usize, largest: usize) -> bool {
         let shared = self.shared();
         let usable = shared.usable();
         let Space { left, spares } = *shared.space.lock();
-        // Entries do not cross from one segment to the next, so some of each may be left unused; the one for votes
-        // is large enough to make up for that.
+        // Entries do not cross segment borders, so a part of each segment may stay unused. The segment
+        // reserved for votes is large enough to compensate.
         let room = left + spares.saturating_sub(1) * usable;
         spares > 0 && largest <= usable && shared.queue.lock().bytes + bytes <= room
     }
 
-    /// Returns whether [`Wal::takes`] refused entries, and would refuse them again.
+    /// Returns whether [`Wal::has_room_for`] has rejected a request and would reject it again.
     pub fn is_full(&self) -> bool {
         let refused = self.shared().refused.load(Relaxed);
         self.is_starved() && !self.has_room(refused, 0)
     }
 
-    /// Returns whether the disk has no space for another segment, so that the log uses only existing ones.
+    /// Returns whether the disk has no space for another segment, so that the log can use only the allocated
+    /// ones.
     pub fn is_starved(&self) -> bool {
         self.shared().starved.load(Relaxed)
     }
 
-    /// Returns the number of segments, including the current one.
+    /// Returns the number of segments, including the active one.
     pub fn segments(&self) -> usize {
         self.shared().segments.load(Relaxed)
     }
@@ -452,65 +460,65 @@ impl Wal {
         self.shared().segment_bytes
     }
 
-    /// Returns the times of syncs.
+    /// Returns the measured times of syncs.
     pub fn fsync_stats(&self) -> &FsyncStats {
         &self.shared().fsync_stats
     }
 
-    /// The last vote saved.
+    /// Returns the last saved vote.
     pub fn vote(&self) -> Option<VoteRecord> {
-        self.shared().view.lock().vote
+        self.shared().log_index.lock().vote
     }
 
-    /// The last commit mark.
+    /// Returns the last commit mark.
     pub fn committed(&self) -> Option<LogPos> {
-        self.shared().view.lock().committed
+        self.shared().log_index.lock().committed
     }
 
-    /// The last entry that was purged.
+    /// Returns the position of the last purged entry.
     pub fn purged(&self) -> Option<LogPos> {
-        self.shared().view.lock().purged()
+        self.shared().log_index.lock().purged()
     }
 
     /// Returns the position of the last entry, or of the last purged one if the log is empty.
     pub fn last(&self) -> Option<LogPos> {
-        self.shared().view.lock().last()
+        self.shared().log_index.lock().last()
     }
 
-    /// The indexes of the entries that are there.
+    /// Returns the range of indexes in the log.
     pub fn range(&self) -> Range<u64> {
-        self.shared().view.lock().range()
+        self.shared().log_index.lock().range()
     }
 
-    /// Returns the number of bytes of the records of the entries after `index`.
+    /// Returns the number of bytes of the records after `index`.
     pub fn bytes_after(&self, index: u64) -> u64 {
-        self.shared().view.lock().bytes_after(index)
+        self.shared().log_index.lock().bytes_after(index)
     }
 
-    /// The first index from which on the entries up to `upto` have at most `max` bytes of records; the one after `upto`
-    /// if that one alone has more.
+    /// Returns the lowest index from which the entries up to `upto` have at most `max` bytes of records.
+    /// Returns `upto + 1` if that entry alone has more.
     pub fn first_within(&self, upto: u64, max: u64) -> u64 {
-        self.shared().view.lock().first_within(upto, max)
+        self.shared().log_index.lock().first_within(upto, max)
     }
 
-    /// Notes what has to be read for the entries of a range: those that are there, from the first, until
-    /// `max_bytes` of payload are reached. At least one if there is one.
+    /// Plans a read of a range: the entries in the log, from the first one, until `max_bytes` of payload are
+    /// reached, but at least one if there is any.
     pub fn plan_read(&self, range: Range<u64>, max_bytes: usize) -> ReadPlan {
-        self.shared().view.lock().plan(range, max_bytes)
+        self.shared().log_index.lock().plan(range, max_bytes)
     }
 
-    /// As [`Wal::plan_read`], together with the vote at the same moment.
+    /// Returns the same as [`Wal::plan_read`], with the vote at the same moment.
     pub fn plan_read_with_vote(&self, range: Range<u64>, max_bytes: usize) -> (Option<VoteRecord>, ReadPlan) {
-        let view = self.shared().view.lock();
-        (view.vote, view.plan(range, max_bytes))
+        let log_index = self.shared().log_index.lock();
+        (log_index.vote, log_index.plan(range, max_bytes))
     }
 
-    /// The entries of a range that are there. Reads from the disk what is not in memory.
+    /// Returns the entries of a range that the log has. Reads those from the disk that are not in memory.
     pub fn read(&self, range: Range<u64>) -> Result<Vec<WalEntry>, StorageError> {
         self.plan_read(range, usize::MAX).load()
     }
 
-    /// Waits until the log fails; forever if it never does.
+    /// Waits until the log fails. Never returns if it does not.
     pub async fn failed(&self) -> StorageError {
         let mut failure = self.shared().failure.subscribe();
         let failed = failure.wait_for(Option::is_some).await;
@@ -520,12 +528,13 @@ impl Wal {
         }
     }
 
-    /// Returns the reason why the log failed, if it did.
+    /// Returns the error with which the log failed, if it has.
     pub fn failure(&self) -> Option<StorageError> {
         self.shared().failure.borrow().as_deref().cloned()
     }
 
-    /// Takes nothing more, writes and syncs what is queued, and waits until the writer has ended. Blocks.
+    /// Closes the log: rejects new calls, writes and syncs the queue, and waits until the writer has ended.
+    /// Blocks.
     pub fn close(&self) -> Result<(), StorageError> {
         self.shared().queue.lock().closing = true;
         self.shared().work.notify();
@@ -545,11 +554,11 @@ impl Wal {
     }
 }
 
-/// Checks that `entry` may follow the entry at `last`.
+/// Checks that an entry may follow the last one.
 fn follows(last: Option<LogPos>, entry: &WalEntry) -> Result<(), StorageError> {
     if entry.payload.len() > MAX_PAYLOAD_BYTES {
         let text = format!(
-            "entry {} has {} bytes, more than one may have",
+            "entry {} has {} bytes, more than the maximum",
             entry.pos,
             entry.payload.len()
         );

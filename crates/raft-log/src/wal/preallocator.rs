@@ -1,9 +1,9 @@
-//! Makes segments ahead of time and removes the oldest ones, so that the writer waits for neither. It writes no record,
-//! and the writer decides which segments it removes, and when.
+//! Preallocates segments and removes the oldest ones, so that the writer waits for neither. It writes no
+//! records and decides nothing: the writer decides what is removed, and when.
 //!
-//! One segment more is made ahead than the next one needs: the reserve. A segment's bytes are on the disk before it is
-//! used, so on a full disk the log still has the rest of the current segment, and those made ahead.
-//! [`super::Wal::takes`] decides which entries may use them.
+//! One segment more is preallocated than the next one needs: the reserve. A segment's bytes are on the disk
+//! before it is used, so on a full disk the log can still use the rest of the active segment and the
+//! preallocated ones. [`super::Wal::has_room_for`] decides what may be written there.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -20,43 +20,45 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::StorageError;
 use fault_injection::fail_step;
 
-/// Segments made ahead beside the next one, for a full disk. One holds some ten thousand releases, and then as many
-/// votes as any number of elections needs.
+/// Number of preallocated segments beside the next one, reserved for a full disk. One holds some ten thousand
+/// releases, and then as many votes as any number of elections needs.
 pub const RESERVED_SEGMENTS: usize = 1;
 
-/// Segments made ahead.
+/// Number of preallocated segments.
 pub const SEGMENTS_AHEAD: usize = 1 + RESERVED_SEGMENTS;
 
-/// Interval between retries to create a segment after a failure: the operating system does not report when there is space again.
+/// Interval between attempts to create a segment after a failure, because no event signals that the disk has
+/// space again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A segment made while the writer waits.
+/// Temporary name of a segment that is created while the writer waits.
 const INLINE_NAME: &str = "extra.tmp";
 
-/// The temporary name of a segment made ahead. It outlives the process: on a full disk it could not be made again.
+/// Returns the temporary name of a preallocated segment. The file outlives the process, because on a full
+/// disk it could not be created again.
 fn spare_name(slot: usize) -> String {
     format!("spare-{slot}.tmp")
 }
 
-/// Returns whether a file in the log's directory may be a segment made ahead by an earlier process.
+/// Returns whether a file in the log's directory may be a segment that an earlier process preallocated.
 pub(super) fn is_spare_name(name: &str) -> bool {
     (0..SEGMENTS_AHEAD).any(|slot| name == spare_name(slot))
 }
 
-/// A segment file full of zeros under a temporary name.
+/// A segment file filled with zeros, under a temporary name.
 pub(super) struct Spare {
     pub file: Arc<dyn DiskFile>,
     pub path: PathBuf,
 }
 
 enum Slot {
-    /// The thread must make one.
+    /// The thread should create a segment.
     Wanted,
     /// The segment is available.
     Ready(Spare),
-    /// The segment could not be made. The thread retries after [`RETRY_INTERVAL`].
+    /// The creation failed, and is retried later.
     Failed(StorageError),
-    /// The writer has taken the segment and not renamed it yet.
+    /// The writer has taken the segment and has not yet renamed it.
     Taken,
 }
 
@@ -71,8 +73,8 @@ impl State {
         self.ahead.iter().position(|slot| matches!(slot, Slot::Wanted))
     }
 
-    /// Makes the slots whose segment could not be made due again.
-    fn try_again(&mut self) {
+    /// Makes failed creations due again.
+    fn retry_failed(&mut self) {
         for slot in &mut self.ahead {
             if matches!(slot, Slot::Failed(_)) {
                 *slot = Slot::Wanted;
@@ -90,7 +92,7 @@ impl State {
     }
 }
 
-struct PreallocatorCore {
+struct PreallocatorShared {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     segment_bytes: usize,
@@ -100,10 +102,10 @@ struct PreallocatorCore {
 }
 
 /// The writer's handle to the preallocator.
-pub(super) struct Preallocator {
-    core: Arc<PreallocatorCore>,
+pub(super) struct SegmentPreallocator {
+    inner: Arc<PreallocatorShared>,
     thread: Option<JoinHandle<()>>,
-    /// Set in a simulated node: it works when it is stepped.
+    /// State of a preallocator without a thread, which works when it is stepped.
     #[cfg(feature = "simulation")]
     stepped: Option<Stepped>,
 }
@@ -114,7 +116,7 @@ struct Stepped {
     tried: Mutex<tokio::time::Instant>,
 }
 
-impl Preallocator {
+impl SegmentPreallocator {
     pub fn new(
         disk: Arc<dyn Disk>,
         dir: &Path,
@@ -127,7 +129,7 @@ impl Preallocator {
             remove: VecDeque::new(),
             closing: false,
         };
-        let core = Arc::new(PreallocatorCore {
+        let inner = Arc::new(PreallocatorShared {
             disk,
             dir: dir.to_owned(),
             segment_bytes,
@@ -138,12 +140,12 @@ impl Preallocator {
         let mut thread = None;
         #[cfg(feature = "simulation")]
         if own_thread && crate::simulation::is_on() {
-            core.adopt_spares();
+            inner.adopt_spares();
             let stepped = Some(Stepped {
                 tried: Mutex::new(tokio::time::Instant::now()),
             });
             let preallocator = Self {
-                core,
+                inner,
                 thread,
                 stepped,
             };
@@ -151,25 +153,25 @@ impl Preallocator {
             return Ok(preallocator);
         }
         if own_thread {
-            let core = core.clone();
+            let inner = inner.clone();
             let spawned = std::thread::Builder::new()
                 .name("raft-log-segments".into())
                 .spawn(move || {
-                    let _missed = Missed(&core);
-                    core.run();
+                    let _missed = PanicGuard(&inner);
+                    inner.run();
                 });
             thread =
                 Some(spawned.map_err(|source| StorageError::io("start the preallocator of", dir, source))?);
         }
         Ok(Self {
-            core,
+            inner,
             thread,
             #[cfg(feature = "simulation")]
             stepped: None,
         })
     }
 
-    /// Returns whether segments are made before they are needed.
+    /// Returns whether segments are created before they are needed.
     fn works_ahead(&self) -> bool {
         #[cfg(feature = "simulation")]
         if self.stepped.is_some() {
@@ -185,86 +187,87 @@ impl Preallocator {
         let mut tried = stepped.tried.lock();
         if tried.elapsed() >= RETRY_INTERVAL {
             *tried = tokio::time::Instant::now();
-            self.core.state.lock().try_again();
+            self.inner.state.lock().retry_failed();
         }
         loop {
-            let mut state = self.core.state.lock();
+            let mut state = self.inner.state.lock();
             let (remove, make) = (std::mem::take(&mut state.remove), state.wanted());
             drop(state);
             if remove.is_empty() && make.is_none() {
                 return;
             }
-            self.core.work(remove, make);
+            self.inner.work(remove, make);
         }
     }
 
-    /// Takes a segment of at least `bytes` bytes: one made ahead, if available.
+    /// Returns a segment of at least `bytes` bytes, a preallocated one if available.
     pub fn take(&self, bytes: usize) -> Result<Spare, StorageError> {
         #[cfg(feature = "simulation")]
         self.step();
-        if self.works_ahead() && bytes == self.core.segment_bytes {
-            let mut state = self.core.state.lock();
+        if self.works_ahead() && bytes == self.inner.segment_bytes {
+            let mut state = self.inner.state.lock();
             while state.ready().is_none() && state.wanted().is_some() {
-                self.core.changed.wait(&mut state);
+                self.inner.changed.wait(&mut state);
             }
             if let Some(slot) = state.ready()
                 && let Slot::Ready(spare) = std::mem::replace(&mut state.ahead[slot], Slot::Taken)
             {
-                // Updated together: a reader in between would see neither the segment made ahead nor the current one.
-                *self.core.shared.space.lock() = Space {
-                    left: self.core.shared.usable(),
+                // In one step: otherwise a concurrent reader could see neither the preallocated segment nor
+                // the active one.
+                *self.inner.shared.space.lock() = Space {
+                    left: self.inner.shared.usable(),
                     spares: state.ready_count(),
                 };
                 return Ok(spare);
             }
-            // The operation that failed may succeed now; otherwise the error is current.
+            // The failed creation may succeed now; if not, the error is current.
             for slot in &state.ahead {
                 if let Slot::Failed(error) = slot {
-                    tracing::warn!(%error, "could not make a segment of the log ahead");
+                    tracing::warn!(%error, "log: a segment could not be preallocated");
                 }
             }
         }
-        self.core.make(INLINE_NAME, bytes)
+        self.inner.make(INLINE_NAME, bytes)
     }
 
-    /// Frees the slot of a segment that has its final name now, so that another one can be made.
-    pub fn taken_is_named(&self) {
-        let mut state = self.core.state.lock();
+    /// Confirms that the taken segment has its final name, so that another one can be created.
+    pub fn confirm_taken(&self) {
+        let mut state = self.inner.state.lock();
         for slot in &mut state.ahead {
             if matches!(slot, Slot::Taken) {
                 *slot = Slot::Wanted;
             }
         }
-        self.core.changed.notify_all();
+        self.inner.changed.notify_all();
     }
 
-    /// Removes segments, in this order.
+    /// Removes segments in this order.
     pub fn remove(&self, sequences: Vec<u64>) {
         if self.works_ahead() {
-            self.core.state.lock().remove.extend(sequences);
-            self.core.changed.notify_all();
+            self.inner.state.lock().remove.extend(sequences);
+            self.inner.changed.notify_all();
         } else {
-            self.core.remove_all(sequences);
+            self.inner.remove_all(sequences);
         }
     }
 }
 
-impl Drop for Preallocator {
+impl Drop for SegmentPreallocator {
     fn drop(&mut self) {
-        self.core.state.lock().closing = true;
-        self.core.changed.notify_all();
+        self.inner.state.lock().closing = true;
+        self.inner.changed.notify_all();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
-            tracing::error!("the preallocator thread of the log has panicked");
+            tracing::error!("log: the preallocator thread panicked");
         }
     }
 }
 
-/// Ends the log if the thread panics. The writer may be waiting for it just then.
-struct Missed<'a>(&'a PreallocatorCore);
+/// Guard that fails the log if the thread panics, because the writer may be waiting for it.
+struct PanicGuard<'a>(&'a PreallocatorShared);
 
-impl Drop for Missed<'_> {
+impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let error = StorageError::Contract("the preallocator thread of the log has panicked".into());
@@ -275,7 +278,7 @@ impl Drop for Missed<'_> {
     }
 }
 
-impl PreallocatorCore {
+impl PreallocatorShared {
     fn run(&self) {
         self.adopt_spares();
         loop {
@@ -284,7 +287,7 @@ impl PreallocatorCore {
                 if !state.ahead.iter().any(|slot| matches!(slot, Slot::Failed(_))) {
                     self.changed.wait(&mut state);
                 } else if self.changed.wait_for(&mut state, RETRY_INTERVAL).timed_out() {
-                    state.try_again();
+                    state.retry_failed();
                 }
             }
             let remove = std::mem::take(&mut state.remove);
@@ -299,7 +302,7 @@ impl PreallocatorCore {
         }
     }
 
-    /// Removes segments first, which makes space for new ones.
+    /// Removes old segments first, to free the space that a new one needs.
     fn work(&self, remove: VecDeque<u64>, make: Option<usize>) {
         self.remove_all(remove);
         if let Some(slot) = make {
@@ -307,8 +310,8 @@ impl PreallocatorCore {
             let full = made.as_ref().is_err_and(StorageError::is_full_disk);
             if full != self.shared.starved.swap(full, Relaxed) {
                 match full {
-                    true => tracing::warn!("the disk is full: the log lives on the segments it has"),
-                    false => tracing::info!("the disk has room for segments of the log again"),
+                    true => tracing::warn!("log: the disk is full, only allocated segments are left"),
+                    false => tracing::info!("log: the disk has space for new segments again"),
                 }
             }
             let mut state = self.state.lock();
@@ -323,8 +326,8 @@ impl PreallocatorCore {
         self.shared.space.lock().spares = state.ready_count();
     }
 
-    /// Adopts the segments that an earlier process made ahead: on a disk that is full now the log has no
-    /// others. Incomplete ones are made again.
+    /// Takes over the segments that an earlier process preallocated: on a disk that has become full since,
+    /// they are all the space that the log has. Incomplete ones are created again.
     fn adopt_spares(&self) {
         for slot in 0..SEGMENTS_AHEAD {
             let path = self.dir.join(spare_name(slot));
@@ -342,16 +345,17 @@ impl PreallocatorCore {
         match segment::create_zeroed(self.disk.as_ref(), &path, bytes) {
             Ok(file) => Ok(Spare { file, path }),
             Err(error) => {
-                // On a full disk half a segment would be in the way of everything else.
+                // On a full disk an incomplete segment would take space from everything else.
                 if let Err(error) = self.disk.remove(&path) {
-                    tracing::debug!(path = %path.display(), %error, "could not remove a segment that was not made");
+                    tracing::debug!(path = %path.display(), %error, "log: an incomplete segment could not be removed");
                 }
                 Err(error)
             }
         }
     }
 
-    /// Removes segments one by one, each durably before the next: a crash must not leave a hole between segments.
+    /// Removes segments one by one, each durably before the next: a crash must not leave a gap between
+    /// segments.
     fn remove_all(&self, sequences: impl IntoIterator<Item = u64>) {
         for sequence in sequences {
             if self.shared.check().is_err() {

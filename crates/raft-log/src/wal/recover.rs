@@ -1,16 +1,17 @@
-//! Recovery of the log from its segments at a start: the log as it was, or an error that says what to do.
+//! Recovery at the start: rebuilds the log from its segments, or rejects them with an error that says what to
+//! do.
 //!
-//! The rules, and why they are enough:
+//! The rules, and why they suffice:
 //!
 //! * All segments but the last were synced before the next one got its name, so any flaw in them is damage.
-//! * In the last one, bytes that were never synced may be there in part: each sector as it was (zero) or as it
-//!   was written. A header lies in one sector, so it is whole or zero; a payload may have lost sectors.
-//! * So a header that is neither zero nor valid is damage, a bad payload without a lost sector is damage, and
-//!   what looks torn is damage, too, if a valid record further on says that this place had been synced.
-//! * Everything else that looks torn was, as far as anybody can tell, never reported durable: it is cut off.
+//! * In the last one, unsynced bytes may be on disk in part: each sector as it was before (zero) or as it was
+//!   written. A header lies in one sector, so it is complete or zero; a payload may have lost sectors.
+//! * So a header that is neither zero nor valid is damage. A bad payload without a lost sector is damage.
+//!   Bytes that look torn are damage, too, if a later valid record says that this offset had been synced.
+//! * Everything else that looks torn was never reported durable, as far as can be known, and is cut off.
 //!
-//! Recovery writes and syncs the retained part of the unsynced end again before anything relies on it: that it can be
-//! read proves only that it is in this machine's memory.
+//! The kept part of the unsynced end is written and synced again before a caller can rely on it: the fact
+//! that it can be read proves only that it is in the machine's memory.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -20,29 +21,29 @@ use bytes::Bytes;
 
 use super::format::{
     FLAG_ALL, FLAG_COMMITTED, FLAG_VOTED, HeaderBytes, RecordHeader, RecordKind, SegmentHeader,
-    parse_segment_name, record_places, segment_name,
+    parse_segment_name, possible_record_starts, segment_name,
 };
+use super::log_index::{LogIndex, RecordLocation};
 use super::preallocator::is_spare_name;
 use super::segment::{Scan, ScanEnd, header_at};
-use super::view::{Place, View};
 use super::{LogPos, MAX_POSITION, VoteRecord, WalIdentity, WalOptions};
 use crate::disk::{Disk, DiskFile, read_all};
 use crate::error::StorageError;
 
-/// The end of every message about damage: what to do now.
-const WHAT_TO_DO: &str = "The node does not start, because it may have forgotten what it promised to the \
+/// Advice at the end of every message about damage.
+const OPERATOR_ADVICE: &str = "The node does not start, because it may have lost votes or entries that it acknowledged to the \
     cluster. Keep a copy of the data directory, remove this member from the cluster, and let a new member with a \
     new node id and an empty data directory take its place; it gets everything from the others";
 
 /// Result of a recovery.
 pub(super) struct Recovered {
-    pub view: View,
+    pub log_index: LogIndex,
     pub tail: Tail,
 }
 
-/// Place at which the writer continues.
+/// Position at which the writer continues.
 pub(super) struct Tail {
-    /// The segments, oldest first, the active one last.
+    /// Segments, oldest first, the active one last.
     pub segments: VecDeque<SegmentInfo>,
     /// The last segment, unless the log is new.
     pub active: Option<Active>,
@@ -53,24 +54,24 @@ pub(super) struct Tail {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SegmentInfo {
     pub sequence: u64,
-    /// The highest index of any entry that was ever written to it.
+    /// Highest index of any entry that was ever written to it.
     pub max_index: Option<u64>,
 }
 
-/// The segment that is written to.
+/// The active segment, to which the writer appends.
 pub(super) struct Active {
     pub sequence: u64,
     pub file: Arc<dyn DiskFile>,
     pub bytes: usize,
     /// End of the last record.
     pub end: usize,
-    /// Up to where it is synced.
+    /// Offset up to which it is synced.
     pub synced_to: usize,
-    /// The checksum of the last record.
+    /// Checksum of the last record.
     pub chain: u32,
 }
 
-/// Markers repeated at the beginning of each segment, so that earlier segments can be removed.
+/// Markers that are repeated at the beginning of each segment, so that older segments can be removed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Markers {
     pub vote: Option<VoteRecord>,
@@ -78,7 +79,7 @@ pub(super) struct Markers {
     pub committed: Option<LogPos>,
 }
 
-/// Reads the log of a directory, which is created if it is missing.
+/// Reads the log of a directory, which is created if missing.
 pub(super) fn recover(
     disk: &dyn Disk,
     dir: &Path,
@@ -88,13 +89,14 @@ pub(super) fn recover(
     disk.create_dir_all(dir)
         .map_err(|source| StorageError::io("create", dir, source))?;
     let sequences = list_segments(disk, dir, options)?;
-    // A name that is visible need not be durable yet: the process before may have ended between the two.
+    // A visible name is not necessarily durable: the previous process may have ended before the sync of the
+    // directory.
     disk.sync_dir(dir)
         .map_err(|source| StorageError::io("sync", dir, source))?;
 
     let first_is_missing = sequences.first().is_some_and(|first| *first > 1);
     let mut replay = Replay {
-        view: View::new(options.cached_bytes),
+        log_index: LogIndex::new(options.cached_bytes),
         first_is_missing,
         max_index: None,
     };
@@ -123,38 +125,38 @@ pub(super) fn recover(
             sequence,
             max_index: replay.max_index.take(),
         });
-        replay.view.add_file(sequence, active.file.clone());
-        replay.view.evict();
+        replay.log_index.add_file(sequence, active.file.clone());
+        replay.log_index.evict();
         tail.active = Some(active);
     }
 
-    let view = replay.view;
-    let range = view.range();
-    // Segments go when what they hold is purged, and for no other reason: without a purge point none can be gone.
-    let begins_late = match view.purged() {
+    let log_index = replay.log_index;
+    let range = log_index.range();
+    // A segment is removed only when all its entries are purged: without a purge point, none can be missing.
+    let begins_late = match log_index.purged() {
         None => true,
         Some(purged) => !range.is_empty() && purged.index + 1 < range.start,
     };
     if first_is_missing && begins_late {
-        let why = "does not begin where the purge point says: older segments have been removed";
+        let why = "does not begin at the purge point: older segments are missing";
         return Err(damaged(&dir.join(segment_name(sequences[0])), 0, why));
     }
-    // What is committed was appended before, and neither is ever taken back.
-    if let (Some(committed), Some(newest)) = (view.committed, sequences.last())
-        && view.last().is_none_or(|last| last.index < committed.index)
+    // Committed entries were appended before, and are never truncated.
+    if let (Some(committed), Some(newest)) = (log_index.committed, sequences.last())
+        && log_index.last().is_none_or(|last| last.index < committed.index)
     {
-        let why = format!("lacks the end of the log: {committed} is committed and not there");
+        let why = format!("lacks the end of the log: {committed} is committed and missing");
         return Err(damaged(&dir.join(segment_name(*newest)), 0, &why));
     }
     tail.markers = Markers {
-        vote: view.vote,
-        purged: view.purged(),
-        committed: view.committed,
+        vote: log_index.vote,
+        purged: log_index.purged(),
+        committed: log_index.committed,
     };
-    Ok(Recovered { view, tail })
+    Ok(Recovered { log_index, tail })
 }
 
-/// The sequence numbers of the segments, after removing what a crash left half made.
+/// Returns the sequence numbers of the segments, after the removal of files that a crash left incomplete.
 fn list_segments(disk: &dyn Disk, dir: &Path, options: &WalOptions) -> Result<Vec<u64>, StorageError> {
     let mut sequences = Vec::new();
     for name in disk
@@ -163,7 +165,7 @@ fn list_segments(disk: &dyn Disk, dir: &Path, options: &WalOptions) -> Result<Ve
     {
         let path = dir.join(&name);
         if options.preallocator_thread && is_spare_name(&name) {
-            // The preallocator looks at it. On a full disk it could not be made again.
+            // The preallocator checks it. On a full disk it could not be created again.
         } else if name.ends_with(".tmp") {
             disk.remove(&path)
                 .map_err(|source| StorageError::io("remove", &path, source))?;
@@ -177,7 +179,7 @@ fn list_segments(disk: &dyn Disk, dir: &Path, options: &WalOptions) -> Result<Ve
     Ok(sequences)
 }
 
-/// Replays one segment. The last one is made ready for going on.
+/// Replays one segment. The last one is prepared for appending.
 fn read_segment(
     disk: &dyn Disk,
     path: PathBuf,
@@ -216,7 +218,7 @@ fn read_segment(
 
     let mut scan = Scan::new(&bytes, sequence, header.chain);
     while let Some((start, record, payload)) = scan.next_record() {
-        let place = Place {
+        let place = RecordLocation {
             segment: sequence,
             offset: start as u32,
             payload_len: record.payload_len,
@@ -237,7 +239,7 @@ fn read_segment(
                 format!("a record is damaged that was on disk before the one at byte {place} was written");
             return Err(damaged(&path, end, &why));
         }
-        mend_tail(file.as_ref(), &bytes, scan.synced_to, end)
+        repair_tail(file.as_ref(), &bytes, scan.synced_to, end)
             .map_err(|source| StorageError::io("write the end of", &path, source))?;
     }
     Ok(Active {
@@ -250,10 +252,10 @@ fn read_segment(
     })
 }
 
-/// Looks for a record beyond the end that proves that something beyond the end had been synced.
+/// Searches for a record after the end which proves that bytes after the end had been synced.
 fn record_after(bytes: &[u8], sequence: u64, end: usize) -> Option<usize> {
-    record_places(end, bytes.len()).find(|place| {
-        let header = header_at(bytes, *place).expect("record_places leaves room for a header");
+    possible_record_starts(end, bytes.len()).find(|place| {
+        let header = header_at(bytes, *place).expect("possible_record_starts leaves room for a header");
         match RecordHeader::decode(header, sequence) {
             HeaderBytes::Valid(header, _) => header.synced_to as usize > end,
             HeaderBytes::Zero | HeaderBytes::Invalid => false,
@@ -261,11 +263,11 @@ fn record_after(bytes: &[u8], sequence: u64, end: usize) -> Option<usize> {
     })
 }
 
-/// Makes the end of the last segment durable and everything after it zero again.
+/// Makes the end of the last segment durable, and overwrites everything after it with zeros.
 ///
-/// The records that no later one proves to have been synced are written once more: a sync that failed in the
-/// process before may have left them in memory, marked as written.
-fn mend_tail(file: &dyn DiskFile, bytes: &[u8], synced_to: usize, end: usize) -> std::io::Result<()> {
+/// Records that no later record proves to be synced are written again: a failed sync of the previous process
+/// may have left them in the page cache, marked as clean.
+fn repair_tail(file: &dyn DiskFile, bytes: &[u8], synced_to: usize, end: usize) -> std::io::Result<()> {
     if synced_to < end {
         file.write_all_at(&bytes[synced_to..end], synced_to as u64)?;
     }
@@ -274,7 +276,7 @@ fn mend_tail(file: &dyn DiskFile, bytes: &[u8], synced_to: usize, end: usize) ->
         tracing::info!(
             end,
             torn = last + 1,
-            "cut off what a crash left of the last write to the log"
+            "log: removed an incomplete write at the end of the log, left by a crash"
         );
     }
     file.sync_data()
@@ -306,65 +308,66 @@ fn hex(id: &[u8; 16]) -> String {
 
 fn damaged(path: &Path, offset: usize, why: &str) -> StorageError {
     StorageError::Damaged(format!(
-        "{} is damaged at byte {offset}: {why}. {WHAT_TO_DO}",
+        "{} is damaged at byte {offset}: {why}. {OPERATOR_ADVICE}",
         path.display()
     ))
 }
 
-/// Of a vote the place of the index says who got it, and ids of nodes are what people give them.
+/// Returns whether the record's index field is a node id. The index field of a vote has the node that
+/// received it, and operators choose node ids freely.
 fn names_no_position(record: &RecordHeader) -> bool {
     record.kind == RecordKind::Vote && record.term <= MAX_POSITION
 }
 
 /// Applies records in their order.
 struct Replay {
-    view: View,
-    /// Older segments have been removed, so the first entries may have predecessors that are gone.
+    log_index: LogIndex,
+    /// Older segments have been removed, so the predecessors of the first entries may be missing.
     first_is_missing: bool,
-    /// The highest index of an entry in this segment.
+    /// Highest index of an entry in this segment.
     max_index: Option<u64>,
 }
 
 impl Replay {
-    fn apply(&mut self, record: &RecordHeader, payload: &[u8], place: Place) -> Result<(), String> {
+    fn apply(&mut self, record: &RecordHeader, payload: &[u8], place: RecordLocation) -> Result<(), String> {
         let pos = LogPos {
             term: record.term,
             index: record.index,
         };
-        // The index after the last one that there is would be none.
+        // Its successor would overflow.
         if record.term.max(record.index) > MAX_POSITION && !names_no_position(record) {
-            return Err(format!("{pos} is beyond every log"));
+            return Err(format!("{pos} is beyond the highest valid position"));
         }
         match record.kind {
             RecordKind::Entry => {
-                let may_have_gap = self.first_is_missing && self.view.range().is_empty();
-                if let Some(last) = self.view.last()
+                let may_have_gap = self.first_is_missing && self.log_index.range().is_empty();
+                if let Some(last) = self.log_index.last()
                     && pos.index != last.index + 1
                     && !(may_have_gap && pos.index > last.index)
                 {
                     return Err(format!("entry {pos} comes after {last}"));
                 }
-                self.view.push(pos, Bytes::copy_from_slice(payload), place);
+                self.log_index.push(pos, Bytes::copy_from_slice(payload), place);
                 self.max_index = self.max_index.max(Some(pos.index));
             }
             RecordKind::Vote => {
-                if self.view.vote.is_some_and(|vote| vote.term > record.term) {
+                if self.log_index.vote.is_some_and(|vote| vote.term > record.term) {
                     return Err(format!("a vote of term {} comes after a newer one", record.term));
                 }
                 let node_id = (record.flags & FLAG_VOTED != 0).then_some(record.index);
                 let committed = record.flags & FLAG_COMMITTED != 0;
-                self.view.vote = Some(VoteRecord {
+                self.log_index.vote = Some(VoteRecord {
                     term: record.term,
                     node_id,
                     committed,
                 });
             }
-            RecordKind::Committed => self.view.committed = Some(pos),
+            RecordKind::Committed => self.log_index.committed = Some(pos),
             RecordKind::Truncate => {
                 let all = record.flags & FLAG_ALL != 0;
-                self.view.truncate_after((!all).then_some(record.index));
+                self.log_index.truncate_after((!all).then_some(record.index));
             }
-            RecordKind::Purge => self.view.purge(pos),
+            RecordKind::Purge => self.log_index.purge(pos),
         }
         Ok(())
     }

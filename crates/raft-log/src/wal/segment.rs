@@ -1,5 +1,5 @@
-//! Segment files: their length, their creation, and the scan of their records.
-//! `recover.rs` decides what the records mean, and what a bad one means.
+//! Segment files: their length, their creation, and the scan of their records. `recover.rs` decides what
+//! records mean, and what an invalid one means.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,18 +13,20 @@ use crate::disk::{Disk, DiskFile};
 use crate::error::StorageError;
 use fault_injection::fail_step;
 
-/// The smallest segment holds its header, what is restated at its beginning, and a few entries.
+/// Minimum length of a segment: its header, the repeated markers and a few entries.
 const MIN_SEGMENT_BYTES: usize = 2048;
-/// Room for what is restated at the beginning of a segment: vote, purge point and commit mark.
-pub(super) const RESTATED_BYTES: usize = 3 * RECORD_HEADER_BYTES + SECTOR_BYTES;
-/// Maximum overhead of a segment beside its entries.
-pub(super) const OVERHEAD_BYTES: usize = SEGMENT_HEADER_BYTES + RESTATED_BYTES + SECTOR_BYTES;
-/// Maximum overhead of a record beside its payload: its header, and zeros so that the header crosses no border.
+/// Space for the markers that are repeated at the beginning of a segment: vote, purge point and commit mark.
+pub(super) const MARKER_BYTES: usize = 3 * RECORD_HEADER_BYTES + SECTOR_BYTES;
+/// Maximum number of bytes of a segment beside entries.
+pub(super) const OVERHEAD_BYTES: usize = SEGMENT_HEADER_BYTES + MARKER_BYTES + SECTOR_BYTES;
+/// Maximum number of bytes of a record beside its payload: its header, and zeros so that the header crosses
+/// no sector border.
 pub(super) const RECORD_OVERHEAD_BYTES: usize = 2 * RECORD_HEADER_BYTES + 8;
-/// Zeros per write and sync, so that the log's own syncs between them wait only for a few bytes.
+/// Number of zeros that are written and synced at a time, so that the log's own syncs in between wait for
+/// little data.
 const ZERO_FILL_BYTES: usize = 1024 * 1024;
-/// Unit of the length of a segment.
-const SEGMENT_GRAIN: usize = 4096;
+/// Granularity of segment lengths.
+const SEGMENT_GRANULARITY: usize = 4096;
 
 pub(super) fn check_options(options: &WalOptions) -> Result<(), StorageError> {
     if options.segment_bytes < MIN_SEGMENT_BYTES || options.segment_bytes > MAX_PAYLOAD_BYTES {
@@ -37,17 +39,17 @@ pub(super) fn check_options(options: &WalOptions) -> Result<(), StorageError> {
     Ok(())
 }
 
-/// Returns the length of a segment that can hold a payload of this length.
+/// Returns the length of a segment that can hold the payload after its header.
 pub(super) fn bytes_for(options: &WalOptions, payload_len: usize) -> usize {
-    let needed = SEGMENT_HEADER_BYTES + RESTATED_BYTES + SECTOR_BYTES + RECORD_HEADER_BYTES + payload_len;
+    let needed = SEGMENT_HEADER_BYTES + MARKER_BYTES + SECTOR_BYTES + RECORD_HEADER_BYTES + payload_len;
     if needed <= options.segment_bytes {
         options.segment_bytes
     } else {
-        needed.next_multiple_of(SEGMENT_GRAIN)
+        needed.next_multiple_of(SEGMENT_GRANULARITY)
     }
 }
 
-/// Makes a file of zeros, synced. Whatever had the name is replaced.
+/// Creates a file of zeros, durably. Replaces a file with the same name.
 pub(super) fn create_zeroed(
     disk: &dyn Disk,
     path: &Path,
@@ -75,8 +77,8 @@ pub(super) fn create_zeroed(
     Ok(file)
 }
 
-/// Opens a file of zeros that an earlier process made, and syncs it. Returns `None` if no file has
-/// this length, if the file contains other bytes, or if it cannot be read.
+/// Opens a file of zeros that an earlier process created, and makes it durable. Returns `None` if no file of
+/// this length exists, if it contains anything but zeros, or if reading it fails.
 pub(super) fn adopt_zeroed(disk: &dyn Disk, path: &Path, bytes: usize) -> Option<Arc<dyn DiskFile>> {
     let whole = || {
         let file = disk.open(path)?;
@@ -93,7 +95,7 @@ pub(super) fn adopt_zeroed(disk: &dyn Disk, path: &Path, bytes: usize) -> Option
             }
             at += count;
         }
-        // What the earlier process wrote last may be in memory only, without a place on the disk.
+        // The earlier process's last write may be in memory only, without allocated blocks.
         file.sync_data()?;
         Ok::<_, std::io::Error>(Some(file))
     };
@@ -101,7 +103,7 @@ pub(super) fn adopt_zeroed(disk: &dyn Disk, path: &Path, bytes: usize) -> Option
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         Err(error) => {
-            tracing::warn!(path = %path.display(), %error, "a segment made ahead is of no use, and is made anew");
+            tracing::warn!(path = %path.display(), %error, "log: a preallocated segment is unusable and is created again");
             None
         }
     }
@@ -110,15 +112,15 @@ pub(super) fn adopt_zeroed(disk: &dyn Disk, path: &Path, bytes: usize) -> Option
 /// Reason for the end of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScanEnd {
-    /// Nothing was written here, or there is no room for another record.
+    /// Unwritten space, or no space for another record.
     Clean,
-    /// Here is what a torn write may leave.
+    /// Bytes that a torn write may leave.
     Torn,
-    /// Here is what no write leaves.
+    /// Bytes that no write leaves.
     Damaged(&'static str),
 }
 
-/// Reads the records of a segment one after the other.
+/// Iterator over the records of a segment.
 pub(super) struct Scan<'a> {
     bytes: &'a [u8],
     sequence: u64,
@@ -126,13 +128,13 @@ pub(super) struct Scan<'a> {
     pub end: usize,
     /// Its checksum.
     pub chain: u32,
-    /// Up to where the records say that the segment was synced.
+    /// Offset up to which the segment was synced, according to its records.
     pub synced_to: usize,
     /// Set when there is no next record.
     pub stop: Option<ScanEnd>,
 }
 
-/// A record: where it starts, what it says, what it carries.
+/// A record: offset, header and payload.
 pub(super) type Record<'a> = (usize, RecordHeader, &'a [u8]);
 
 impl<'a> Scan<'a> {
@@ -148,7 +150,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// The next good record.
+    /// Returns the next valid record.
     pub fn next_record(&mut self) -> Option<Record<'a>> {
         match self.step() {
             Ok(record) => Some(record),
@@ -170,7 +172,7 @@ impl<'a> Scan<'a> {
             HeaderBytes::Invalid => return Err(ScanEnd::Damaged("the header of a record is damaged")),
         };
         if header.chain != self.chain {
-            return Err(ScanEnd::Damaged("a record does not follow the one before it"));
+            return Err(ScanEnd::Damaged("a record does not follow the previous one"));
         }
         if header.synced_to as usize > self.end {
             return Err(ScanEnd::Damaged(
@@ -181,7 +183,7 @@ impl<'a> Scan<'a> {
         let Some(payload) = self.bytes.get(range.clone()) else {
             return Err(ScanEnd::Damaged("a record is longer than its segment"));
         };
-        if !header.payload_is(payload) {
+        if !header.payload_matches(payload) {
             return Err(if self.has_lost_sector(range) {
                 ScanEnd::Torn
             } else {
@@ -194,8 +196,8 @@ impl<'a> Scan<'a> {
         Ok((start, header, payload))
     }
 
-    /// Returns whether a payload has a sector that is all zero, as if it had never been written. The first part of the payload is in
-    /// the sector of the header, which was written.
+    /// Returns whether the part of a payload in a whole sector is zero, as if that sector had never been
+    /// written. The first part is in the sector of the header, which was written.
     fn has_lost_sector(&self, payload: std::ops::Range<usize>) -> bool {
         let mut from = payload.start.next_multiple_of(SECTOR_BYTES);
         while from < payload.end {
@@ -209,7 +211,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// The bytes of a header, if there is room for one.
+/// Returns the bytes of a header, if there is space for one.
 pub(super) fn header_at(bytes: &[u8], start: usize) -> Option<&[u8; RECORD_HEADER_BYTES]> {
     bytes.get(start..start + RECORD_HEADER_BYTES)?.try_into().ok()
 }

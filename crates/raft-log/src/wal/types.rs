@@ -1,4 +1,4 @@
-//! Types of the log: its entries, its owner and its limits.
+//! Types of the log: entries, votes, identity, options and limits.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,31 +7,31 @@ use bytes::Bytes;
 
 use crate::error::StorageError;
 
-/// A segment is created ahead and filled with zeros, so that a sync has no new lengths and blocks to write.
-/// Large enough that the change to the next one (three syncs) is rare, small enough that a first start does
-/// not wait for long.
+/// Default length of a segment. A segment is preallocated and filled with zeros, so that a sync has no new
+/// file length or blocks to write. Large enough that rolling over (three syncs) is rare, small enough that
+/// the first start is quick.
 pub const DEFAULT_SEGMENT_BYTES: usize = 16 * 1024 * 1024;
-/// Payload of the newest entries that is kept in memory, for followers that lag a little and for the apply: half a second
-/// of what a cluster commits at its fastest. A follower that lags more reads pages that the kernel most likely still caches. An idle
-/// log keeps none.
+/// Default size of the in-memory cache of newest payloads. It serves followers that lag a little and the
+/// apply loop: half a second of entries at a cluster's highest rate. Older entries are read from the file,
+/// most likely from the kernel's page cache. While nothing is written, nothing is cached.
 pub const DEFAULT_CACHED_BYTES: usize = 16 * 1024 * 1024;
-/// Maximum payload that may wait for the disk. Above it, [`super::Wal::room`] waits.
+/// Maximum number of payload bytes queued for the disk. Above it [`super::Wal::wait_for_room`] waits.
 pub const MAX_QUEUED_BYTES: usize = 64 * 1024 * 1024;
-/// No entry is larger: it is written as one record of one segment, whose offsets have 32 bits.
+/// Maximum length of an entry: it is written as one record of one segment, whose offsets have 32 bits.
 pub const MAX_PAYLOAD_BYTES: usize = 256 * 1024 * 1024;
-/// Maximum term and index: numbers that JSON can carry, below which zxids must stay, too. A number close to 2^64
-/// belongs to no real log and has no successor.
+/// Highest valid term and index: 2^53 - 1, the highest integer that JSON represents exactly, which also
+/// bounds zxids. A value near the end of 64 bits is damage, and its successor would overflow.
 pub const MAX_POSITION: u64 = (1 << 53) - 1;
-/// Idle time after which a waiting commit mark is written by itself, without a sync. Long enough to never happen under load,
-/// short enough that a killed process restarts where it was.
+/// Default idle time after which a pending commit mark is written alone, without a sync. Long enough to never
+/// happen under load, short enough that a killed process restarts at its last position.
 pub const DEFAULT_IDLE_FLUSH: Duration = Duration::from_millis(100);
 
-/// The place of an entry in Raft's log.
+/// Position of an entry in Raft's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LogPos {
-    /// The term of the leader that appended it.
+    /// Term of the leader that appended the entry.
     pub term: u64,
-    /// Its number, without holes.
+    /// Index, without gaps.
     pub index: u64,
 }
 
@@ -41,48 +41,48 @@ impl fmt::Display for LogPos {
     }
 }
 
-/// Promise of a node in a term.
+/// Vote of a node in a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VoteRecord {
-    /// The term.
+    /// Term of the vote.
     pub term: u64,
-    /// Node that got the vote, if any.
+    /// Node that received the vote, if any.
     pub node_id: Option<u64>,
-    /// True when a majority voted for the same node, which is then the leader.
+    /// Set if a majority voted for that node, so that it leads.
     pub committed: bool,
 }
 
-/// An entry.
+/// An entry of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WalEntry {
-    /// Its place.
+    /// Position.
     pub pos: LogPos,
-    /// Payload. The log does not interpret it.
+    /// Contents, opaque to the log.
     pub payload: Bytes,
 }
 
-/// Owner of the log. It is in the header of every segment.
+/// Owner of a log, recorded in the header of every segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WalIdentity {
-    /// The cluster. Zero until it has been formed; segments written before stay valid.
+    /// Id of the cluster. Zero until it has been formed; segments written before stay valid.
     pub cluster_id: [u8; 16],
-    /// The data directory.
+    /// Id of the data directory.
     pub disk_id: [u8; 16],
-    /// The node.
+    /// Id of the node.
     pub node_id: u64,
 }
 
 /// Options of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WalOptions {
-    /// Length of a segment. An entry that does not fit gets a longer segment of its own.
+    /// Length of a segment in bytes. A larger entry gets a segment of its own with sufficient length.
     pub segment_bytes: usize,
-    /// Maximum payload in memory.
+    /// Maximum number of payload bytes in memory.
     pub cached_bytes: usize,
-    /// After how long without other writes a commit mark is written for itself. `None`: never.
+    /// Idle time after which a commit mark is written alone. `None` disables it.
     pub idle_flush: Option<Duration>,
-    /// Set if a thread makes segments ahead and removes old ones. Otherwise the writer does that between two writes, as a
-    /// deterministic simulation needs.
+    /// Set if a thread preallocates segments and removes old ones. Otherwise the writer does both between
+    /// two writes; simulations choose this for determinism.
     pub preallocator_thread: bool,
 }
 
@@ -97,5 +97,6 @@ impl Default for WalOptions {
     }
 }
 
-/// Called once, from the writer thread: what was queued with it is durable, or the log has failed.
+/// Completion of a queued operation. Called once by the writer thread: the operation is durable, or the log
+/// has failed.
 pub type OnDurable = Box<dyn FnOnce(Result<(), StorageError>) + Send>;

@@ -1,5 +1,5 @@
-//! Writer of the log: takes all queued commands, writes them with one call, syncs once, and completes them.
-//! It decides nothing about the log's contents: the queue has their order, the view their meaning.
+//! Writer of the log: takes the whole queue, writes it with one call, syncs once and calls the completions.
+//! It does not decide about the log's contents: the queue defines the order, the index the meaning.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -11,45 +11,45 @@ use fault_injection::planted::{self, Bug};
 
 use super::encode::{begin_segment, push_record, vote_fields};
 use super::format::{FLAG_ALL, RECORD_HEADER_BYTES, RecordKind, offset_u32, record_start, segment_name};
-use super::preallocator::Preallocator;
+use super::log_index::RecordLocation;
+use super::preallocator::SegmentPreallocator;
 use super::recover::{Active, Markers, SegmentInfo, Tail};
 use super::segment::bytes_for;
-use super::view::Place;
 use super::{LogPos, OnDurable, Op, Shared, WalIdentity, WalOptions};
 use crate::disk::Disk;
 use crate::error::StorageError;
 use fault_injection::fail_step;
 
-/// Capacity to which the buffer is reduced after a large write.
+/// Capacity above which the buffer is freed after a write.
 const KEPT_BUFFER_BYTES: usize = 1024 * 1024;
 
-/// Result of a step of the writer.
+/// Outcome of one step of the writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing was queued.
+    /// The queue was empty.
     Idle,
     /// The queue was written, or the write failed.
     Worked,
-    /// The log was closed, and the queue is empty.
+    /// The log was closed and no work is left.
     Closed,
 }
 
-/// The writing half of a log.
+/// Writing half of a log.
 pub struct WalWriter {
     shared: Arc<Shared>,
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     identity: WalIdentity,
     options: WalOptions,
-    preallocator: Preallocator,
+    preallocator: SegmentPreallocator,
     segments: VecDeque<SegmentInfo>,
     active: Active,
     markers: Markers,
-    /// Encoded records that are not written yet. Their first byte belongs at `active.end`.
+    /// Encoded but unwritten bytes; the first one belongs at `active.end`.
     buffer: Vec<u8>,
-    /// Set if bytes were written since the last sync.
+    /// Set if something was written since the last sync.
     unsynced: bool,
-    /// Entries were written, so a commit mark for them will come soon.
+    /// Entries were written, so a commit mark for them will follow soon.
     expects_committed: bool,
 }
 
@@ -73,7 +73,7 @@ impl WalWriter {
             active,
             markers,
         } = tail;
-        let preallocator = Preallocator::new(
+        let preallocator = SegmentPreallocator::new(
             disk.clone(),
             dir,
             options.segment_bytes,
@@ -85,7 +85,10 @@ impl WalWriter {
             None => {
                 let bytes = options.segment_bytes;
                 let active = begin_segment(&*disk, dir, &preallocator, identity, bytes, 1, 0, &markers)?;
-                shared.view.lock().add_file(active.sequence, active.file.clone());
+                shared
+                    .log_index
+                    .lock()
+                    .add_file(active.sequence, active.file.clone());
                 segments.push_back(SegmentInfo {
                     sequence: active.sequence,
                     max_index: None,
@@ -107,24 +110,24 @@ impl WalWriter {
             unsynced: false,
             expects_committed: false,
         };
-        writer.tell_room();
+        writer.notify_room_waiters();
         Ok(writer)
     }
 
-    /// Publishes the space that is left.
-    fn tell_room(&self) {
+    /// Publishes the allocated space for [`Wal::has_room_for`](super::Wal::has_room_for).
+    fn notify_room_waiters(&self) {
         let left = self.active.bytes.saturating_sub(self.active.end);
         self.shared.space.lock().left = left;
         self.shared.segments.store(self.segments.len(), Relaxed);
     }
 
-    /// Returns the idle time after which a commit mark is written by itself.
+    /// Returns the idle time after which a commit mark is written alone.
     #[cfg(feature = "simulation")]
     pub(super) fn idle_flush(&self) -> Option<std::time::Duration> {
         self.options.idle_flush
     }
 
-    /// Makes segments ahead and removes old ones, where no thread does that.
+    /// Lets the preallocator work, if it has no thread.
     #[cfg(feature = "simulation")]
     pub(super) fn step_preallocator(&self) {
         self.preallocator.step();
@@ -135,7 +138,7 @@ impl WalWriter {
         while self.step(true) != Step::Closed {}
     }
 
-    /// Writes the queued commands. With `wait` it first waits for a command.
+    /// Writes what is queued. With `wait` it first waits until something is queued.
     pub fn step(&mut self, wait: bool) -> Step {
         let batch = self.take(wait);
         if batch.ops.is_empty() && batch.committed.is_none() {
@@ -146,10 +149,10 @@ impl WalWriter {
         let shared = self.shared.clone();
         let written = match shared.check() {
             Ok(()) => {
-                let working = shared.fsync_stats.working();
+                let working = shared.fsync_stats.start_write();
                 let written = self.write(batch, &mut waiting);
                 drop(working);
-                self.tell_room();
+                self.notify_room_waiters();
                 written.inspect_err(|error| self.shared.fail(error.clone()))
             }
             Err(error) => {
@@ -157,8 +160,8 @@ impl WalWriter {
                 Err(error)
             }
         };
-        // Newest first: a completion implies that everything before it is durable, too, so the first one wakes
-        // the waiting task, and the others have no further effect.
+        // Newest first: a completion implies that everything before it is durable, so the first one wakes the
+        // waiting task and the others find nothing left to do.
         for done in waiting.into_iter().rev() {
             done(written.clone());
         }
@@ -193,17 +196,18 @@ impl WalWriter {
         }
     }
 
-    /// Writes a batch. Adds its callbacks to `waiting`, also after a failure.
+    /// Writes a batch. On return, `waiting` has the completions of the batch, also if it failed.
     fn write(&mut self, batch: Batch, waiting: &mut Vec<OnDurable>) -> Result<(), StorageError> {
         let sync = batch.closing || !batch.ops.is_empty();
         let votes_only = !batch.closing && batch.ops.iter().all(|op| matches!(op, Op::Vote { .. }));
-        // A commit mark by itself: nothing was appended for a while, so the followers have everything, and it is applied.
+        // A commit mark alone means that nothing was appended for a while: the followers have all entries,
+        // and all are applied.
         let idle = batch.ops.is_empty() && batch.committed.is_some();
         let mut places = Vec::new();
         let mut purged = false;
         let mut result = Ok(());
         for op in batch.ops {
-            // After a failure the other commands only get the error.
+            // After a failure the remaining operations are only completed with the error.
             if result.is_ok() {
                 purged |= matches!(op, Op::Purge { .. });
                 result = self.encode(&op, &mut places);
@@ -219,24 +223,24 @@ impl WalWriter {
         if sync && !(votes_only && planted::is(Bug::UnsyncedVote)) {
             self.sync()?;
         }
-        let mut view = self.shared.view.lock();
+        let mut log_index = self.shared.log_index.lock();
         for (index, stamp, place) in places {
-            view.written(index, stamp, place);
+            log_index.written(index, stamp, place);
         }
         match idle {
-            true => view.evict_all(),
-            false => view.evict(),
+            true => log_index.evict_all(),
+            false => log_index.evict(),
         }
-        drop(view);
+        drop(log_index);
         if purged {
             self.remove_purged();
         }
-        // A failure of the preallocator ends the log, also for the callers of this batch: their data is on disk,
-        // but a failed log confirms nothing any more.
+        // A failed preallocator fails the log, also for the callers of this batch: their data is on disk, but
+        // a failed log reports nothing durable any more.
         self.shared.check()
     }
 
-    fn encode(&mut self, op: &Op, places: &mut Vec<(u64, u64, Place)>) -> Result<(), StorageError> {
+    fn encode(&mut self, op: &Op, places: &mut Vec<(u64, u64, RecordLocation)>) -> Result<(), StorageError> {
         match op {
             Op::Append { entries, .. } => {
                 for (stamp, entry) in entries {
@@ -285,7 +289,7 @@ impl WalWriter {
         Ok(())
     }
 
-    /// Adds a record to the buffer, in a new segment if this one is full.
+    /// Appends a record to the buffer, in a new segment if the active one is full.
     fn put(
         &mut self,
         kind: RecordKind,
@@ -293,7 +297,7 @@ impl WalWriter {
         index: u64,
         term: u64,
         payload: &[u8],
-    ) -> Result<Place, StorageError> {
+    ) -> Result<RecordLocation, StorageError> {
         let fits = |active: &Active, buffered: usize| {
             let start = record_start(active.end + buffered);
             (start + RECORD_HEADER_BYTES + payload.len() <= active.bytes).then_some(start)
@@ -318,7 +322,7 @@ impl WalWriter {
             term,
             payload,
         )?;
-        Ok(Place {
+        Ok(RecordLocation {
             segment: self.active.sequence,
             offset: offset_u32(start)?,
             payload_len: offset_u32(payload.len())?,
@@ -361,7 +365,7 @@ impl WalWriter {
                 true => Ok(()),
                 false => self.active.file.sync_data(),
             };
-            self.shared.fsync_stats.synced(began.elapsed());
+            self.shared.fsync_stats.record(began.elapsed());
             synced.map_err(|source| StorageError::io("sync", &self.active_path(), source))?;
             fail_step!("log::after_sync", |e| StorageError::io(
                 "sync",
@@ -397,7 +401,7 @@ impl WalWriter {
             &self.markers,
         )?;
         self.shared
-            .view
+            .log_index
             .lock()
             .add_file(sequence, self.active.file.clone());
         self.segments.push_back(SegmentInfo {
@@ -412,8 +416,8 @@ impl WalWriter {
         Ok(())
     }
 
-    /// Removes the oldest segments as long as the purge point covers all their entries. Their other
-    /// records are restated at the beginning of every later segment.
+    /// Removes the oldest segments as long as the purge point covers all their entries. Vote, purge point and
+    /// commit mark are repeated at the beginning of every later segment.
     fn remove_purged(&mut self) {
         let Some(purged) = self.markers.purged else { return };
         let mut remove = Vec::new();
@@ -427,9 +431,11 @@ impl WalWriter {
         if remove.is_empty() {
             return;
         }
-        let mut view = self.shared.view.lock();
-        remove.iter().for_each(|sequence| view.remove_file(*sequence));
-        drop(view);
+        let mut log_index = self.shared.log_index.lock();
+        remove
+            .iter()
+            .for_each(|sequence| log_index.remove_file(*sequence));
+        drop(log_index);
         self.preallocator.remove(remove);
     }
 

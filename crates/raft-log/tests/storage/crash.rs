@@ -1,31 +1,31 @@
-//! Random programs, cut off at every moment.
+//! Random programs with a crash at every moment.
 
-use raft_log::sim_disk::{Lie, Random, SimDisk};
+use raft_log::sim_disk::{IgnoredCall, Random, SimDisk};
 
 use crate::node::{History, Node, run};
 
-/// Calls in a program.
+/// Number of calls in a program.
 const CALLS: usize = 60;
-/// Programs that are run unless `STORAGE_PROGRAMS` says otherwise; each is cut off at hundreds of moments.
+/// Default number of programs (`STORAGE_PROGRAMS`); each crashes at hundreds of moments.
 const PROGRAMS: u64 = 6;
-/// Disks that are built for each moment: nothing kept, everything kept, and random ones.
+/// Number of disks built per moment: nothing kept, everything kept, and random ones.
 const DISKS_PER_CUT: u64 = 4;
-/// Lives of a disk, one after the other, each beginning with what a crash left.
+/// Number of consecutive lives of a disk, each starting from the state that a crash left.
 const LIVES: usize = 3;
 
 fn from_environment(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |value| value.parse().expect("a number"))
 }
 
-/// Runs a program, crashes it at every moment, and checks every disk that is left. Answers with their number.
-pub fn crash_everywhere(seed: u64, lie: Option<Lie>) -> Result<usize, String> {
+/// Runs a program, crashes it at every moment, and checks every resulting disk. Returns their number.
+pub fn crash_everywhere(seed: u64, ignored: Option<IgnoredCall>) -> Result<usize, String> {
     let mut random = Random::new(seed);
     let mut disk = SimDisk::new();
     let mut history = History::default();
     let mut cuts = 0;
     for life in 0..LIVES {
-        if let Some(lie) = lie {
-            disk.tell_lies(lie);
+        if let Some(ignored) = ignored {
+            disk.ignore_calls(ignored);
         }
         drop(run(&disk, &mut history, &mut random, CALLS)?);
         let mut model = disk.crash_model();
@@ -39,7 +39,7 @@ pub fn crash_everywhere(seed: u64, lie: Option<Lie>) -> Result<usize, String> {
                 cuts += 1;
             }
         }
-        // The next life begins with a crash somewhere in this one.
+        // The next life begins with a crash at a random moment of this one.
         let mut model = disk.crash_model();
         let events = random.below(disk.events() as u64 + 1) as usize;
         disk.advance(&mut model, events);
@@ -50,7 +50,7 @@ pub fn crash_everywhere(seed: u64, lie: Option<Lie>) -> Result<usize, String> {
     Ok(cuts)
 }
 
-/// A node starts on the disk, finds what it must, goes on, and finds that again.
+/// Starts a node on the disk, checks its state, appends, and checks again after a restart.
 fn check(disk: &SimDisk, history: &History, events: usize) -> Result<(), String> {
     let node = Node::open(disk).map_err(|error| error.to_string())?;
     history.check(events, &node)?;
@@ -61,15 +61,15 @@ fn check(disk: &SimDisk, history: &History, events: usize) -> Result<(), String>
     let mut model = disk.crash_model();
     disk.advance(&mut model, disk.events());
     let again = model.crash(0);
-    let node = Node::open(&again).map_err(|error| format!("after going on: {error}"))?;
+    let node = Node::open(&again).map_err(|error| format!("after further appends: {error}"))?;
     after
         .check(disk.events(), &node)
-        .map_err(|why| format!("after going on: {why}"))?;
+        .map_err(|why| format!("after further appends: {why}"))?;
     Ok(())
 }
 
 #[test]
-fn acknowledged_records_survive_a_crash_at_any_moment() {
+fn acknowledged_writes_survive_crash_at_any_moment() {
     let first = from_environment("STORAGE_SEED", 1);
     let programs = from_environment("STORAGE_PROGRAMS", PROGRAMS);
     let mut cuts = 0;

@@ -1,5 +1,5 @@
-//! Damage: flipped bits, sectors that come back empty, missing files. Recovery reports it, or it is harmless; the log never silently
-//! becomes a different one.
+//! Damage at rest: flipped bits, zeroed sectors, missing files. The log detects each, unless it is harmless;
+//! it never silently becomes a different log.
 
 use std::path::{Path, PathBuf};
 
@@ -9,9 +9,9 @@ use raft_log::{Disk, StorageError};
 use crate::node::{DATA_DIR, History, Node, run, segments};
 use crate::state::State;
 
-/// Calls in a program.
+/// Number of calls in a program.
 const CALLS: usize = 80;
-/// Programs whose disks are damaged everywhere.
+/// Number of programs whose disks are damaged everywhere.
 const PROGRAMS: u64 = 8;
 const SECTOR_BYTES: usize = 512;
 
@@ -19,18 +19,18 @@ struct Written {
     disk: SimDisk,
     durable: CrashModel,
     history: History,
-    /// Number of records in batches before the last one.
+    /// Number of records in the batches before the last one.
     before_last_batch: usize,
 }
 
-/// A disk after a program that has ended well.
+/// Returns a disk after a program that ended without a failure.
 fn written(seed: u64) -> Written {
     let mut random = Random::new(seed);
     let (disk, mut history) = (SimDisk::new(), History::default());
     let mut node = run(&disk, &mut history, &mut random, CALLS).unwrap();
-    while node.writer_works() {}
+    while node.step_writer() {}
     let before_last_batch = history.acknowledged_records();
-    // One more batch of several records over several sectors.
+    // One more batch of several records that span several sectors.
     let records = history.records.len();
     while history.records.len() < records + 5 {
         history.call_append(&mut node, &mut random).unwrap();
@@ -47,12 +47,12 @@ fn written(seed: u64) -> Written {
 }
 
 impl Written {
-    /// The same disk again, durable as it is.
+    /// Returns a copy of the durable disk.
     fn copy(&self) -> SimDisk {
         self.durable.crash(1)
     }
 
-    /// Opens a damaged copy. Answers with how many records were found, or how it was refused.
+    /// Opens a damaged copy. Returns the number of records found, or the error.
     fn open(&self, damaged: &SimDisk) -> Result<usize, StorageError> {
         let node = Node::open(damaged)?;
         let found = State::of(&node.wal);
@@ -60,7 +60,7 @@ impl Written {
         let count = (0..=all)
             .rev()
             .find(|records| self.history.state(*records) == found);
-        Ok(count.expect("what is found is what the log once was"))
+        Ok(count.expect("the log found is one of its earlier states"))
     }
 }
 
@@ -88,7 +88,7 @@ fn all_files(disk: &SimDisk) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_flipped_bit_is_noticed_or_harmless() {
+fn flipped_bit_is_detected_or_harmless() {
     let seed = 1;
     let written = written(seed);
     let mut random = Random::new(seed);
@@ -99,7 +99,7 @@ fn a_flipped_bit_is_noticed_or_harmless() {
         .chain([Path::new(DATA_DIR).join("identity")])
     {
         for (at, byte) in contents(&written.disk, &path).into_iter().enumerate() {
-            // Where nothing was ever written, a sample is enough.
+            // In unwritten space a sample suffices.
             if byte == 0 && random.below(16) > 0 {
                 continue;
             }
@@ -134,7 +134,7 @@ fn a_flipped_bit_is_noticed_or_harmless() {
 }
 
 #[test]
-fn a_lost_sector_is_noticed_unless_it_looks_like_a_crash_of_the_last_write() {
+fn lost_sector_is_detected_unless_a_torn_last_write_explains_it() {
     let (mut cut, mut proven) = (0, 0);
     for seed in 1..=PROGRAMS {
         let written = written(seed);
@@ -169,7 +169,7 @@ fn a_lost_sector_is_noticed_unless_it_looks_like_a_crash_of_the_last_write() {
 }
 
 #[test]
-fn a_segment_that_has_lost_its_end_is_noticed_unless_it_is_the_newest() {
+fn truncated_segment_is_detected_unless_newest() {
     for seed in 1..=PROGRAMS {
         let written = written(seed);
         let all = written.history.records.len();
@@ -189,7 +189,7 @@ fn a_segment_that_has_lost_its_end_is_noticed_unless_it_is_the_newest() {
 }
 
 #[test]
-fn a_sector_with_the_contents_of_another_is_noticed() {
+fn swapped_sectors_are_detected() {
     for seed in 1..=PROGRAMS {
         let written = written(seed);
         let mut random = Random::new(seed);
@@ -215,13 +215,13 @@ fn a_sector_with_the_contents_of_another_is_noticed() {
 }
 
 #[test]
-fn a_missing_file_is_noticed() {
+fn missing_file_is_detected() {
     for seed in 1..=PROGRAMS {
         let written = written(seed);
         let newest = segments(&written.disk).pop().unwrap();
         let all = written.history.records.len();
         for path in all_files(&written.disk) {
-            // That the newest segment was ever begun is written nowhere else.
+            // No other file records that the newest segment exists.
             if path == newest || path.extension().is_some_and(|it| it == "snap") {
                 continue;
             }

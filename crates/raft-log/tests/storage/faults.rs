@@ -1,16 +1,16 @@
-//! Every call to the disk fails once: nothing that was acknowledged is lost, the log says that it has failed
-//! and takes nothing more, and the next start finds everything, also if power is lost after it.
+//! Failing calls: each call to the disk fails once. No acknowledged write is lost, the log reports its
+//! failure and accepts nothing more, and the next start finds everything, even if power is lost after it.
 
 use raft_log::StorageError;
 use raft_log::sim_disk::{CrashModel, Fault, Random, SimDisk};
 
 use crate::node::{History, Node};
 
-/// Calls in a program.
+/// Number of calls in a program.
 const CALLS: usize = 40;
-/// Appends after the restart that follows the failure.
-const GOES_ON: u64 = 2;
-/// Programs that are run with every call failing once.
+/// Number of appends after the restart that follows the failure.
+const APPENDS_AFTER_RESTART: u64 = 2;
+/// Number of programs that run with each call failing once.
 const PROGRAMS: u64 = 3;
 
 /// Runs a program until it ends or a call fails.
@@ -20,8 +20,8 @@ fn run(disk: &SimDisk, history: &mut History, seed: u64) -> Result<(), StorageEr
     for _ in 0..CALLS {
         let called = history.call(&mut node, &mut random);
         if called.is_err() {
-            // The waiting callers get the error, too.
-            while node.writer_works() {}
+            // All waiting callers get the error, too.
+            while node.step_writer() {}
             return called.and(node.note_answers(history));
         }
     }
@@ -53,7 +53,8 @@ fn fail_everywhere(fault: Fault) {
     println!("{all} calls failed with {fault:?} in {PROGRAMS} programs");
 }
 
-/// After the failure: power is lost at once; or the process is started again, and power is lost then.
+/// Checks the states after the failure: power is lost at once, or the process restarts and power is lost
+/// then.
 fn check(disk: &SimDisk, history: &History) -> Result<(), String> {
     let mut model = disk.crash_model();
     crash_all(disk, &mut model, history)?;
@@ -63,8 +64,8 @@ fn check(disk: &SimDisk, history: &History) -> Result<(), String> {
         .restarted(&node)
         .map_err(|why| format!("restarted: {why}"))?;
     crash_all(disk, &mut model, &history).map_err(|why| format!("restarted, {why}"))?;
-    // What is built on what was found must not fall with it.
-    for seed in 0..GOES_ON {
+    // Appends after the restart must be durable, too.
+    for seed in 0..APPENDS_AFTER_RESTART {
         let appended = history.call_append(&mut node, &mut Random::new(seed));
         appended
             .and_then(|()| node.step(&mut history))
@@ -74,7 +75,7 @@ fn check(disk: &SimDisk, history: &History) -> Result<(), String> {
     Ok(())
 }
 
-/// Power is lost now.
+/// Checks all disks that a power cut now may leave.
 fn crash_all(disk: &SimDisk, model: &mut CrashModel, history: &History) -> Result<(), String> {
     let events = disk.events();
     disk.advance(model, events);
@@ -89,11 +90,11 @@ fn crash_all(disk: &SimDisk, model: &mut CrashModel, history: &History) -> Resul
 }
 
 #[test]
-fn an_input_output_error_at_any_call_loses_nothing() {
+fn io_error_at_any_call_loses_no_acknowledged_write() {
     fail_everywhere(Fault::InputOutput);
 }
 
 #[test]
-fn a_full_disk_at_any_call_loses_nothing() {
+fn full_disk_at_any_call_loses_no_acknowledged_write() {
     fail_everywhere(Fault::NoSpace);
 }

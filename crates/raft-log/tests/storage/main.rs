@@ -1,13 +1,13 @@
-//! The storage against crashes, failing calls and damage, on a simulated disk.
+//! Tests of the storage against crashes, failing calls and damage, on a simulated disk.
 //!
-//! * `crash`: random programs, cut off at every moment; what was acknowledged must be there, nothing may be
-//!   invented.
+//! * `crash`: random programs with a crash at every moment. Acknowledged writes must survive, and nothing may
+//!   appear that was never written.
 //! * `faults`: every call of a program fails once.
-//! * `damage`: every bit is flipped once, every sector lost once, every file gone once.
-//! * `planted`: the suite must find bugs that are put in on purpose.
+//! * `damage`: every bit is flipped once, every sector lost once, every file missing once.
+//! * `planted`: the suite must find deliberate bugs.
 //!
-//! `STORAGE_SEED` sets the first seed and `STORAGE_PROGRAMS` how many programs are tried; a failure says which
-//! seed to use again.
+//! `STORAGE_SEED` sets the first seed and `STORAGE_PROGRAMS` the number of programs. A failure prints the
+//! seed that reproduces it.
 
 #![allow(
     clippy::unwrap_used,

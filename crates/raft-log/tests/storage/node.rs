@@ -1,4 +1,5 @@
-//! A node's storage on a simulated disk, driven from one thread: random calls, and what must come of them.
+//! A node's storage on a simulated disk, driven from one thread: random calls, and the checks of their
+//! results.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -18,27 +19,27 @@ use crate::state::{Record, State};
 pub const DATA_DIR: &str = "/data";
 const CLUSTER_ID: [u8; 16] = [0xc1; 16];
 
-/// Calls to the storage and their results, over all lives of one disk.
+/// Calls and completions of the storage over all lives of one disk.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     /// The log before the first record.
     pub before: State,
     pub records: Vec<Record>,
-    /// For each record, how much had happened on the disk when it was queued.
+    /// Number of events on the disk at the time when each record was queued.
     queued: Vec<usize>,
-    /// Durable records by moment: (events, records), both ascending.
+    /// Durable records over time as (events, records), both increasing.
     acknowledged: Vec<(usize, usize)>,
-    /// Everything that was ever marked as committed.
+    /// All positions that were ever marked as committed.
     marked: Vec<LogPos>,
-    /// The last mark that the running process knows.
+    /// Last mark that the running process knows.
     committed: Option<LogPos>,
     /// Snapshots: (events when begun, events when finished, last entry).
     snapshots: Vec<(usize, Option<usize>, LogPos)>,
-    /// A snapshot that was there before.
+    /// Snapshot that existed before.
     snapshot_before: Option<LogPos>,
 }
 
-/// Result for the records up to a number.
+/// Completion for the records up to a number.
 type Answer = (usize, Result<(), StorageError>);
 
 /// The parts of a running node's storage.
@@ -61,7 +62,7 @@ pub fn options() -> WalOptions {
 }
 
 impl Node {
-    /// Opens the storage of a disk as a node's start does.
+    /// Opens the storage of a disk as a starting node does.
     pub fn open(disk: &SimDisk) -> Result<Self, StorageError> {
         let path = Path::new(DATA_DIR);
         let disk_arc = Arc::new(disk.clone());
@@ -90,28 +91,28 @@ impl Node {
         })
     }
 
-    /// A callback that answers for the records up to `records`.
+    /// Returns a completion for the records up to `records`.
     fn done(&self, records: usize) -> Box<dyn FnOnce(Result<(), StorageError>) + Send> {
         let answers = self.answers.clone();
         Box::new(move |result| answers.lock().push_back((records, result)))
     }
 
-    /// Lets the writer work, and notes what it has answered.
+    /// Lets the writer work, and records its completions.
     pub fn step(&mut self, history: &mut History) -> Result<(), StorageError> {
-        self.writer_works();
+        self.step_writer();
         self.note_answers(history)
     }
 
-    /// Lets the writer work, if there is work.
-    pub fn writer_works(&mut self) -> bool {
+    /// Lets the writer work if there is work. Returns whether there was.
+    pub fn step_writer(&mut self) -> bool {
         match self.writer.step(false) {
             Step::Worked => true,
             Step::Idle => false,
-            Step::Closed => panic!("nobody has closed the log"),
+            Step::Closed => panic!("the log was not closed"),
         }
     }
 
-    /// Notes what the writer has answered. The first failure is the answer.
+    /// Records the completions of the writer. Returns the first failure.
     pub fn note_answers(&mut self, history: &mut History) -> Result<(), StorageError> {
         let events = self.disk.events();
         let mut failed = None;
@@ -129,7 +130,7 @@ impl Node {
         let again = self.wal.save_committed(LogPos { term: 1, index: 1 });
         assert!(
             matches!(again, Err(StorageError::Failed(_))),
-            "a log that failed takes nothing more"
+            "a failed log accepts nothing more"
         );
         assert!(self.wal.failure().is_some());
         Err(error)
@@ -137,7 +138,7 @@ impl Node {
 }
 
 impl History {
-    /// A history that begins with what a disk held after a crash.
+    /// Creates a history that begins with the state of a disk after a crash.
     pub fn after(node: &Node) -> Self {
         let snapshot_before = node.snapshots.latest().and_then(|snapshot| snapshot.meta().last);
         Self {
@@ -149,7 +150,7 @@ impl History {
         }
     }
 
-    /// Returns the state of the log after `records` records.
+    /// Returns the state of the log after the first `records` records.
     pub fn state(&self, records: usize) -> State {
         let mut state = self.before.clone();
         self.records[..records]
@@ -158,7 +159,7 @@ impl History {
         state
     }
 
-    /// Returns the number of records that are known to be durable.
+    /// Returns the number of records known to be durable.
     pub fn acknowledged_records(&self) -> usize {
         self.acknowledged.last().map_or(0, |(_, records)| *records)
     }
@@ -175,11 +176,12 @@ impl History {
         self.queued.push(node.disk.events());
     }
 
-    /// Counts everything found after a restart as acknowledged: a restarted node reports it to others.
+    /// Treats everything that was found after a restart as promised, because a restarted node reports it to
+    /// its peers.
     pub fn restarted(&mut self, node: &Node) -> Result<(), String> {
         let events = node.disk.events();
         let found = self.check(events, node)?;
-        // Queued records that are missing now stay missing.
+        // Queued records that were lost stay lost.
         self.records.truncate(found);
         self.queued.truncate(found);
         self.acknowledged.retain(|(_, records)| *records <= found);
@@ -188,7 +190,7 @@ impl History {
         Ok(())
     }
 
-    /// One random call.
+    /// Makes one random call.
     pub fn call(&mut self, node: &mut Node, random: &mut Random) -> Result<(), StorageError> {
         let state = self.state(self.records.len());
         let term = current_term(&state);
@@ -233,7 +235,7 @@ impl History {
         node.wal.save_vote(vote, node.done(self.records.len()))
     }
 
-    /// Removes uncommitted entries, as a follower does whose leader has changed.
+    /// Removes uncommitted entries, as a follower does after a change of leader.
     fn truncate(&mut self, node: &mut Node, random: &mut Random, state: &State) -> Result<(), StorageError> {
         let safe = self.committed.map_or(0, |pos| pos.index);
         let from = state.purged.map_or(0, |purged| purged.index).max(safe);
@@ -263,7 +265,7 @@ impl History {
         node.wal.save_committed(pos)
     }
 
-    /// A snapshot of what is committed, and then the entries that it covers go.
+    /// Writes a snapshot of the committed entries, and purges the entries that it covers.
     fn snapshot_and_purge(
         &mut self,
         node: &mut Node,
@@ -281,7 +283,7 @@ impl History {
         node.wal.purge(committed, node.done(self.records.len()))
     }
 
-    /// A snapshot from the leader, beyond the end of the log.
+    /// Installs a snapshot from the leader that is beyond the end of the log.
     fn purge_beyond(
         &mut self,
         node: &mut Node,
@@ -308,7 +310,7 @@ impl History {
         Ok(())
     }
 
-    /// Checks a disk that stopped after `events` events. Returns the number of records that it holds.
+    /// Checks the state of a disk that stopped after `events` events. Returns the number of records found.
     pub fn check(&self, events: usize, node: &Node) -> Result<usize, String> {
         let promised = self
             .acknowledged
@@ -351,8 +353,8 @@ impl History {
         Ok(())
     }
 
-    /// The newest snapshot is one that was begun, not older than the newest finished one, whole, and covers what
-    /// was purged.
+    /// Checks that the newest snapshot is complete, was begun by this history, is not older than the newest
+    /// finished one, and covers the purged entries.
     fn check_snapshots(&self, events: usize, node: &Node, found: &State) -> Result<(), String> {
         let latest = node.snapshots.latest();
         let last = latest.as_ref().and_then(|latest| latest.meta().last);
@@ -405,14 +407,14 @@ fn current_term(state: &State) -> u64 {
 }
 
 fn payload(random: &mut Random) -> Bytes {
-    // Mostly small, sometimes over several sectors, rarely larger than a segment.
+    // Mostly small, sometimes spanning several sectors, rarely larger than a segment.
     let len = match random.below(40) {
         0 => 5000,
         1..=8 => 300 + random.below(1500),
         9 => 0,
         _ => 1 + random.below(120),
     };
-    // No zeros, which a lost sector would look like.
+    // No zeros, because they would look like a lost sector.
     (0..len)
         .map(|_| 1 + random.below(255) as u8)
         .collect::<Vec<_>>()
@@ -432,7 +434,7 @@ fn snapshot_part(last: LogPos, part: u64) -> Bytes {
     Bytes::from(format!("part {part} of {last} ").repeat(40))
 }
 
-/// The segments of the log on a disk.
+/// Returns the segments of the log on a disk.
 pub fn segments(disk: &SimDisk) -> Vec<PathBuf> {
     disk.files()
         .into_iter()
@@ -448,7 +450,7 @@ pub fn run(disk: &SimDisk, history: &mut History, random: &mut Random, calls: us
             .call(&mut node, random)
             .map_err(|error| error.to_string())?;
         if random.below(40) == 0 {
-            // Killed: the disk goes on, with all that the process gave to the kernel.
+            // The process is killed: the disk keeps everything that the process gave to the kernel.
             drop(node);
             node = Node::open(disk).map_err(|error| error.to_string())?;
             history.restarted(&node)?;

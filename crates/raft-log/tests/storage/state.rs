@@ -1,11 +1,11 @@
-//! Expected state of a log after each of its records: the model that every recovery is compared with.
+//! Model of the log after each of its records, with which every recovery is compared.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use raft_log::{LogPos, VoteRecord, Wal, WalEntry};
 
-/// The smallest change that a log makes as a whole.
+/// Smallest atomic change of a log.
 #[derive(Debug, Clone)]
 pub enum Record {
     Entry(WalEntry),
@@ -14,7 +14,7 @@ pub enum Record {
     Purge(LogPos),
 }
 
-/// A log, without its commit mark.
+/// State of a log, without its commit mark.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct State {
     pub vote: Option<VoteRecord>,
@@ -48,7 +48,7 @@ impl State {
         }
     }
 
-    /// The place of an entry that is there, or of the purge point.
+    /// Returns the position of an entry, or of the purge point.
     pub fn pos(&self, index: u64) -> Option<LogPos> {
         let entry = self
             .entries
@@ -57,7 +57,7 @@ impl State {
         entry.or(self.purged.filter(|purged| purged.index == index))
     }
 
-    /// Reads the state of a log through its public API.
+    /// Reads the state of a log through its public interface.
     pub fn of(wal: &Wal) -> Self {
         let read = wal.read(0..u64::MAX).expect("what a log holds can be read");
         let entries: BTreeMap<_, _> = read

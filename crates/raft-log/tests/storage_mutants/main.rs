@@ -1,5 +1,6 @@
-//! Planted bugs of the storage: the crash suite finds each of them, and nothing without them. A program of its own, as a process has one bug
-//! at a time. Only with the feature `planted`. Arguments name the bugs to check; `--list` lists all.
+//! Planted bugs of the storage: the crash suite must find each of them, and nothing without them. A program
+//! of its own, as a process has one bug at a time. Only with the feature `planted`. Arguments name the bugs
+//! to check; `--list` lists all.
 
 #![allow(
     clippy::unwrap_used,
@@ -32,7 +33,7 @@ fn main() {
         .skip(1)
         .partition(|argument| argument.starts_with('-'));
     if options.iter().any(|option| option == "--list") {
-        // As Rust's own test programs list theirs.
+        // Same format as Rust's test programs.
         BUGS.iter().for_each(|bug| println!("{bug:?}: test"));
         return;
     }

@@ -1,14 +1,14 @@
-//! Messages of the audit: the leader's question and a member's answer.
+//! Messages of the audit: the leader's request and a member's answer.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::verdict::{Finding, StateDigest};
+use super::comparison::{Finding, StateDigest};
 use crate::ids::NodeId;
 use crate::witness::Record;
 
-/// Question of the leader, with its own digests and findings.
+/// Request of the leader, with its own digests and findings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditQuestion {
     /// Version of the digests. Only digests of one version compare.
@@ -26,11 +26,11 @@ pub struct AuditQuestion {
 /// Answer of a member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditAnswer {
-    /// As in the question.
+    /// Version of the digests, as in the request.
     pub digest_version: u32,
     /// Digests of the member's states.
     pub states: Vec<StateDigest>,
-    /// A majority has found the member's state wrong before.
+    /// Set if a majority has found the member's state wrong before.
     pub is_wrong: bool,
     /// The member's wall clock, in milliseconds since 1970.
     pub clock_ms: u64,

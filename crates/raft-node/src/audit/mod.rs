@@ -1,20 +1,20 @@
 //! Continuous check that all replicas are equal, and exchange of the members' progress.
 //!
 //! Every few seconds the leader sends each member the digests of its own state at some positions
-//! ([`ReplicatedState::digests`]), its records of all members' directories (`witness.rs`), and its
-//! last finding. A member that has another digest at the same position stops to serve at once, and answers with its own
-//! digests. The leader judges all answers (`verdict.rs`): the state that more than half of the members compared have is the
-//! right one, also if it is not the leader's. Without such a majority the right one is unknown, and no member that differs
-//! serves.
+//! ([`ReplicatedState::digests`]), its records of all members' directories (`witness.rs`), and its last
+//! finding. A member with another digest at the same position stops serving at once, and answers with its own
+//! digests. The leader compares all answers (`comparison.rs`): the state that more than half of the compared
+//! members have is right, even if it is not the leader's. Without such a majority the right state is unknown,
+//! and no member that differs serves.
 //!
 //! The messages also carry the members' wall clocks ([`crate::cluster_clock`]).
 //!
-//! A node that differs serves no client and does not lead. It goes on to append and to vote: its log is what the others'
-//! logs are, and only its state is not what follows from it. It notes on its disk that it differs, so that after a restart
-//! it serves only when its state, made anew from snapshot and log, was found equal.
+//! A node that differs serves no client and does not lead. It continues to append and to vote: its log equals
+//! the others' logs, and only its state does not follow from it. It records on its disk that it differs, so
+//! that after a restart it serves only once its state, rebuilt from snapshot and log, was found equal.
 
 pub(crate) mod messages;
-pub(crate) mod verdict;
+pub(crate) mod comparison;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,15 +28,15 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+pub use self::comparison::{Finding, StateDigest};
+use self::comparison::{compare, judge};
 use self::messages::{AuditAnswer, AuditQuestion};
-pub use self::verdict::{Finding, StateDigest};
-use self::verdict::{compare, judge};
 use crate::blocking;
 use crate::cluster_clock::ClusterClock;
-use crate::disks::{Alarm, AlarmKind};
+use crate::disk_health::{Alarm, AlarmKind};
 use crate::ids::NodeId;
-use crate::peers::wire::{Answer, Ask};
-use crate::peers::{Gate, Peers, Purpose};
+use crate::peers::wire::{PeerRequest, PeerResponse};
+use crate::peers::{PeerRegistry, Peers, Purpose};
 use crate::replicated_state::ReplicatedState;
 use crate::state_machine::Raft;
 use crate::wall_clock;
@@ -44,53 +44,53 @@ use crate::witness::{Loss, Record, Witness};
 use raft_log::sync::Mutex;
 
 /// Maximum time for a member's answer.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Maximum number of rounds without a pause, while the findings are news for the members.
-const ROUNDS_IN_A_ROW: u32 = 3;
+/// Maximum number of rounds without a pause, while the members do not yet have the findings.
+const MAX_ROUNDS_WITHOUT_PAUSE: u32 = 3;
 
 /// Reason why this node does not serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Distrust {
-    /// Its state differs from the leader's, and who is right is not known (yet).
+    /// Its state differs from the leader's, and the right state is not (yet) known.
     Undecided,
     /// Its state differs from that of the majority, or did when it was last compared.
     Differs,
 }
 
-/// This node's part in the check.
+/// This node's part in the audit.
 pub struct Audit {
     node: NodeId,
-    gate: Arc<Gate>,
+    registry: Arc<PeerRegistry>,
     state: Arc<dyn ReplicatedState>,
     clock: Arc<ClusterClock>,
     raft: Raft,
-    /// Reason why this node does not serve, for people.
+    /// Reason why this node does not serve, for operators.
     distrust: watch::Sender<Option<String>>,
-    known: Mutex<Known>,
+    known: Mutex<AuditState>,
 }
 
 #[derive(Default)]
-struct Known {
+struct AuditState {
     distrust: Option<Distrust>,
-    /// Set once waiting callers were rejected for good: this process never serves again.
+    /// Set if waiting callers were rejected for good: this process never serves again.
     ended: bool,
     finding: Option<Finding>,
-    /// Since when each alarm is known here.
+    /// Time at which each alarm became known to this node.
     since: BTreeMap<(AlarmKind, Option<NodeId>), u64>,
 }
 
 impl Audit {
-    /// Nothing is known yet, but for what the node noted before it was started.
+    /// Creates the state from what the node recorded before its start.
     pub fn new(
-        gate: Arc<Gate>,
+        registry: Arc<PeerRegistry>,
         state: Arc<dyn ReplicatedState>,
         clock: Arc<ClusterClock>,
         raft: Raft,
     ) -> Self {
         let audit = Self {
-            node: gate.node(),
-            gate,
+            node: registry.node(),
+            registry,
             state,
             clock,
             raft,
@@ -98,13 +98,13 @@ impl Audit {
             known: Mutex::default(),
         };
         if audit.witness().differs() {
-            audit.set(Some(Distrust::Differs), "when it was compared before its restart");
+            audit.set(Some(Distrust::Differs), "at the comparison before its restart");
         }
         audit
     }
 
     fn witness(&self) -> &Arc<Witness> {
-        self.gate.witness()
+        self.registry.witness()
     }
 
     /// Returns the reason why this node does not serve; `None` if it may.
@@ -114,7 +114,7 @@ impl Audit {
 
     /// Returns whether this node's state is known to be wrong, so that it must not lead.
     pub fn has_wrong_state(&self) -> bool {
-        self.gate.has_wrong_state()
+        self.registry.has_wrong_state()
     }
 
     /// Returns alarms for operators.
@@ -135,16 +135,16 @@ impl Audit {
                 reason.unwrap_or_default(),
             ));
         }
-        for (node, reason) in self.gate.rolled_back() {
+        for (node, reason) in self.registry.rolled_back() {
             let detail =
-                format!("node {node} came back with less than it had acknowledged, and is refused: {reason}");
+                format!("node {node} returned with less than it had acknowledged, and is rejected: {reason}");
             alarms.push(alarm(node, AlarmKind::RolledBack, detail));
         }
         for (node, ahead_ms) in wrong_clocks {
             let way = if ahead_ms > 0 { "ahead of" } else { "behind" };
             let by = Duration::from_millis(ahead_ms.unsigned_abs());
             let detail = format!(
-                "node {node}'s wall clock is {by:.1?} {way} those of most members; times go by theirs"
+                "node {node}'s wall clock is {by:.1?} {way} those of most members, whose time is used"
             );
             alarms.push(alarm(node, AlarmKind::ClockWrong, detail));
         }
@@ -157,7 +157,7 @@ impl Audit {
         alarms
     }
 
-    /// Answers the leader of this node.
+    /// Answers a request of the leader.
     pub async fn answer(&self, question: AuditQuestion) -> AuditAnswer {
         let AuditQuestion {
             digest_version,
@@ -198,32 +198,33 @@ impl Audit {
         }
     }
 
-    /// Takes over what the leader knows of the members, and writes down what this node knows.
+    /// Merges the leader's records of the members, and saves this node's own.
     async fn learn(&self, members: BTreeMap<NodeId, Record>) {
-        let gate = self.gate.clone();
+        let registry = self.registry.clone();
         let learnt = blocking::run(move || {
-            let about_me = gate.witness().learn(&members, &gate.member_disks())?;
-            gate.witness().save()?;
+            let about_me = registry.witness().learn(&members, &registry.member_disks())?;
+            registry.witness().save()?;
             Ok::<_, raft_log::StorageError>(about_me)
         });
         match learnt.await {
             Ok(Ok(Some(loss))) => self.retire(loss).await,
-            Ok(Ok(None)) => self.gate.look_again(),
+            Ok(Ok(None)) => self.registry.recheck_connections(),
             Ok(Err(error)) => tracing::warn!(%error, "audit: could not record the members' progress"),
-            Err(error) => tracing::debug!(%error, "the node is ending"),
+            Err(error) => tracing::debug!(%error, "audit: the node is stopping"),
         }
     }
 
     async fn retire(&self, loss: Loss) {
         let reason = format!(
-            "node {}'s data directory is older than what node {} has acknowledged (says its leader): {loss}. Put the \
-             newest directory back if there is one; else let a new member take its place: `lockgate cluster replace {}`",
+            "node {}'s data directory is older than what node {} has acknowledged (reported by its leader): \
+             {loss}. Put the newest directory back if it still exists; otherwise replace the member: \
+             `lockgate cluster replace {}`",
             self.node, self.node, self.node
         );
-        self.gate.retire_directory(reason).await;
+        self.registry.retire_directory(reason).await;
     }
 
-    /// Writes down whether this node's state is known to be wrong, if that is news.
+    /// Records durably whether this node's state is known to be wrong, if that has changed.
     async fn note(&self) {
         let differs = self.has_wrong_state();
         let witness = self.witness().clone();
@@ -232,11 +233,11 @@ impl Audit {
         }
         let noted = blocking::run(move || witness.set_differs(differs)).await;
         if let Ok(Err(error)) = noted {
-            tracing::warn!(%error, "could not note whether this node's state differs");
+            tracing::warn!(%error, "audit: could not record whether this node's state differs");
         }
     }
 
-    /// Begins or ends to serve.
+    /// Starts or stops serving clients.
     fn enter(&self, distrust: Option<Distrust>, when: &str) {
         {
             let known = self.known.lock();
@@ -257,16 +258,17 @@ impl Audit {
         self.known.lock().distrust.clone_from(&distrust);
         let reason = match &distrust {
             None => {
-                tracing::info!("this node's state is that of the others: it serves");
+                tracing::info!("audit: this node's state equals the others', it serves clients");
                 None
             }
             Some(Distrust::Undecided) => Some(format!(
-                "this node's state differs from the leader's ({when}), and no majority of the members compared has the \
-                 same state. It serves nobody until more members are there and decide"
+                "this node's state differs from the leader's ({when}), and no majority of the compared \
+                 members has the same state. It serves no clients until more members can be compared"
             )),
             Some(Distrust::Differs) => Some(format!(
-                "this node's state differs from that of the other members ({when}), so it serves nobody. Restart it: it \
-                 serves again if its state is right then. Else let a new member take its place: `lockgate cluster \
+                "this node's state differs from that of the other members ({when}), so it serves no clients. \
+                 Restart it: it serves again if its state is then right. Otherwise replace the member: \
+                 `lockgate cluster \
                  replace {}`",
                 self.node
             )),
@@ -278,19 +280,19 @@ impl Audit {
         self.raft
             .runtime_config()
             .elect(distrust != Some(Distrust::Differs));
-        self.gate.set_wrong_state(distrust == Some(Distrust::Differs));
+        self.registry.set_wrong_state(distrust == Some(Distrust::Differs));
         self.distrust.send_replace(reason);
     }
 
-    /// While this node leads: compares all members every `interval`, until `stop`.
+    /// While this node leads, compares all members every `interval`, until `stop`.
     pub async fn run(self: Arc<Self>, peers: Arc<Peers>, interval: Duration, stop: CancellationToken) {
         loop {
-            for _ in 0..ROUNDS_IN_A_ROW {
-                let is_news = tokio::select! {
-                    is_news = self.round(&peers) => is_news,
+            for _ in 0..MAX_ROUNDS_WITHOUT_PAUSE {
+                let is_new_reason = tokio::select! {
+                    is_new_reason = self.round(&peers) => is_new_reason,
                     () = stop.cancelled() => return,
                 };
-                if !is_news {
+                if !is_new_reason {
                     break;
                 }
             }
@@ -301,9 +303,9 @@ impl Audit {
         }
     }
 
-    /// Asks all members once. Says whether what was found is news, for them too.
+    /// Requests the digests of all members once. Returns whether the findings are new, also for the members.
     async fn round(&self, peers: &Peers) -> bool {
-        let Some(seen) = Seen::by_leader(&self.raft, self.node) else {
+        let Some(seen) = LeaderMetrics::by_leader(&self.raft, self.node) else {
             return false;
         };
         let question = AuditQuestion {
@@ -313,25 +315,28 @@ impl Audit {
                 seen.term,
                 seen.own_matched,
                 seen.committed,
-                self.gate.commands(),
+                self.registry.commands(),
             ),
             finding: self.known.lock().finding.clone(),
             clocks_ahead_ms: self.clock.ahead_of(self.node),
         };
         let ours = question.states.clone();
-        // What this node knows itself is on its disk before others count on it.
+        // This node's own records are on its disk before other members rely on them.
         self.learn(BTreeMap::new()).await;
         let clock = &self.clock;
         let asked = seen.others.iter().map(|id| {
-            let (link, question) = (peers.link(*id, Purpose::Control), question.clone());
+            let (connection, question) = (peers.connection(*id, Purpose::Control), question.clone());
             async move {
                 let began = Instant::now();
-                match link.ask(Ask::Audit(Box::new(question)), ANSWER_PATIENCE).await {
-                    Ok(Answer::Audit(answer)) => {
+                match connection
+                    .request(PeerRequest::Audit(Box::new(question)), ANSWER_TIMEOUT)
+                    .await
+                {
+                    Ok(PeerResponse::Audit(answer)) => {
                         clock.measured(*id, answer.clock_ms, began);
                         Some((*id, answer))
                     }
-                    // It is unreachable, or of an older version, which compares nothing.
+                    // The member is unreachable, or runs an older version without the audit.
                     Ok(_) | Err(_) => None,
                 }
             }
@@ -357,22 +362,22 @@ impl Audit {
         said.insert(self.node, ours);
         let finding = judge(&said, &wrong).filter(|_| !planted::is(Bug::UncomparedState));
         if !is_compared && finding.is_none() {
-            // Nobody was at the same position: what was found before still holds.
+            // No member was at the same position: the previous finding still holds.
             return false;
         }
-        let is_news = {
+        let is_new_reason = {
             let mut known = self.known.lock();
-            let is_news = known.finding.as_ref().map(|found| &found.differing)
+            let is_new_reason = known.finding.as_ref().map(|found| &found.differing)
                 != finding.as_ref().map(|found| &found.differing);
             known.finding.clone_from(&finding);
-            is_news
+            is_new_reason
         };
         match &finding {
-            Some(found) if is_news => {
+            Some(found) if is_new_reason => {
                 let (nodes, zxid) = (&found.differing, found.zxid);
                 tracing::error!(?nodes, zxid, "alarm: replicas differ");
             }
-            None if is_news => tracing::info!("the alarm is over: no replicas differ"),
+            None if is_new_reason => tracing::info!("the alarm has ended: no replicas differ"),
             Some(_) | None => {}
         }
         match &finding {
@@ -384,8 +389,11 @@ impl Audit {
                 self.enter(Some(distrust), &format!("at position {}", found.zxid));
                 let heir = found.agreeing.iter().find(|id| seen.voters.contains(id));
                 if let Some(heir) = heir {
-                    tracing::warn!(to = heir, "this node's state is wrong: handing leadership over");
-                    // Raft that has stopped ends the node anyway.
+                    tracing::warn!(
+                        to = heir,
+                        "audit: this node's state is wrong, handing over leadership"
+                    );
+                    // If Raft has stopped, the node stops anyway.
                     let _ = self.raft.trigger().transfer_leader(*heir).await;
                 }
             }
@@ -393,7 +401,7 @@ impl Audit {
             _ => {}
         }
         self.note().await;
-        is_news
+        is_new_reason
     }
 }
 
@@ -401,11 +409,12 @@ fn differs(node: NodeId, finding: &Finding) -> Alarm {
     let zxid = finding.zxid;
     let detail = match finding.is_undecided() {
         true => format!(
-            "the state of node {node} at position {zxid} is not that of the other members, and no majority of those \
-             compared has the same one: none of those that differ serves"
+            "the state of node {node} at position {zxid} differs from that of the other members, and no \
+             majority of the compared members has the same state: no member that differs serves clients"
         ),
         false => format!(
-            "the state of node {node} at position {zxid} is not that of the other members: node {node} serves nobody"
+            "the state of node {node} at position {zxid} differs from that of the other members: node {node} \
+             serves no clients"
         ),
     };
     alarm(node, AlarmKind::StateDiffers, detail)
@@ -414,17 +423,16 @@ fn differs(node: NodeId, finding: &Finding) -> Alarm {
 fn alarm(node: NodeId, kind: AlarmKind, detail: String) -> Alarm {
     let action = match kind {
         AlarmKind::RolledBack => format!(
-            "put the newest data directory of node {node} back if there is one; else let a new member take its place: \
+            "put the newest data directory of node {node} back if it still exists; otherwise replace the \
+             member: \
              `lockgate cluster replace {node}`"
         ),
         AlarmKind::ClockWrong => {
-            format!(
-                "look at how the clock of node {node}'s machine is set: its time service, its virtual machine"
-            )
+            format!("check the clock of node {node}'s machine: its time service, its virtual machine")
         }
         _ => format!(
-            "restart node {node}: it serves again if its state is right then. Else let a new member take its place: \
-             `lockgate cluster replace {node}`. Look for the cause: memory errors, or different programs"
+            "restart node {node}: it serves again if its state is then right. Otherwise replace the member: \
+             `lockgate cluster replace {node}`. Find the cause: memory errors, or different programs"
         ),
     };
     Alarm {
@@ -439,8 +447,8 @@ fn alarm(node: NodeId, kind: AlarmKind, detail: String) -> Alarm {
     }
 }
 
-/// Raft's metrics, if this node leads.
-struct Seen {
+/// Metrics of Raft that the leader uses.
+struct LeaderMetrics {
     term: u64,
     own_matched: u64,
     committed: u64,
@@ -448,7 +456,7 @@ struct Seen {
     voters: Vec<NodeId>,
 }
 
-impl Seen {
+impl LeaderMetrics {
     fn by_leader(raft: &Raft, me: NodeId) -> Option<Self> {
         let metrics = raft.metrics();
         let now = metrics.borrow_watched();

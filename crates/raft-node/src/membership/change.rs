@@ -1,5 +1,5 @@
-//! The leader's side of a change: finds out what [`super::plan`] has to know, and does what it says. One change at a
-//! time.
+//! Leader's side of a change of the membership: collects the facts that [`super::plan`] needs, and carries
+//! out its decision. One change at a time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,87 +13,88 @@ use openraft::{ChangeMembers, Instant as _, ServerState};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::plan::{Next, Standing, Step, warnings};
+use super::plan::{MembershipFacts, Next, Step, warnings};
 use super::{MembershipChange, MembershipChanged, MembershipOutcome, MembershipRefusal};
 use crate::ids::DiskId;
 use crate::ids::{MemberAddress, NodeId};
 use crate::leader_view::LeaderView;
 use crate::messages::NotLeader;
-use crate::peers::link::connect_at;
-use crate::peers::{Gate, Purpose};
+use crate::peers::peer_connection::connect_at;
+use crate::peers::{PeerRegistry, Purpose};
 use crate::replicated_state::AppliedPosition;
 use crate::state_machine::Raft;
 use crate::types::{CommittedLeaderId, LogId, Membership, Payload, TypeConfig};
 
 /// Maximum time for another node to take over leadership. A transfer takes milliseconds.
-pub const HAND_OVER_PATIENCE: Duration = Duration::from_secs(2);
+pub const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Maximum time of the preparation of a hand-over: it takes an entry of the log.
-const PREPARE_PATIENCE: Duration = Duration::from_millis(500);
+/// Maximum time to prepare a hand-over, which takes a log entry.
+const PREPARE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Time, in longest election timeouts, for which the leader waits for silent members before it refuses a
-/// change because of them. They answer heartbeats at once, unless their machines have too much to do.
-const HEAR_FOR: u32 = 5;
+/// Time, in longest election timeouts, for which the leader waits for silent members before it rejects a
+/// change because of them. They answer heartbeats at once unless their machines are overloaded.
+const SILENCE_TIMEOUTS: u32 = 5;
 
-/// Interval at which the leader checks for answers that are still missing.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Interval at which the leader checks for missing answers.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Preparation of the state for another leader, in the given time at most. A hand-over that is not prepared is safe, too.
 pub type PrepareHandOver = Box<dyn Fn(Duration) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// This node as the leader that changes the membership.
+/// Changes of the membership by this node as the leader.
 pub struct MembershipLeader {
     raft: Raft,
     applied: AppliedPosition,
-    gate: Arc<Gate>,
+    registry: Arc<PeerRegistry>,
     view: watch::Receiver<LeaderView>,
     /// Silence after which a member counts as unreachable.
     silence: Duration,
     /// Maximum time for a change to be committed before its outcome is reported as unknown.
-    patience: Duration,
+    timeout: Duration,
     prepare_hand_over: PrepareHandOver,
-    one_at_a_time: tokio::sync::Mutex<()>,
+    change_lock: tokio::sync::Mutex<()>,
 }
 
 impl MembershipLeader {
-    /// `silence` is the longest election timeout, `patience` how long an entry may take to be committed.
+    /// Creates the component. `silence` is the longest election timeout, `timeout` the maximum time to commit
+    /// an entry.
     pub fn new(
         raft: Raft,
         applied: AppliedPosition,
-        gate: Arc<Gate>,
+        registry: Arc<PeerRegistry>,
         view: watch::Receiver<LeaderView>,
         silence: Duration,
-        patience: Duration,
+        timeout: Duration,
         prepare_hand_over: PrepareHandOver,
     ) -> Self {
         Self {
             raft,
             applied,
-            gate,
+            registry,
             view,
             silence,
-            patience,
+            timeout,
             prepare_hand_over,
-            one_at_a_time: tokio::sync::Mutex::new(()),
+            change_lock: tokio::sync::Mutex::new(()),
         }
     }
 
-    /// Makes a change, if this node leads.
+    /// Makes a change if this node leads.
     pub async fn change(&self, change: &MembershipChange) -> Result<MembershipOutcome, NotLeader> {
-        let Ok(_turn) = self.one_at_a_time.try_lock() else {
+        let Ok(_turn) = self.change_lock.try_lock() else {
             return Ok(MembershipOutcome::Refused(MembershipRefusal::InProgress));
         };
         let asked = Instant::now();
-        let deadline = asked + self.silence * HEAR_FOR;
+        let deadline = asked + self.silence * SILENCE_TIMEOUTS;
         loop {
-            let Some((standing, base)) = self.standing(asked).await? else {
+            let Some((membership_facts, base)) = self.membership_facts(asked).await? else {
                 return Ok(MembershipOutcome::Refused(MembershipRefusal::InProgress));
             };
-            let refusal = match standing.plan(change) {
-                Ok(step) => return self.take(step, change, standing, base).await,
+            let refusal = match membership_facts.plan(change) {
+                Ok(step) => return self.take(step, change, membership_facts, base).await,
                 Err(refusal) => refusal,
             };
-            // Heartbeats are sent all the time: in a moment every living member has answered one.
+            // Heartbeats are sent continuously: every live member answers one within moments.
             let may_pass = matches!(
                 refusal,
                 MembershipRefusal::NoMajority { .. }
@@ -103,7 +104,7 @@ impl MembershipLeader {
             if !may_pass || Instant::now() >= deadline {
                 return Ok(MembershipOutcome::Refused(refusal));
             }
-            sleep(LOOK_EVERY).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -111,7 +112,7 @@ impl MembershipLeader {
         &self,
         step: Step,
         change: &MembershipChange,
-        standing: Standing,
+        membership_facts: MembershipFacts,
         base: Base,
     ) -> Result<MembershipOutcome, NotLeader> {
         match (step, change) {
@@ -128,7 +129,7 @@ impl MembershipLeader {
             (Step::Call { known }, MembershipChange::Add { node_id, address }) => {
                 match (self.call(*node_id, address).await, known) {
                     (Ok(disk), None) => {
-                        let next = standing.with_learner(*node_id, address, disk);
+                        let next = membership_facts.with_learner(*node_id, address, disk);
                         self.append(next, base, Vec::new()).await
                     }
                     (Ok(disk), Some(known)) if disk == known => Ok(done(false, Vec::new())),
@@ -138,7 +139,7 @@ impl MembershipLeader {
                     })),
                     (Err(reason), Some(_)) => {
                         let warning =
-                            format!("node {node_id} is a member already, and does not answer now: {reason}");
+                            format!("node {node_id} is already a member, and does not answer now: {reason}");
                         Ok(done(false, vec![warning]))
                     }
                     (Err(reason), None) => Ok(MembershipOutcome::Refused(MembershipRefusal::Unreachable {
@@ -148,9 +149,9 @@ impl MembershipLeader {
                     })),
                 }
             }
-            (Step::Call { .. }, _) => unreachable!("only a node that is added is called"),
+            (Step::Call { .. }, _) => unreachable!("only an added node is connected to"),
             (Step::Append(next), _) => {
-                let warnings = match next.voters == standing.voters {
+                let warnings = match next.voters == membership_facts.voters {
                     true => Vec::new(),
                     false => warnings(next.voters.len()),
                 };
@@ -166,18 +167,18 @@ impl MembershipLeader {
         }
     }
 
-    /// Returns this node's knowledge as the leader. `None`: the last change of the membership is not committed yet.
-    /// Other members count as alive if they have answered a message sent after `asked`: a node that died a moment
-    /// ago would otherwise be relied on.
-    async fn standing(&self, asked: Instant) -> Result<Option<(Standing, Base)>, NotLeader> {
+    /// Collects the facts on this node as the leader. Returns `None` if the last change of the membership is
+    /// not committed yet. Other members count as alive if they have answered a message sent after `asked`;
+    /// otherwise the leader would rely on a node that died a moment ago.
+    async fn membership_facts(&self, asked: Instant) -> Result<Option<(MembershipFacts, Base)>, NotLeader> {
         let metrics = self.raft.metrics().borrow_watched().clone();
-        let id = self.gate.node();
+        let id = self.registry.node();
         if metrics.state != ServerState::Leader {
             return Err(NotLeader {
                 leader: metrics.current_leader.filter(|leader| *leader != id),
             });
         }
-        // What earlier leaders changed is known here when an entry of this one's own is applied.
+        // Changes of earlier leaders are known here once an entry of this leader's own term is applied.
         let unknown = NotLeader { leader: None };
         let began = timeout(self.silence, self.applied.wait_for_term(metrics.current_term)).await;
         began.map_err(|_| unknown.clone())?;
@@ -190,7 +191,7 @@ impl MembershipLeader {
             return Ok(None);
         }
         let answered = metrics.heartbeat.unwrap_or_default();
-        let heard = answered
+        let answered = answered
             .iter()
             .filter(|(_, last)| last.is_some_and(|last| last.elapsed() < asked.elapsed()))
             .map(|(id, _)| *id)
@@ -200,36 +201,36 @@ impl MembershipLeader {
         let lag = replication
             .iter()
             .filter_map(|(id, matched)| matched.map(|matched| (*id, last.saturating_sub(matched.index))));
-        let standing = Standing {
+        let membership_facts = MembershipFacts {
             leader: id,
             members: stored.nodes().map(|(id, member)| (*id, member.clone())).collect(),
             voters: stored.voter_ids().collect(),
-            retired: self.gate.retired(),
-            heard: heard.collect(),
+            retired: self.registry.retired(),
+            answered: answered.collect(),
             lag: lag.collect(),
         };
         let base = Base {
             since,
             term: metrics.current_term,
         };
-        Ok(Some((standing, base)))
+        Ok(Some((membership_facts, base)))
     }
 
-    /// Calls a node that waits to be added, and learns the name of its data directory. From this on it belongs to this
-    /// cluster.
+    /// Connects to a node that waits to be added, and learns the id of its data directory. From then on the
+    /// node belongs to this cluster.
     async fn call(&self, node_id: NodeId, address: &MemberAddress) -> Result<DiskId, String> {
-        match connect_at(&self.gate, node_id, &address.peer, Purpose::Control).await {
+        match connect_at(&self.registry, node_id, &address.peer, Purpose::Control).await {
             Ok((_, _, disk)) => Ok(disk),
             Err(error) => Err(error.to_string()),
         }
     }
 
-    /// Moves leadership to another voter. An error says why that failed.
+    /// Moves leadership to another voter. Returns the reason if that fails.
     ///
-    /// A leader that has begun to hand over takes no more commands, and openraft has no way back. So if the chosen voter does
-    /// not stand for election, the others are asked one by one.
+    /// A leader that has begun to hand over accepts no more commands, and openraft cannot undo that. So if
+    /// the chosen voter does not start an election, the others are asked one by one.
     pub async fn move_leader(&self, to: NodeId) -> Result<(), String> {
-        tracing::info!(node = to, "handing the leadership over");
+        tracing::info!(node = to, "membership: handing over leadership");
         let (term, others) = {
             let metrics = self.raft.metrics();
             let metrics = metrics.borrow_watched();
@@ -237,7 +238,7 @@ impl MembershipLeader {
             let others = voters.into_iter().filter(|id| ![to, metrics.id].contains(id));
             (metrics.current_term, others.collect::<Vec<_>>())
         };
-        (self.prepare_hand_over)(PREPARE_PATIENCE).await;
+        (self.prepare_hand_over)(PREPARE_TIMEOUT).await;
         let mut view = self.view.clone();
         let moved = view.wait_for(|view| view.term > term && view.leader.is_some());
         let asked = async {
@@ -246,7 +247,7 @@ impl MembershipLeader {
                     tracing::info!(
                         node,
                         to,
-                        "nobody has taken the leadership over: asking another voter"
+                        "membership: no voter has taken over leadership, asking another one"
                     );
                 }
                 self.raft.trigger().transfer_leader(node).await?;
@@ -257,14 +258,14 @@ impl MembershipLeader {
         let moved = async {
             tokio::select! {
                 moved = moved => moved.map(|view| view.leader).map_err(|_| "this node is stopping".to_owned()),
-                Err(error) = asked => Err(format!("raft has stopped: {error}")),
+                Err(error) = asked => Err(format!("Raft has stopped: {error}")),
             }
         };
-        match timeout(HAND_OVER_PATIENCE, moved).await {
+        match timeout(HAND_OVER_TIMEOUT, moved).await {
             Ok(Ok(Some(leader))) if leader == to => Ok(()),
-            Ok(Ok(Some(other))) => Err(format!("node {other} leads now instead of node {to}")),
+            Ok(Ok(Some(other))) => Err(format!("node {other} became leader instead of node {to}")),
             Ok(Err(why)) => Err(why),
-            Ok(Ok(None)) | Err(_) => Err(format!("node {to} did not take it over")),
+            Ok(Ok(None)) | Err(_) => Err(format!("node {to} did not take over")),
         }
     }
 
@@ -288,24 +289,24 @@ impl MembershipLeader {
         self.committed(change, warnings).await
     }
 
-    /// Waits until a change is committed, and says what became of it.
+    /// Waits until a change is committed, and returns its outcome.
     async fn committed<T>(
         &self,
         change: impl Future<Output = Result<T, RaftError<TypeConfig, ClientWriteError<TypeConfig>>>>,
         warnings: Vec<String>,
     ) -> Result<MembershipOutcome, NotLeader> {
-        let error = match timeout(self.patience, change).await {
+        let error = match timeout(self.timeout, change).await {
             Ok(Ok(_)) => return Ok(done(true, warnings)),
             Ok(Err(error)) => error,
             Err(_) => {
-                let what = format!("it is not committed after {:?}", self.patience);
+                let what = format!("it is not committed after {:?}", self.timeout);
                 return Ok(MembershipOutcome::Unknown(what));
             }
         };
         match error {
             RaftError::APIError(
                 ClientWriteError::ForwardToLeader(forward)
-                // It may still be committed by the next leader; which is then asked, and finds it done.
+                // The next leader may still commit it; a repeated request to that leader then finds it done.
                 | ClientWriteError::LogEntryDiscarded(forward),
             ) => Err(NotLeader {
                 leader: forward.leader_id,
@@ -329,9 +330,9 @@ impl MembershipLeader {
 /// Facts on which a decision is based.
 #[derive(Debug, Clone, Copy)]
 struct Base {
-    /// The entry that set the membership.
+    /// Entry that set the membership.
     since: LogId,
-    /// The term in which its leader is known to have seen all earlier ones.
+    /// Term in which the leader is known to have applied all earlier entries.
     term: u64,
 }
 

@@ -1,4 +1,5 @@
-//! Plan of a change of the membership, decided from the leader's knowledge. This module does not wait, call or write.
+//! Plan of a change of the membership, decided from the facts that the leader has. This module does not wait,
+//! connect or write.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,57 +7,57 @@ use super::{MAX_MEMBERS, MAX_PROMOTE_LAG, MembershipChange, MembershipRefusal, R
 use crate::ids::{DiskId, Member};
 use crate::ids::{MemberAddress, NodeId};
 
-/// Knowledge of the leader when it decides.
+/// Facts on which the leader decides.
 #[derive(Debug, Clone)]
-pub struct Standing {
-    /// The leader itself.
+pub struct MembershipFacts {
+    /// Id of the leader itself.
     pub leader: NodeId,
     /// All members.
     pub members: BTreeMap<NodeId, Member>,
-    /// Those that vote.
+    /// Members with a vote.
     pub voters: BTreeSet<NodeId>,
-    /// Ids that are not given again.
+    /// Ids that are never assigned again.
     pub retired: RetiredIds,
     /// Members that have answered the leader since the change was requested, including itself.
-    pub heard: BTreeSet<NodeId>,
+    pub answered: BTreeSet<NodeId>,
     /// Number of entries that each other member lacks, as far as the leader knows.
     pub lag: BTreeMap<NodeId, u64>,
 }
 
-/// Action to take.
+/// Next step of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing: it is so already.
+    /// None: the change is already in effect.
     Nothing,
-    /// The node is to be called, to learn which data directory it has.
+    /// Connect to the node to learn the id of its data directory.
     Call {
-        /// The directory that it must have, if it is a member already.
+        /// Data directory that it must have if it is already a member.
         known: Option<DiskId>,
     },
-    /// This voter is to lead.
+    /// Move leadership to this voter.
     MoveLeader {
         /// New leader.
         to: NodeId,
-        /// The change concerns the leader itself: the next one carries it out.
+        /// The change concerns the leader itself: the next leader makes it.
         then_change: bool,
     },
-    /// The next membership.
+    /// Append this membership.
     Append(Next),
-    /// The same membership with another address of one member.
+    /// Append the same membership with new addresses of one member.
     Readdress(NodeId, Member),
 }
 
-/// A membership that may follow directly on the present one.
+/// Membership that may directly follow the present one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Next {
-    /// Those that vote.
+    /// Members with a vote.
     pub voters: BTreeSet<NodeId>,
     /// All members.
     pub members: BTreeMap<NodeId, Member>,
 }
 
-impl Standing {
-    /// Decides about a change.
+impl MembershipFacts {
+    /// Plans the next step of a change.
     pub fn plan(&self, change: &MembershipChange) -> Result<Step, MembershipRefusal> {
         match change {
             MembershipChange::Add { node_id, address } => self.plan_add(*node_id, address),
@@ -105,8 +106,8 @@ impl Standing {
             MembershipChange::SetAddress { node_id, address } => {
                 check_address(address)?;
                 let member = self.member(*node_id)?;
-                // Addresses of other members are not compared: nodes may have exchanged addresses, and the handshake
-                // identifies the node at an address.
+                // Addresses of other members are not compared: nodes may have exchanged addresses, and the
+                // handshake identifies the node at an address.
                 match member.address == *address {
                     true => Ok(Step::Nothing),
                     false => Ok(Step::Readdress(
@@ -139,7 +140,7 @@ impl Standing {
         }
     }
 
-    /// The membership with a new learner that has this data directory.
+    /// Returns the membership with a new learner that has this data directory.
     pub fn with_learner(&self, node_id: NodeId, address: &MemberAddress, disk: DiskId) -> Next {
         let mut next = self.present();
         let address = address.clone();
@@ -203,13 +204,13 @@ impl Standing {
         self.members.get(&id).ok_or(MembershipRefusal::NoMember(id))
     }
 
-    /// The lowest id above all that were ever in use.
+    /// Returns the lowest id above all that were ever in use.
     fn next_free(&self) -> NodeId {
         next_free(self.members.keys().copied(), &self.retired)
     }
 
     fn has_caught_up(&self, id: NodeId) -> Result<(), MembershipRefusal> {
-        let lag = self.lag.get(&id).copied().filter(|_| self.heard.contains(&id));
+        let lag = self.lag.get(&id).copied().filter(|_| self.answered.contains(&id));
         match lag {
             Some(lag) if lag <= MAX_PROMOTE_LAG => Ok(()),
             lag => Err(MembershipRefusal::NotCaughtUp {
@@ -231,7 +232,7 @@ impl Standing {
     }
 
     fn can_decide(&self, voters: &BTreeSet<NodeId>) -> Result<(), MembershipRefusal> {
-        let reachable = voters.intersection(&self.heard).count();
+        let reachable = voters.intersection(&self.answered).count();
         match reachable > voters.len() / 2 {
             true => Ok(()),
             false => Err(MembershipRefusal::NoMajority {
@@ -241,7 +242,7 @@ impl Standing {
         }
     }
 
-    /// Leadership goes to another one, which carries the change out.
+    /// Moves leadership to another voter, which then makes the change.
     fn leave(&self) -> Result<Step, MembershipRefusal> {
         self.successor().map(|to| Step::MoveLeader {
             to,
@@ -249,19 +250,19 @@ impl Standing {
         })
     }
 
-    /// The living voter that has most of the log.
+    /// Returns the live voter with the most complete log.
     fn successor(&self) -> Result<NodeId, MembershipRefusal> {
         let others = self.voters.iter().filter(|id| **id != self.leader);
-        let living = others.filter(|id| self.heard.contains(id));
+        let living = others.filter(|id| self.answered.contains(id));
         living
             .filter_map(|id| self.lag.get(id).map(|lag| (*lag, *id)))
             .min()
             .map(|(_, id)| id)
-            .ok_or_else(|| MembershipRefusal::NoSuccessor("no other voter has answered lately".into()))
+            .ok_or_else(|| MembershipRefusal::NoSuccessor("no other voter has answered recently".into()))
     }
 }
 
-/// The lowest id above all that are or were in use.
+/// Returns the lowest id above all that are or were in use.
 pub fn next_free(members: impl Iterator<Item = NodeId>, retired: &RetiredIds) -> NodeId {
     let used = retired.ranges().map(|(_, last)| last).chain(members).max();
     used.unwrap_or(0).saturating_add(1)
@@ -271,8 +272,8 @@ pub fn next_free(members: impl Iterator<Item = NodeId>, retired: &RetiredIds) ->
 pub fn warnings(voters: usize) -> Vec<String> {
     match voters {
         even if even % 2 == 0 => vec![format!(
-            "{even} voters survive the loss of {}, as many as {} voters do, and every write needs one more of them: \
-             have an odd number",
+            "{even} voters tolerate the loss of {}, as many as {} voters do, and every write needs one more \
+             of them: use an odd number",
             (even - 1) / 2,
             even - 1
         )],
@@ -295,7 +296,7 @@ fn check_address(address: &MemberAddress) -> Result<(), MembershipRefusal> {
     Ok(())
 }
 
-/// Names of hosts have at most 253 bytes; a colon and a port come after them.
+/// Maximum length of an address: 253 bytes for a host name, a colon and a port.
 const MAX_ADDRESS_BYTES: usize = 259;
 
 #[cfg(test)]
@@ -309,19 +310,19 @@ mod tests {
         }
     }
 
-    /// Voters 1 to `voters`, led by 1, and learners after them, all well.
-    fn standing(voters: u64, learners: u64) -> Standing {
+    /// Returns facts of a healthy cluster: voters 1 to `voters`, led by node 1, and learners after them.
+    fn membership_facts(voters: u64, learners: u64) -> MembershipFacts {
         let all = 1..=voters + learners;
         let member = |n: u64| Member {
             address: address(n),
             disk: DiskId([n as u8; 16]),
         };
-        Standing {
+        MembershipFacts {
             leader: 1,
             members: all.clone().map(|n| (n, member(n))).collect(),
             voters: (1..=voters).collect(),
             retired: RetiredIds::default(),
-            heard: all.clone().collect(),
+            answered: all.clone().collect(),
             lag: all.skip(1).map(|n| (n, 0)).collect(),
         }
     }
@@ -361,8 +362,8 @@ mod tests {
 
     #[test]
     fn change_in_effect_already_succeeds() {
-        let mut standing = standing(3, 1);
-        standing.retired.insert(9, &BTreeSet::new());
+        let mut membership_facts = membership_facts(3, 1);
+        membership_facts.retired.insert(9, &BTreeSet::new());
         for change in [
             MembershipChange::Promote { node_id: 2 },
             demote(4),
@@ -374,26 +375,26 @@ mod tests {
             },
             add(1),
         ] {
-            assert_eq!(standing.plan(&change), Ok(Step::Nothing), "{change:?}");
+            assert_eq!(membership_facts.plan(&change), Ok(Step::Nothing), "{change:?}");
         }
         let known = Some(DiskId([2; 16]));
-        assert_eq!(standing.plan(&add(2)), Ok(Step::Call { known }));
+        assert_eq!(membership_facts.plan(&add(2)), Ok(Step::Call { known }));
     }
 
     #[test]
-    fn ids_are_given_once() {
-        let mut standing = standing(3, 0);
-        standing.retired.insert(7, &BTreeSet::new());
-        assert_eq!(standing.plan(&add(4)), Ok(Step::Call { known: None }));
+    fn ids_are_assigned_once() {
+        let mut membership_facts = membership_facts(3, 0);
+        membership_facts.retired.insert(7, &BTreeSet::new());
+        assert_eq!(membership_facts.plan(&add(4)), Ok(Step::Call { known: None }));
         assert_eq!(
-            standing.plan(&add(7)),
+            membership_facts.plan(&add(7)),
             Err(MembershipRefusal::RetiredId {
                 node_id: 7,
                 next_free: 8
             })
         );
         assert!(matches!(
-            standing.plan(&add(0)),
+            membership_facts.plan(&add(0)),
             Err(MembershipRefusal::Nonsense(_))
         ));
         let elsewhere = MembershipChange::Add {
@@ -401,7 +402,7 @@ mod tests {
             address: address(5),
         };
         assert!(matches!(
-            standing.plan(&elsewhere),
+            membership_facts.plan(&elsewhere),
             Err(MembershipRefusal::MemberExists { node_id: 2, .. })
         ));
         let same_place = MembershipChange::Add {
@@ -409,7 +410,7 @@ mod tests {
             address: address(2),
         };
         assert_eq!(
-            standing.plan(&same_place),
+            membership_facts.plan(&same_place),
             Err(MembershipRefusal::AddressTaken {
                 address: "peer:2".into(),
                 used_by: 2
@@ -419,9 +420,9 @@ mod tests {
 
     #[test]
     fn learner_is_promoted_if_it_has_caught_up_and_answers() {
-        let mut standing = standing(3, 1);
-        assert_eq!(voters(standing.plan(&PROMOTE_4)), [1, 2, 3, 4]);
-        standing.lag.insert(4, MAX_PROMOTE_LAG + 1);
+        let mut membership_facts = membership_facts(3, 1);
+        assert_eq!(voters(membership_facts.plan(&PROMOTE_4)), [1, 2, 3, 4]);
+        membership_facts.lag.insert(4, MAX_PROMOTE_LAG + 1);
         let refused = |lag| {
             Err(MembershipRefusal::NotCaughtUp {
                 node_id: 4,
@@ -429,25 +430,28 @@ mod tests {
                 limit: MAX_PROMOTE_LAG,
             })
         };
-        assert_eq!(standing.plan(&PROMOTE_4), refused(Some(MAX_PROMOTE_LAG + 1)));
-        standing.lag.insert(4, 0);
-        standing.heard.remove(&4);
-        assert_eq!(standing.plan(&PROMOTE_4), refused(None));
+        assert_eq!(
+            membership_facts.plan(&PROMOTE_4),
+            refused(Some(MAX_PROMOTE_LAG + 1))
+        );
+        membership_facts.lag.insert(4, 0);
+        membership_facts.answered.remove(&4);
+        assert_eq!(membership_facts.plan(&PROMOTE_4), refused(None));
     }
 
     #[test]
-    fn the_voters_that_remain_must_be_able_to_decide() {
-        let mut standing = standing(3, 0);
-        assert_eq!(voters(standing.plan(&remove(3))), [1, 2]);
-        standing.heard.remove(&2);
+    fn remaining_voters_must_have_a_majority() {
+        let mut membership_facts = membership_facts(3, 0);
+        assert_eq!(voters(membership_facts.plan(&remove(3))), [1, 2]);
+        membership_facts.answered.remove(&2);
         assert_eq!(
-            voters(standing.plan(&remove(2))),
+            voters(membership_facts.plan(&remove(2))),
             [1, 3],
-            "a dead one can be removed"
+            "a dead member can be removed"
         );
         for change in [remove(3), demote(3)] {
             assert_eq!(
-                standing.plan(&change),
+                membership_facts.plan(&change),
                 Err(MembershipRefusal::NoMajority {
                     voters: 2,
                     reachable: 1
@@ -458,8 +462,8 @@ mod tests {
             node_id: 3,
             force: true,
         };
-        assert_eq!(voters(standing.plan(&forced)), [1, 2]);
-        let alone = self::standing(1, 1);
+        assert_eq!(voters(membership_facts.plan(&forced)), [1, 2]);
+        let alone = self::membership_facts(1, 1);
         for change in [
             remove(1),
             MembershipChange::Demote {
@@ -472,34 +476,34 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_that_goes_leaves_to_the_one_with_most_of_the_log() {
-        let mut standing = standing(3, 1);
-        standing.lag = BTreeMap::from([(2, 5), (3, 2), (4, 0)]);
+    fn removed_leader_hands_over_to_voter_with_longest_log() {
+        let mut membership_facts = membership_facts(3, 1);
+        membership_facts.lag = BTreeMap::from([(2, 5), (3, 2), (4, 0)]);
         for change in [remove(1), demote(1)] {
             assert_eq!(
-                standing.plan(&change),
+                membership_facts.plan(&change),
                 Ok(Step::MoveLeader {
                     to: 3,
                     then_change: true
                 })
             );
         }
-        standing.heard.remove(&3);
+        membership_facts.answered.remove(&3);
         assert_eq!(
-            standing.plan(&MembershipChange::MoveLeader { to: None }),
+            membership_facts.plan(&MembershipChange::MoveLeader { to: None }),
             Ok(Step::MoveLeader {
                 to: 2,
                 then_change: false
             })
         );
         assert_eq!(
-            standing.plan(&MembershipChange::MoveLeader { to: Some(4) }),
+            membership_facts.plan(&MembershipChange::MoveLeader { to: Some(4) }),
             Err(MembershipRefusal::NotAVoter(4))
         );
     }
 
     #[test]
-    fn even_numbers_of_voters_are_warned_of() {
+    fn even_number_of_voters_causes_a_warning() {
         assert!(warnings(3).is_empty());
         assert_eq!(warnings(4).len(), 1);
     }

@@ -6,12 +6,12 @@ use std::fmt;
 
 use crate::ids::NodeId;
 
-/// The most ranges of ids that are kept apart. Ids that are given one after the other make one range, so more come
-/// from nobody but a program that draws them at random; beyond it the two nearest ranges become one.
+/// Maximum number of separate ranges of ids. Consecutive ids form one range, so only a program that draws ids
+/// at random reaches this limit; above it the two nearest ranges are merged.
 pub const MAX_RETIRED_RANGES: usize = 1024;
 
-/// A set of ids, kept as ranges. It only grows, and never beyond [`MAX_RETIRED_RANGES`] ranges: rather than
-/// forgetting an id it takes in some that nobody has used.
+/// Set of ids, stored as ranges. It only grows, up to [`MAX_RETIRED_RANGES`] ranges: it includes some unused
+/// ids rather than forget a used one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RetiredIds {
     /// First id of a range to its last. No two ranges touch.
@@ -29,19 +29,19 @@ impl RetiredIds {
         self.ranges.is_empty()
     }
 
-    /// Takes an id in. `present` are the members: none of them is ever taken in to save room.
+    /// Inserts an id. `present` are the members, whose ids are never included to save space.
     pub fn insert(&mut self, id: NodeId, present: &BTreeSet<NodeId>) {
         self.insert_range(id, id);
         while self.ranges.len() > MAX_RETIRED_RANGES && self.join_the_nearest(present) {}
     }
 
-    /// The ranges, first and last id of each, in order.
+    /// Returns the ranges in order, as first and last id.
     pub fn ranges(&self) -> impl Iterator<Item = (NodeId, NodeId)> + '_ {
         self.ranges.iter().map(|(first, last)| (*first, *last))
     }
 
-    /// The set of these ranges; `None` if they are not in order, touch each other, or are too many: then they are not
-    /// what [`RetiredIds::ranges`] gave.
+    /// Returns the set of these ranges. Returns `None` if they are unordered, touch each other, or are too
+    /// many: then they are not the output of [`RetiredIds::ranges`].
     pub fn from_ranges(ranges: Vec<(NodeId, NodeId)>) -> Option<Self> {
         let sound = ranges.iter().all(|(first, last)| *first > 0 && first <= last)
             && ranges
@@ -78,7 +78,7 @@ impl RetiredIds {
         self.ranges.insert(first, last);
     }
 
-    /// Makes one range of the two that lie nearest to each other without a member between them.
+    /// Merges the two nearest ranges that have no member between them.
     fn join_the_nearest(&mut self, present: &BTreeSet<NodeId>) -> bool {
         let pairs = self.ranges().zip(self.ranges().skip(1));
         let free = pairs.filter(|((_, end), (start, _))| present.range(end..start).next().is_none());
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_in_a_row_are_one_range_in_whatever_order_they_come() {
+    fn consecutive_ids_form_one_range_in_any_order() {
         for ids in [[3, 4, 5, 9], [5, 3, 9, 4], [9, 4, 3, 5]] {
             let retired = of(&ids);
             assert_eq!(retired.to_string(), "3-5, 9");
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn recorded_ids_are_never_forgotten_however_many_there_are() {
+    fn recorded_ids_are_never_forgotten() {
         let ids: Vec<NodeId> = (1..=3 * MAX_RETIRED_RANGES as u64).map(|n| n * n).collect();
         let retired = of(&ids);
         assert!(ids.iter().all(|id| retired.contains(*id)));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_between_two_ranges_stays_one() {
+    fn member_between_two_ranges_is_not_included() {
         let present = BTreeSet::from([2]);
         let mut retired = RetiredIds::default();
         (0..=MAX_RETIRED_RANGES as u64).for_each(|n| retired.insert(2 * n + 1, &present));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_come_back_and_strange_ones_do_not() {
+    fn ranges_round_trip_and_invalid_ones_are_rejected() {
         let retired = of(&[1, 2, 3, 8, u64::MAX]);
         assert_eq!(RetiredIds::from_ranges(retired.ranges().collect()), Some(retired));
         for strange in [

@@ -1,4 +1,4 @@
-//! Condition of the node: what it knows of the cluster, and whether it can serve.
+//! Condition of a node: its knowledge of the cluster, and whether it can serve.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,19 +8,19 @@ use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{Instant as _, ServerState};
 
 use super::RaftNode;
-use crate::disks::Alarm;
-use crate::disks::report::DiskReport;
+use crate::disk_health::Alarm;
+use crate::disk_health::report::DiskReport;
 use crate::ids::{MemberAddress, NodeId};
 use crate::membership::MAX_PROMOTE_LAG;
 use crate::membership::plan::next_free;
 use crate::status::{ClusterStatus, Followers, MemberStatus, Role};
 use raft_log::FileSizes;
 
-/// A node that has not confirmed for so long that it is up to date is not ready.
+/// Time since the last confirmation of being up to date after which a node is not ready.
 const READINESS_AGE: Duration = Duration::from_secs(3);
 
 impl RaftNode {
-    /// What this node knows about the cluster.
+    /// Returns this node's knowledge of the cluster.
     pub fn status(&self) -> ClusterStatus {
         let inner = &self.inner;
         let metrics = inner.raft.metrics().borrow_watched().clone();
@@ -34,7 +34,7 @@ impl RaftNode {
         let voters: Vec<NodeId> = metrics.membership_config.voter_ids().collect();
         let index = |id: Option<crate::types::LogId>| id.map_or(0, |id| id.index);
         let last = metrics.last_log_index.unwrap_or(0);
-        let members = inner.gate.addresses().into_iter().map(|(node_id, address)| {
+        let members = inner.registry.addresses().into_iter().map(|(node_id, address)| {
             let matched = metrics.replication.as_ref().and_then(|all| all.get(&node_id));
             let matched = matched.map(|matched| index(*matched));
             MemberStatus {
@@ -48,13 +48,13 @@ impl RaftNode {
                 },
                 matched_index: matched,
                 lag: matched.map(|matched| last.saturating_sub(matched)),
-                versions: inner.gate.versions_of(node_id),
+                versions: inner.registry.versions_of(node_id),
             }
         });
-        let retired = inner.gate.retired();
+        let retired = inner.registry.retired();
         let not_ready = self.not_ready();
         let (log, snapshot) = {
-            // Gone when the node has stopped.
+            // `None` once the node has stopped.
             let storage = inner.storage.lock();
             let log = storage.as_ref().map(|storage| storage.wal.clone());
             (
@@ -65,7 +65,7 @@ impl RaftNode {
         ClusterStatus {
             cluster: inner.config.cluster.clone(),
             cluster_id: inner
-                .gate
+                .registry
                 .cluster_id()
                 .map(|id| id.to_string())
                 .unwrap_or_default(),
@@ -87,12 +87,12 @@ impl RaftNode {
             read_only: inner.disks.view().is_some_and(|view| view.read_only.is_some()),
             alarms: self.alarms(),
             members: members.collect(),
-            next_node_id: next_free(inner.gate.addresses().into_keys(), &retired),
+            next_node_id: next_free(inner.registry.addresses().into_keys(), &retired),
             retired_node_ids: retired.to_string(),
         }
     }
 
-    /// What people should look at: disks, and members that are not what they were.
+    /// Returns the alarms for operators: about disks, and about members that have lost data or differ.
     pub fn alarms(&self) -> Vec<Alarm> {
         let mut alarms = self.inner.disks.alarms();
         alarms.extend(self.inner.audit.alarms());
@@ -101,13 +101,14 @@ impl RaftNode {
 
     /// Returns the alarms of the whole cluster, if the leader's are known.
     pub fn cluster_alarms(&self) -> Option<Vec<Alarm>> {
-        // This node's own word would do for its own disk, and would be over whenever the leader's is heard again.
+        // This node's own alarms cover only its own disk, and would end whenever the leader's are available
+        // again.
         let mut alarms = self.inner.disks.view()?.alarms;
         alarms.extend(self.inner.audit.alarms());
         Some(alarms)
     }
 
-    /// What a node that belongs to no cluster yet waits for.
+    /// Returns the description of the event that a node without a cluster waits for.
     pub(super) fn waits_for(&self) -> String {
         let config = &self.inner.config;
         let (id, cluster) = (config.node_id, &config.cluster);
@@ -122,24 +123,24 @@ impl RaftNode {
         }
     }
 
-    /// When the certificate that this node shows to its peers expires; `None` without TLS.
+    /// Returns the expiry time of the certificate that this node shows to its peers; `None` without TLS.
     pub fn certificate_expiry(&self) -> Option<SystemTime> {
-        self.inner.gate.tls()?.reloadable().not_after()
+        self.inner.registry.tls()?.reloadable().not_after()
     }
 
-    /// Whether this node leads, as far as it knows.
+    /// Returns whether this node leads, as far as it knows.
     pub fn leads(&self) -> bool {
         self.leads_in().is_some()
     }
 
-    /// The term in which this node leads, for all that it knows.
+    /// Returns the term in which this node leads, as far as it knows.
     pub fn leads_in(&self) -> Option<u64> {
         let view = *self.inner.leader.borrow();
         (view.leader == Some(self.id())).then_some(view.term)
     }
 
-    /// Who follows this node, and how closely; `None` if it does not lead. Whoever has not answered for the longest election
-    /// timeout does not count.
+    /// Returns the number of followers and how closely they follow; `None` if this node does not lead. A
+    /// follower that has not answered for the longest election timeout does not count.
     pub fn followers(&self) -> Option<Followers> {
         let metrics = self.inner.raft.metrics().borrow_watched().clone();
         if metrics.state != ServerState::Leader {
@@ -168,8 +169,8 @@ impl RaftNode {
         Some(followers)
     }
 
-    /// How long ago each other member has answered this node; `None` if it does not lead. A member that has not answered yet has
-    /// `None` for its own.
+    /// Returns the time since each other member's last answer to this node; `None` if this node does not
+    /// lead. A member that has not answered yet has `None`.
     pub fn silences(&self) -> Option<BTreeMap<NodeId, Option<Duration>>> {
         let metrics = self.inner.raft.metrics().borrow_watched().clone();
         if metrics.state != ServerState::Leader {
@@ -180,35 +181,36 @@ impl RaftNode {
         Some(others.map(|(id, at)| (id, at.map(|at| at.elapsed()))).collect())
     }
 
-    /// Where this node keeps its log and its snapshots, and how large they are. Waits for the disk.
+    /// Returns the directories of this node's log and snapshots with their sizes. Blocks on the disk.
     pub fn file_sizes(&self) -> io::Result<FileSizes> {
-        FileSizes::look(&self.inner.config.data_dir)
+        FileSizes::measure(&self.inner.config.data_dir)
     }
 
-    /// The number of the latest start of a member's data directory that this node has noted on its disk; 0 if there is none.
+    /// Returns the number of the latest start of a member's data directory that this node has recorded on its
+    /// disk; 0 if none is recorded.
     pub fn knows_start_of(&self, node: NodeId) -> u64 {
-        self.inner.gate.witness().start_of(node)
+        self.inner.registry.witness().start_of(node)
     }
 
-    /// The last committed entry that a member has acknowledged to this node.
+    /// Returns the last committed entry that a member has acknowledged to this node.
     #[cfg(feature = "simulation")]
     pub fn knows_committed_by(&self, node: NodeId) -> u64 {
-        self.inner.gate.witness().committed_by(node)
+        self.inner.registry.witness().committed_by(node)
     }
 
-    /// The last entry of this node's log.
+    /// Returns the index of the last entry of this node's log.
     #[cfg(feature = "simulation")]
     pub fn log_end(&self) -> u64 {
         let metrics = self.inner.raft.metrics();
         metrics.borrow_watched().last_log_index.unwrap_or(0)
     }
 
-    /// What this node sees of its own disk.
+    /// Returns this node's report about its own disk.
     pub fn disk_report(&self) -> DiskReport {
         self.inner.disks.report()
     }
 
-    /// Why this node cannot serve now; `None` if it can.
+    /// Returns the reason why this node cannot serve now; `None` if it can.
     pub fn not_ready(&self) -> Option<String> {
         if let Some(failure) = &*self.inner.failure.borrow() {
             return Some(failure.clone());
@@ -219,13 +221,13 @@ impl RaftNode {
         if let Some(reason) = &*self.inner.distrust.borrow() {
             return Some(reason.clone());
         }
-        if !self.inner.gate.is_formed() {
+        if !self.inner.registry.is_formed() {
             return Some(self.waits_for());
         }
         if self.leads() && !self.inner.application.has_taken_over() {
-            return Some("this node has begun to lead, and takes no heartbeats yet".to_owned());
+            return Some("this node has begun to lead, and accepts no heartbeats yet".to_owned());
         }
-        let or_too_old = |reason| self.inner.gate.incompatible().or(Some(reason));
+        let or_too_old = |reason| self.inner.registry.incompatible().or(Some(reason));
         match *self.inner.confirmed.lock() {
             None => or_too_old("this node has not caught up with a leader yet".to_owned()),
             Some(when) if when.elapsed() > READINESS_AGE => {
@@ -235,8 +237,8 @@ impl RaftNode {
         }
     }
 
-    /// Whether [`RaftNode::end_tasks`] was called or the node has failed: nothing will be carried out here any more, and whoever
-    /// tries again and again should not.
+    /// Returns whether [`RaftNode::end_tasks`] was called or the node has failed. It accepts no more work,
+    /// and callers should not retry on it.
     pub fn is_stopping(&self) -> bool {
         self.inner.stop.is_cancelled() || self.inner.failure.borrow().is_some()
     }

@@ -1,4 +1,4 @@
-//! Supervision of a running node, and its end.
+//! Supervision of a running node, and its shutdown.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,15 +10,17 @@ use tokio::time::Instant;
 use super::RaftNode;
 use crate::ids::NodeId;
 
-/// How often a node checks that it can still serve, so that a readiness probe need not ask the leader for every caller.
+/// Interval at which a node checks that it can still serve, so that a readiness probe causes no request to
+/// the leader.
 const READINESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long a node that stops waits for another one to lead. A transfer takes milliseconds; whoever is left elects one by itself.
+/// Maximum time for which a stopping node waits for another leader. A transfer takes milliseconds; the
+/// remaining nodes also elect a leader by themselves.
 const HAND_OVER_AT_STOP: Duration = Duration::from_millis(600);
 
 impl RaftNode {
-    /// Waits until the node cannot go on: its disk failed, or its peers refused it; returns the reason. Never
-    /// returns on a healthy node.
+    /// Waits until the node has failed, for example because of its disk or because its peers reject it, and
+    /// returns the reason. Never returns on a healthy node.
     pub async fn failed(&self) -> String {
         let mut failure = self.inner.failure.subscribe();
         let failed = failure
@@ -32,35 +34,35 @@ impl RaftNode {
         }
     }
 
-    /// Hands leadership to the living member that has most of the log, if this node leads.
+    /// Hands leadership over to the live member with the most complete log, if this node leads.
     pub async fn hand_over(&self) {
         let handed_over = tokio::time::timeout(HAND_OVER_AT_STOP, Self::boxed(self.move_leader_away()));
         if handed_over.await.is_err() {
-            tracing::warn!("stopping without another leader: none has taken over in time");
+            tracing::warn!("node: stopping without another leader, none has taken over in time");
         }
     }
 
-    /// Ends the tasks of this node, and those that were added to it.
+    /// Stops the tasks of this node, and those that were added to it.
     pub async fn end_tasks(&self) {
         self.inner.stop.cancel();
         self.inner.tasks.close();
         self.inner.tasks.wait().await;
     }
 
-    /// Ends Raft. Nothing is applied any more when this returns.
+    /// Stops Raft. No entry is applied after this returns.
     pub async fn shut_down(&self) {
         if let Err(error) = Self::boxed(self.inner.raft.shutdown()).await {
-            tracing::warn!(%error, "raft did not stop in order");
+            tracing::warn!(%error, "node: Raft did not stop cleanly");
         }
     }
 
-    /// Writes what the log has queued, and closes the data directory.
+    /// Writes the log's queue, and closes the data directory.
     pub async fn close(&self) {
         let storage = self.inner.storage.lock().take();
         if let Some(storage) = storage {
             let closed = crate::blocking::run(move || storage.close()).await;
             if let Ok(Err(error)) = closed {
-                tracing::warn!(%error, "the log did not end in order");
+                tracing::warn!(%error, "node: the log was not closed cleanly");
             }
         }
     }
@@ -84,12 +86,12 @@ impl RaftNode {
         };
         let Some(target) = target else { return };
         if let Err(why) = self.inner.membership.move_leader(target).await {
-            tracing::warn!(node = target, why, "stopping without another leader");
+            tracing::warn!(node = target, why, "node: stopping without another leader");
         }
     }
 
-    /// Ends the node when Raft or its disk has failed. It waits for the end of what rarely changes: all of Raft's numbers change with
-    /// each of its turns, several for a commit.
+    /// Stops the node when Raft or its disk has failed. Watches only the metrics that rarely change: the full
+    /// metrics change with each of Raft's iterations, several times per commit.
     pub(super) async fn watch_raft(self) {
         let mut part = self.inner.raft.server_metrics();
         loop {
@@ -104,29 +106,29 @@ impl RaftNode {
             return;
         }
         let why = match self.inner.raft.metrics().borrow_watched().running_state.clone() {
-            Err(fatal) => format!("raft has stopped: {fatal}"),
-            // The sender of Raft's metrics has gone without a word: it has panicked.
-            Ok(()) => "raft has ended without a reason".to_owned(),
+            Err(fatal) => format!("Raft has stopped: {fatal}"),
+            // The sender of Raft's metrics was dropped without an error, so Raft has panicked.
+            Ok(()) => "Raft has stopped without a reason".to_owned(),
         };
-        self.inner.gate.fail(why);
+        self.inner.registry.fail(why);
     }
 
-    /// Ends the node when its log takes nothing more: what it would acknowledge from now on is not on its disk.
+    /// Stops the node when its log has failed: later acknowledgements would not be on its disk.
     pub(super) async fn watch_log(self) {
         tokio::select! {
-            error = self.inner.wal.failed() => self.inner.gate.fail(format!("the log has failed: {error}")),
+            error = self.inner.wal.failed() => self.inner.registry.fail(format!("the log has failed: {error}")),
             () = self.inner.stop.cancelled() => {}
         }
     }
 
-    /// Checks again and again that this node is up to date.
+    /// Checks repeatedly that this node is up to date.
     pub(super) async fn watch_readiness(self) {
         loop {
             tokio::select! {
                 confirmed = self.read_barrier() => match confirmed {
                     Ok(()) => *self.inner.confirmed.lock() = Some(Instant::now()),
-                    // The barrier has waited for a leader as long as makes sense, and is tried again.
-                    Err(unavailable) => tracing::debug!(%unavailable, "not up to date"),
+                    // The barrier has waited for a leader for its full time, and is tried again.
+                    Err(unavailable) => tracing::debug!(%unavailable, "node: not up to date"),
                 },
                 () = self.inner.stop.cancelled() => return,
             }

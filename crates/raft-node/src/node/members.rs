@@ -8,7 +8,7 @@ use openraft::async_runtime::watch::WatchReceiver;
 use raft_log::SnapshotFile;
 
 use super::RaftNode;
-use crate::disks::report::MemberNews;
+use crate::disk_health::report::MemberNews;
 use crate::error::Unavailable;
 use crate::ids::{MemberAddress, NodeId};
 use crate::membership::{MembershipChange, MembershipChanged, MembershipError};
@@ -21,7 +21,7 @@ pub struct SnapshotMember {
     pub node_id: NodeId,
     /// Addresses.
     pub address: MemberAddress,
-    /// It votes.
+    /// Set if it votes.
     pub is_voter: bool,
 }
 
@@ -40,9 +40,10 @@ impl SnapshotMember {
 }
 
 impl RaftNode {
-    /// Changes who is a member, or who leads. Every node takes every change; the leader makes it, and one at a time.
+    /// Changes the membership or the leader. Every node accepts every change and sends it to the leader,
+    /// which makes one at a time.
     ///
-    /// Making the same change again is a success, so after [`MembershipError::OutcomeUnknown`] it is made again.
+    /// A repeated change succeeds, so after [`MembershipError::OutcomeUnknown`] the caller should repeat it.
     // Boxed, so that it is compiled in this crate alone: see `OpenedStorage::start`.
     #[inline(never)]
     pub fn change_membership(
@@ -51,25 +52,27 @@ impl RaftNode {
     ) -> BoxFuture<'_, Result<MembershipChanged, MembershipError>> {
         Box::pin(async move {
             self.accepting()?;
-            self.inner.asker.change(change).await
+            self.inner.leader_client.change(change).await
         })
     }
 
-    /// Returns how the members are, as the leader knows it: how much of the log each lacks, and what it has said of its disk.
+    /// Returns the condition of the members, as the leader knows it: the number of entries that each lacks,
+    /// and its report about its disk.
     #[inline(never)]
     pub fn members_news(&self) -> BoxFuture<'_, Result<Vec<MemberNews>, Unavailable>> {
         let inner = &self.inner;
-        Box::pin(inner.asker.members(&inner.disks, &inner.raft))
+        Box::pin(inner.leader_client.members(&inner.disks, &inner.raft))
     }
 
-    /// Returns the position in the log of the entry that set the membership: it grows with every change.
+    /// Returns the position in the log of the entry that set the membership. It grows with every change.
     pub fn membership_index(&self) -> u64 {
         let metrics = self.inner.raft.metrics();
         let set_by = *metrics.borrow_watched().membership_config.log_id();
         set_by.map_or(0, |id| id.index)
     }
 
-    /// Returns the members by the last committed membership, with whether each votes, and the index of the entry that set it.
+    /// Returns the members by the last committed membership, with whether each votes, and the index of the
+    /// entry that set it.
     pub fn committed_members(&self) -> (u64, BTreeMap<NodeId, (bool, MemberAddress)>) {
         let metrics = self.inner.raft.server_metrics();
         let committed = metrics.borrow_watched().committed_membership_config.clone();
@@ -81,17 +84,19 @@ impl RaftNode {
         (index, members.collect())
     }
 
-    /// Returns whether this node has learnt that it was removed from the cluster. It has failed then, see [`RaftNode::failed`].
+    /// Returns whether this node has learned that it was removed from the cluster. It has then failed, see
+    /// [`RaftNode::failed`].
     pub fn was_removed(&self) -> bool {
-        self.inner.gate.was_removed()
+        self.inner.registry.was_removed()
     }
 
-    /// Begins to hand the leadership to `to`, and returns before it is handed over. Fails if `to` is no voter or openraft has stopped.
+    /// Begins to hand leadership over to `to`, and returns before that is done. Fails if `to` is not a voter
+    /// or openraft has stopped.
     #[cfg(feature = "failpoints")]
     pub async fn hand_leadership_to(&self, to: NodeId) -> Result<(), String> {
         let metrics = self.inner.raft.metrics().borrow_watched().clone();
         if !metrics.membership_config.voter_ids().any(|voter| voter == to) {
-            return Err(format!("node {to} is no voter"));
+            return Err(format!("node {to} is not a voter"));
         }
         let begun = self.inner.raft.trigger().transfer_leader(to).await;
         begun.map_err(|error| error.to_string())

@@ -1,4 +1,4 @@
-//! Handle of a member of a Raft cluster: what it replicates, what it knows of the others, and how it ends.
+//! Handle to a member of a Raft cluster: its state, its knowledge of the other members, and its shutdown.
 
 mod condition;
 mod life;
@@ -19,31 +19,31 @@ use tokio_util::task::TaskTracker;
 pub use self::members::SnapshotMember;
 pub use self::start::{OpenedStorage, Program};
 use crate::application::Application;
-use crate::asker::{Asker, Questions};
 use crate::audit::Audit;
 use crate::cluster_clock::ClusterClock;
 use crate::compaction::{self, SnapshotMade};
 use crate::config::RaftNodeConfig;
 use crate::counters::RaftCounters;
-use crate::disks::{DiskConfig, Disks};
+use crate::disk_health::{DiskConfig, DiskHealth};
 use crate::error::Unavailable;
+use crate::fast_failover::FastFailover;
 use crate::ids::{ClusterId, NodeId};
+use crate::leader_client::{LeaderClient, LeaderRequests};
 use crate::leader_view::{LeaderView, prove_leadership};
 use crate::membership::change::MembershipLeader;
 use crate::messages::{NotLeader, Touched};
 use crate::panics::{PanicGuard, Tasks};
-use crate::peers::{Gate, SnapshotTraffic};
+use crate::peers::{PeerRegistry, SnapshotTraffic};
 use crate::raft_config::SnapshotConfig;
 use crate::replicated_state::{AppliedPosition, ReplicatedState};
 use crate::state_machine::Raft;
 use crate::storage::Storage;
-use crate::succession::Succession;
 
-/// How often [`RaftNode::cut_off`] looks: the clients that wait for it are told within a tenth of a second.
+/// Interval at which [`RaftNode::cut_off`] checks: waiting clients are notified within a tenth of a second.
 const CUT_OFF_LOOK: Duration = Duration::from_millis(50);
 
-/// Member of a Raft cluster. Cheap to clone; it runs until it is stopped: [`RaftNode::hand_over`], [`RaftNode::end_tasks`],
-/// [`RaftNode::shut_down`], [`RaftNode::close`], in this order.
+/// Member of a Raft cluster. Cheap to clone. Runs until it is stopped by [`RaftNode::hand_over`],
+/// [`RaftNode::end_tasks`], [`RaftNode::shut_down`] and [`RaftNode::close`], in this order.
 #[derive(Clone)]
 pub struct RaftNode {
     inner: Arc<Inner>,
@@ -53,31 +53,31 @@ struct Inner {
     config: RaftNodeConfig,
     raft: Raft,
     audit: Arc<Audit>,
-    /// Why this node serves nobody, if its state differs from that of the others.
+    /// Reason why this node serves no client, if its state differs from the others'.
     distrust: watch::Receiver<Option<String>>,
     state: Arc<dyn ReplicatedState>,
     application: Arc<dyn Application>,
     clock: Arc<ClusterClock>,
-    gate: Arc<Gate>,
-    questions: Questions,
-    snapshots: compaction::Orders,
-    asker: Arc<Asker>,
+    registry: Arc<PeerRegistry>,
+    leader_requests: LeaderRequests,
+    snapshots: compaction::SnapshotRequests,
+    leader_client: Arc<LeaderClient>,
     membership: Arc<MembershipLeader>,
     leader: watch::Receiver<LeaderView>,
     own_term: watch::Receiver<Option<u64>>,
-    succession: Arc<Succession>,
+    fast_failover: Arc<FastFailover>,
     failure: watch::Sender<Option<String>>,
-    disks: Arc<Disks>,
+    disks: Arc<DiskHealth>,
     wal: Wal,
-    /// When this node last knew that it had applied all that was committed.
+    /// Time at which this node last knew that it had applied everything committed.
     confirmed: Mutex<Option<Instant>>,
     stop: CancellationToken,
     tasks: TaskTracker,
-    /// When to make snapshots, as it was last set.
+    /// Current conditions for snapshots.
     snapshot_config: Arc<RwLock<SnapshotConfig>>,
     traffic: Arc<SnapshotTraffic>,
     counters: Arc<RaftCounters>,
-    /// Gone when the node has stopped: its directory can be used again.
+    /// `None` once the node has stopped: its directory can be used again.
     storage: Mutex<Option<Arc<Storage>>>,
 }
 
@@ -92,7 +92,8 @@ impl RaftNode {
         &self.inner.config
     }
 
-    /// Changes when snapshots are made, how fast they are sent, and when the disk counts as nearly full or slow.
+    /// Changes the conditions for snapshots, the rate at which they are sent, and the thresholds at which the
+    /// disk counts as nearly full or slow.
     pub fn reconfigure(&self, snapshots: SnapshotConfig, disk: DiskConfig) {
         let inner = &self.inner;
         inner.disks.reconfigure(disk);
@@ -100,9 +101,9 @@ impl RaftNode {
         *inner.snapshot_config.write() = snapshots;
     }
 
-    /// Returns the tasks that end with this node. A panic in one of them is the failure of the node.
+    /// Returns the tasks that end with this node. A panic in one of them fails the node.
     pub fn tasks(&self) -> Tasks {
-        Tasks::new(self.inner.gate.failure().clone(), self.inner.tasks.clone())
+        Tasks::new(self.inner.registry.failure().clone(), self.inner.tasks.clone())
     }
 
     /// Returns the token that ends the tasks of this node.
@@ -110,9 +111,10 @@ impl RaftNode {
         &self.inner.stop
     }
 
-    /// Returns a guard that makes a panic of its owner the failure of this node. `what` names the owner, for people.
+    /// Returns a guard with which a panic of its owner fails this node. `what` names the owner, for
+    /// operators.
     pub fn panic_guard(&self, what: &'static str) -> PanicGuard {
-        PanicGuard::new(self.inner.gate.failure(), what)
+        PanicGuard::new(self.inner.registry.failure(), what)
     }
 
     /// Returns the position of the last applied entry.
@@ -120,7 +122,7 @@ impl RaftNode {
         self.inner.state.applied()
     }
 
-    /// Returns the clock that entries are stamped with.
+    /// Returns the clock for the time of entries.
     pub fn clock(&self) -> &ClusterClock {
         &self.inner.clock
     }
@@ -130,19 +132,19 @@ impl RaftNode {
         &self.inner.wal
     }
 
-    /// Returns what is counted.
+    /// Returns the counters.
     pub fn counters(&self) -> &RaftCounters {
         &self.inner.counters
     }
 
     /// Returns the id of the cluster, once it is formed.
     pub fn cluster_id(&self) -> Option<ClusterId> {
-        self.inner.gate.cluster_id()
+        self.inner.registry.cluster_id()
     }
 
     /// Returns the newest version of commands that all members can apply.
     pub fn commands_of_all(&self) -> u8 {
-        self.inner.gate.commands_of_all()
+        self.inner.registry.commands_of_all()
     }
 
     /// Returns the leader as this node knows it.
@@ -165,23 +167,24 @@ impl RaftNode {
         prove_leadership(&self.inner.raft, self.inner.config.timing.election_max).await
     }
 
-    /// Has the leader count a session's heartbeat from when it was `heard` at this node.
+    /// Sends a session's heartbeat to the leader, which counts it from the time `heard` at which this node
+    /// received it.
     pub async fn heartbeat(&self, session: u64, heard: Instant) -> Result<Touched, Unavailable> {
-        self.inner.questions.heartbeat(session, heard).await
+        self.inner.leader_requests.heartbeat(session, heard).await
     }
 
-    /// Waits until this node has applied all that was committed anywhere when this was called.
+    /// Waits until this node has applied everything that was committed on any node at the time of the call.
     pub async fn read_barrier(&self) -> Result<(), Unavailable> {
         self.accepting()?;
-        let index = self.inner.questions.read_index().await?;
-        let patience = self.inner.config.propose_timeout;
-        match tokio::time::timeout(patience, self.applied().wait_for_index(index)).await {
+        let index = self.inner.leader_requests.read_index().await?;
+        let timeout = self.inner.config.propose_timeout;
+        match tokio::time::timeout(timeout, self.applied().wait_for_index(index)).await {
             Ok(()) => Ok(()),
             Err(_) => Err(Unavailable::new("this node is too far behind")),
         }
     }
 
-    /// Waits until this node has caught up with a leader once since it was started.
+    /// Waits until this node has caught up with a leader once since its start.
     pub async fn caught_up_once(&self) -> Result<(), Unavailable> {
         self.serving()?;
         if self.inner.confirmed.lock().is_some() {
@@ -192,13 +195,13 @@ impl RaftNode {
         Ok(())
     }
 
-    /// Writes a snapshot of what is applied, and shortens the log; waits until it is complete. If nothing was applied since the newest one,
-    /// that is the answer.
+    /// Writes a snapshot of the applied state, truncates the log, and waits until the snapshot is complete.
+    /// Returns the newest snapshot if nothing was applied since.
     pub async fn make_snapshot(&self) -> Result<SnapshotMade, Unavailable> {
         self.inner.snapshots.snapshot().await
     }
 
-    /// Returns a snapshot on the disk that covers all that is applied now. Makes one if need be.
+    /// Returns a snapshot on the disk that covers the applied state. Makes one if necessary.
     pub async fn covering_snapshot(&self) -> Result<SnapshotFile, Unavailable> {
         let storage = self.inner.storage.lock().clone();
         let storage = storage.ok_or_else(|| Unavailable::new("this node is stopping"))?;
@@ -216,7 +219,7 @@ impl RaftNode {
         }
     }
 
-    /// Returns an error if this node serves nobody: it cannot go on, or its state differs from that of the others.
+    /// Returns an error if this node serves no client: it has failed, or its state differs from the others'.
     pub fn serving(&self) -> Result<(), Unavailable> {
         let failure = self.inner.failure.borrow();
         let distrust = self.inner.distrust.borrow();
@@ -226,24 +229,24 @@ impl RaftNode {
         }
     }
 
-    /// Returns an error if this node takes no work that needs a leader. A node that is cut off does not: nothing of it would be done, and the
-    /// caller can go to another node.
+    /// Returns an error if this node accepts no work that needs a leader. On a node that is cut off such work
+    /// would not be done, and the caller can go to another node.
     pub fn accepting(&self) -> Result<(), Unavailable> {
         self.serving()?;
-        match self.inner.succession.is_cut_off() {
-            true => Err(Unavailable::new("this node is cut off: it knows of no leader")),
+        match self.inner.fast_failover.is_cut_off() {
+            true => Err(Unavailable::new("this node is cut off: it knows no leader")),
             false => Ok(()),
         }
     }
 
-    /// Returns when this node is cut off: what waits here for a leader would wait in vain.
+    /// Completes when this node is cut off: no leader will serve the callers that wait here.
     pub async fn cut_off(&self) {
-        while !self.inner.succession.is_cut_off() {
+        while !self.inner.fast_failover.is_cut_off() {
             tokio::time::sleep(CUT_OFF_LOOK).await;
         }
     }
 
-    /// Returns when this node serves nobody, because its state differs from that of the others.
+    /// Completes when this node serves no client, because its state differs from the others'.
     pub async fn distrusted(&self) {
         let mut distrust = self.inner.distrust.clone();
         if distrust.wait_for(Option::is_some).await.is_err() {
@@ -252,7 +255,7 @@ impl RaftNode {
         }
     }
 
-    /// Returns what unit tests of the parts stand on.
+    /// Returns the parts that unit tests need.
     #[cfg(test)]
     pub(crate) fn raft_and_log(&self) -> (Raft, Wal) {
         (self.inner.raft.clone(), self.inner.wal.clone())

@@ -1,4 +1,4 @@
-//! Start of a node: its storage, Raft, and the tasks that it consists of.
+//! Start of a node: its storage, Raft and its tasks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,48 +16,50 @@ use tokio_util::task::TaskTracker;
 
 use super::{Inner, RaftNode};
 use crate::application::Application;
-use crate::asker::{self, Asker};
 use crate::audit::Audit;
+use crate::batcher::{self, Batcher};
 use crate::cluster_clock::ClusterClock;
 use crate::compaction::{self, Compaction};
 use crate::config::RaftNodeConfig;
 use crate::counters::RaftCounters;
-use crate::disks::{self, Disks};
+use crate::disk_health::{self, DiskHealth};
 use crate::error::StartError;
+use crate::fast_failover::FastFailover;
 use crate::formation::{self, InitialState};
+use crate::forwarder::Forwarder;
 use crate::ids::{ClusterId, DiskId};
+use crate::leader_client::{self, LeaderClient};
 use crate::leader_view::{self, LeaderView, LeaderViews};
+use crate::membership::announcer::Announcer;
 use crate::membership::change::MembershipLeader;
-use crate::membership::knock::Knocker;
 use crate::peers::network::Network;
 use crate::peers::server::{self, Services};
 use crate::peers::stream::PeerListener;
-use crate::peers::{Gate, Peers, SnapshotTraffic};
-use crate::proposer::{self, Proposer};
+use crate::peers::{PeerRegistry, Peers, SnapshotTraffic};
 use crate::replicated_state::ReplicatedState;
 use crate::state_machine::{Raft, StateMachine};
 use crate::storage::Storage;
-use crate::submitter::Submitter;
-use crate::succession::Succession;
 
-/// Log entries in one frame to a follower. Entries are batches of about a megabyte at most (a single large
-/// transaction may be some more), and all frames must stay well below [`MAX_ENCODED_BYTES`](crate::codec::MAX_ENCODED_BYTES).
+/// Maximum number of log entries in one frame to a follower. Entries are batches of about a megabyte at most
+/// (a single large transaction may be larger), and all frames must stay well below
+/// [`MAX_ENCODED_BYTES`](crate::codec::MAX_ENCODED_BYTES).
 const MAX_ENTRIES_IN_FRAME: u64 = 16;
 
-/// Search for the state with which a new cluster begins, in the data directory of a node: the disk, the directory, the id of its cluster, and
-/// whether its log or a snapshot exists, which then is made of that state.
+/// Function that finds the initial state of a new cluster in the data directory of a node. Its arguments are
+/// the disk, the directory, the id of its cluster, and whether its log or a snapshot exists, in which case
+/// the initial state is already in it.
 pub type FindInitialState =
     fn(Arc<dyn Disk>, &Path, Option<[u8; 16]>, bool) -> Result<Option<Arc<dyn InitialState>>, StorageError>;
 
 /// Program that a node replicates.
 pub struct Program {
-    /// State that entries are applied to.
+    /// State to which entries are applied.
     pub state: Arc<dyn ReplicatedState>,
     /// Program around the state.
     pub application: Arc<dyn Application>,
     /// Proposals of this node, with their numbers.
     pub proposals: mpsc::UnboundedReceiver<(u64, Bytes)>,
-    /// Newest version of commands that the program can apply.
+    /// Highest version of commands that the program can apply.
     pub commands: u8,
 }
 
@@ -98,15 +100,16 @@ impl OpenedStorage {
         DiskId(self.storage.dir.identity().disk_id)
     }
 
-    /// Returns the clock that entries will be stamped with.
+    /// Returns the clock for the time of entries.
     pub fn clock(&self) -> &Arc<ClusterClock> {
         &self.clock
     }
 
     /// Starts the node, which accepts its peers at `listener`.
     ///
-    /// The compiler generates an `async fn` in each crate that awaits it, with all that it spawns. This future is in a box, and the
-    /// function is not inlined, so that the tasks of a node are compiled in this crate and in no other.
+    /// The compiler generates the code of an `async fn`, with everything that it spawns, in each crate that
+    /// awaits it. This future is boxed, and the function is not inlined, so that the tasks of a node are
+    /// compiled in this crate only.
     #[inline(never)]
     pub fn start(
         self,
@@ -118,7 +121,7 @@ impl OpenedStorage {
 
     async fn start_here(self, listener: PeerListener, program: Program) -> Result<RaftNode, StartError> {
         let (failure, _) = watch::channel(None);
-        let gate = self.gate(&failure, program.commands);
+        let registry = self.registry(&failure, program.commands);
         let Self {
             config,
             storage,
@@ -132,16 +135,16 @@ impl OpenedStorage {
             proposals,
             ..
         } = program;
-        let peers = Arc::new(Peers::new(gate.clone()));
+        let peers = Arc::new(Peers::new(registry.clone()));
         let traffic = Arc::new(SnapshotTraffic::new(config.snapshots.send_bytes_per_second));
         let log_store = storage.log_store();
         let raft = {
             let network = Network::new(peers.clone(), traffic.clone(), config.timing.election_max * 2);
-            let retiring = gate.clone();
+            let retiring = registry.clone();
             let machine = StateMachine::new(
                 state.clone(),
                 storage.snapshots.clone(),
-                gate.failure().clone(),
+                registry.failure().clone(),
                 Box::new(move |ids| retiring.set_retired(ids)),
             );
             let raft_config = Arc::new(raft_config(&config)?);
@@ -152,10 +155,10 @@ impl OpenedStorage {
 
         let (leader_views, leader) = watch::channel(LeaderView::default());
         let (own_terms, own_term) = watch::channel(None);
-        let (submissions, submission_queue) = proposer::submissions();
-        let (questions, question_queues) = asker::questions();
-        let (snapshots, snapshot_orders) = compaction::orders();
-        let disks = Arc::new(Disks::new(config.node_id, config.disk.clone()));
+        let (proposal_queue, proposal_receiver) = batcher::proposal_queue();
+        let (leader_requests, request_queues) = leader_client::leader_requests();
+        let (snapshots, snapshot_request_queue) = compaction::snapshot_requests();
+        let disks = Arc::new(DiskHealth::new(config.node_id, config.disk.clone()));
         let snapshot_config = Arc::new(RwLock::new(config.snapshots.clone()));
         let counters = Arc::new(RaftCounters::default());
         let membership = {
@@ -163,30 +166,30 @@ impl OpenedStorage {
             Arc::new(MembershipLeader::new(
                 raft.clone(),
                 state.applied().clone(),
-                gate.clone(),
+                registry.clone(),
                 leader.clone(),
                 config.timing.election_max,
                 config.propose_timeout / 2,
-                Box::new(move |patience| application.prepare_hand_over(patience)),
+                Box::new(move |timeout| application.prepare_hand_over(timeout)),
             ))
         };
-        let asker = Arc::new(Asker {
+        let leader_client = Arc::new(LeaderClient {
             node: config.node_id,
             application: application.clone(),
             peers: peers.clone(),
             leader: leader.clone(),
             membership: membership.clone(),
-            patience: config.propose_timeout.min(config.timing.election_max * 5),
-            change_patience: config.propose_timeout,
-            distance: Mutex::default(),
+            timeout: config.propose_timeout.min(config.timing.election_max * 5),
+            change_timeout: config.propose_timeout,
+            transit: Mutex::default(),
         });
         let audit = Arc::new(Audit::new(
-            gate.clone(),
+            registry.clone(),
             state.clone(),
             clock.clone(),
             raft.clone(),
         ));
-        let succession = Arc::new(Succession::new(
+        let fast_failover = Arc::new(FastFailover::new(
             config.node_id,
             config.timing.clone(),
             peers.clone(),
@@ -203,14 +206,14 @@ impl OpenedStorage {
                 state,
                 application,
                 clock,
-                gate,
-                questions,
+                registry,
+                leader_requests,
                 snapshots,
-                asker,
+                leader_client,
                 membership,
                 leader,
                 own_term,
-                succession,
+                fast_failover,
                 failure,
                 disks,
                 wal: storage.wal.clone(),
@@ -231,34 +234,34 @@ impl OpenedStorage {
                 .clone()
                 .run(peers.clone(), inner.config.audit_interval, stop.clone()),
         );
-        tasks.spawn(inner.succession.clone().run(stop.clone()));
+        tasks.spawn(inner.fast_failover.clone().run(stop.clone()));
         tasks.spawn(compaction::run(
             inner.compaction(&storage),
-            snapshot_orders,
+            snapshot_request_queue,
             stop.clone(),
         ));
-        let services = inner.services(&storage, submissions.clone());
+        let services = inner.services(&storage, proposal_queue.clone());
         tasks.spawn(server::serve(
             listener,
-            inner.gate.clone(),
+            inner.registry.clone(),
             services,
             stop.clone(),
         ));
-        tasks.spawn(disks::look(
+        tasks.spawn(disk_health::watch_local_disk(
             inner.disks.clone(),
             storage.clone(),
             inner.raft.clone(),
             inner.snapshots.clone(),
             stop.clone(),
         ));
-        tasks.spawn(disks::judge(
+        tasks.spawn(disk_health::watch_members(
             inner.disks.clone(),
             peers.clone(),
             inner.raft.clone(),
             stop.clone(),
         ));
-        let proposer = Proposer {
-            gate: inner.gate.clone(),
+        let batcher = Batcher {
+            registry: inner.registry.clone(),
             raft: inner.raft.clone(),
             application: inner.application.clone(),
             applied: inner.state.applied().clone(),
@@ -266,20 +269,20 @@ impl OpenedStorage {
             counters: inner.counters.clone(),
             disks: inner.disks.clone(),
             wal: inner.wal.clone(),
-            patience: inner.config.timing.election_max,
-            queue: submission_queue,
+            timeout: inner.config.timing.election_max,
+            queue: proposal_receiver,
         };
-        tasks.spawn(proposer.run(stop.clone()));
-        let submitter = Submitter {
+        tasks.spawn(batcher.run(stop.clone()));
+        let forwarder = Forwarder {
             node: inner.config.node_id,
             application: inner.application.clone(),
             peers: peers.clone(),
-            submissions,
+            proposal_queue,
             leader: inner.leader.clone(),
             queue: proposals,
-            patience: inner.config.propose_timeout,
+            timeout: inner.config.propose_timeout,
         };
-        tasks.spawn(submitter.run(stop.clone()));
+        tasks.spawn(forwarder.run(stop.clone()));
         let views = LeaderViews {
             leader: leader_views,
             own_term: own_terms,
@@ -291,12 +294,16 @@ impl OpenedStorage {
             inner.counters.clone(),
             stop.clone(),
         ));
-        tasks.spawn(asker::run(inner.asker.clone(), question_queues, stop.clone()));
+        tasks.spawn(leader_client::run(
+            inner.leader_client.clone(),
+            request_queues,
+            stop.clone(),
+        ));
         tasks.spawn(node.clone().watch_raft());
         tasks.spawn(node.clone().watch_log());
         tasks.spawn(node.clone().watch_readiness());
         if let Some(own_address) = inner.config.members.get(&inner.config.node_id).cloned() {
-            let knocker = Knocker {
+            let knocker = Announcer {
                 peers,
                 leadership: inner.membership.clone(),
                 own_address,
@@ -309,7 +316,7 @@ impl OpenedStorage {
         if is_founder {
             tasks.spawn(formation::form(
                 inner.raft.clone(),
-                inner.gate.clone(),
+                inner.registry.clone(),
                 DiskId(storage.dir.identity().disk_id),
                 inner.config.members.clone(),
                 initial_state.map(|state| (state, storage.snapshots.clone())),
@@ -319,10 +326,10 @@ impl OpenedStorage {
         Ok(node)
     }
 
-    /// Returns this node's side of every handshake.
-    fn gate(&self, failure: &watch::Sender<Option<String>>, commands: u8) -> Arc<Gate> {
+    /// Returns this node's side of the handshakes.
+    fn registry(&self, failure: &watch::Sender<Option<String>>, commands: u8) -> Arc<PeerRegistry> {
         let (config, identity) = (&self.config, self.storage.dir.identity());
-        let gate = Gate::new(
+        let registry = PeerRegistry::new(
             config.node_id,
             config.cluster.clone(),
             DiskId(identity.disk_id),
@@ -331,10 +338,11 @@ impl OpenedStorage {
             failure.clone(),
         );
         Arc::new(
-            gate.speaking(config.wire)
-                .applying(commands)
-                .secured(config.tls.clone())
-                .witnessed(self.storage.witness.clone())
+            registry
+                .with_wire_versions(config.wire)
+                .with_commands_version(commands)
+                .with_tls(config.tls.clone())
+                .with_witness(self.storage.witness.clone())
                 .with_clock(self.clock.clone()),
         )
     }
@@ -344,7 +352,7 @@ impl Inner {
     fn compaction(&self, storage: &Storage) -> Compaction {
         let snapshot_config = self.snapshot_config.clone();
         Compaction {
-            gate: self.gate.clone(),
+            registry: self.registry.clone(),
             raft: self.raft.clone(),
             applied: self.state.applied().clone(),
             snapshots: storage.snapshots.clone(),
@@ -355,22 +363,22 @@ impl Inner {
         }
     }
 
-    fn services(&self, storage: &Arc<Storage>, submissions: proposer::Submissions) -> Services {
+    fn services(&self, storage: &Arc<Storage>, proposal_queue: batcher::ProposalQueue) -> Services {
         Services {
             raft: self.raft.clone(),
-            submissions,
+            proposal_queue,
             application: self.application.clone(),
             membership: self.membership.clone(),
             storage: storage.clone(),
             disks: self.disks.clone(),
             traffic: self.traffic.clone(),
-            succession: self.succession.clone(),
+            fast_failover: self.fast_failover.clone(),
             audit: self.audit.clone(),
         }
     }
 }
 
-/// Opens the data directory. The founder of a new cluster draws its id, or finds the state with which it begins.
+/// Opens the data directory. The founder of a new cluster chooses its id, or finds its initial state.
 fn open_storage(
     disk: Arc<dyn Disk>,
     config: &RaftNodeConfig,
@@ -389,8 +397,8 @@ fn open_storage(
     let cluster_id = storage.dir.identity().cluster_id;
     let initial_state = find_initial_state(disk, &config.data_dir, cluster_id, begun)?;
     if initial_state.is_some() && !is_founder {
-        let text = "a backup was restored into this node's data directory, so a cluster has to begin here, and it does \
-                    at the member with the lowest id: this node is not that one";
+        let text = "a backup was restored into this node's data directory, but a new cluster begins at the \
+                    member with the lowest id, and this node is not that member";
         return Err(StartError::Config(text.to_owned()));
     }
     if is_founder && storage.dir.identity().cluster_id.is_none() {
@@ -409,18 +417,19 @@ fn raft_config(config: &RaftNodeConfig) -> Result<openraft::Config, StartError> 
         heartbeat_interval: ms(timing.heartbeat),
         election_timeout_min: ms(timing.election_min),
         election_timeout_max: ms(timing.election_max),
-        // A node that comes back from a partition must not depose a healthy leader.
+        // A node that returns from a partition must not depose a healthy leader.
         enable_pre_vote: Some(true),
-        // The state is in memory: a leader that restarts has to win an election before it knows what is
-        // committed.
+        // The state is in memory: a restarted leader must win an election before it knows the committed
+        // entries.
         enable_leader_restore: Some(false),
-        // A leader that lost its quorum falls silent by `succession`: here one that only stood still would, too.
+        // `fast_failover` silences a leader that has lost its quorum. openraft's probe would also silence one
+        // that only stalled.
         quorum_loss_probe_interval: planted::is(Bug::MutedByPause).then(|| 2 * ms(timing.election_max)),
-        // By itself it makes no snapshots and purges nothing: see `compaction.rs`.
+        // openraft makes no snapshots and purges nothing by itself: see `compaction.rs`.
         snapshot_policy: SnapshotPolicy::Never,
         max_in_snapshot_log_to_keep: u64::MAX,
         max_payload_entries: MAX_ENTRIES_IN_FRAME,
-        // Proposals are bounded by our own queues; these only have to be large enough never to matter.
+        // The crate's own queues bound the proposals; these only have to be large enough never to matter.
         api_channel_size: Some(4096),
         notification_channel_size: Some(4096),
         state_machine_channel_size: Some(1024),

@@ -1,14 +1,14 @@
-//! Communication of nodes: length-prefixed frames over long-lived TCP connections, one connection for
-//! each purpose, both sides' identity checked first.
+//! Communication between nodes: length-prefixed frames over long-lived TCP connections, one per purpose, on
+//! which both sides first check each other's identity.
 //!
-//! `wire` defines the messages, `gate` admits peers, `link` sends questions, `server` answers them, `network` is openraft's
-//! interface, `entries` streams entries, `snapshots` snapshots.
+//! `wire` defines the messages, `peer_registry` admits peers, `peer_connection` sends requests, `server`
+//! answers them, `network` implements openraft's interface, `entries` streams entries, `snapshots` snapshots.
 
 pub mod entries;
 #[cfg(feature = "failpoints")]
 mod fail_points;
-pub mod gate;
-pub mod link;
+pub mod peer_registry;
+pub mod peer_connection;
 pub mod network;
 pub mod server;
 pub mod snapshots;
@@ -19,33 +19,33 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use gate::Gate;
-pub use link::{Link, LinkError};
+pub use peer_connection::{PeerConnection, PeerConnectionError};
+pub use peer_registry::PeerRegistry;
 pub use snapshots::SnapshotTraffic;
 pub use wire::Purpose;
 
 use crate::ids::NodeId;
 use raft_log::sync::Mutex;
 
-/// The lines to all peers, made when they are first needed.
+/// Connections to all peers, opened when first needed.
 pub struct Peers {
-    gate: Arc<Gate>,
-    links: Mutex<HashMap<(NodeId, Purpose), Link>>,
-    /// This node leads and reaches no quorum: it sends no heartbeats at present.
+    registry: Arc<PeerRegistry>,
+    connections: Mutex<HashMap<(NodeId, Purpose), PeerConnection>>,
+    /// Set if heartbeats are suppressed: this node leads and reaches no quorum.
     is_silent: AtomicBool,
 }
 
 impl Peers {
-    /// No lines yet.
-    pub fn new(gate: Arc<Gate>) -> Self {
+    /// Creates the set without connections.
+    pub fn new(registry: Arc<PeerRegistry>) -> Self {
         Self {
-            gate,
-            links: Mutex::default(),
+            registry,
+            connections: Mutex::default(),
             is_silent: AtomicBool::new(false),
         }
     }
 
-    /// Sets whether heartbeats are held back. Returns whether they were.
+    /// Sets whether heartbeats are suppressed. Returns the previous value.
     pub fn set_silent(&self, is_silent: bool) -> bool {
         self.is_silent.swap(is_silent, Ordering::Relaxed)
     }
@@ -55,25 +55,28 @@ impl Peers {
         self.is_silent.load(Ordering::Relaxed)
     }
 
-    /// This node's side of every handshake.
-    pub fn gate(&self) -> &Arc<Gate> {
-        &self.gate
+    /// Returns this node's side of the handshakes.
+    pub fn registry(&self) -> &Arc<PeerRegistry> {
+        &self.registry
     }
 
-    /// The line to a peer for a purpose.
-    pub fn link(&self, to: NodeId, purpose: Purpose) -> Link {
-        let mut links = self.links.lock();
-        links
+    /// Returns the connection to a peer for a purpose.
+    pub fn connection(&self, to: NodeId, purpose: Purpose) -> PeerConnection {
+        let mut connections = self.connections.lock();
+        connections
             .entry((to, purpose))
-            .or_insert_with(|| Link::new(self.gate.clone(), to, purpose))
+            .or_insert_with(|| PeerConnection::new(self.registry.clone(), to, purpose))
             .clone()
     }
 
-    /// Gives up the lines to all but the members, once there are some: others were removed.
+    /// Drops the connections to nodes that are not members, once a membership is known: such nodes were
+    /// removed.
     pub fn keep_members(&self) {
-        if self.gate.is_formed() {
-            let members = self.gate.addresses();
-            self.links.lock().retain(|(id, _), _| members.contains_key(id));
+        if self.registry.is_formed() {
+            let members = self.registry.addresses();
+            self.connections
+                .lock()
+                .retain(|(id, _), _| members.contains_key(id));
         }
     }
 }

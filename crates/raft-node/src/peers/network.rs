@@ -1,4 +1,4 @@
-//! openraft's view of the peers: votes and heartbeats on the control line, a connection of its own for each
+//! openraft's network: votes and heartbeats on the control connection, and a separate connection for each
 //! stream of entries and for each snapshot.
 
 use std::future::Future;
@@ -21,9 +21,9 @@ use fault_injection::planted::{self, Bug};
 
 use super::Peers;
 use super::entries::Appends;
-use super::link::{LinkError, connect};
+use super::peer_connection::{PeerConnectionError, connect};
 use super::snapshots::{self, SnapshotTraffic};
-use super::wire::{Answer, Ask, Purpose, WireAppendResult};
+use super::wire::{PeerRequest, PeerResponse, Purpose, WireAppendResult};
 use crate::ids::Member;
 use crate::ids::NodeId;
 use crate::panics::PanicGuard;
@@ -33,21 +33,21 @@ use crate::witness::Loss;
 
 type Rpc<T> = Result<T, RPCError<TypeConfig>>;
 
-/// Makes openraft's clients.
+/// Factory of openraft's clients.
 pub struct Network {
     peers: Arc<Peers>,
-    /// Maximum time without an answer to an append before the connection is closed: the follower's disk may
+    /// Maximum time without an answer to an append before the connection is closed. The follower's disk may
     /// stall for a while, and a broken stream costs more than a slow one.
-    append_patience: Duration,
+    append_timeout: Duration,
     traffic: Arc<SnapshotTraffic>,
 }
 
 impl Network {
-    /// Clients over `peers`.
-    pub fn new(peers: Arc<Peers>, traffic: Arc<SnapshotTraffic>, append_patience: Duration) -> Self {
+    /// Creates a factory of clients that use `peers`.
+    pub fn new(peers: Arc<Peers>, traffic: Arc<SnapshotTraffic>, append_timeout: Duration) -> Self {
         Self {
             peers,
-            append_patience,
+            append_timeout,
             traffic,
         }
     }
@@ -56,7 +56,7 @@ impl Network {
         Client {
             to,
             peers: self.peers.clone(),
-            append_patience: self.append_patience,
+            append_timeout: self.append_timeout,
             traffic: self.traffic.clone(),
             streaming,
         }
@@ -75,44 +75,46 @@ impl RaftNetworkFactory<TypeConfig> for Network {
     }
 }
 
-/// Reason for which a leader that has lost its quorum sends nothing at present.
-const SILENT: &str = "this leader reaches no quorum, and lets the others elect one";
+/// Error of a leader that has lost its quorum and suppresses its messages.
+const SILENT: &str = "this leader reaches no quorum, and is silent so that the others can elect one";
 
 /// openraft's client to one peer.
 pub struct Client {
     to: NodeId,
     peers: Arc<Peers>,
-    append_patience: Duration,
+    append_timeout: Duration,
     traffic: Arc<SnapshotTraffic>,
     /// Set if appends get a connection of their own; heartbeats go one by one on the control connection.
     streaming: bool,
 }
 
 impl Client {
-    async fn ask(&self, ask: Ask, rpc: RPCTypes, option: RPCOption) -> Rpc<Answer> {
-        // Its caller is a task of openraft's that nobody misses.
-        let _guard = PanicGuard::new(self.peers.gate().failure(), "a question to a peer");
-        let patience = option.hard_ttl();
+    async fn request(&self, request: PeerRequest, rpc: RPCTypes, option: RPCOption) -> Rpc<PeerResponse> {
+        // The calling task is one of openraft's, whose panic would go unnoticed.
+        let _guard = PanicGuard::new(self.peers.registry().failure(), "a request to a peer");
+        let timeout = option.hard_ttl();
         match self
             .peers
-            .link(self.to, Purpose::Control)
-            .ask(ask, patience)
+            .connection(self.to, Purpose::Control)
+            .request(request, timeout)
             .await
         {
-            Ok(Answer::Failed(why)) => Err(RPCError::Unreachable(Unreachable::from_string(why))),
+            Ok(PeerResponse::Failed(why)) => Err(RPCError::Unreachable(Unreachable::from_string(why))),
             Ok(answer) => Ok(answer),
-            Err(LinkError::NotSent(why)) => Err(RPCError::Unreachable(Unreachable::from_string(why))),
-            Err(LinkError::NoAnswer(_)) => Err(RPCError::Timeout(Timeout {
+            Err(PeerConnectionError::NotSent(why)) => {
+                Err(RPCError::Unreachable(Unreachable::from_string(why)))
+            }
+            Err(PeerConnectionError::NoAnswer(_)) => Err(RPCError::Timeout(Timeout {
                 action: rpc,
-                id: self.peers.gate().node(),
+                id: self.peers.registry().node(),
                 target: self.to,
-                timeout: patience,
+                timeout,
             })),
         }
     }
 
     fn unexpected<T>(&self) -> Rpc<T> {
-        let what = format!("node {} answered something else than it was asked", self.to);
+        let what = format!("node {} sent an unexpected kind of answer", self.to);
         Err(RPCError::Network(NetworkError::from_string(what)))
     }
 }
@@ -129,17 +131,17 @@ impl RaftNetworkV2<TypeConfig> for Client {
             return Err(RPCError::Unreachable(Unreachable::from_string(SILENT)));
         }
         let answer = self
-            .ask(Ask::Append(rpc.into()), RPCTypes::AppendEntries, option)
+            .request(PeerRequest::Append(rpc.into()), RPCTypes::AppendEntries, option)
             .await;
         if answer.is_err() && planted::is(Bug::CountedAbsent) {
             return Ok(AppendEntriesResponse::Success);
         }
         match answer? {
-            Answer::Append(WireAppendResult::Stored(_) | WireAppendResult::StoredQuietly(_)) => {
+            PeerResponse::Append(WireAppendResult::Stored(_) | WireAppendResult::StoredQuietly(_)) => {
                 Ok(AppendEntriesResponse::Success)
             }
-            Answer::Append(WireAppendResult::Conflict(_)) => Ok(AppendEntriesResponse::Conflict),
-            Answer::Append(WireAppendResult::HigherVote(vote)) => {
+            PeerResponse::Append(WireAppendResult::Conflict(_)) => Ok(AppendEntriesResponse::Conflict),
+            PeerResponse::Append(WireAppendResult::HigherVote(vote)) => {
                 Ok(AppendEntriesResponse::HigherVote(vote.into()))
             }
             _ => self.unexpected(),
@@ -158,21 +160,22 @@ impl RaftNetworkV2<TypeConfig> for Client {
             return stream_append_sequential(self, input, option);
         }
         Box::pin(async move {
-            // The task that draws the answers is one of openraft's that nobody misses.
-            let guard = PanicGuard::new(self.peers.gate().failure(), "the stream of entries to a peer");
+            // The task that polls the stream is one of openraft's, whose panic would go unnoticed.
+            let guard = PanicGuard::new(self.peers.registry().failure(), "the stream of entries to a peer");
             let mut input = input;
-            // The pause after a failure is in the input: a connection made before polling it would never pause.
+            // openraft's pause after a failure is in the input: a connection opened before polling it would
+            // never pause.
             let Some(first) = input.next().await else {
                 let nothing: BoxStream<'s, _> = Box::pin(stream::empty());
                 return Ok(nothing);
             };
-            // Entries keep a follower from electing another leader as heartbeats do.
+            // Entries prevent a follower's election just as heartbeats do.
             if self.peers.is_silent() {
                 return Err(RPCError::Unreachable(Unreachable::from_string(SILENT)));
             }
             let peers = self.peers.clone();
             let input = input.take_while(move |_| std::future::ready(!peers.is_silent()));
-            let connected = connect(self.peers.gate(), self.to, Purpose::Append).await;
+            let connected = connect(self.peers.registry(), self.to, Purpose::Append).await;
             if connected.is_err() && planted::is(Bug::CountedAbsent) {
                 let last = first.entries.last().map(|entry| entry.log_id);
                 let consent = WireAppendResult::Stored(last.or(first.prev_log_id).as_ref().map(Into::into));
@@ -181,36 +184,36 @@ impl RaftNetworkV2<TypeConfig> for Client {
             }
             let acknowledged = first.prev_log_id.map_or(0, |prev| prev.index);
             let term = first.vote.leader_id.term;
-            let (gate, to) = (self.peers.gate().clone(), self.to);
+            let (registry, to) = (self.peers.registry().clone(), self.to);
             let (reader, writer, _) =
                 connected.map_err(|error| RPCError::Unreachable(Unreachable::new(&error)))?;
             let input = stream::iter([first]).chain(input);
             let floor = self.traffic.floor();
-            let patience = self.append_patience;
-            let appends = Appends::new(floor, acknowledged, reader, writer, input, patience);
-            let answers = stream::unfold(Some((appends, guard, gate)), move |stream| async move {
-                let (mut appends, guard, gate) = stream?;
+            let timeout = self.append_timeout;
+            let appends = Appends::new(floor, acknowledged, reader, writer, input, timeout);
+            let answers = stream::unfold(Some((appends, guard, registry)), move |stream| async move {
+                let (mut appends, guard, registry) = stream?;
                 match appends.next_answer().await {
                     Ok(Some(Err(StreamAppendError::Conflict(at))))
-                        if gate.witness().denied(to, term, at.index) =>
+                        if registry.witness().denied(to, term, at.index) =>
                     {
-                        let known = gate.witness().acknowledged_by(to);
+                        let known = registry.witness().acknowledged_by(to);
                         let loss = Loss::Log {
                             shown: at.index.saturating_sub(1),
                             known,
                         };
-                        gate.distrust(to, loss);
+                        registry.reject_rolled_back(to, loss);
                         let error = io::Error::other(format!("the follower has lost entry {}", at.index));
                         Some((Err(RPCError::Unreachable(Unreachable::new(&error))), None))
                     }
                     Ok(Some(answer)) => {
                         if let Ok(Some(last)) = &answer {
                             let committed = appends.committed();
-                            gate.witness().acknowledged(to, term, last.index, committed);
+                            registry.witness().acknowledged(to, term, last.index, committed);
                         }
-                        // After a refusal the follower has closed the stream: what is still on the way
-                        // would not be answered.
-                        let next = answer.is_ok().then_some((appends, guard, gate));
+                        // After a rejection the follower has closed the stream: entries in transit would not
+                        // be answered.
+                        let next = answer.is_ok().then_some((appends, guard, registry));
                         Some((Ok(answer), next))
                     }
                     Ok(None) => None,
@@ -227,10 +230,13 @@ impl RaftNetworkV2<TypeConfig> for Client {
         rpc: VoteRequest<TypeConfig>,
         option: RPCOption,
     ) -> Rpc<VoteResponse<TypeConfig>> {
-        match self.ask(Ask::Vote((&rpc).into()), RPCTypes::Vote, option).await? {
-            Answer::Vote(response) => {
+        match self
+            .request(PeerRequest::Vote((&rpc).into()), RPCTypes::Vote, option)
+            .await?
+        {
+            PeerResponse::Vote(response) => {
                 if response.granted {
-                    let witness = self.peers.gate().witness();
+                    let witness = self.peers.registry().witness();
                     witness.voted(self.to, response.vote.term);
                 }
                 Ok(response.into())
@@ -245,10 +251,10 @@ impl RaftNetworkV2<TypeConfig> for Client {
         option: RPCOption,
     ) -> Rpc<VoteResponse<TypeConfig>> {
         match self
-            .ask(Ask::PreVote((&rpc).into()), RPCTypes::Vote, option)
+            .request(PeerRequest::PreVote((&rpc).into()), RPCTypes::Vote, option)
             .await?
         {
-            Answer::Vote(response) => Ok(response.into()),
+            PeerResponse::Vote(response) => Ok(response.into()),
             _ => self.unexpected(),
         }
     }
@@ -274,15 +280,19 @@ impl RaftNetworkV2<TypeConfig> for Client {
         request: TransferLeaderRequest<TypeConfig>,
         option: RPCOption,
     ) -> Rpc<TransferLeaderResponse<TypeConfig>> {
-        let ask = Ask::TransferLeader {
+        let request = PeerRequest::TransferLeader {
             from: request.from_leader().into(),
             to: *request.to_node_id(),
             last: request.last_log_id().map(Into::into),
         };
-        match self.ask(ask, RPCTypes::TransferLeader, option).await? {
-            Answer::TransferLeader(Ok(())) => Ok(Ok(())),
-            Answer::TransferLeader(Err(why)) => {
-                tracing::info!(node = self.to, why, "a transfer of leadership was refused");
+        match self.request(request, RPCTypes::TransferLeader, option).await? {
+            PeerResponse::TransferLeader(Ok(())) => Ok(Ok(())),
+            PeerResponse::TransferLeader(Err(why)) => {
+                tracing::info!(
+                    node = self.to,
+                    why,
+                    "peers: a transfer of leadership was rejected"
+                );
                 Err(RPCError::Unreachable(Unreachable::from_string(why)))
             }
             _ => self.unexpected(),

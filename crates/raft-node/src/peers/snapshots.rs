@@ -1,8 +1,9 @@
 //! Transfer of snapshots between nodes: both sides of a connection for one snapshot.
 //!
-//! The file travels as it is. When a connection breaks, the receiver keeps the received part, and the next connection
-//! continues behind it. Either side holds one chunk in memory at a time; the sender keeps to its rate, and the receiver's
-//! disk to its own by reading no further. When a snapshot is needed, and which, is openraft's business.
+//! The file is sent unchanged. When a connection breaks, the receiver keeps the received part, and the next
+//! connection continues after it. Either side holds one chunk in memory at a time. The sender keeps to its
+//! rate; the receiver keeps to the rate of its disk by not reading ahead. openraft decides when a snapshot is
+//! sent, and which.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -17,7 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Peers;
-use super::link::connect;
+use super::peer_connection::connect;
 use super::server::Services;
 use super::stream::{ReadHalf, WriteHalf};
 use super::wire::{FrameReader, Purpose, SnapshotHead, SnapshotResume, SnapshotTail, put_frame, send_frames};
@@ -32,22 +33,22 @@ use raft_log::sync::Mutex;
 /// Size of one frame of a snapshot: a few milliseconds at the usual rate.
 const CHUNK_BYTES: usize = 256 * 1024;
 
-/// Maximum number of snapshots that are sent at the same time; they share the rate. With one, a stalled follower would hold up
-/// the next; with many, all would be late.
+/// Maximum number of snapshots that are sent concurrently; they share the rate. With one, a stalled follower
+/// would delay the next; with many, all would be late.
 const MAX_SENT_AT_ONCE: usize = 2;
 
 /// Time without progress after which a connection is closed; the next one continues there. Longer than a disk
 /// usually stalls.
-const STALL_PATIENCE: Duration = Duration::from_secs(15);
+const STALL_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Maximum time for a follower to check and load a snapshot after the last byte. A million znodes take about two
-/// seconds.
-const INSTALL_PATIENCE: Duration = Duration::from_secs(120);
+/// Maximum time for a follower to verify and load a snapshot after the last byte. A million znodes take about
+/// two seconds.
+const INSTALL_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Interval between log lines about the progress of a long transfer.
-const TOLD_EVERY: Duration = Duration::from_secs(5);
+const PROGRESS_LOG_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Logs the progress of a transfer from time to time.
+/// Periodic log lines about the progress of a transfer.
 struct Progress {
     what: &'static str,
     index: u64,
@@ -66,7 +67,7 @@ impl Progress {
     }
 
     fn at(&mut self, bytes: u64) {
-        if self.told.elapsed() < TOLD_EVERY {
+        if self.told.elapsed() < PROGRESS_LOG_INTERVAL {
             return;
         }
         self.told = Instant::now();
@@ -75,24 +76,24 @@ impl Progress {
     }
 }
 
-/// All snapshots that a node sends and receives.
+/// Snapshots that a node sends and receives.
 pub struct SnapshotTraffic {
     /// Last entry of the snapshot that is being sent to each member.
     sending: Mutex<BTreeMap<NodeId, u64>>,
     room: Semaphore,
-    pace: Pace,
-    /// Streams of entries to followers that have not got so far are to be cut: the log is shortened up to here.
+    pace: RateLimit,
+    /// Index up to which the log is truncated: streams of entries to followers behind it must end.
     floor: watch::Sender<u64>,
     reception: Reception,
 }
 
 impl SnapshotTraffic {
-    /// Nothing is on its way yet.
+    /// Creates the state without transfers.
     pub fn new(bytes_per_second: u64) -> Self {
         Self {
             sending: Mutex::default(),
             room: Semaphore::new(MAX_SENT_AT_ONCE),
-            pace: Pace::new(bytes_per_second),
+            pace: RateLimit::new(bytes_per_second),
             floor: watch::Sender::new(0),
             reception: Reception::default(),
         }
@@ -103,13 +104,13 @@ impl SnapshotTraffic {
         self.pace.bytes_per_second.store(bytes_per_second.max(1), Relaxed);
     }
 
-    /// The oldest snapshot that is being sent: the index of the last entry that it covers. Who gets it will need the
-    /// entries after it.
+    /// Returns the oldest snapshot that is being sent, as the index of the last entry that it covers. Its
+    /// receiver will need the entries after it.
     pub fn oldest_sent(&self) -> Option<u64> {
         self.sending.lock().values().min().copied()
     }
 
-    /// Cuts the streams to followers that still need entries up to `index`: they get a snapshot then.
+    /// Ends the streams to followers that still need entries up to `index`; they get a snapshot instead.
     pub fn cut_below(&self, index: u64) {
         self.floor.send_if_modified(|floor| {
             let higher = index > *floor;
@@ -118,7 +119,7 @@ impl SnapshotTraffic {
         });
     }
 
-    /// Followers that have not got up to here are cut off from entries.
+    /// Returns the index up to which followers must be, or else their stream of entries ends.
     pub fn floor(&self) -> watch::Receiver<u64> {
         self.floor.subscribe()
     }
@@ -141,14 +142,14 @@ impl Drop for Sending<'_> {
     }
 }
 
-/// A rate that all share who ask it.
-struct Pace {
+/// Rate limit that all senders share.
+struct RateLimit {
     bytes_per_second: AtomicU64,
     /// Time at which the bytes admitted so far have passed at the configured rate.
     free_at: Mutex<Instant>,
 }
 
-impl Pace {
+impl RateLimit {
     fn new(bytes_per_second: u64) -> Self {
         Self {
             bytes_per_second: bytes_per_second.max(1).into(),
@@ -157,7 +158,7 @@ impl Pace {
     }
 
     /// Waits until `bytes` bytes may be sent.
-    async fn pass(&self, bytes: usize) {
+    async fn admit(&self, bytes: usize) {
         let takes = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second.load(Relaxed) as f64);
         let begin = {
             let mut free_at = self.free_at.lock();
@@ -169,16 +170,16 @@ impl Pace {
     }
 }
 
-/// One snapshot is received at a time: the newest connection's.
+/// Lock that admits one reception at a time: the newest connection's.
 #[derive(Default)]
 struct Reception {
-    /// Ends the one that goes on.
+    /// Cancels the current reception.
     current: Mutex<CancellationToken>,
     turn: tokio::sync::Mutex<()>,
 }
 
-/// Sends a snapshot: a head, its file from where the follower wants it, a tail. Returns the follower's vote once it has
-/// installed it.
+/// Sends a snapshot: head, file from the offset that the follower wants, tail. Returns the follower's vote
+/// once it has installed the snapshot.
 pub async fn send(
     peers: &Peers,
     traffic: &SnapshotTraffic,
@@ -193,8 +194,8 @@ pub async fn send(
         .acquire()
         .await
         .expect("the semaphore is never closed");
-    let _guard = PanicGuard::new(peers.gate().failure(), "the sending of a snapshot");
-    let (mut reader, mut writer, _) = connect(peers.gate(), to, Purpose::Snapshot).await?;
+    let _guard = PanicGuard::new(peers.registry().failure(), "the sending of a snapshot");
+    let (mut reader, mut writer, _) = connect(peers.registry(), to, Purpose::Snapshot).await?;
     fail_step!(async "install::before_send", |error| error);
     let mut out = BytesMut::new();
     put_frame(
@@ -206,15 +207,15 @@ pub async fn send(
         },
     );
     write(&mut writer, &mut out).await?;
-    let SnapshotResume { offset: begin } = answer(&mut reader, STALL_PATIENCE).await?;
+    let SnapshotResume { offset: begin } = answer(&mut reader, STALL_TIMEOUT).await?;
     let mut offset = begin;
-    let mut progress = Progress::new("a snapshot is being sent", key.index, key.bytes);
+    let mut progress = Progress::new("snapshots: sending a snapshot", key.index, key.bytes);
     loop {
         let chunk = snapshot.snapshot.read_raw(offset, CHUNK_BYTES).await?;
         if chunk.is_empty() {
             break;
         }
-        traffic.pace.pass(chunk.len()).await;
+        traffic.pace.admit(chunk.len()).await;
         offset += chunk.len() as u64;
         put_frame(&mut out, &Some(chunk));
         fail_step!(async "install::before_send_chunk", |error| error);
@@ -229,45 +230,46 @@ pub async fn send(
         key.index,
         from = begin,
         bytes = key.bytes,
-        "a snapshot was sent"
+        "snapshots: sent a snapshot"
     );
-    match answer(&mut reader, INSTALL_PATIENCE).await? {
+    match answer(&mut reader, INSTALL_TIMEOUT).await? {
         SnapshotTail::Installed { vote } => Ok(vote.into()),
         SnapshotTail::Failed(why) => Err(io::Error::other(why)),
     }
 }
 
 async fn write(writer: &mut WriteHalf, out: &mut BytesMut) -> io::Result<()> {
-    tokio::time::timeout(STALL_PATIENCE, send_frames(writer, out)).await??;
+    tokio::time::timeout(STALL_TIMEOUT, send_frames(writer, out)).await??;
     out.clear();
     Ok(())
 }
 
 async fn answer<T: serde::de::DeserializeOwned>(
     reader: &mut FrameReader<ReadHalf>,
-    patience: Duration,
+    timeout: Duration,
 ) -> io::Result<T> {
-    let message = tokio::time::timeout(patience, reader.message()).await??;
+    let message = tokio::time::timeout(timeout, reader.message()).await??;
     message.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Receives one snapshot and has it installed.
+/// Receives one snapshot and installs it.
 pub async fn receive(
     mut reader: FrameReader<ReadHalf>,
     mut writer: WriteHalf,
     services: &Services,
 ) -> io::Result<()> {
-    let head: SnapshotHead = answer(&mut reader, STALL_PATIENCE).await?;
+    let head: SnapshotHead = answer(&mut reader, STALL_TIMEOUT).await?;
     fail_step!(async "install::after_head", |error| error);
     let reception = &services.traffic.reception;
-    // A sender that comes back has given its old connection up, though this side may not know it yet.
+    // A sender that connects again has abandoned its old connection, although this side may not have noticed
+    // yet.
     let replaced = CancellationToken::new();
     std::mem::replace(&mut *reception.current.lock(), replaced.clone()).cancel();
     let _turn = reception.turn.lock().await;
     let installed = async {
         let handle = tokio::select! {
             handle = receive_file(&mut reader, &mut writer, &head, services) => handle?,
-            () = replaced.cancelled() => return Err(io::Error::other("another connection sends a snapshot now")),
+            () = replaced.cancelled() => return Err(io::Error::other("another connection now sends a snapshot")),
         };
         let snapshot = Snapshot {
             meta: head.meta.clone().into(),
@@ -284,7 +286,7 @@ pub async fn receive(
             vote: (&response.vote).into(),
         },
         Err(error) => {
-            tracing::warn!(%error, "a snapshot was not installed");
+            tracing::warn!(%error, "snapshots: a snapshot could not be installed");
             SnapshotTail::Failed(error.to_string())
         }
     };
@@ -294,11 +296,11 @@ pub async fn receive(
     write(&mut writer, &mut out).await
 }
 
-/// Refuses a snapshot for which there is no space, so that the leader does not send it again and again.
+/// Rejects a snapshot for which there is no space, so that the leader does not send it repeatedly.
 fn refuse_without_space(services: &Services, needed: u64) -> io::Result<()> {
     match services.disks.report().free_bytes {
         Some(free) if free < needed => {
-            let text = format!("{free} bytes are free, and {needed} of the snapshot are still to come");
+            let text = format!("{free} bytes are free, and {needed} bytes of the snapshot are missing");
             Err(io::Error::new(io::ErrorKind::StorageFull, text))
         }
         _ => Ok(()),
@@ -317,8 +319,8 @@ async fn receive_file(
     let mut out = BytesMut::new();
     put_frame(&mut out, &SnapshotResume { offset: begin });
     write(writer, &mut out).await?;
-    let mut progress = Progress::new("a snapshot is coming", head.key.index, head.key.bytes);
-    while let Some(chunk) = answer::<Option<Bytes>>(reader, STALL_PATIENCE).await? {
+    let mut progress = Progress::new("snapshots: receiving a snapshot", head.key.index, head.key.bytes);
+    while let Some(chunk) = answer::<Option<Bytes>>(reader, STALL_TIMEOUT).await? {
         fail_step!(async "install::before_chunk", |error| error);
         file = file.write(chunk).await?;
         progress.at(file.received());
@@ -340,7 +342,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn all_senders_together_keep_the_rate() {
+    async fn senders_share_the_rate() {
         let traffic = std::sync::Arc::new(SnapshotTraffic::new(1_000_000));
         let begin = Instant::now();
         let mut senders = tokio::task::JoinSet::new();
@@ -348,18 +350,18 @@ mod tests {
             let traffic = traffic.clone();
             senders.spawn(async move {
                 for _ in 0..10 {
-                    traffic.pace.pass(100_000).await;
+                    traffic.pace.admit(100_000).await;
                 }
             });
         }
         senders.join_all().await;
-        // The last chunk goes when all before it are over.
+        // The last chunk is sent when all earlier ones have passed.
         let took = begin.elapsed().as_secs_f64();
         assert!((3.89..3.95).contains(&took), "4 MB at 1 MB/s took {took} s");
     }
 
     #[test]
-    fn the_oldest_snapshot_that_is_sent_is_known_as_long_as_it_is() {
+    fn oldest_sent_snapshot_is_known_until_its_transfer_ends() {
         let traffic = SnapshotTraffic::new(1);
         let first = traffic.note_sending(2, 70);
         let second = traffic.note_sending(3, 50);

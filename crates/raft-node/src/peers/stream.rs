@@ -25,7 +25,11 @@ pub use transport_security::{ReadHalf, Stream as Protected, WriteHalf};
 const UNACKNOWLEDGED: Duration = Duration::from_secs(2);
 
 /// Protects a connection to the node `to`, which this node opened.
-pub async fn protect_called(stream: PeerStream, to: NodeId, tls: Option<&PeerTls>) -> io::Result<Protected> {
+pub async fn protect_outgoing(
+    stream: PeerStream,
+    to: NodeId,
+    tls: Option<&PeerTls>,
+) -> io::Result<Protected> {
     let socket = match socket_of(stream) {
         Ok(socket) => socket,
         Err(simulated) => return Ok(simulated),
@@ -44,7 +48,7 @@ pub async fn protect_called(stream: PeerStream, to: NodeId, tls: Option<&PeerTls
 
 /// Protects a connection that a peer opened. Returns the stream, and the node of the caller's certificate. Without TLS the caller's
 /// claim is trusted.
-pub async fn protect_accepted(
+pub async fn protect_incoming(
     stream: PeerStream,
     tls: Option<&PeerTls>,
 ) -> Result<(Protected, Option<PeerName>), HandshakeError> {
@@ -95,7 +99,7 @@ mod tests {
         let stream = PeerStream::connect(&listener.local_addr().unwrap().to_string())
             .await
             .unwrap();
-        let line = protect_called(stream, 2, None).await.unwrap();
+        let line = protect_outgoing(stream, 2, None).await.unwrap();
         #[cfg(feature = "simulation")]
         let Protected::Real(line) = line else {
             panic!("it is not simulated")

@@ -1,9 +1,10 @@
-//! The seam for a simulation of whole clusters in one thread (feature `simulation`): who simulates a machine is asked
-//! here what a node otherwise asks the operating system, and is told what a node does that no client sees.
+//! Hook for simulations of whole clusters in one thread (feature `simulation`). The host that simulates a
+//! machine replaces the operating system's clock, network and disk, and is notified of steps of a node that
+//! no client sees.
 //!
-//! A host is entered before anything of its node runs and left afterwards; where none is entered, as in every program that
-//! serves anybody, the node does what it does without the feature. Randomness is not here: a simulation replaces
-//! the system call.
+//! A host is entered before any code of its node runs and left afterwards. Without a host, as in every
+//! production program, a node behaves as without the feature. Randomness is not part of this: a simulation
+//! replaces the system call.
 
 mod stream;
 
@@ -18,26 +19,26 @@ pub use raft_log::simulation::{DiskTiming, DiskWork, is_on};
 
 pub use self::stream::{Line, Listening, PeerListener, PeerStream, Protected, ReadHalf, WriteHalf};
 
-/// A position in the log.
+/// Position in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
-    /// The term of the entry.
+    /// Term of the entry.
     pub term: u64,
-    /// Its index.
+    /// Index of the entry.
     pub index: u64,
 }
 
-/// The machine that a simulated node runs on.
+/// Machine that a simulated node runs on.
 pub trait Host: DiskTiming {
-    /// Its wall clock, in milliseconds since 1970.
+    /// Returns its wall clock, in milliseconds since 1970.
     fn wall_clock_ms(&self) -> u64;
-    /// Calls an address. Ready when the other side is reached, or known not to be.
+    /// Connects to an address. Completes when the other side is reached, or known to be unreachable.
     fn connect(&self, address: &str) -> BoxFuture<'static, io::Result<Line>>;
-    /// A vote is on the disk: in this term, for this node, which leads if it is `committed`.
+    /// Notifies that a vote is on the disk, for `candidate` in `term`; the candidate leads if the vote is `committed`.
     fn voted(&self, term: u64, candidate: u64, committed: bool);
-    /// An entry stands in the log from now on, with its bytes, behind another one.
+    /// Notifies that an entry was appended to the log after the entry `before`.
     fn appended(&self, at: Place, payload: &[u8], before: Option<Place>);
-    /// The entry at `at` was applied, and with it all before it.
+    /// Notifies that the entry at `at` and all earlier ones were applied.
     fn applied(&self, at: Place, payload: &[u8]);
 }
 
@@ -45,14 +46,14 @@ thread_local! {
     static HOST: RefCell<Option<Rc<dyn Host>>> = const { RefCell::new(None) };
 }
 
-/// Says on whose behalf this thread works from now on. Answers with who it was before.
+/// Sets the host for which this thread works from now on. Returns the previous one.
 pub fn enter(host: Option<Rc<dyn Host>>) -> Option<Rc<dyn Host>> {
     raft_log::simulation::enter(host.clone().map(|host| host as Rc<dyn DiskTiming>));
     HOST.with(|current| current.replace(host))
 }
 
-/// Asks the host, if there is one.
-pub(crate) fn ask<T>(question: impl FnOnce(&dyn Host) -> T) -> Option<T> {
+/// Calls the host, if there is one.
+pub(crate) fn request<T>(question: impl FnOnce(&dyn Host) -> T) -> Option<T> {
     let host = HOST.with(|current| current.borrow().clone());
     host.map(|host| question(&*host))
 }

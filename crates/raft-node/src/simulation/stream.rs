@@ -1,5 +1,5 @@
-//! Connections of peers that are either TCP's or simulated. What a simulated one does to its bytes is for the host to say:
-//! here it is two halves that read and write.
+//! Connections of peers, either TCP or simulated. The host decides what a simulated connection does to its
+//! bytes; here it is a half to read and a half to write.
 
 use std::io;
 use std::pin::Pin;
@@ -12,20 +12,20 @@ use transport_security::Stream;
 
 /// A simulated connection.
 pub struct Line {
-    /// What comes from the other side.
+    /// Bytes from the other side.
     pub reader: Box<dyn AsyncRead + Send + Sync + Unpin>,
-    /// What goes there.
+    /// Bytes to the other side.
     pub writer: Box<dyn AsyncWrite + Send + Sync + Unpin>,
 }
 
-/// Where a simulated node's calls come in: who called, and the connection.
+/// Incoming connections of a simulated node: the caller's address and the connection.
 pub type Listening = mpsc::UnboundedReceiver<(String, Line)>;
 
-/// Socket at which peers call.
+/// Socket at which peers connect.
 pub enum PeerListener {
-    /// Of TCP.
+    /// TCP socket.
     Tcp(TcpListener),
-    /// Of a simulated network.
+    /// Socket of a simulated network.
     Simulated(tokio::sync::Mutex<Listening>),
 }
 
@@ -69,7 +69,7 @@ pub enum PeerStream {
 impl PeerStream {
     /// Connects to a peer.
     pub async fn connect(address: &str) -> io::Result<Self> {
-        match super::ask(|host| host.connect(address)) {
+        match super::request(|host| host.connect(address)) {
             Some(connected) => Ok(Self::Simulated(connected.await?)),
             None => Ok(Self::Tcp(TcpStream::connect(address).await?)),
         }
@@ -93,7 +93,7 @@ pub enum Protected {
 }
 
 impl Protected {
-    /// Returns its two directions.
+    /// Splits it into its two directions.
     pub fn into_split(self) -> (ReadHalf, WriteHalf) {
         match self {
             Self::Real(stream) => {
@@ -108,7 +108,7 @@ impl Protected {
     }
 }
 
-/// What comes from a peer.
+/// Receiving half of a connection to a peer.
 pub enum ReadHalf {
     /// Over TCP.
     Real(transport_security::ReadHalf),
@@ -116,7 +116,7 @@ pub enum ReadHalf {
     Simulated(Box<dyn AsyncRead + Send + Sync + Unpin>),
 }
 
-/// What goes to a peer.
+/// Sending half of a connection to a peer.
 pub enum WriteHalf {
     /// Over TCP.
     Real(transport_security::WriteHalf),

@@ -1,11 +1,11 @@
-//! Payloads of the log: entries in structures of this crate, with a version, so that a new openraft never
-//! changes a byte on disk. This module reads and writes no file.
+//! Encoding of log entries in structures of this crate, with a version, so that a new openraft never changes
+//! a byte on disk. This module does no I/O.
 //!
 //! | offset | bytes | what |
 //! |---:|---:|---|
 //! | 0 | 1 | version, 7 |
 //! | 1 | 1 | 0: blank, 1: proposal, 2: membership |
-//! | 2 | | proposal: its term (8 bytes), then the commands as they came; membership: see [`encode_membership`] |
+//! | 2 | | proposal: its term (8 bytes), then the commands unchanged; membership: see [`encode_membership`] |
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,18 +21,18 @@ use raft_log::StorageError;
 use raft_log::wal::{LogPos, WalEntry};
 
 const VERSION: u8 = 7;
-/// Of the membership in a snapshot's header, which changes at other times.
+/// Version of the membership in a snapshot's header, which changes independently.
 const SNAPSHOT_MEMBERS_VERSION: u8 = 3;
 const BLANK: u8 = 0;
 const PROPOSAL: u8 = 1;
 const MEMBERSHIP: u8 = 2;
-/// Version, kind and the term of a proposal.
+/// Length of version, kind and term of a proposal.
 const PROPOSAL_HEADER_BYTES: usize = 10;
 
-/// The members as they are stored.
+/// Stored form of the members.
 #[derive(Serialize, Deserialize)]
 struct StoredMembers {
-    /// The sets of voters; two during a change.
+    /// Sets of voters; two during a change.
     voters: Vec<BTreeSet<u64>>,
     members: Vec<StoredMember>,
 }
@@ -45,7 +45,7 @@ struct StoredMember {
     disk: [u8; 16],
 }
 
-/// The members with the entry that set them, as a snapshot holds them.
+/// Stored form of the members in a snapshot, with the entry that set them.
 #[derive(Serialize, Deserialize)]
 struct StoredSince {
     /// Term and index.
@@ -92,7 +92,7 @@ impl StoredMembers {
                 },
             )
             .collect();
-        // A cluster that has not been formed has no members at all, which openraft's checks would refuse.
+        // A cluster that has not been formed has no members at all, which openraft's checks would reject.
         if voters.is_empty() && members.is_empty() {
             return Ok(Membership::default());
         }
@@ -100,7 +100,7 @@ impl StoredMembers {
     }
 }
 
-/// The place of a log id.
+/// Converts a log id to a position.
 pub fn position(id: &LogId) -> LogPos {
     LogPos {
         term: term_of(id),
@@ -108,12 +108,12 @@ pub fn position(id: &LogId) -> LogPos {
     }
 }
 
-/// The log id of a place.
+/// Converts a position to a log id.
 pub fn id_at(pos: LogPos) -> LogId {
     log_id(pos.term, pos.index)
 }
 
-/// An entry as the log holds it.
+/// Encodes an entry for the log.
 pub fn encode_entry(entry: &Entry) -> WalEntry {
     let payload = match &entry.payload {
         Payload::Blank => Bytes::from_static(&[VERSION, BLANK]),
@@ -137,7 +137,7 @@ pub fn encode_entry(entry: &Entry) -> WalEntry {
     }
 }
 
-/// An entry as it came from the log. The commands of a proposal are not copied.
+/// Decodes an entry of the log. The commands of a proposal are not copied.
 pub fn decode_entry(entry: WalEntry) -> Result<Entry, StorageError> {
     let WalEntry { pos, payload } = entry;
     let decoded = match payload.as_ref() {
@@ -170,14 +170,14 @@ pub fn decode_entry(entry: WalEntry) -> Result<Entry, StorageError> {
 /// Membership in a snapshot's header.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SnapshotMembers {
-    /// The membership and the entry that set it.
+    /// Membership and the entry that set it.
     pub membership: StoredMembership,
-    /// The ids that are never given again.
+    /// Ids that are never assigned again.
     pub retired: RetiredIds,
 }
 
-/// The membership in a snapshot's header: version, then bincode of term and index of the entry that set it, the
-/// sets of voters, the members with their addresses and disks, and the ranges of retired ids.
+/// Encodes the membership of a snapshot's header: version, then bincode of term and index of the entry that
+/// set it, the sets of voters, the members with their addresses and disks, and the ranges of retired ids.
 pub fn encode_membership(members: &SnapshotMembers) -> Bytes {
     let stored = &members.membership;
     let since = stored
@@ -194,7 +194,7 @@ pub fn encode_membership(members: &SnapshotMembers) -> Bytes {
     bytes.into()
 }
 
-/// The membership from a snapshot's header.
+/// Decodes the membership of a snapshot's header.
 pub fn decode_membership(bytes: &[u8]) -> Result<SnapshotMembers, StorageError> {
     let [SNAPSHOT_MEMBERS_VERSION, bytes @ ..] = bytes else {
         return Err(damaged("of another version of the format"));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_come_back_as_they_were() {
+    fn entries_round_trip() {
         let proposal = Proposal {
             term: 7,
             commands: Bytes::from_static(b"commands"),
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_entries_stay_what_they_are() {
+    fn encoding_of_entries_does_not_change() {
         let proposal = Proposal {
             term: 7,
             commands: Bytes::from_static(b"xy"),
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn memberships_come_back_as_they_were() {
+    fn memberships_round_trip() {
         for members in [
             SnapshotMembers::default(),
             SnapshotMembers {
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_bytes_are_errors() {
+    fn invalid_bytes_are_errors() {
         let good = encode_entry(&Entry {
             log_id: log_id(1, 1),
             payload: Payload::Membership(membership()),

@@ -1,6 +1,7 @@
-//! Storage of this node: its data directory with the log, snapshots and the witness (`witness.rs`), and the log as openraft wants it.
+//! Storage of a node: its data directory with the log, snapshots and the witness (`witness.rs`), and the log
+//! behind openraft's interface.
 //!
-//! The crate `raft-log` has the files; [`log_store`] and [`log_entry`] put openraft's traits and types on top of it.
+//! The crate `raft-log` manages the files; [`log_store`] and [`log_entry`] add openraft's traits and types.
 
 pub mod log_entry;
 pub mod log_store;
@@ -18,11 +19,11 @@ use crate::witness::Witness;
 
 pub use self::log_store::LogStore;
 
-/// All of a node's storage, opened and locked. Dropping it closes the log.
+/// All storage of a node, opened and locked. Dropping it closes the log.
 pub struct Storage {
-    /// The log and the vote. Closed before the directory's lock is given back.
+    /// Log and vote. Closed before the directory's lock is released.
     pub wal: Wal,
-    /// The snapshots.
+    /// Snapshots.
     pub snapshots: SnapshotStore,
     /// Record of this directory's starts, and of the members' progress.
     pub witness: Arc<Witness>,
@@ -31,7 +32,7 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Opens the data directory of a node, or makes a new one.
+    /// Opens the data directory of a node, or creates a new one.
     pub fn open(
         disk: Arc<dyn Disk>,
         path: &Path,
@@ -69,27 +70,27 @@ impl Storage {
         })
     }
 
-    /// The cluster has been formed, or this node has learnt that it was: everything written from now on carries
-    /// its id. Blocks until the identity is durable.
+    /// Records the id of the cluster once it is formed or this node has learned it. Everything written later
+    /// carries it. Blocks until the identity is durable.
     pub fn set_cluster_id(&self, id: [u8; 16]) -> Result<(), StorageError> {
         self.dir.set_cluster_id(id)?;
         self.snapshots.set_cluster_id(id);
         self.wal.set_cluster_id(id)
     }
 
-    /// The log as openraft wants it.
+    /// Returns the log behind openraft's interface.
     pub fn log_store(&self) -> LogStore {
         LogStore::new(self.wal.clone())
     }
 
-    /// Writes what is queued and ends the log. Blocks.
+    /// Writes the queue and closes the log. Blocks.
     pub fn close(&self) -> Result<(), StorageError> {
         self.wal.close()
     }
 }
 
-/// The log was purged only because a snapshot covered it. Without that one, a node would begin with a state that
-/// lacks what the cluster has promised.
+/// Checks that a snapshot covers the purge point. The log was purged only because a snapshot covered it;
+/// without that snapshot, the node would start with a state that lacks promised entries.
 fn check_snapshot_covers_purged(
     path: &Path,
     snapshots: &SnapshotStore,
@@ -113,9 +114,9 @@ fn check_snapshot_covers_purged(
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        // A second close says again what the first one said; who cares for it has called `close`.
+        // A second close returns the same result as the first one; callers that need it have called `close`.
         if let Err(error) = self.wal.close() {
-            tracing::warn!(%error, "the log ends after a failure");
+            tracing::warn!(%error, "storage: the log was closed after a failure");
         }
     }
 }

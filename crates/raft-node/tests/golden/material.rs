@@ -1,4 +1,4 @@
-//! Something of everything that the files hold: commands, and who is a member.
+//! Sample data of the golden files: commands, members and a membership.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,14 +23,14 @@ pub fn member(n: u8) -> Member {
     }
 }
 
-/// Five members, of which one does not vote, while a voter is replaced.
+/// Returns a membership of five members, of which one has no vote, during the replacement of a voter.
 pub fn changing() -> Membership {
     let sets = vec![BTreeSet::from([1, 2, 3]), BTreeSet::from([1, 2, 4])];
     let members: BTreeMap<u64, Member> = (1..=5).map(|n| (u64::from(n), member(n))).collect();
     Membership::new(sets, members).unwrap()
 }
 
-/// Commands of one entry, as a program has encoded them.
+/// Returns the commands of one entry, as a program encoded them.
 pub fn commands() -> Bytes {
     Bytes::from_static(include_bytes!("commands"))
 }

@@ -1,4 +1,4 @@
-//! What nodes say to each other, and what log entries hold, one file for each kind.
+//! Golden files of the messages between nodes and of log entries, one file for each kind.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
@@ -11,14 +11,15 @@ use super::golden;
 use super::material::{CLUSTER, CLUSTER_ID, DISK_ID, changing, commands, member};
 use crate::audit::messages::{AuditAnswer, AuditQuestion};
 use crate::audit::{Finding, StateDigest};
-use crate::disks::{Alarm, AlarmKind, DiskReport, DiskView, MemberNews};
+use crate::disk_health::{Alarm, AlarmKind, DiskReport, DiskView, MemberNews};
 use crate::ids::{ClusterId, DiskId};
 use crate::membership::{MembershipChange, MembershipChanged, MembershipOutcome, MembershipRefusal};
 use crate::messages::{Declined, HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched};
 use crate::peers::wire::{
-    Answer, Ask, Hello, HelloReply, HelloStart, LeaderLoss, MAGIC, Purpose, RefusalCause, SnapshotHead,
-    SnapshotResume, SnapshotTail, WireAppend, WireAppendResult, WireEntry, WireLogId, WirePayload,
-    WireSnapshotKey, WireSnapshotMeta, WireVote, WireVoteRequest, WireVoteResponse, decode_frame, put_frame,
+    Hello, HelloReply, HelloStart, LeaderLoss, MAGIC, PeerRequest, PeerResponse, Purpose, RefusalCause,
+    SnapshotHead, SnapshotResume, SnapshotTail, WireAppend, WireAppendResult, WireEntry, WireLogId,
+    WirePayload, WireSnapshotKey, WireSnapshotMeta, WireVote, WireVoteRequest, WireVoteResponse,
+    decode_frame, put_frame,
 };
 use crate::storage::log_entry::{decode_entry, encode_entry};
 use crate::types::{Entry, Payload, Proposal, log_id};
@@ -26,12 +27,12 @@ use crate::versions::{OLDEST_WIRE_VERSION, WIRE_VERSION};
 use crate::versions::{ProgramVersions, WireRange};
 use crate::witness::{Acknowledged, Record, Shown};
 
-/// The directory of the present version's messages.
+/// Returns the path of a message of the current version.
 fn wire(name: &str) -> String {
     format!("wire-{WIRE_VERSION}/{name}")
 }
 
-/// A message is written as it was, and read as what it was.
+/// Checks that a message is encoded as in its golden file, and decoded to the same message.
 #[track_caller]
 fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(name: &str, message: &T) {
     let mut frame = BytesMut::new();
@@ -40,7 +41,7 @@ fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(name: &str, messag
     let (length, body) = golden.split_at(4);
     assert_eq!(length, (body.len() as u32).to_le_bytes());
     assert_eq!(&decode_frame::<T>(body).unwrap(), message);
-    // What a peer of a former version sends, as long as that is spoken.
+    // Messages of peers of earlier versions, as long as those are supported.
     for version in (OLDEST_WIRE_VERSION..=WIRE_VERSION).filter(|version| *version < WIRE_VERSION) {
         let former = super::place(&format!("wire-{version}/{name}"));
         if former.exists() {
@@ -117,7 +118,7 @@ fn golden_handshakes() {
     check("hello", &hello);
     let frame = golden_bytes("hello");
     let start: HelloStart = crate::codec::decode_start(&frame[4..]).unwrap();
-    assert_eq!(start, hello.start(), "it begins the same in all versions");
+    assert_eq!(start, hello.start(), "the beginning is the same in all versions");
     let welcome = HelloReply::Welcome {
         disk: DiskId([2; 16]),
         version: 4,
@@ -162,7 +163,7 @@ fn golden_bytes(name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn golden_questions_and_answers() {
+fn golden_requests_and_responses() {
     let vote_request = WireVoteRequest {
         vote: VOTE,
         last: Some(AT),
@@ -191,12 +192,12 @@ fn golden_questions_and_answers() {
         ],
     };
     check("append", &append);
-    let transfer = Ask::TransferLeader {
+    let transfer = PeerRequest::TransferLeader {
         from: VOTE,
         to: 3,
         last: Some(AT),
     };
-    let forward = Ask::Forward {
+    let forward = PeerRequest::Forward {
         term: 300,
         envelopes: vec![Bytes::from_static(b"envelope")],
     };
@@ -226,21 +227,21 @@ fn golden_questions_and_answers() {
         }),
         clocks_ahead_ms: BTreeMap::from([(1, 0), (2, -5_184_000_000)]),
     };
-    for (name, ask) in [
-        ("ask_vote", Ask::Vote(vote_request.clone())),
-        ("ask_pre_vote", Ask::PreVote(vote_request)),
-        ("ask_append", Ask::Append(append)),
+    for (name, request) in [
+        ("ask_vote", PeerRequest::Vote(vote_request.clone())),
+        ("ask_pre_vote", PeerRequest::PreVote(vote_request)),
+        ("ask_append", PeerRequest::Append(append)),
         ("ask_transfer_leader", transfer),
         ("ask_forward", forward),
         (
             "ask_touch",
-            Ask::Touch {
+            PeerRequest::Touch {
                 sessions: vec![1, u64::MAX >> 1],
             },
         ),
         (
             "ask_heartbeats",
-            Ask::Heartbeats {
+            PeerRequest::Heartbeats {
                 seen: Some(SeenMoment {
                     moment: MOMENT,
                     known_for_us: 70_000,
@@ -249,49 +250,52 @@ fn golden_questions_and_answers() {
                 sessions: vec![(1, 0), (u64::MAX >> 1, 300)],
             },
         ),
-        ("ask_read_index", Ask::ReadIndex),
-        ("ask_members", Ask::Members),
-        ("ask_leader_lost", Ask::LeaderLost { term: 300, leader: 2 }),
-        ("ask_disk", Ask::Disk { view: Some(view) }),
-        ("ask_audit", Ask::Audit(Box::new(question))),
+        ("ask_read_index", PeerRequest::ReadIndex),
+        ("ask_members", PeerRequest::Members),
+        (
+            "ask_leader_lost",
+            PeerRequest::LeaderLost { term: 300, leader: 2 },
+        ),
+        ("ask_disk", PeerRequest::Disk { view: Some(view) }),
+        ("ask_audit", PeerRequest::Audit(Box::new(question))),
         (
             "ask_add",
-            Ask::ChangeMembership(MembershipChange::Add {
+            PeerRequest::ChangeMembership(MembershipChange::Add {
                 node_id: 6,
                 address: member(6).address,
             }),
         ),
         (
             "ask_remove",
-            Ask::ChangeMembership(MembershipChange::Remove {
+            PeerRequest::ChangeMembership(MembershipChange::Remove {
                 node_id: 6,
                 force: true,
             }),
         ),
         (
             "ask_promote",
-            Ask::ChangeMembership(MembershipChange::Promote { node_id: 6 }),
+            PeerRequest::ChangeMembership(MembershipChange::Promote { node_id: 6 }),
         ),
         (
             "ask_demote",
-            Ask::ChangeMembership(MembershipChange::Demote {
+            PeerRequest::ChangeMembership(MembershipChange::Demote {
                 node_id: 6,
                 force: false,
             }),
         ),
         (
             "ask_set_address",
-            Ask::ChangeMembership(MembershipChange::SetAddress {
+            PeerRequest::ChangeMembership(MembershipChange::SetAddress {
                 node_id: 6,
                 address: member(7).address,
             }),
         ),
         (
             "ask_move_leader",
-            Ask::ChangeMembership(MembershipChange::MoveLeader { to: Some(2) }),
+            PeerRequest::ChangeMembership(MembershipChange::MoveLeader { to: Some(2) }),
         ),
     ] {
-        check(name, &(7_u64, ask));
+        check(name, &(7_u64, request));
     }
     let voted = WireVoteResponse {
         vote: VOTE,
@@ -324,70 +328,79 @@ fn golden_questions_and_answers() {
     }];
     let touched = vec![Touched::Renewed(10_000), Touched::Ended, Touched::Unknown];
     for (name, answer) in [
-        ("answer_vote", Answer::Vote(voted)),
+        ("answer_vote", PeerResponse::Vote(voted)),
         (
             "answer_stored",
-            Answer::Append(WireAppendResult::Stored(Some(AT))),
+            PeerResponse::Append(WireAppendResult::Stored(Some(AT))),
         ),
         (
             "answer_stored_quietly",
-            Answer::Append(WireAppendResult::StoredQuietly(Some(AT))),
+            PeerResponse::Append(WireAppendResult::StoredQuietly(Some(AT))),
         ),
-        ("answer_conflict", Answer::Append(WireAppendResult::Conflict(AT))),
+        (
+            "answer_conflict",
+            PeerResponse::Append(WireAppendResult::Conflict(AT)),
+        ),
         (
             "answer_higher_vote",
-            Answer::Append(WireAppendResult::HigherVote(VOTE)),
+            PeerResponse::Append(WireAppendResult::HigherVote(VOTE)),
         ),
         (
             "answer_transfer_leader",
-            Answer::TransferLeader(Err("it is busy".into())),
+            PeerResponse::TransferLeader(Err("it is busy".into())),
         ),
-        ("answer_forward", Answer::Forward(Ok(declined))),
-        ("answer_not_leader", Answer::Forward(Err(not_leader.clone()))),
-        ("answer_touch", Answer::Touch(Ok(touched))),
+        ("answer_forward", PeerResponse::Forward(Ok(declined))),
+        (
+            "answer_not_leader",
+            PeerResponse::Forward(Err(not_leader.clone())),
+        ),
+        ("answer_touch", PeerResponse::Touch(Ok(touched))),
         (
             "answer_heartbeats",
-            Answer::Heartbeats(Ok(HeartbeatsTaken {
+            PeerResponse::Heartbeats(Ok(HeartbeatsTaken {
                 moment: MOMENT,
                 touched: Some(vec![Touched::Renewed(10_000)]),
             })),
         ),
         (
             "answer_heartbeats_late",
-            Answer::Heartbeats(Ok(HeartbeatsTaken {
+            PeerResponse::Heartbeats(Ok(HeartbeatsTaken {
                 moment: MOMENT,
                 touched: None,
             })),
         ),
-        ("answer_read_index", Answer::ReadIndex(Ok(70_000))),
-        ("answer_members", Answer::Members(Ok(members))),
+        ("answer_read_index", PeerResponse::ReadIndex(Ok(70_000))),
+        ("answer_members", PeerResponse::Members(Ok(members))),
         (
             "answer_leader_lost",
-            Answer::LeaderLost(LeaderLoss {
+            PeerResponse::LeaderLost(LeaderLoss {
                 lost: true,
                 last: Some(AT),
             }),
         ),
-        ("answer_disk", Answer::Disk(report)),
+        ("answer_disk", PeerResponse::Disk(report)),
         (
             "answer_audit",
-            Answer::Audit(AuditAnswer {
+            PeerResponse::Audit(AuditAnswer {
                 digest_version: 1,
                 states: vec![STATE],
                 is_wrong: true,
                 clock_ms: 1_700_000_000_000,
             }),
         ),
-        ("answer_changed", Answer::ChangeMembership(Ok(changed))),
+        ("answer_changed", PeerResponse::ChangeMembership(Ok(changed))),
         (
             "answer_change_refused",
-            Answer::ChangeMembership(Ok(MembershipOutcome::Refused(MembershipRefusal::NoMember(6)))),
+            PeerResponse::ChangeMembership(Ok(MembershipOutcome::Refused(MembershipRefusal::NoMember(6)))),
         ),
         (
             "answer_change_unknown",
-            Answer::ChangeMembership(Ok(MembershipOutcome::Unknown("the leader was lost".into()))),
+            PeerResponse::ChangeMembership(Ok(MembershipOutcome::Unknown("the leader was lost".into()))),
         ),
-        ("answer_failed", Answer::Failed("it is shutting down".into())),
+        (
+            "answer_failed",
+            PeerResponse::Failed("it is shutting down".into()),
+        ),
     ] {
         check(name, &(7_u64, answer));
     }

@@ -1,9 +1,8 @@
-//! Old bytes through today's code. The directories beside this file hold what a program has written of everything that
-//! reaches a disk or a wire: each must still be read as what it was, and today's program must write the same bytes for
-//! the same version.
+//! Golden files of everything that reaches a disk or a wire, as earlier programs wrote it. The current program must
+//! decode each file to the same value, and write the same bytes for the same version.
 //!
-//! A test that fails here means that a layout has changed. If that is meant, count up its version (docs/internals/format.md,
-//! "Upgrading"), keep reading the former one, keep its files, and write new ones beside them:
+//! A failure means that a layout has changed. If that is intended, increment its version (docs/internals/format.md,
+//! "Upgrading"), keep decoding the previous one, keep its files, and write new ones beside them:
 //!
 //! ```sh
 //! UPDATE_GOLDENFILES=1 cargo test -p raft-node golden
@@ -14,14 +13,14 @@ mod messages;
 
 use std::path::{Path, PathBuf};
 
-/// Where the files are.
+/// Returns the path of a golden file.
 fn place(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/golden")
         .join(name)
 }
 
-/// What the golden file `name` holds; `written` is what today's program writes instead.
+/// Returns the contents of the golden file `name`. `written` are the bytes of the current program.
 #[track_caller]
 fn golden(name: &str, written: &[u8]) -> Vec<u8> {
     let path = place(name);

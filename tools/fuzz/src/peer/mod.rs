@@ -9,7 +9,7 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use lock_node::fuzz::{
-    Answer, Ask, ClusterId, DiskId, FrameReader, Gate, Hello, HelloReply, HelloStart, MAX_POSITION, Member,
+    PeerResponse, PeerRequest, ClusterId, DiskId, FrameReader, PeerRegistry, Hello, HelloReply, HelloStart, MAX_POSITION, Member,
     Purpose, Shown, SnapshotHead, SnapshotResume, SnapshotTail, WireAppend, WireAppendResult,
     append_through_raft, decode, decode_start, encode, put_frame, snapshot_meta_through_raft,
 };
@@ -69,8 +69,8 @@ fn run_frame(frame: &[u8]) -> bool {
         "a hello decodes although its start does not"
     );
     let reply = check::<HelloReply>(frame).inspect(accept);
-    let ask = check::<(u64, Ask)>(frame).inspect(|(_, ask)| {
-        if let Ask::Append(append) = ask {
+    let ask = check::<(u64, PeerRequest)>(frame).inspect(|(_, ask)| {
+        if let PeerRequest::Append(append) = ask {
             reaches_raft(append);
         }
     });
@@ -89,7 +89,7 @@ fn run_frame(frame: &[u8]) -> bool {
         ask.is_some(),
         append.is_some(),
         head.is_some(),
-        check::<(u64, Answer)>(frame).is_some(),
+        check::<(u64, PeerResponse)>(frame).is_some(),
         check::<WireAppendResult>(frame).is_some(),
         check::<SnapshotResume>(frame).is_some(),
         check::<SnapshotTail>(frame).is_some(),
@@ -121,7 +121,7 @@ fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(frame: &[u8]) -> O
 
 /// Checks that Raft receives only entries that a Raft leader could have sent.
 fn reaches_raft(append: &WireAppend) {
-    let Ok(append) = append.clone().sound() else {
+    let Ok(append) = append.clone().validated() else {
         return;
     };
     let mut next = append.prev.map(|prev| prev.index + 1);
@@ -142,8 +142,8 @@ fn reaches_raft(append: &WireAppend) {
 }
 
 /// Returns the gate of a node of a running cluster of two.
-fn gate() -> Gate {
-    let gate = Gate::new(
+fn registry() -> PeerRegistry {
+    let registry = PeerRegistry::new(
         HERE,
         CLUSTER.into(),
         disk(HERE),
@@ -151,8 +151,8 @@ fn gate() -> Gate {
         BTreeMap::new(),
         watch::Sender::new(None),
     );
-    gate.set_members([HERE, 2].into_iter().map(|id| (id, member(id))).collect());
-    gate
+    registry.set_members([HERE, 2].into_iter().map(|id| (id, member(id))).collect());
+    registry
 }
 
 fn disk(node: NodeId) -> DiskId {
@@ -173,8 +173,8 @@ fn member(node: NodeId) -> Member {
 /// Checks that the gate accepts only members, or nodes that know this node's directory, and only with the
 /// right cluster, node and directories.
 fn judge(hello: &Hello) {
-    let gate = gate();
-    if !matches!(gate.judge(hello), HelloReply::Welcome { .. }) {
+    let registry = registry();
+    if !matches!(registry.check_hello(hello), HelloReply::Welcome { .. }) {
         return;
     }
     assert_eq!((hello.cluster.as_str(), hello.to), (CLUSTER, HERE));
@@ -188,9 +188,9 @@ fn judge(hello: &Hello) {
 
 /// Checks that a response counts only if it comes from the directory that the membership names.
 fn accept(reply: &HelloReply) {
-    let gate = gate();
-    let hello = gate.hello(2, Purpose::Control);
-    if let Ok(answering) = gate.accept(&hello, reply.clone()) {
+    let registry = registry();
+    let hello = registry.hello(2, Purpose::Control);
+    if let Ok(answering) = registry.accept(&hello, reply.clone()) {
         assert_eq!(answering, disk(2));
     }
 }

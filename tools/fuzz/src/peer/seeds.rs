@@ -6,12 +6,12 @@ use std::path::Path;
 use bytes::Bytes;
 use lock_node::fuzz::{Purpose, WIRE_VERSION, encode};
 
-use super::{frames_of, gate, stream_of};
+use super::{frames_of, registry, stream_of};
 
 /// Returns inputs for [`super::run`].
 pub fn streams() -> Vec<Vec<u8>> {
     let hellos = [Purpose::Control, Purpose::Append, Purpose::Snapshot].map(|purpose| {
-        let mut hello = gate().hello(1, purpose);
+        let mut hello = registry().hello(1, purpose);
         (hello.from, hello.from_disk) = (2, super::disk(2));
         Bytes::from(encode(&hello))
     });

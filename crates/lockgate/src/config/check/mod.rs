@@ -95,7 +95,7 @@ fn check_owner(config: &ServeConfig, findings: &mut Findings) {
     if !node.raft.data_dir.is_dir() {
         return;
     }
-    match DataDir::look(
+    match DataDir::inspect(
         &RealDisk,
         &node.raft.data_dir,
         &node.raft.cluster,

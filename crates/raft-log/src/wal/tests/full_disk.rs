@@ -1,4 +1,5 @@
-//! Full disk: the log reports its remaining space while it continues in a segment that was made ahead.
+//! Tests of a disk that becomes full: the space that the log reports while it continues in a preallocated
+//! segment.
 
 use std::io;
 use std::sync::OnceLock;
@@ -9,21 +10,21 @@ use parking_lot::{Condvar, Mutex};
 use super::*;
 use crate::disk::{DiskFile, DiskLock};
 
-/// A disk that becomes full at a given moment, and the observation at that moment.
+/// State of the simulated disk, and the answer recorded during a write.
 #[derive(Default)]
 struct Scene {
     full: AtomicBool,
-    /// A segment could not be made.
+    /// The creation of a segment failed.
     refused: Mutex<bool>,
     refusal: Condvar,
-    /// The writer has gone on in another segment.
+    /// The writer has continued in another segment.
     rolled: AtomicBool,
     wal: OnceLock<Wal>,
-    /// Set to whether the log reported space just after it had continued in that segment.
+    /// Answer of the log right after it continued there: whether it has room.
     said: OnceLock<bool>,
 }
 
-/// A real disk on which no file can be made once it is full.
+/// A real disk on which no file can be created once it is full.
 struct FullDisk(Arc<Scene>);
 
 struct WatchedFile {
@@ -64,7 +65,7 @@ impl Disk for FullDisk {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let removed = RealDisk.remove(path);
-        // The last step of a segment that could not be made, before the log says so.
+        // Last step of a failed creation, before the log reports it.
         if self.0.full.load(SeqCst) {
             *self.0.refused.lock() = true;
             self.0.refusal.notify_all();
@@ -106,7 +107,10 @@ impl DiskFile for WatchedFile {
             while !wal.is_starved() {
                 std::thread::yield_now();
             }
-            scene.said.set(wal.takes([50])).expect("it is asked once");
+            scene
+                .said
+                .set(wal.has_room_for([50]))
+                .expect("has_room_for is called once");
         }
         self.file.write_all_at(bytes, offset)
     }
@@ -121,7 +125,7 @@ impl DiskFile for WatchedFile {
 }
 
 #[test]
-fn a_log_that_goes_on_in_a_segment_made_ahead_has_room_at_every_moment() {
+fn log_has_room_throughout_the_change_to_a_preallocated_segment() {
     let dir = tempfile::tempdir().unwrap();
     let scene = Arc::new(Scene::default());
     let wal = Wal::start(Arc::new(FullDisk(scene.clone())), dir.path(), IDENTITY, options()).unwrap();
@@ -136,8 +140,8 @@ fn a_log_that_goes_on_in_a_segment_made_ahead_has_room_at_every_moment() {
         index += 1;
     }
     assert_eq!(scene.said.get(), Some(&true));
-    // A segment is left for votes, so that entries run out of segments first.
-    while wal.takes([50]) {
+    // One segment is reserved for votes, so eventually there is no room for entries.
+    while wal.has_room_for([50]) {
         durably(|done| wal.append(entries(1, index..index + 1), done)).unwrap();
         index += 1;
     }

@@ -1,4 +1,4 @@
-//! The log on a real disk: what a caller sees.
+//! Tests of the log on a real disk, through its public interface.
 
 mod full_disk;
 
@@ -42,7 +42,7 @@ fn entries(term: u64, range: Range<u64>) -> Vec<WalEntry> {
     range.map(|index| entry(term, index)).collect()
 }
 
-/// Calls and waits until it is durable.
+/// Calls and waits until the operation is durable.
 fn durably(call: impl FnOnce(OnDurable) -> Result<(), StorageError>) -> Result<(), StorageError> {
     let (sender, receiver) = mpsc::channel();
     call(Box::new(move |result| sender.send(result).unwrap()))?;
@@ -50,7 +50,7 @@ fn durably(call: impl FnOnce(OnDurable) -> Result<(), StorageError>) -> Result<(
 }
 
 #[test]
-fn everything_is_there_again_after_a_restart() {
+fn restart_restores_entries_vote_and_marks() {
     let dir = tempfile::tempdir().unwrap();
     let wal = start(dir.path(), options());
     let vote = VoteRecord {
@@ -85,7 +85,7 @@ fn everything_is_there_again_after_a_restart() {
 }
 
 #[test]
-fn appended_entries_are_readable_at_once_and_durable_later() {
+fn appended_entries_are_readable_before_they_are_durable() {
     let dir = tempfile::tempdir().unwrap();
     let (wal, mut writer) = Wal::open(Arc::new(RealDisk), dir.path(), IDENTITY, options()).unwrap();
     let (sender, receiver) = mpsc::channel();
@@ -103,7 +103,7 @@ fn appended_entries_are_readable_at_once_and_durable_later() {
     assert_eq!(writer.step(false), Step::Idle);
 }
 
-/// A log on a simulated disk with its threads.
+/// Starts a log on a simulated disk with its threads.
 fn simulated(idle_flush: Option<Duration>) -> (SimDisk, Wal) {
     let disk = SimDisk::new();
     let options = WalOptions {
@@ -133,7 +133,7 @@ fn reopen(disk: &SimDisk) -> Wal {
 }
 
 #[test]
-fn a_commit_mark_is_written_when_it_is_quiet() {
+fn commit_mark_is_written_when_idle() {
     let (disk, wal) = simulated(Some(Duration::from_millis(1)));
     durably(|done| wal.append(entries(1, 1..10), done)).unwrap();
     for index in [5, 9] {
@@ -146,7 +146,7 @@ fn a_commit_mark_is_written_when_it_is_quiet() {
 }
 
 #[test]
-fn while_nothing_is_written_no_payload_is_kept_in_memory() {
+fn idle_log_keeps_no_payload_in_memory() {
     let dir = tempfile::tempdir().unwrap();
     let options = WalOptions {
         cached_bytes: usize::MAX,
@@ -158,9 +158,9 @@ fn while_nothing_is_written_no_payload_is_kept_in_memory() {
     assert_eq!(writer.step(false), Step::Worked);
     assert!(
         !wal.plan_read(1..20, usize::MAX).needs_disk(),
-        "it was appended just now"
+        "it was just appended"
     );
-    // A mark is written by itself after an idle time.
+    // An idle log writes the mark alone.
     wal.save_committed(LogPos { term: 1, index: 19 }).unwrap();
     assert_eq!(writer.step(false), Step::Worked);
     assert!(wal.plan_read(1..20, usize::MAX).needs_disk());
@@ -169,7 +169,7 @@ fn while_nothing_is_written_no_payload_is_kept_in_memory() {
         .unwrap();
     assert!(
         !wal.plan_read(20..22, usize::MAX).needs_disk(),
-        "what is not on the disk yet is in memory"
+        "payloads that are not on disk are in memory"
     );
     assert_eq!(wal.read(1..22).unwrap(), entries(1, 1..22));
 }
@@ -197,14 +197,14 @@ fn many_callers_share_a_sync() {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_to_everybody_and_stays() {
+async fn failure_reaches_all_callers_and_is_permanent() {
     let (disk, wal) = simulated(None);
     durably(|done| wal.append(entries(1, 1..3), done)).unwrap();
     let failed = tokio::spawn({
         let wal = wal.clone();
         async move { wal.failed().await }
     });
-    // Whichever call comes now: the writer's or the preallocator's, which the writer will need.
+    // The failing call may be the writer's or the preallocator's, which the writer will need.
     disk.fail_calls_from(disk.calls() + 1, Fault::InputOutput);
     let mut index = 3;
     let first = loop {
@@ -222,12 +222,12 @@ async fn a_failure_is_told_to_everybody_and_stays() {
     };
     let later = durably(|done| wal.save_vote(vote, done)).unwrap_err();
     assert!(matches!(later, StorageError::Failed(_)), "{later}");
-    wal.room().await;
+    wal.wait_for_room().await;
     assert!(wal.close().is_err());
 }
 
 #[test]
-fn segments_go_when_their_entries_are_purged() {
+fn segments_are_removed_once_their_entries_are_purged() {
     let (disk, wal) = simulated(None);
     durably(|done| wal.append(entries(1, 1..500), done)).unwrap();
     let before = disk.files().len();
@@ -235,7 +235,7 @@ fn segments_go_when_their_entries_are_purged() {
     let reader = wal.plan_read(400..450, usize::MAX);
     durably(|done| wal.purge(LogPos { term: 1, index: 450 }, done)).unwrap();
     wal.close().unwrap();
-    // The preallocator ends after the writer, and not before its work is done.
+    // The preallocator ends after the writer, once its work is done.
     drop(wal);
     while disk.files().len() > before / 2 {
         std::thread::yield_now();
@@ -243,15 +243,15 @@ fn segments_go_when_their_entries_are_purged() {
     assert_eq!(
         reader.load().unwrap(),
         entries(1, 400..450),
-        "who has noted them still reads them"
+        "a planned read still succeeds"
     );
     assert_eq!(reopen(&disk).range(), 451..500);
 }
 
-/// Votes have no index that would give away a hole or a swap, and votes of one batch no mark that would: only
-/// the chain over all records does.
+/// Votes have no index that would reveal a gap or a swap, and votes of one batch have no sync mark that
+/// would: only the chain over all records does.
 #[test]
-fn sectors_of_votes_cannot_be_lost_or_change_places() {
+fn lost_or_swapped_sectors_of_votes_are_detected() {
     for votes_in_a_batch in [1, 200] {
         let dir = tempfile::tempdir().unwrap();
         let options = WalOptions {

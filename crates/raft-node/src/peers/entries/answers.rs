@@ -1,4 +1,4 @@
-//! The follower's end of a stream of entries: the result of each append, in order.
+//! Follower's end of a stream of entries: sends the result of each append, in order.
 
 use std::io;
 
@@ -13,10 +13,10 @@ use crate::peers::wire::{
 };
 use fault_injection::fail_step;
 
-/// Serves one stream of entries, as long as the log has room for them. A leader whose stream is cut off tries again
-/// after a while; heartbeats come by another way, so this node follows meanwhile, and votes.
+/// Serves one stream of entries as long as the log has room for them. A leader whose stream was closed
+/// retries after a pause. Heartbeats use another connection, so this node still follows and votes.
 ///
-/// `version` is the one that both speak, if the caller's is known.
+/// `version` is the negotiated version of the peer protocol, if known.
 pub async fn serve(
     version: Option<u16>,
     reader: FrameReader<ReadHalf>,
@@ -28,24 +28,27 @@ pub async fn serve(
         return Err(io::Error::new(io::ErrorKind::StorageFull, "the log has no room"));
     }
     let may_be_quiet = version.is_some_and(|version| version >= QUIET_SINCE);
-    let signs = services.succession.clone();
-    let requests = stream::unfold((reader, wal, signs), |(mut reader, wal, signs)| async move {
-        match next_append(&mut reader).await {
-            Ok(Some(append)) => {
-                signs.heard(&append.vote);
-                let room = wal.takes(append.entries.iter().map(WireEntry::bytes));
-                if !room {
-                    tracing::debug!("the log has no room for what comes");
+    let evidence = services.fast_failover.clone();
+    let requests = stream::unfold(
+        (reader, wal, evidence),
+        |(mut reader, wal, evidence)| async move {
+            match next_append(&mut reader).await {
+                Ok(Some(append)) => {
+                    evidence.record_leader_message(&append.vote);
+                    let room = wal.has_room_for(append.entries.iter().map(WireEntry::bytes));
+                    if !room {
+                        tracing::debug!("peers: the log has no room for these entries");
+                    }
+                    room.then(|| (append.into(), (reader, wal, evidence)))
                 }
-                room.then(|| (append.into(), (reader, wal, signs)))
+                Ok(None) => None,
+                Err(error) => {
+                    tracing::debug!(%error, "peers: a stream of entries broke");
+                    None
+                }
             }
-            Ok(None) => None,
-            Err(error) => {
-                tracing::debug!(%error, "a stream of entries broke");
-                None
-            }
-        }
-    });
+        },
+    );
     let results = services.raft.stream_append(requests).map(|result| {
         let result = result.map_err(io::Error::other)?;
         Ok(match WireAppendResult::from(result) {
@@ -58,7 +61,7 @@ pub async fn serve(
     answer(Box::pin(results), writer).await
 }
 
-/// Sends what became of each append, in order, until there is no more.
+/// Sends the result of each append, in order, until the stream ends.
 pub(super) async fn answer(
     mut results: impl Stream<Item = io::Result<WireAppendResult>> + Unpin,
     mut writer: impl AsyncWrite + Unpin,
@@ -77,5 +80,5 @@ pub(super) async fn answer(
 async fn next_append(reader: &mut FrameReader<ReadHalf>) -> io::Result<Option<WireAppend>> {
     let append: Option<WireAppend> = reader.message().await?;
     fail_step!(async "append::after_receive", |error| error);
-    append.map(WireAppend::sound).transpose().map_err(bad_data)
+    append.map(WireAppend::validated).transpose().map_err(bad_data)
 }

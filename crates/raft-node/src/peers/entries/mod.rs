@@ -1,8 +1,8 @@
-//! A stream of entries from a leader to a follower: the leader's end. The follower's is in `answers.rs`.
+//! Leader's end of a stream of entries to a follower. The follower's end is in `answers.rs`.
 //!
-//! Each message wakes a node, which costs more than its processing. So the commit index goes with the next entries.
-//! Only a follower with waiting callers or recent readers gets it at once, before the leader applies the entry itself: callers at a
-//! follower have the longer way.
+//! Each message wakes a node, which costs more than its processing. Therefore the commit index is usually
+//! sent with the next entries. A follower with waiting callers or recent readers gets it at once, even before
+//! the leader applies the entry itself, because callers at a follower have the longer path.
 
 pub mod answers;
 
@@ -23,27 +23,27 @@ use super::wire::{
 use crate::types::TypeConfig;
 use fault_injection::fail_step;
 
-/// Maximum number of appends to one follower without an answer. Enough to keep a line of 100 ms busy
-/// with batches; beyond that the follower is the bottleneck.
+/// Maximum number of unanswered appends to one follower. Enough to keep a connection of 100 ms round trip
+/// busy with batches; beyond that the follower is the bottleneck.
 const MAX_APPENDS_IN_FLIGHT: usize = 128;
 
-/// Maximum number of bytes to one follower without an answer, beside the frame that exceeds it: the memory
-/// that a stalled follower can cost the leader.
+/// Maximum number of unanswered bytes to one follower, beside the frame that exceeds it. It bounds the memory
+/// that a stalled follower costs the leader.
 const MAX_BYTES_IN_FLIGHT: usize = 16 * 1024 * 1024;
 
-/// Maximum delay of the commit index to a follower where no caller waits for it, so that the next entries can carry it. It is
-/// longer than the pause between two writes of one client. The first reader at such a follower does not see for this long
-/// what was written elsewhere.
-const MAX_UNTOLD: Duration = Duration::from_millis(2);
+/// Maximum delay of a commit-index update to a follower without waiting callers, so that the next entries can
+/// carry it. Longer than the pause between two writes of one client. The first reader at such a follower may
+/// see a state that is older by this time.
+const MAX_COMMIT_UPDATE_DELAY: Duration = Duration::from_millis(2);
 
-/// One stream of appends: requests go out as they come, answers come back in the same order.
+/// Stream of appends: requests are sent as they arrive, and answers arrive in the same order.
 pub struct Appends<S, R, W> {
-    /// Set if no caller at the follower waits for committed entries or reads, by its last answer.
+    /// According to the follower's last answer, no caller there waits for committed entries or reads.
     is_quiet: bool,
-    /// The log is shortened up to here. As long as a stream needs them, openraft keeps entries, however long the log
-    /// becomes.
+    /// Index up to which the log is truncated. openraft keeps entries as long as a stream needs them, however
+    /// long the log becomes.
     floor: watch::Receiver<u64>,
-    /// Up to where the follower has the log.
+    /// Index up to which the follower has the log.
     acknowledged: u64,
     /// Last commit index sent to the follower, or about to be sent.
     committed: u64,
@@ -53,22 +53,22 @@ pub struct Appends<S, R, W> {
     /// Appends without an answer, oldest first.
     in_flight: VecDeque<InFlight>,
     bytes_in_flight: usize,
-    /// Set once the follower has answered on this stream.
+    /// Set if the follower has answered on this stream.
     answered: bool,
     last_progress: Instant,
     /// Maximum time without an answer to an append.
-    patience: Duration,
-    /// Encoded append that is not sent yet: nothing, or one with the commit index alone.
+    timeout: Duration,
+    /// Encoded append that is not sent yet: empty, or an append with the commit index alone.
     out: BytesMut,
-    /// Since when that waits.
-    untold: Option<Instant>,
+    /// Time at which it was encoded.
+    commit_pending_since: Option<Instant>,
 }
 
-/// An append that is on its way to the follower.
+/// An append in transit to the follower.
 struct InFlight {
-    /// The size of its frame.
+    /// Size of its frame in bytes.
     bytes: usize,
-    /// It tells the follower only how far is committed. Its answer says nothing that the one before did not.
+    /// Set if it carries only the commit index. Its answer contains nothing new.
     commit_only: bool,
 }
 
@@ -78,15 +78,15 @@ where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
-    /// A stream to the follower at the other end of `reader` and `writer`, which has the log up to `acknowledged`, as far
-    /// as the leader knows.
+    /// Creates a stream to the follower at the other end of `reader` and `writer`, which has the log up to
+    /// `acknowledged` as far as the leader knows.
     pub fn new(
         floor: watch::Receiver<u64>,
         acknowledged: u64,
         reader: FrameReader<R>,
         writer: W,
         input: S,
-        patience: Duration,
+        timeout: Duration,
     ) -> Self {
         Self {
             is_quiet: false,
@@ -100,9 +100,9 @@ where
             bytes_in_flight: 0,
             answered: false,
             last_progress: Instant::now(),
-            patience,
+            timeout,
             out: BytesMut::new(),
-            untold: None,
+            commit_pending_since: None,
         }
     }
 
@@ -111,7 +111,8 @@ where
         self.committed
     }
 
-    /// Sends what there is to send until an answer comes. `None`: all is sent, and answered as far as anything depends on it.
+    /// Sends pending appends until an answer arrives. Returns `None` when all are sent, and all answers that
+    /// matter have arrived.
     pub async fn next_answer(&mut self) -> io::Result<Option<StreamAppendResult<TypeConfig>>> {
         loop {
             let waiting = !self.in_flight.is_empty();
@@ -123,10 +124,10 @@ where
             }
             let room =
                 self.in_flight.len() < MAX_APPENDS_IN_FLIGHT && self.bytes_in_flight < MAX_BYTES_IN_FLIGHT;
-            let give_up = self.last_progress + self.patience;
+            let give_up = self.last_progress + self.timeout;
             let acknowledged = self.acknowledged;
             tokio::select! {
-                // Answers first: they free the follower's and the leader's hands.
+                // Answers first: they let both nodes proceed.
                 biased;
                 frame = self.reader.next(), if waiting => {
                     let frame = frame?.ok_or(io::ErrorKind::UnexpectedEof)?;
@@ -147,9 +148,9 @@ where
                     }
                     None => self.input = None,
                 },
-                () = time_to_tell(self.untold, self.is_quiet), if self.untold.is_some() => self.send().await?,
-                () = rises_above(&mut self.floor, acknowledged) => {
-                    return Err(io::Error::other("the follower is so far behind that it gets a snapshot"));
+                () = commit_update_due(self.commit_pending_since, self.is_quiet), if self.commit_pending_since.is_some() => self.send().await?,
+                () = wait_above(&mut self.floor, acknowledged) => {
+                    return Err(io::Error::other("the follower is so far behind that it needs a snapshot"));
                 }
                 () = tokio::time::sleep_until(give_up), if waiting => {
                     return Err(io::ErrorKind::TimedOut.into());
@@ -158,20 +159,20 @@ where
         }
     }
 
-    /// Puts an append to what is sent next. Returns whether it says only how far is committed.
+    /// Encodes an append to be sent next. Returns whether it carries only the commit index.
     fn put(&mut self, request: AppendEntriesRequest<TypeConfig>) -> bool {
-        // Until something is answered, an append without entries is a question for where the follower's log ends.
+        // Until the first answer, an append without entries asks for the end of the follower's log.
         let commit_only = self.answered && request.entries.is_empty();
         if let Some(committed) = request.leader_commit {
             self.committed = committed.index;
         }
         // This append replaces one that is not sent yet: its commit index is at least as high.
-        if self.untold.is_some() {
+        if self.commit_pending_since.is_some() {
             self.out.clear();
             self.bytes_in_flight -= self.in_flight.pop_back().map_or(0, |append| append.bytes);
         }
-        let since = self.untold.take().unwrap_or_else(Instant::now);
-        self.untold = commit_only.then_some(since);
+        let since = self.commit_pending_since.take().unwrap_or_else(Instant::now);
+        self.commit_pending_since = commit_only.then_some(since);
         let before = self.out.len();
         put_frame(&mut self.out, &WireAppend::from(request));
         let bytes = self.out.len() - before;
@@ -182,15 +183,15 @@ where
 
     async fn send(&mut self) -> io::Result<()> {
         fail_step!(async "append::before_send", |error| error);
-        tokio::time::timeout(self.patience, send_frames(&mut self.writer, &self.out)).await??;
+        tokio::time::timeout(self.timeout, send_frames(&mut self.writer, &self.out)).await??;
         fail_step!(async "append::after_send", |error| error);
         self.out.clear();
-        self.untold = None;
+        self.commit_pending_since = None;
         Ok(())
     }
 
-    /// Takes the answer in `frame` and those that arrived with it. An answer gives the end of the follower's log, so
-    /// of several the one that says most is enough.
+    /// Processes the answer in `frame` and those that arrived with it. An answer gives the end of the
+    /// follower's log, so the most advanced one suffices.
     fn take_answers(&mut self, frame: &[u8]) -> io::Result<WireAppendResult> {
         let mut most = self.take_answer(frame)?;
         while let Some(so_far) = most.stored()
@@ -223,19 +224,20 @@ fn index_of(last: Option<WireLogId>) -> Option<u64> {
     last.map(|last| last.index)
 }
 
-/// Returns when a follower that is not told since `untold` how far is committed has to be: at once, unless nobody there waits for it.
-async fn time_to_tell(untold: Option<Instant>, is_quiet: bool) {
-    if let Some(since) = untold
+/// Completes when the commit index must be sent that was encoded at `commit_pending_since`: at once, unless no caller at
+/// the follower waits for it.
+async fn commit_update_due(commit_pending_since: Option<Instant>, is_quiet: bool) {
+    if let Some(since) = commit_pending_since
         && is_quiet
     {
-        tokio::time::sleep_until(since + MAX_UNTOLD).await;
+        tokio::time::sleep_until(since + MAX_COMMIT_UPDATE_DELAY).await;
     }
 }
 
 /// Waits until the floor is higher than `acknowledged`.
-async fn rises_above(floor: &mut watch::Receiver<u64>, acknowledged: u64) {
+async fn wait_above(floor: &mut watch::Receiver<u64>, acknowledged: u64) {
     if floor.wait_for(|floor| *floor > acknowledged).await.is_err() {
-        // Its sender has gone with the node.
+        // The sender was dropped with the node.
         std::future::pending().await
     }
 }

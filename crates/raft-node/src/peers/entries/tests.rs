@@ -1,4 +1,4 @@
-//! Messages between a leader and a follower, and their times.
+//! Tests of the messages between a leader and a follower, and of their timing.
 
 use futures_util::{FutureExt, stream};
 use openraft::raft::AppendEntriesRequest;
@@ -10,14 +10,14 @@ use crate::types::{Entry, LogId, Vote, log_id};
 
 type Requests = mpsc::UnboundedSender<AppendEntriesRequest<TypeConfig>>;
 
-/// Longer than anything takes that is waited for here; the time is not real.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time limit, longer than any step takes; the clock is simulated.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 fn at(index: u64) -> LogId {
     log_id(1, index)
 }
 
-/// An append of the entries after `prev` up to `last`.
+/// Returns an append of the entries after `prev` up to `last`.
 fn append(prev: u64, last: u64, commit: u64) -> AppendEntriesRequest<TypeConfig> {
     AppendEntriesRequest {
         vote: Vote::new_committed(1, 1),
@@ -57,7 +57,7 @@ fn line() -> (
     let (here, there) = duplex(64 * 1024);
     let (reader, writer) = split(here);
     let (floor, below) = watch::channel(0);
-    let appends = Appends::new(below, 0, FrameReader::new(reader), writer, input, PATIENCE);
+    let appends = Appends::new(below, 0, FrameReader::new(reader), writer, input, TIMEOUT);
     let (reader, answers) = split(there);
     let line = Line {
         requests,
@@ -69,12 +69,16 @@ fn line() -> (
 }
 
 impl Line {
-    async fn hears(&mut self) -> WireAppend {
-        self.follower.message().await.unwrap().expect("the line is open")
+    async fn receive(&mut self) -> WireAppend {
+        self.follower
+            .message()
+            .await
+            .unwrap()
+            .expect("the connection is open")
     }
 
-    /// All these at once.
-    async fn says(&mut self, results: &[WireAppendResult]) {
+    /// Sends all these results in one write.
+    async fn send_results(&mut self, results: &[WireAppendResult]) {
         let mut out = BytesMut::new();
         results.iter().for_each(|result| put_frame(&mut out, result));
         send_frames(&mut self.answers, &out).await.unwrap();
@@ -85,7 +89,7 @@ fn stored_quietly(index: u64) -> WireAppendResult {
     WireAppendResult::StoredQuietly(Some((&at(index)).into()))
 }
 
-/// A line on which entry 2 was sent, and answered so.
+/// Returns a stream on which entry 2 was sent and answered with `answer`.
 async fn line_in_use(
     answer: WireAppendResult,
 ) -> (
@@ -95,8 +99,8 @@ async fn line_in_use(
     let (mut line, mut appends) = line();
     line.requests.send(append(1, 2, 1)).unwrap();
     let follower = async {
-        line.hears().await;
-        line.says(&[answer]).await;
+        line.receive().await;
+        line.send_results(&[answer]).await;
     };
     let (answer, ()) = tokio::join!(appends.next_answer(), follower);
     assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(2)));
@@ -104,31 +108,31 @@ async fn line_in_use(
 }
 
 #[tokio::test(start_paused = true)]
-async fn commit_index_goes_with_the_next_entries_if_they_come_soon() {
+async fn commit_index_is_sent_with_the_next_entries_if_they_follow_soon() {
     for answer in [stored(2), stored_quietly(2)] {
         let (mut line, mut appends) = line_in_use(answer).await;
-        // What is ready behind the commit says it, too, and so once is enough.
+        // Entries that are ready behind the commit carry it, too, so it is sent once.
         line.requests.send(append(2, 2, 2)).unwrap();
         line.requests.send(append(2, 3, 2)).unwrap();
         let follower = async {
-            let with_it = line.hears().await;
+            let with_it = line.receive().await;
             assert_eq!(with_it.entries.len(), 1);
             assert_eq!(with_it.commit, Some((&at(2)).into()));
-            // Of two answers that come together the one that says most says all.
-            line.says(&[stored(3)]).await;
+            // Of two answers that arrive together, the most advanced one suffices.
+            line.send_results(&[stored(3)]).await;
         };
         let (answer, ()) = tokio::join!(appends.next_answer(), follower);
         assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(3)));
         assert!(appends.in_flight.is_empty());
         assert_eq!(appends.bytes_in_flight, 0);
 
-        // And it goes by itself if nothing comes.
+        // The commit index is sent alone if no entries follow.
         line.requests.send(append(3, 3, 3)).unwrap();
         let follower = async {
-            let commit = line.hears().await;
+            let commit = line.receive().await;
             assert!(commit.entries.is_empty());
             assert_eq!(commit.commit, Some((&at(3)).into()));
-            line.says(&[stored(3)]).await;
+            line.send_results(&[stored(3)]).await;
         };
         let (answer, ()) = tokio::join!(appends.next_answer(), follower);
         assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(3)));
@@ -137,14 +141,14 @@ async fn commit_index_goes_with_the_next_entries_if_they_come_soon() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_answers_that_come_together_the_one_that_says_most_is_taken() {
+async fn most_advanced_of_simultaneous_answers_is_returned() {
     let (mut line, mut appends) = line_in_use(stored(2)).await;
     line.requests.send(append(2, 3, 2)).unwrap();
     line.requests.send(append(3, 4, 2)).unwrap();
     let follower = async {
-        line.hears().await;
-        line.hears().await;
-        line.says(&[stored(3), stored_quietly(4)]).await;
+        line.receive().await;
+        line.receive().await;
+        line.send_results(&[stored(3), stored_quietly(4)]).await;
     };
     let (answer, ()) = tokio::join!(appends.next_answer(), follower);
     assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(4)));
@@ -153,7 +157,7 @@ async fn of_answers_that_come_together_the_one_that_says_most_is_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_where_somebody_waits_is_told_at_once_how_far_is_committed_and_another_one_soon() {
+async fn follower_with_waiting_callers_gets_the_commit_index_at_once() {
     for is_quiet in [false, true] {
         let answer = if is_quiet { stored_quietly(2) } else { stored(2) };
         let (mut line, mut appends) = line_in_use(answer).await;
@@ -163,20 +167,23 @@ async fn a_follower_where_somebody_waits_is_told_at_once_how_far_is_committed_an
         let follower = async {
             if is_quiet {
                 // A later commit index does not extend the delay, and replaces the earlier one.
-                tokio::time::sleep(MAX_UNTOLD / 2).await;
+                tokio::time::sleep(MAX_COMMIT_UPDATE_DELAY / 2).await;
                 requests.send(append(2, 2, 3)).unwrap();
             }
-            let told = line.hears().await;
+            let told = line.receive().await;
             assert!(told.entries.is_empty());
             assert_eq!(told.commit, Some((&at(if is_quiet { 3 } else { 2 })).into()));
             let after = began.elapsed();
-            line.says(&[stored(2)]).await;
+            line.send_results(&[stored(2)]).await;
             after
         };
         let (answer, after) = tokio::join!(appends.next_answer(), follower);
         assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(2)));
         match is_quiet {
-            true => assert!(after >= MAX_UNTOLD && after < MAX_UNTOLD * 3 / 2, "{after:?}"),
+            true => assert!(
+                after >= MAX_COMMIT_UPDATE_DELAY && after < MAX_COMMIT_UPDATE_DELAY * 3 / 2,
+                "{after:?}"
+            ),
             false => assert_eq!(after, Duration::ZERO),
         }
         assert!(appends.in_flight.is_empty());
@@ -186,23 +193,23 @@ async fn a_follower_where_somebody_waits_is_told_at_once_how_far_is_committed_an
 }
 
 #[tokio::test]
-async fn callers_at_a_follower_get_the_commit_index_before_the_leader_does_anything_else() {
+async fn commit_index_is_sent_before_the_leader_does_other_work() {
     let (mut line, mut appends) = line_in_use(stored(2)).await;
     line.requests.send(append(2, 2, 2)).unwrap();
     let mut next = std::pin::pin!(appends.next_answer());
     assert!(futures_util::poll!(&mut next).is_pending());
-    let told = line.hears().now_or_never().expect("it was sent");
+    let told = line.receive().now_or_never().expect("it was sent");
     assert_eq!(told.commit, Some((&at(2)).into()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_ends_when_all_is_answered_that_anything_depends_on() {
+async fn stream_ends_when_all_relevant_answers_have_arrived() {
     let (mut line, mut appends) = line();
-    // A question for where the follower's log ends has no entries either, and its answer is waited for.
+    // A request for the end of the follower's log has no entries either, and its answer is relevant.
     line.requests.send(append(1, 1, 1)).unwrap();
     let follower = async {
-        assert!(line.hears().await.entries.is_empty());
-        line.says(&[stored(1)]).await;
+        assert!(line.receive().await.entries.is_empty());
+        line.send_results(&[stored(1)]).await;
     };
     let (answer, ()) = tokio::join!(appends.next_answer(), follower);
     assert!(matches!(answer, Ok(Some(Ok(Some(last)))) if last == at(1)));
@@ -233,11 +240,11 @@ async fn a_stream_ends_when_all_is_answered_that_anything_depends_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_that_does_not_answer_is_given_up() {
+async fn unresponsive_follower_ends_the_stream() {
     let (line, mut appends) = line();
     line.requests.send(append(1, 2, 1)).unwrap();
     let began = Instant::now();
     let error = appends.next_answer().await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
-    assert!(began.elapsed() >= PATIENCE);
+    assert!(began.elapsed() >= TIMEOUT);
 }

@@ -1,4 +1,5 @@
-//! The answering side: accepts connections of peers, checks who they are, and serves each for its purpose.
+//! Server side of peer connections: accepts peers, checks their identity, and serves each connection for its
+//! purpose.
 
 use std::io;
 use std::sync::Arc;
@@ -13,52 +14,52 @@ use tokio_util::task::TaskTracker;
 use transport_security::{HandshakeLimiter, HandshakeLimits, PeerName};
 
 use super::entries::answers;
-use super::gate::{Gate, HandshakeError};
-use super::link::CONNECT_TIMEOUT;
+use super::peer_connection::CONNECT_TIMEOUT;
+use super::peer_registry::{HandshakeError, PeerRegistry};
 use super::snapshots::{self, SnapshotTraffic};
-use super::stream::{PeerListener, PeerStream, Protected, ReadHalf, WriteHalf, protect_accepted};
+use super::stream::{PeerListener, PeerStream, Protected, ReadHalf, WriteHalf, protect_incoming};
 use super::wire::{
-    Answer, Ask, FrameReader, Hello, HelloReply, HelloStart, Purpose, WireAppendResult, decode_frame,
-    put_frame, send_frames,
+    FrameReader, Hello, HelloReply, HelloStart, PeerRequest, PeerResponse, Purpose, WireAppendResult,
+    decode_frame, put_frame, send_frames,
 };
 use crate::application::Application;
 use crate::audit::Audit;
+use crate::batcher::ProposalQueue;
 use crate::codec;
-use crate::disks::Disks;
+use crate::disk_health::DiskHealth;
+use crate::fast_failover::FastFailover;
 use crate::ids::NodeId;
 use crate::membership::change::MembershipLeader;
 use crate::panics::PanicGuard;
-use crate::proposer::Submissions;
 use crate::snapshot_file::blocking;
 use crate::state_machine::Raft;
 use crate::storage::Storage;
-use crate::succession::Succession;
 use fault_injection::fail_step;
 
-/// Maximum number of connections of peers: four purposes each and a few that are being replaced, for a large
-/// cluster; other callers cannot exhaust the node's files.
+/// Maximum number of connections of peers: four purposes per peer of a large cluster, and a few that are
+/// being replaced. Other callers cannot exhaust the node's file descriptors.
 const MAX_CONNECTIONS: usize = 256;
 
-/// Maximum number of callers without a hello. One more replaces the oldest, so that silent callers cannot take more than half of the
-/// connections. A peer sends its hello within a round trip.
-const MAX_GREETINGS: usize = 128;
+/// Maximum number of callers that have sent no hello. One more replaces the oldest, so that silent callers
+/// cannot take more than half of the connections. A peer sends its hello within a round trip.
+const MAX_HANDSHAKES: usize = 128;
 
-/// Answers that wait to be written to one peer; questions are not read when there are more.
+/// Maximum number of answers queued for one peer; above it no requests are read.
 const MAX_ANSWERS_QUEUED: usize = 1024;
 
-/// Id that stands for a caller whose hello this program cannot decode.
+/// Id of a caller whose hello this program cannot decode.
 const UNKNOWN_NODE: NodeId = 0;
-/// Time for which a removed node still gets answers: the answer to the removal is sent when it is applied,
-/// at the same moment as it takes effect.
+/// Time for which a removed node still gets answers: the answer to its removal is sent when the removal is
+/// applied, which is also when it takes effect.
 const PARTING_GRACE: Duration = Duration::from_millis(200);
 
-/// Components that answer the questions of peers.
+/// Components that answer the requests of peers.
 #[derive(Clone)]
 pub struct Services {
     /// Raft.
     pub raft: Raft,
     /// Queue of forwarded commands.
-    pub submissions: Submissions,
+    pub proposal_queue: ProposalQueue,
     /// Sessions and reads.
     pub application: Arc<dyn Application>,
     /// Changes of the membership.
@@ -66,22 +67,27 @@ pub struct Services {
     /// Storage of received snapshots, and of the cluster's id once it is known.
     pub storage: Arc<Storage>,
     /// Health of the disks.
-    pub disks: Arc<Disks>,
+    pub disks: Arc<DiskHealth>,
     /// Snapshots that are being sent.
     pub traffic: Arc<SnapshotTraffic>,
     /// Failover: gets the leader's signs of life, and their end.
-    pub succession: Arc<Succession>,
+    pub fast_failover: Arc<FastFailover>,
     /// Comparison of this node's state with that of other members.
     pub audit: Arc<Audit>,
 }
 
 /// Accepts peers until `stop`. Returns when all their connections are closed.
-pub async fn serve(listener: PeerListener, gate: Arc<Gate>, services: Services, stop: CancellationToken) {
+pub async fn serve(
+    listener: PeerListener,
+    registry: Arc<PeerRegistry>,
+    services: Services,
+    stop: CancellationToken,
+) {
     let connections = TaskTracker::new();
     let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let crowd = HandshakeLimiter::new(HandshakeLimits {
         timeout: CONNECT_TIMEOUT,
-        at_once: MAX_GREETINGS,
+        at_once: MAX_HANDSHAKES,
     });
     loop {
         let permit = room
@@ -96,23 +102,26 @@ pub async fn serve(listener: PeerListener, gate: Arc<Gate>, services: Services, 
         let (stream, from) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of files, most likely: others have to close theirs first.
-                tracing::warn!(%error, "cannot accept a peer");
+                // Most likely out of file descriptors, until other connections are closed.
+                tracing::warn!(%error, "peers: a connection could not be accepted");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }
         };
-        let (gate, services, stop, crowd) = (gate.clone(), services.clone(), stop.clone(), crowd.clone());
+        let (registry, services, stop, crowd) =
+            (registry.clone(), services.clone(), stop.clone(), crowd.clone());
         connections.spawn(async move {
-            let _guard = PanicGuard::new(gate.failure(), "the connection of a peer");
+            let _guard = PanicGuard::new(registry.failure(), "the connection of a peer");
             let served = async {
                 let (hello, reader, writer) =
-                    greet(stream, &from.to_string(), &gate, &services.storage, &crowd).await?;
+                    handshake(stream, &from.to_string(), &registry, &services.storage, &crowd).await?;
                 let conversation = async {
                     match hello.purpose {
-                        Purpose::Control | Purpose::Traffic => answer(reader, writer, &gate, &services).await,
+                        Purpose::Control | Purpose::Traffic => {
+                            answer(reader, writer, &registry, &services).await
+                        }
                         Purpose::Append => {
-                            let version = gate.wire_version_with(hello.from);
+                            let version = registry.wire_version_with(hello.from);
                             answers::serve(version, reader, writer, &services).await
                         }
                         Purpose::Snapshot => snapshots::receive(reader, writer, &services).await,
@@ -120,10 +129,10 @@ pub async fn serve(listener: PeerListener, gate: Arc<Gate>, services: Services, 
                 };
                 let ended = tokio::select! {
                     ended = conversation => ended,
-                    // It calls again, and hears why.
-                    why = part(&gate, &hello) => Err(io::Error::other(why)),
+                    // The caller connects again and then learns the reason.
+                    why = wait_for_removal(&registry, &hello) => Err(io::Error::other(why)),
                 };
-                services.succession.line_ended(hello.from);
+                services.fast_failover.connection_lost(hello.from);
                 ended
             };
             let ended = tokio::select! {
@@ -131,7 +140,7 @@ pub async fn serve(listener: PeerListener, gate: Arc<Gate>, services: Services, 
                 () = stop.cancelled() => Ok(()),
             };
             if let Err(error) = ended {
-                tracing::debug!(%from, %error, "a peer's connection ended");
+                tracing::debug!(%from, %error, "peers: the connection of a peer ended");
             }
             drop(permit);
         });
@@ -140,54 +149,59 @@ pub async fn serve(listener: PeerListener, gate: Arc<Gate>, services: Services, 
     connections.wait().await;
 }
 
-/// Returns when a caller is no longer a member, after the answers to it were sent: it may have requested its removal
-/// itself.
-async fn part(gate: &Gate, hello: &Hello) -> HandshakeError {
-    let why = gate.no_longer_welcome(hello).await;
+/// Completes when a caller is no longer a member, after a grace period in which its answers are sent: it may
+/// have requested its own removal.
+async fn wait_for_removal(registry: &PeerRegistry, hello: &Hello) -> HandshakeError {
+    let why = registry.until_rejected(hello).await;
     tokio::time::sleep(PARTING_GRACE).await;
     why
 }
 
-/// Performs the handshake. An error means that the connection is of no use, whatever the reason.
+/// Performs the handshake. An error means that the connection must be closed, whatever the reason.
 ///
 /// A node without a cluster joins that of the first caller that has one, permanently.
-async fn greet(
+async fn handshake(
     stream: PeerStream,
     from: &str,
-    gate: &Gate,
+    registry: &PeerRegistry,
     storage: &Arc<Storage>,
     crowd: &Arc<HandshakeLimiter>,
 ) -> io::Result<(Hello, FrameReader<ReadHalf>, WriteHalf)> {
     let shake = async {
         fail_step!(async "peer::before_greeting", |error| error);
         stream.set_nodelay(true)?;
-        let (stream, proven) = secure(stream, gate, from).await?;
+        let (stream, proven) = secure(stream, registry, from).await?;
         let (reader, mut writer) = stream.into_split();
-        let mut reader = FrameReader::of_a_stranger(reader);
+        let mut reader = FrameReader::for_handshake(reader);
         let frame = reader.next().await?.ok_or(io::ErrorKind::UnexpectedEof)?;
-        let hello = read_hello(gate, from, &frame, &mut writer).await?;
-        if let (Some(tls), Some(proven)) = (gate.tls(), &proven)
+        let hello = read_hello(registry, from, &frame, &mut writer).await?;
+        if let (Some(tls), Some(proven)) = (registry.tls(), &proven)
             && let Err(refused) = tls.check(proven, hello.from)
         {
-            if let Some(others_left_out) = gate.admit_line(from) {
+            if let Some(others_left_out) = registry.admit_line(from) {
                 tracing::warn!(from, %refused, others_left_out, "peers: rejected a peer");
             }
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, refused));
         }
-        let reply = gate.judge(&hello);
-        if let (HelloReply::Welcome { .. }, None, Some(id)) = (&reply, gate.cluster_id(), hello.cluster_id) {
-            // On disk before the answer: the caller counts on it.
+        let reply = registry.check_hello(&hello);
+        if let (HelloReply::Welcome { .. }, None, Some(id)) =
+            (&reply, registry.cluster_id(), hello.cluster_id)
+        {
+            // Durable before the answer, because the caller relies on it.
             let storage = storage.clone();
             blocking(move || Ok(storage.set_cluster_id(id.0)?)).await?;
-            gate.set_cluster_id(id);
-            tracing::info!(cluster = %id, by = hello.from, "joined the cluster");
+            registry.set_cluster_id(id);
+            tracing::info!(cluster = %id, by = hello.from, "peers: joined the cluster");
         }
         let mut reply = reply;
         if let HelloReply::Welcome { .. } = &reply
-            && let Err(error) = gate.meet(hello.from, hello.from_disk, &hello.extensions).await
+            && let Err(error) = registry
+                .record_start(hello.from, hello.from_disk, &hello.extensions)
+                .await
         {
-            // Judged again: what is wrong with it is known now. Else this node cannot note it, and the peer tries again.
-            reply = gate.judge(&hello);
+            // Checked again: a reason to reject the caller is known now. Otherwise this node could not record
+            // the start, and the peer retries.
+            reply = registry.check_hello(&hello);
             if let HelloReply::Welcome { .. } = &reply {
                 return Err(error);
             }
@@ -198,14 +212,19 @@ async fn greet(
         fail_step!(async "peer::after_greeting", |error| error);
         match reply {
             HelloReply::Welcome { .. } => {
-                reader.trust();
+                reader.allow_large_frames();
                 Ok((hello, reader, writer))
             }
             HelloReply::Refused { reason, .. } => {
-                if gate.is_news(hello.from, &reason)
-                    && let Some(others_left_out) = gate.admit_line(from)
+                if registry.is_new_reason(hello.from, &reason)
+                    && let Some(others_left_out) = registry.admit_line(from)
                 {
-                    tracing::warn!(node = hello.from, reason, others_left_out, "a peer was refused");
+                    tracing::warn!(
+                        node = hello.from,
+                        reason,
+                        others_left_out,
+                        "peers: rejected a peer"
+                    );
                 }
                 Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
             }
@@ -218,11 +237,15 @@ async fn greet(
 }
 
 /// Accepts a connection. Returns the protected stream, and the node of the caller's certificate.
-async fn secure(stream: PeerStream, gate: &Gate, from: &str) -> io::Result<(Protected, Option<PeerName>)> {
-    let protected = protect_accepted(stream, gate.tls()).await;
+async fn secure(
+    stream: PeerStream,
+    registry: &PeerRegistry,
+    from: &str,
+) -> io::Result<(Protected, Option<PeerName>)> {
+    let protected = protect_incoming(stream, registry.tls()).await;
     protected.map_err(|refused| {
         if refused.is_refusal()
-            && let Some(others_left_out) = gate.admit_line(from)
+            && let Some(others_left_out) = registry.admit_line(from)
         {
             tracing::warn!(from, %refused, others_left_out, "peers: rejected a peer");
         }
@@ -230,15 +253,21 @@ async fn secure(stream: PeerStream, gate: &Gate, from: &str) -> io::Result<(Prot
     })
 }
 
-/// Reads a caller's hello. A caller without a version in common gets that as the reason, whatever else its hello contains.
-async fn read_hello(gate: &Gate, caller: &str, frame: &[u8], writer: &mut WriteHalf) -> io::Result<Hello> {
+/// Reads a caller's hello. A caller that shares no version gets that as the reason, whatever else its hello
+/// contains.
+async fn read_hello(
+    registry: &PeerRegistry,
+    caller: &str,
+    frame: &[u8],
+    writer: &mut WriteHalf,
+) -> io::Result<Hello> {
     let bad = |error| io::Error::new(io::ErrorKind::InvalidData, error);
     let start = codec::decode_start::<HelloStart>(frame).map_err(bad)?;
     let decoded = codec::decode::<Hello>(frame);
     let from = decoded.as_ref().map_or(UNKNOWN_NODE, |hello| hello.from);
-    if let Err((cause, reason)) = gate.agree(&start, from) {
-        if let Some(others_left_out) = gate.admit_line(caller) {
-            tracing::warn!(from = caller, reason, others_left_out, "a peer was refused");
+    if let Err((cause, reason)) = registry.negotiate(&start, from) {
+        if let Some(others_left_out) = registry.admit_line(caller) {
+            tracing::warn!(from = caller, reason, others_left_out, "peers: rejected a peer");
         }
         let mut out = BytesMut::new();
         put_frame(
@@ -255,14 +284,14 @@ async fn read_hello(gate: &Gate, caller: &str, frame: &[u8], writer: &mut WriteH
     decoded.map_err(bad)
 }
 
-/// Answers questions, each when its answer is there. Commands are queued in the order in which they came.
+/// Answers requests as their results become available. Commands are queued in the order of arrival.
 async fn answer(
     mut reader: FrameReader<ReadHalf>,
     mut writer: WriteHalf,
-    gate: &Arc<Gate>,
+    registry: &Arc<PeerRegistry>,
     services: &Services,
 ) -> io::Result<()> {
-    let (answers, mut answered) = mpsc::channel::<(u64, Answer)>(MAX_ANSWERS_QUEUED);
+    let (answers, mut answered) = mpsc::channel::<(u64, PeerResponse)>(MAX_ANSWERS_QUEUED);
     let write = async move {
         let mut out = BytesMut::new();
         while let Some(first) = answered.recv().await {
@@ -280,21 +309,21 @@ async fn answer(
     let read = async move {
         let pending = TaskTracker::new();
         while let Some(frame) = reader.next().await? {
-            let (id, mut ask): (u64, Ask) = decode_frame(&frame)?;
-            if let Ask::Append(append) = ask {
-                let append = append.sound().map_err(bad_data)?;
-                services.succession.heard(&append.vote);
-                ask = Ask::Append(append);
+            let (id, mut request): (u64, PeerRequest) = decode_frame(&frame)?;
+            if let PeerRequest::Append(append) = request {
+                let append = append.validated().map_err(bad_data)?;
+                services.fast_failover.record_leader_message(&append.vote);
+                request = PeerRequest::Append(append);
             }
             #[cfg(feature = "failpoints")]
-            crate::peers::fail_points::asked(&ask).await?;
-            // The place in the queue is taken here, in order; the answer may come in any order.
-            let answer = begin(ask, services.clone()).await;
+            crate::peers::fail_points::after_request(&request).await?;
+            // The request takes its place in the queue here, in order; answers may be sent in any order.
+            let answer = begin(request, services.clone()).await;
             let answers = answers.clone();
-            let guard = PanicGuard::new(gate.failure(), "the answer to a peer");
+            let guard = PanicGuard::new(registry.failure(), "the answer to a peer");
             pending.spawn(async move {
                 let _guard = guard;
-                // A connection that is gone needs no answer.
+                // A closed connection needs no answer.
                 let _ = answers.send((id, answer.await)).await;
             });
         }
@@ -306,37 +335,40 @@ async fn answer(
     }
 }
 
-/// Does of a question what has to be done in order; returns the rest.
-async fn begin(ask: Ask, services: Services) -> futures_util::future::BoxFuture<'static, Answer> {
-    match ask {
-        Ask::Forward { term, envelopes } => {
-            let done = services.submissions.submit(term, envelopes).await;
+/// Performs the part of a request that must run in order. Returns the rest.
+async fn begin(
+    request: PeerRequest,
+    services: Services,
+) -> futures_util::future::BoxFuture<'static, PeerResponse> {
+    match request {
+        PeerRequest::Forward { term, envelopes } => {
+            let done = services.proposal_queue.enqueue(term, envelopes).await;
             Box::pin(async move {
                 match done.await {
-                    Ok(outcome) => Answer::Forward(outcome),
-                    Err(_) => Answer::Failed("the proposal was dropped with its term".into()),
+                    Ok(outcome) => PeerResponse::Forward(outcome),
+                    Err(_) => PeerResponse::Failed("the proposal was dropped with its term".into()),
                 }
             })
         }
-        ask => Box::pin(finish(ask, services)),
+        request => Box::pin(finish(request, services)),
     }
 }
 
-async fn finish(ask: Ask, services: Services) -> Answer {
-    let failed = |what: &dyn std::fmt::Display| Answer::Failed(what.to_string());
-    match ask {
-        Ask::Vote(request) => match services.raft.vote(request.into()).await {
-            Ok(response) => Answer::Vote((&response).into()),
+async fn finish(request: PeerRequest, services: Services) -> PeerResponse {
+    let failed = |what: &dyn std::fmt::Display| PeerResponse::Failed(what.to_string());
+    match request {
+        PeerRequest::Vote(request) => match services.raft.vote(request.into()).await {
+            Ok(response) => PeerResponse::Vote((&response).into()),
             Err(error) => failed(&error),
         },
-        Ask::PreVote(request) => match services.succession.refuse_pre_vote() {
-            Some(refused) => Answer::Vote(refused),
+        PeerRequest::PreVote(request) => match services.fast_failover.refuse_pre_vote() {
+            Some(refused) => PeerResponse::Vote(refused),
             None => match services.raft.pre_vote(request.into()).await {
-                Ok(response) => Answer::Vote((&response).into()),
+                Ok(response) => PeerResponse::Vote((&response).into()),
                 Err(error) => failed(&error),
             },
         },
-        Ask::Append(append) => {
+        PeerRequest::Append(append) => {
             let request = openraft::raft::AppendEntriesRequest::from(append);
             let (prev, last) = (
                 request.prev_log_id,
@@ -345,51 +377,55 @@ async fn finish(ask: Ask, services: Services) -> Answer {
             match services.raft.append_entries(request).await {
                 Ok(response) => {
                     let result = response.into_stream_result(prev, last.or(prev));
-                    Answer::Append(WireAppendResult::from(result))
+                    PeerResponse::Append(WireAppendResult::from(result))
                 }
                 Err(error) => failed(&error),
             }
         }
-        Ask::TransferLeader { .. } if services.audit.has_wrong_state() => {
-            Answer::TransferLeader(Err("its state differs from that of the other members".to_owned()))
+        PeerRequest::TransferLeader { .. } if services.audit.has_wrong_state() => {
+            PeerResponse::TransferLeader(Err("its state differs from that of the other members".to_owned()))
         }
-        Ask::TransferLeader { from, to, last } => {
+        PeerRequest::TransferLeader { from, to, last } => {
             let request = TransferLeaderRequest::new(from.into(), to, last.map(Into::into));
             match services.raft.handle_transfer_leader(request).await {
-                Ok(Ok(())) => Answer::TransferLeader(Ok(())),
-                Ok(Err(refused)) => Answer::TransferLeader(Err(refused.to_string())),
+                Ok(Ok(())) => PeerResponse::TransferLeader(Ok(())),
+                Ok(Err(refused)) => PeerResponse::TransferLeader(Err(refused.to_string())),
                 Err(error) => failed(&error),
             }
         }
-        Ask::Touch { sessions } => {
+        PeerRequest::Touch { sessions } => {
             let arrived = Instant::now();
             let beats = sessions.into_iter().map(|session| (session, arrived)).collect();
-            Answer::Touch(services.application.touch(beats).await)
+            PeerResponse::Touch(services.application.touch(beats).await)
         }
-        Ask::Heartbeats {
+        PeerRequest::Heartbeats {
             seen,
             within_ms,
             sessions,
         } => {
             let within = Duration::from_millis(u64::from(within_ms));
-            Answer::Heartbeats(services.application.take_heartbeats(seen, within, sessions).await)
+            PeerResponse::Heartbeats(services.application.take_heartbeats(seen, within, sessions).await)
         }
-        Ask::ReadIndex => Answer::ReadIndex(services.application.read_index().await),
-        Ask::Disk { view } => {
+        PeerRequest::ReadIndex => PeerResponse::ReadIndex(services.application.read_index().await),
+        PeerRequest::Disk { view } => {
             if let Some(view) = view {
                 services.disks.learn(view);
             }
-            Answer::Disk(services.disks.report())
+            PeerResponse::Disk(services.disks.report())
         }
-        Ask::ChangeMembership(change) => Answer::ChangeMembership(services.membership.change(&change).await),
-        Ask::Members => Answer::Members(services.disks.members(&services.raft)),
-        Ask::LeaderLost { term, leader } => Answer::LeaderLost(services.succession.judge(term, leader).await),
-        Ask::Audit(question) => Answer::Audit(services.audit.answer(*question).await),
-        Ask::Forward { .. } => failed(&"a forward is begun in order"),
+        PeerRequest::ChangeMembership(change) => {
+            PeerResponse::ChangeMembership(services.membership.change(&change).await)
+        }
+        PeerRequest::Members => PeerResponse::Members(services.disks.members(&services.raft)),
+        PeerRequest::LeaderLost { term, leader } => {
+            PeerResponse::LeaderLost(services.fast_failover.assess_leader(term, leader).await)
+        }
+        PeerRequest::Audit(question) => PeerResponse::Audit(services.audit.answer(*question).await),
+        PeerRequest::Forward { .. } => failed(&"a forwarded batch is handled by begin"),
     }
 }
 
-/// An error about what a peer has sent.
+/// Returns an error about data that a peer sent.
 pub(super) fn bad_data(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }

@@ -1,4 +1,4 @@
-//! A node at which peers have to prove who they are, and callers that say something else.
+//! Tests of a server that requires proof of identity, with callers that claim another one.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use transport_security::issue::{Authority, CertificateRequest};
 use transport_security::{HandshakeError, HandshakeLimits, PeerTls, Stream, TlsFiles};
 
-use super::super::wire::MAX_GREETING_BYTES;
+use super::super::wire::MAX_HELLO_BYTES;
 use super::*;
 use crate::config::RaftNodeConfig;
 use crate::ids::DiskId;
@@ -20,8 +20,8 @@ use crate::testing;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Longer than any answer takes.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time limit, longer than any answer takes.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn name(node: NodeId) -> PeerName {
     PeerName {
@@ -47,7 +47,8 @@ fn tls(authority: &Authority, dir: &Path, node: NodeId) -> PeerTls {
     PeerTls::new(&files, "c", node, HandshakeLimits::default()).unwrap()
 }
 
-/// Returns node 1's answer to a caller with a certificate of `proven` and a hello of `claimed`; `None` if node 1 closes the connection.
+/// Returns node 1's reply to a caller with a certificate of `proven` and a hello of `claimed`, or `None` if
+/// node 1 closes the connection.
 async fn answered(
     address: &str,
     members: &BTreeMap<NodeId, MemberAddress>,
@@ -55,7 +56,7 @@ async fn answered(
     claimed: NodeId,
 ) -> Option<HelloReply> {
     let (cluster, disk) = ("c".to_owned(), DiskId([claimed as u8; 16]));
-    let gate = Gate::new(
+    let registry = PeerRegistry::new(
         claimed,
         cluster,
         disk,
@@ -70,14 +71,17 @@ async fn answered(
     };
     let (reader, mut writer) = stream.into_split();
     let mut out = BytesMut::new();
-    put_frame(&mut out, &gate.hello(1, Purpose::Control));
+    put_frame(&mut out, &registry.hello(1, Purpose::Control));
     send_frames(&mut writer, &out).await.unwrap();
-    let reply = tokio::time::timeout(PATIENCE, FrameReader::new(reader).message()).await;
-    reply.expect("the node answers or hangs up").ok().flatten()
+    let reply = tokio::time::timeout(TIMEOUT, FrameReader::new(reader).message()).await;
+    reply
+        .expect("the node answers or closes the connection")
+        .ok()
+        .flatten()
 }
 
 #[tokio::test]
-async fn a_peer_is_whom_its_certificate_says() {
+async fn peer_identity_must_match_its_certificate() {
     let dir = tempfile::tempdir().unwrap();
     let (authority, issued) = Authority::new("test", DAY).unwrap();
     fs::write(dir.path().join("ca"), issued.certificate).unwrap();
@@ -88,7 +92,7 @@ async fn a_peer_is_whom_its_certificate_says() {
         let peer = peer.to_owned();
         (id, MemberAddress { peer, http })
     };
-    // The others are nowhere: what is asked here is answered before anything is agreed upon.
+    // The other members do not exist: these requests are answered before a quorum is needed.
     let members = BTreeMap::from([
         member(1, &address),
         member(2, "127.0.0.1:2"),
@@ -104,7 +108,7 @@ async fn a_peer_is_whom_its_certificate_says() {
     assert!(answered(&address, &members, Some(&two), 3).await.is_none());
     assert!(answered(&address, &members, None, 2).await.is_none());
 
-    // It is called under the name of another.
+    // The client connects with another node's name.
     let socket = TcpStream::connect(&address).await.unwrap();
     let refused = two.connect(3, socket).await.map(drop).unwrap_err();
     assert!(matches!(refused, HandshakeError::Peer(_)), "{refused}");
@@ -112,7 +116,7 @@ async fn a_peer_is_whom_its_certificate_says() {
 }
 
 #[tokio::test]
-async fn silent_callers_keep_no_peer_out() {
+async fn silent_callers_do_not_block_peers() {
     let dir = tempfile::tempdir().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -124,24 +128,25 @@ async fn silent_callers_keep_no_peer_out() {
     let members = BTreeMap::from([member(1, &address), member(2, "127.0.0.1:2")]);
     let config = RaftNodeConfig::new(1, "c", members.clone(), dir.path().join("data"));
     let node = testing::start(config, listener).await;
-    // More than there are places. Some announce a greeting that nobody may send.
+    // More callers than connections. Some announce a hello that is too long.
     let mut strangers = Vec::new();
     for number in 0..MAX_CONNECTIONS + 50 {
         let mut stranger = TcpStream::connect(&address).await.unwrap();
         if number % 2 == 0 {
-            let length = (MAX_GREETING_BYTES as u32 + 1).to_le_bytes();
-            // It may have given way to a later one already.
+            let length = (MAX_HELLO_BYTES as u32 + 1).to_le_bytes();
+            // The server may already have closed it in favour of a later one.
             let _ = tokio::io::AsyncWriteExt::write_all(&mut stranger, &length).await;
         }
         strangers.push(stranger);
     }
     assert!(answered(&address, &members, None, 2).await.is_some());
-    // Who announces too much is hung up on before the time for a greeting is over, or after: but never answered.
+    // A caller that announces too much is disconnected before or after the time limit of the hello, without
+    // an answer.
     let mut told = Vec::new();
     let hung_up = tokio::io::AsyncReadExt::read_to_end(&mut strangers[0], &mut told);
-    let hung_up = tokio::time::timeout(PATIENCE, hung_up)
+    let hung_up = tokio::time::timeout(TIMEOUT, hung_up)
         .await
-        .expect("it is hung up on");
+        .expect("the server closes the connection");
     assert!(hung_up.is_err() || told.is_empty());
     testing::stop(&node).await;
 }

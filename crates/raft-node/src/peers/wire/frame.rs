@@ -1,4 +1,4 @@
-//! Messages as bytes: how they are written one after the other, and read again.
+//! Frames: encoding of messages to length-prefixed bytes, and decoding.
 
 use std::io;
 
@@ -17,13 +17,13 @@ pub fn put_frame<T: Serialize>(out: &mut BytesMut, message: &T) {
     out.extend_from_slice(&body);
 }
 
-/// Sends frames that were put together. Over TLS what was written is on its way only after the flush.
+/// Sends encoded frames. Over TLS, written bytes are on their way only after the flush.
 pub async fn send_frames(to: &mut (impl AsyncWrite + Unpin), frames: &[u8]) -> io::Result<()> {
     to.write_all(frames).await?;
     to.flush().await
 }
 
-/// Reads frames from one end of a connection. A read that is given up loses nothing.
+/// Reads frames from one end of a connection. A cancelled read loses no bytes.
 pub struct FrameReader<R> {
     from: R,
     buffer: BytesMut,
@@ -34,10 +34,10 @@ pub struct FrameReader<R> {
 const READ_CHUNK_BYTES: usize = 64 * 1024;
 
 /// Maximum size of a hello: a cluster's name, addresses, and some numbers. An unidentified caller gets no larger buffer.
-pub const MAX_GREETING_BYTES: usize = 8 * 1024;
+pub const MAX_HELLO_BYTES: usize = 8 * 1024;
 
 impl<R: AsyncRead + Unpin> FrameReader<R> {
-    /// Reads from `from`.
+    /// Creates a reader of `from`.
     pub fn new(from: R) -> Self {
         Self {
             from,
@@ -46,21 +46,21 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
-    /// Reads from an unidentified caller: frames are short, and the buffer is small.
-    pub fn of_a_stranger(from: R) -> Self {
+    /// Creates a reader for an unidentified caller: frames must be short, and the buffer is small.
+    pub fn for_handshake(from: R) -> Self {
         Self {
             from,
             buffer: BytesMut::new(),
-            max_bytes: MAX_GREETING_BYTES,
+            max_bytes: MAX_HELLO_BYTES,
         }
     }
 
     /// Admits frames of any size, once the caller is identified as a peer.
-    pub fn trust(&mut self) {
+    pub fn allow_large_frames(&mut self) {
         self.max_bytes = MAX_ENCODED_BYTES;
     }
 
-    /// The next frame's bytes; `None` when the peer closed the connection between two frames.
+    /// Returns the next frame's bytes. `None` if the peer closed the connection between two frames.
     pub async fn next(&mut self) -> io::Result<Option<Bytes>> {
         loop {
             if let Some(frame) = self.take_buffered()? {
@@ -76,7 +76,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         }
     }
 
-    /// A frame that has already arrived.
+    /// Returns a frame that is already in the buffer.
     pub fn take_buffered(&mut self) -> io::Result<Option<Bytes>> {
         let Some(length) = self.buffer.first_chunk::<4>() else {
             return Ok(None);
@@ -93,7 +93,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         Ok(Some(self.buffer.split_to(length).freeze()))
     }
 
-    /// The next frame as a message.
+    /// Returns the next frame as a decoded message.
     pub async fn message<T: DeserializeOwned>(&mut self) -> io::Result<Option<T>> {
         match self.next().await? {
             None => Ok(None),
@@ -102,7 +102,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     }
 }
 
-/// A frame's bytes as a message.
+/// Decodes a frame's bytes.
 pub fn decode_frame<T: DeserializeOwned>(frame: &[u8]) -> io::Result<T> {
     codec::decode(frame).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }

@@ -1,12 +1,12 @@
-//! Messages between peers: the questions and answers. Raft's own messages among them are in `raft.rs`, the checks of their
-//! contents in `sound.rs`, their encoding in `frame.rs`.
+//! Messages between peers: requests and responses. Raft's own messages are in `raft.rs`, the validation of
+//! their contents in `validation.rs`, their encoding in `frame.rs`.
 //!
 //! Every message is a frame: its length as four bytes, little endian, then the message. A connection begins
 //! with a [`Hello`] and its [`HelloReply`] and is then used for one purpose, see [`Purpose`].
 
 mod frame;
 mod raft;
-mod sound;
+mod validation;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -14,32 +14,32 @@ use serde::{Deserialize, Serialize};
 pub use self::frame::*;
 pub use self::raft::*;
 use crate::audit::messages::{AuditAnswer, AuditQuestion};
-use crate::disks::report::{DiskReport, DiskView, MemberNews};
+use crate::disk_health::report::{DiskReport, DiskView, MemberNews};
 use crate::ids::NodeId;
 use crate::ids::{ClusterId, DiskId};
 use crate::membership::{MembershipChange, MembershipOutcome};
 use crate::messages::{Declined, HeartbeatsTaken, NotLeader, SeenMoment, Touched};
 use crate::versions::{ProgramVersions, WireRange};
 
-/// The version in which forwarded heartbeats got their ages.
+/// Version in which forwarded heartbeats got their ages.
 pub const HEARTBEATS_SINCE: u16 = 11;
 
-/// First bytes of a connection, so that bytes of another protocol are not taken for a message.
+/// First bytes of a connection, so that bytes of another protocol are not decoded as a message.
 pub const MAGIC: [u8; 8] = *b"lockgate";
 
-/// The extension of [`Hello`] and [`HelloReply::Welcome`] that shows which start of its data directory a node is: a
+/// Extension of [`Hello`] and [`HelloReply::Welcome`] with the start of the sender's data directory, a
 /// `crate::witness::Shown`.
 pub const WITNESS_EXTENSION: u16 = 1;
 
-/// The extension of [`HelloReply::Welcome`] that shows the answering node's wall clock: milliseconds since 1970.
+/// Extension of [`HelloReply::Welcome`] with the responding node's wall clock, in milliseconds since 1970.
 pub const CLOCK_EXTENSION: u16 = 2;
 
-/// Purpose of a connection. Elections and heartbeats never queue behind bulk data: they have their own.
+/// Purpose of a connection. Elections and heartbeats have their own, so they never queue behind bulk data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Purpose {
-    /// Votes, heartbeats, read confirmations: small, and they decide about availability.
+    /// Votes, heartbeats, read confirmations: small messages on which availability depends.
     Control,
-    /// Commands passed on to the leader, and heartbeats of sessions.
+    /// Commands forwarded to the leader, and heartbeats of sessions.
     Traffic,
     /// One stream of log entries and their acknowledgements.
     Append,
@@ -47,50 +47,49 @@ pub enum Purpose {
     Snapshot,
 }
 
-/// The beginning of every [`Hello`], whatever its version.
+/// Beginning of every [`Hello`], in every version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HelloStart {
-    /// The same eight bytes always.
+    /// Always [`MAGIC`].
     pub magic: [u8; 8],
-    /// The versions of the peer protocol that the caller speaks.
+    /// Versions of the peer protocol that the caller speaks.
     pub wire: WireRange,
 }
 
-/// The first message of a connection. Its layout, and that of its reply, stays as it is over all versions, for they are
-/// read before a version is agreed upon; what has to be added goes into the extensions, of which unknown ones are passed
-/// over.
+/// First message of a connection. Its layout, and that of its reply, is the same in all versions, because
+/// both are read before a version is negotiated. Additions go into the extensions; unknown ones are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
-    /// The same eight bytes always.
+    /// Always [`MAGIC`].
     pub magic: [u8; 8],
-    /// The versions of the peer protocol that the caller speaks.
+    /// Versions of the peer protocol that the caller speaks.
     pub wire: WireRange,
-    /// The cluster's name.
+    /// Name of the cluster.
     pub cluster: String,
-    /// The cluster's id, once it is formed.
+    /// Id of the cluster, once it is formed.
     pub cluster_id: Option<ClusterId>,
-    /// Node that calls.
+    /// Id of the calling node.
     pub from: NodeId,
-    /// With which disk.
+    /// Disk of the calling node.
     pub from_disk: DiskId,
-    /// Node that is called.
+    /// Id of the called node.
     pub to: NodeId,
-    /// With which disk, if the membership says.
+    /// Disk of the called node according to the membership, if known.
     pub to_disk: Option<DiskId>,
     /// Set if the caller knows the cluster's membership.
     pub formed: bool,
     /// Purpose of the connection.
     pub purpose: Purpose,
-    /// The version of the caller's program, for people.
+    /// Version of the caller's program, informational.
     pub program: String,
-    /// The newest kinds of commands that the caller can apply.
+    /// Highest version of commands that the caller can apply.
     pub commands: u8,
-    /// Room for later versions: a number, and what it stands for.
+    /// Extensions of later versions: a number and its encoded value.
     pub extensions: Vec<(u16, Bytes)>,
 }
 
 impl Hello {
-    /// Returns the part that every version begins with.
+    /// Returns the part that is the same in every version.
     pub fn start(&self) -> HelloStart {
         HelloStart {
             magic: self.magic,
@@ -108,39 +107,40 @@ impl Hello {
     }
 }
 
-/// The answer to a [`Hello`].
+/// Reply to a [`Hello`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HelloReply {
-    /// Go on.
+    /// The connection is accepted.
     Welcome {
-        /// The disk of the node that answers.
+        /// Disk of the responding node.
         disk: DiskId,
-        /// The version of the peer protocol in which the connection goes on.
+        /// Negotiated version of the peer protocol.
         version: u16,
-        /// Versions of the program of the node that answers.
+        /// Versions of the responding node's program.
         versions: ProgramVersions,
-        /// As in the [`Hello`].
+        /// Extensions, as in the [`Hello`].
         extensions: Vec<(u16, Bytes)>,
     },
-    /// No.
+    /// The connection is rejected.
     Refused {
-        /// The reason, for people.
+        /// Reason, for operators.
         reason: String,
-        /// Reason, for the caller.
+        /// Reason, for the caller's program.
         cause: RefusalCause,
-        /// Set if the node that refuses knows the cluster's membership.
+        /// Set if the responding node knows the cluster's membership.
         formed: bool,
     },
 }
 
-/// Reason to refuse a connection.
+/// Reason to reject a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RefusalCause {
-    /// The two have different histories, or the caller's data directory is not the one that the cluster knows.
+    /// The nodes have different histories, or the caller's data directory is not the one that the cluster
+    /// knows.
     Identity,
-    /// Anything else: it may be right another time, or is a mistake in somebody's configuration.
+    /// Any other reason: it may pass, or is a mistake in a configuration.
     Other,
-    /// The two have no version of the peer protocol in common.
+    /// The nodes share no version of the peer protocol.
     Version,
     /// The caller was removed from this cluster.
     Removed,
@@ -151,108 +151,110 @@ pub enum RefusalCause {
 
 /// A request on a [`Purpose::Control`] or [`Purpose::Traffic`] connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Ask {
+pub enum PeerRequest {
     /// Raft's RequestVote.
     Vote(WireVoteRequest),
-    /// The same without consequences, to see whether an election could be won.
+    /// Pre-vote: a vote without consequences, to check whether an election could be won.
     PreVote(WireVoteRequest),
-    /// Raft's AppendEntries with no entries in it: the heartbeat.
+    /// Raft's AppendEntries without entries: the heartbeat.
     Append(WireAppend),
-    /// The leader steps down in favour of the receiver.
+    /// Leadership transfer: the leader steps down in favour of the receiver.
     TransferLeader {
-        /// The leader's vote.
+        /// Vote of the leader.
         from: WireVote,
-        /// The receiver.
+        /// Id of the receiver.
         to: NodeId,
         /// Entry that the receiver must have on disk.
         last: Option<WireLogId>,
     },
-    /// Commands for the leader of `term`, encoded envelopes.
+    /// Forwarded batch: encoded envelopes of commands for the leader of `term`.
     Forward {
-        /// The only term in which they may be proposed.
+        /// The only term in which the commands may be proposed.
         term: u64,
-        /// In this order.
+        /// Envelopes, in order.
         envelopes: Vec<Bytes>,
     },
-    /// Heartbeats of sessions, for the leader, counted from when they arrive there. Nodes that speak version 11 use
-    /// [`Ask::Heartbeats`] instead.
+    /// Heartbeats of sessions for the leader, counted from their arrival there. Nodes that speak version 11
+    /// send [`PeerRequest::Heartbeats`] instead.
     Touch {
-        /// Numbers of the sessions.
+        /// Ids of the sessions.
         sessions: Vec<u64>,
     },
-    /// Up to where must be applied for a linearizable read? For the leader.
+    /// Request to the leader for the index up to which a node must apply the log for a linearizable read.
     ReadIndex,
-    /// Asks for the health of the disk. From the leader, with its findings about all disks.
+    /// Request of the leader for the disk's health, with the leader's findings about all disks.
     Disk {
-        /// Nothing yet, at the beginning of its term.
+        /// Findings; `None` at the beginning of the leader's term.
         view: Option<DiskView>,
     },
-    /// A change of the membership, for the leader.
+    /// Change of the membership, for the leader.
     ChangeMembership(MembershipChange),
-    /// Asks for the condition of the members. To the leader.
+    /// Request to the leader for the condition of the members.
     Members,
-    /// Has the leader of this term gone, as far as can be seen from there? From a voter that suspects it.
+    /// Request of a voter that suspects the leader, for another voter's opinion whether the leader is lost.
     LeaderLost {
-        /// The term.
+        /// Term of the leader.
         term: u64,
-        /// Its leader.
+        /// Id of the leader.
         leader: NodeId,
     },
-    /// Is the state there the same? From the leader, with what it knows of all members.
+    /// Request of the leader to compare states, with its records of all members.
     Audit(Box<AuditQuestion>),
     /// Heartbeats of sessions with their ages, for the leader.
     Heartbeats {
-        /// Proof of how long this question was on its way; without it the leader cannot count the heartbeats.
+        /// Proof of the transit time of this request; without it the leader cannot count the heartbeats.
         seen: Option<SeenMoment>,
-        /// Maximum time of this question on its way, in milliseconds. The leader does not count heartbeats of a later one.
+        /// Maximum transit time of this request in milliseconds. The leader does not count heartbeats of a
+        /// later request.
         within_ms: u32,
-        /// Sessions, each with the milliseconds since the asking node received its heartbeat.
+        /// Sessions, each with the milliseconds since the sending node received its heartbeat.
         sessions: Vec<(u64, u32)>,
     },
 }
 
-/// The answer to an [`Ask`].
+/// Response to a [`PeerRequest`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Answer {
-    /// To a vote or pre-vote.
+pub enum PeerResponse {
+    /// Response to a vote or pre-vote.
     Vote(WireVoteResponse),
-    /// To an append.
+    /// Response to an append.
     Append(WireAppendResult),
-    /// To a transfer: whether the receiver stands for election now, else why not.
+    /// Response to a transfer: `Ok` if the receiver starts an election now, otherwise the reason.
     TransferLeader(Result<(), String>),
-    /// To a forward: the commands were carried out, except for the declined ones.
+    /// Response to a forwarded batch: the commands were applied, except for the declined ones.
     Forward(Result<Declined, NotLeader>),
-    /// To a touch: for each session in order, its timeout in milliseconds if it was renewed.
+    /// Response to a touch: for each session in order, its timeout in milliseconds if it was renewed.
     Touch(Result<Vec<Touched>, NotLeader>),
-    /// To a read index.
+    /// Response to a read-index request.
     ReadIndex(Result<u64, NotLeader>),
-    /// To a disk's question.
+    /// Response to a disk request.
     Disk(DiskReport),
-    /// The node could not answer (it is shutting down, or its Raft has stopped).
+    /// The node could not respond (it is shutting down, or its Raft has stopped).
     Failed(String),
-    /// To a change of the membership.
+    /// Response to a change of the membership.
     ChangeMembership(Result<MembershipOutcome, NotLeader>),
-    /// To the question about the members.
+    /// Response to a request for the members.
     Members(Result<Vec<MemberNews>, NotLeader>),
-    /// To the question about the leader.
+    /// Response to a voter's request about the leader.
     LeaderLost(LeaderLoss),
-    /// To the question about the state.
+    /// Response to an audit request.
     Audit(AuditAnswer),
-    /// To heartbeats.
+    /// Response to heartbeats.
     Heartbeats(Result<HeartbeatsTaken, NotLeader>),
 }
 
 /// Opinion of a voter about a leader that another voter suspects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaderLoss {
-    /// Set if this voter has lost the leader, too, by its own observations, and knows of no later one.
+    /// Set if this voter has lost the leader, too, by its own observations, and knows no later one.
     pub lost: bool,
-    /// The end of its log.
+    /// End of its log.
     pub last: Option<WireLogId>,
 }
 
-impl Ask {
-    /// The version of the peer protocol in which this question came. It is not sent to a node that speaks an older one.
+impl PeerRequest {
+    /// Returns the version of the peer protocol that introduced this request. It is not sent to a node with
+    /// an older version.
     pub fn since(&self) -> u16 {
         match self {
             Self::Vote(_)

@@ -1,5 +1,5 @@
-//! Wire format of Raft's own messages: structures of this crate, with conversions to and from openraft's, so that its
-//! next version does not change a byte. Their contents are checked in `sound.rs`.
+//! Wire format of Raft's own messages: structures of this crate with conversions to and from openraft's, so
+//! that a new version of openraft does not change a byte. `validation.rs` checks their contents.
 
 use bytes::Bytes;
 use openraft::EntryPayload;
@@ -8,7 +8,7 @@ use openraft::raft::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::sound::{AnyLogId, AnyMembership, AnyVote, openraft_membership};
+use super::validation::{UncheckedLogId, UncheckedMembership, UncheckedVote, openraft_membership};
 use crate::ids::Member;
 use crate::ids::NodeId;
 use crate::types::{
@@ -18,11 +18,11 @@ use raft_log::SnapshotKey;
 
 /// A vote on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "AnyVote")]
+#[serde(try_from = "UncheckedVote")]
 pub struct WireVote {
-    /// The term.
+    /// Term.
     pub term: u64,
-    /// For whom.
+    /// Node that the vote is for.
     pub node: NodeId,
     /// Set if a quorum granted it.
     pub committed: bool,
@@ -30,46 +30,46 @@ pub struct WireVote {
 
 /// A log id on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "AnyLogId")]
+#[serde(try_from = "UncheckedLogId")]
 pub struct WireLogId {
-    /// The term.
+    /// Term.
     pub term: u64,
-    /// The index.
+    /// Index.
     pub index: u64,
 }
 
-/// A request for a vote.
+/// Request for a vote.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WireVoteRequest {
-    /// For whom, in which term.
+    /// Candidate and term.
     pub vote: WireVote,
-    /// The candidate's last entry.
+    /// Last entry of the candidate.
     pub last: Option<WireLogId>,
-    /// Set if the old leader asked for this election: then its lease does not count.
+    /// Set if the old leader requested this election: then its lease does not count.
     pub transfer: bool,
 }
 
-/// The answer to it.
+/// Response to a vote request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WireVoteResponse {
-    /// The voter's own vote now.
+    /// Current vote of the voter.
     pub vote: WireVote,
     /// Set if the vote is granted.
     pub granted: bool,
-    /// The voter's last entry.
+    /// Last entry of the voter.
     pub last: Option<WireLogId>,
 }
 
 /// Entries to append.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WireAppend {
-    /// The leader's vote.
+    /// Vote of the leader.
     pub vote: WireVote,
-    /// The entry before them.
+    /// Entry before the first of the entries.
     pub prev: Option<WireLogId>,
-    /// Up to where is committed.
+    /// Last committed entry.
     pub commit: Option<WireLogId>,
-    /// The entries.
+    /// Entries.
     pub entries: Vec<WireEntry>,
 }
 
@@ -89,9 +89,9 @@ pub enum WirePayload {
     Blank,
     /// Commands.
     Commands {
-        /// The term in which they were proposed.
+        /// Term in which they were proposed.
         term: u64,
-        /// A `CommandBatch`.
+        /// Encoded `CommandBatch`.
         batch: Bytes,
     },
     /// A change of the membership.
@@ -99,9 +99,9 @@ pub enum WirePayload {
 }
 
 impl WireEntry {
-    /// About how many bytes it takes in the log.
+    /// Returns the approximate number of bytes in the log.
     pub fn bytes(&self) -> usize {
-        /// Kind, version, term; a membership of a large cluster.
+        /// Overhead of an entry (kind, version, term), and the size of a membership of a large cluster.
         const SMALL: usize = 64;
         const MEMBERSHIP: usize = 8 * 1024;
         match &self.payload {
@@ -112,11 +112,11 @@ impl WireEntry {
     }
 }
 
-/// A membership on wire and disk.
+/// Membership on the wire and on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "AnyMembership")]
+#[serde(try_from = "UncheckedMembership")]
 pub struct WireMembership {
-    /// One set of voters, or two while it changes.
+    /// One set of voters, or two during a change.
     pub voters: Vec<Vec<NodeId>>,
     /// All members, voting or not.
     pub members: Vec<(NodeId, Member)>,
@@ -125,32 +125,33 @@ pub struct WireMembership {
 /// Coverage of a snapshot, on the wire and on disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WireSnapshotMeta {
-    /// Its last entry.
+    /// Last covered entry.
     pub last: Option<WireLogId>,
-    /// The entry of the last change of the membership that it covers.
+    /// Entry of the last covered change of the membership.
     pub membership_at: Option<WireLogId>,
-    /// The membership.
+    /// Membership at the last covered entry.
     pub membership: WireMembership,
 }
 
 /// Key of a snapshot's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WireSnapshotKey {
-    /// The index of the last entry that it covers.
+    /// Index of the last covered entry.
     pub index: u64,
     /// Length of the file.
     pub bytes: u64,
-    /// The checksum of its header.
+    /// Checksum of its header.
     pub header_crc: u32,
-    /// The checksum of its last part.
+    /// Checksum of its last part.
     pub parts_crc: u32,
 }
 
-/// First message on a snapshot's connection. A [`SnapshotResume`] answers it; then the bytes of the file follow from
-/// there on in chunks, each an `Option<Bytes>`; `None` is the end, and a [`SnapshotTail`] answers it.
+/// First message on a snapshot's connection, answered by a [`SnapshotResume`]. The bytes of the file follow
+/// from that offset in chunks, each an `Option<Bytes>`. `None` ends them and is answered by a
+/// [`SnapshotTail`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotHead {
-    /// The leader's vote.
+    /// Vote of the leader.
     pub vote: WireVote,
     /// Coverage of the snapshot.
     pub meta: WireSnapshotMeta,
@@ -158,44 +159,44 @@ pub struct SnapshotHead {
     pub key: WireSnapshotKey,
 }
 
-/// Offset at which the bytes of a snapshot begin: the part before it came over an earlier connection.
+/// Offset at which the sender continues: the part before it arrived over an earlier connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotResume {
-    /// The offset.
+    /// Offset in bytes.
     pub offset: u64,
 }
 
-/// The answer to a snapshot.
+/// Final response to a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SnapshotTail {
-    /// It is the follower's state now (or the vote says that a newer leader is known).
+    /// The snapshot is now the follower's state, unless the vote shows that a newer leader is known.
     Installed {
-        /// The follower's vote.
+        /// Vote of the follower.
         vote: WireVote,
     },
-    /// It is not.
+    /// The snapshot was not installed.
     Failed(String),
 }
 
 /// Result of an append.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WireAppendResult {
-    /// On disk up to here.
+    /// On disk up to this entry.
     Stored(Option<WireLogId>),
-    /// The entry before them is not there.
+    /// The entry before the first one is missing.
     Conflict(WireLogId),
-    /// A newer leader is known.
+    /// The follower knows a newer leader.
     HigherVote(WireVote),
-    /// On disk up to here, and no caller there waits for committed entries: the commit index may come with the next append. Since
-    /// version 10 of the wire.
+    /// On disk up to this entry, and no caller there waits for committed entries: the commit index may be
+    /// sent with the next append. Since version 10 of the wire.
     StoredQuietly(Option<WireLogId>),
 }
 
-/// The first version in which a follower says that nobody there waits.
+/// First version in which a follower reports that no caller waits.
 pub const QUIET_SINCE: u16 = 10;
 
 impl WireAppendResult {
-    /// Up to where the log is on disk there, if it says so.
+    /// Returns the entry up to which the follower's log is on disk, if the result contains it.
     pub fn stored(&self) -> Option<Option<WireLogId>> {
         match self {
             Self::Stored(last) | Self::StoredQuietly(last) => Some(*last),
@@ -360,7 +361,7 @@ impl From<&Membership> for WireMembership {
 
 impl From<WireMembership> for Membership {
     fn from(membership: WireMembership) -> Self {
-        openraft_membership(membership).expect("it was looked at when it was decoded")
+        openraft_membership(membership).expect("it was checked during decoding")
     }
 }
 

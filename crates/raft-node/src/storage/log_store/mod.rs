@@ -1,5 +1,5 @@
-//! The log as openraft wants it: its storage traits on top of [`Wal`]. Nothing here decides anything; it only
-//! translates, and keeps the disk away from the threads of the runtime.
+//! openraft's storage traits on top of [`Wal`]. This module only translates, and keeps disk I/O off the
+//! threads of the runtime.
 
 use std::fmt::Debug;
 use std::io;
@@ -18,30 +18,30 @@ use fault_injection::fail_step;
 use raft_log::StorageError;
 use raft_log::wal::{ReadPlan, VoteRecord, Wal};
 
-/// Maximum size of a read for a follower that lags, and for the apply, which reads ahead. Each of them has one such read
-/// in memory, beside the log's own cache.
+/// Maximum size of a read for a lagging follower, and for the apply loop, which reads ahead. Each of them has
+/// one such read in memory, beside the log's own cache.
 pub const MAX_READ_BYTES: usize = 1024 * 1024;
 
-/// The log. Clones are the same log.
+/// The log. Clones share the same log.
 #[derive(Clone)]
 pub struct LogStore {
     wal: Wal,
 }
 
 impl LogStore {
-    /// The log in openraft's terms.
+    /// Wraps a log.
     pub fn new(wal: Wal) -> Self {
         Self { wal }
     }
 
-    /// The log in its own terms.
+    /// Returns the wrapped log.
     pub fn wal(&self) -> &Wal {
         &self.wal
     }
 
-    /// Tells the machine that this node runs on what is about to be appended.
+    /// Reports entries that are about to be appended to the simulated machine that this node runs on.
     #[cfg(feature = "simulation")]
-    fn tell_of(&self, entries: &[raft_log::wal::WalEntry]) {
+    fn report_to_simulation(&self, entries: &[raft_log::wal::WalEntry]) {
         let place = |pos: raft_log::wal::LogPos| crate::simulation::Place {
             term: pos.term,
             index: pos.index,
@@ -49,12 +49,12 @@ impl LogStore {
         let mut before = self.wal.last().map(place);
         for entry in entries {
             let at = place(entry.pos);
-            crate::simulation::ask(|host| host.appended(at, &entry.payload, before));
+            crate::simulation::request(|host| host.appended(at, &entry.payload, before));
             before = Some(at);
         }
     }
 
-    /// Calls and waits until what was queued is durable.
+    /// Calls and waits until the operation is durable.
     async fn durably(
         &self,
         call: impl FnOnce(&Wal, raft_log::wal::OnDurable) -> Result<(), StorageError>,
@@ -93,14 +93,14 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         self.durably(|wal, done| wal.save_vote(vote, done)).await?;
         #[cfg(feature = "simulation")]
         if let Some(candidate) = vote.node_id {
-            crate::simulation::ask(|host| host.voted(vote.term, candidate, vote.committed));
+            crate::simulation::request(|host| host.voted(vote.term, candidate, vote.committed));
         }
         fail_step!(async "vote::after_save", |error| error);
         Ok(())
     }
 
     async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
-        // Nothing is ever committed back to nothing, so `None` says nothing new.
+        // A commit mark never returns to nothing, so `None` has no news.
         if let Some(committed) = committed {
             self.wal.save_committed(position(&committed))?;
         }
@@ -117,18 +117,18 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         I::IntoIter: Send,
     {
         let entries: Vec<_> = entries.into_iter().map(|entry| encode_entry(&entry)).collect();
-        self.wal.room().await;
+        self.wal.wait_for_room().await;
         fail_step!(async "log::before_append", |error| error);
         #[cfg(feature = "simulation")]
-        self.tell_of(&entries);
+        self.report_to_simulation(&entries);
         let done =
             move |result: Result<(), StorageError>| callback.io_completed(result.map_err(io::Error::from));
         Ok(self.wal.append(entries, Box::new(done))?)
     }
 
     async fn truncate_after(&mut self, last_log_id: Option<LogId>) -> Result<(), io::Error> {
-        // Not awaited: what is appended instead is reported durable after it, and until then the old entries
-        // may as well come back, as those of any follower that missed the news.
+        // Not awaited: the entries appended instead are reported durable after it. Until then the old entries
+        // may reappear, as on any follower that missed the change.
         let after = last_log_id.map(|last| last.index);
         self.wal.truncate_after(after, Box::new(log_failure))?;
         fail_step!(async "log::after_truncate", |error| error);
@@ -136,18 +136,18 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn purge(&mut self, log_id: LogId) -> Result<(), io::Error> {
-        // Not awaited: the segments go after the purge point is durable, and a purge that is forgotten leaves
-        // entries that the snapshot covers.
+        // Not awaited: segments are removed after the purge point is durable, and a lost purge leaves entries
+        // that the snapshot covers.
         self.wal.purge(position(&log_id), Box::new(log_failure))?;
         fail_step!(async "log::after_purge", |error| error);
         Ok(())
     }
 }
 
-/// The failure itself reaches everybody through the next call and [`Wal::failed`].
+/// Logs a failed change. The failure itself is returned by the next call and by [`Wal::failed`].
 fn log_failure(result: Result<(), StorageError>) {
     if let Err(error) = result {
-        tracing::error!(%error, "a change of the log did not reach the disk");
+        tracing::error!(%error, "storage: a change of the log did not reach the disk");
     }
 }
 
@@ -188,7 +188,7 @@ impl RaftLogReader<TypeConfig> for LogStore {
     {
         let wal = self.wal.clone();
         chunks(indexes(&range), move |range| {
-            // One look at both: entries that were noted under the leader's vote are that leader's.
+            // Both are read at the same moment: entries found under the leader's vote are that leader's.
             let (vote, plan) = wal.plan_read_with_vote(range, MAX_READ_BYTES);
             let vote = vote.and_then(to_vote);
             async move {
@@ -213,7 +213,7 @@ fn to_vote(vote: VoteRecord) -> Option<Vote> {
     })
 }
 
-/// A range of indexes without its excluded first and included last.
+/// Converts a range of indexes to one with an included start and an excluded end.
 fn indexes(range: &impl RangeBounds<u64>) -> Range<u64> {
     let start = match range.start_bound() {
         Bound::Included(start) => *start,
@@ -228,7 +228,7 @@ fn indexes(range: &impl RangeBounds<u64>) -> Range<u64> {
     start..end
 }
 
-/// Reads what was noted, on a thread that may wait if it has to come from the disk.
+/// Loads a planned read, on a blocking thread if it needs the disk.
 async fn load(plan: ReadPlan) -> Result<Vec<Entry>, io::Error> {
     let entries = if plan.needs_disk() {
         blocking::run(move || plan.load()).await??
@@ -238,8 +238,8 @@ async fn load(plan: ReadPlan) -> Result<Vec<Entry>, io::Error> {
     Ok(entries.into_iter().map(decode_entry).collect::<Result<_, _>>()?)
 }
 
-/// The entries of a range, read piece by piece as they are asked for. It ends with the range, where the log
-/// ends, or after an error.
+/// Stream of the entries of a range, read in chunks on demand. Ends with the range, at the end of the log, or
+/// after an error.
 fn chunks<E, F>(
     range: Range<u64>,
     read: impl Fn(Range<u64>) -> F + Send,

@@ -1,4 +1,4 @@
-//! openraft's own suite for log stores, on a real disk, and what it leaves out.
+//! Runs openraft's own suite for log stores on a real disk, and tests behaviour that it does not cover.
 
 use std::sync::Arc;
 
@@ -126,7 +126,7 @@ impl StoreBuilder<TypeConfig, LogStore, Nothing, TempDir> for Builder {
 }
 
 #[tokio::test]
-async fn openrafts_suite_with_everything_in_memory() {
+async fn openraft_suite_passes_with_all_entries_cached() {
     Suite::test_all(Builder {
         cached_bytes: usize::MAX,
     })
@@ -135,7 +135,7 @@ async fn openrafts_suite_with_everything_in_memory() {
 }
 
 #[tokio::test]
-async fn openrafts_suite_with_everything_on_disk() {
+async fn openraft_suite_passes_with_no_entries_cached() {
     Suite::test_all(Builder { cached_bytes: 0 }).await.unwrap();
 }
 
@@ -156,7 +156,7 @@ fn vote(term: u64, node_id: u64, committed: bool) -> Vote {
 }
 
 #[tokio::test]
-async fn a_restart_finds_everything_again() {
+async fn restart_restores_log_and_vote() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(&dir, usize::MAX);
     let membership = Membership::new_with_defaults(vec![[1, 2, 3].into()], []);
@@ -201,7 +201,7 @@ async fn reads_are_bounded_by_bytes_and_never_empty() {
 }
 
 #[tokio::test]
-async fn a_stream_ends_when_the_leader_changes() {
+async fn entry_stream_ends_when_the_leader_changes() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(&dir, usize::MAX);
     let entries: Vec<Entry> = (1..6).map(|index| proposal(1, index, MAX_READ_BYTES)).collect();
@@ -223,7 +223,7 @@ async fn a_stream_ends_when_the_leader_changes() {
 }
 
 #[tokio::test]
-async fn a_hole_and_an_older_vote_are_refused() {
+async fn gap_and_older_vote_are_rejected() {
     let dir = tempfile::tempdir().unwrap();
     let mut store = open(&dir, usize::MAX);
     store.blocking_append([proposal(2, 1, 1)]).await.unwrap();

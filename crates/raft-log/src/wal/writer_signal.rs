@@ -1,4 +1,4 @@
-//! Notification of the writer: a thread waits for it, or, in a simulated node, a task. The work itself is in the queue.
+//! Signal that wakes the writer: a thread, or a task in a simulated node. The work itself is in the queue.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use parking_lot::{Condvar, MutexGuard};
 
 use super::Queue;
 
-/// Signal that a command was queued, or that the log is closing.
+/// Signal that something was queued, or that the log is closing.
 #[derive(Default)]
-pub(super) struct Work {
+pub(super) struct WriterSignal {
     thread: Condvar,
     #[cfg(feature = "simulation")]
     task: tokio::sync::Notify,
 }
 
-impl Work {
+impl WriterSignal {
     /// Wakes the writer.
     pub fn notify(&self) {
         self.thread.notify_all();
@@ -22,23 +22,23 @@ impl Work {
         self.task.notify_one();
     }
 
-    /// Waits for work.
+    /// Waits for a signal.
     pub fn wait(&self, queue: &mut MutexGuard<'_, Queue>) {
         self.thread.wait(queue);
     }
 
-    /// Waits for work for at most `patience`. Returns whether the wait timed out.
-    pub fn wait_for(&self, queue: &mut MutexGuard<'_, Queue>, patience: Duration) -> bool {
-        self.thread.wait_for(queue, patience).timed_out()
+    /// Waits for a signal up to a timeout. Returns whether the timeout elapsed.
+    pub fn wait_for(&self, queue: &mut MutexGuard<'_, Queue>, timeout: Duration) -> bool {
+        self.thread.wait_for(queue, timeout).timed_out()
     }
 }
 
-/// Maximum time between two steps of the preallocator of a simulated node.
+/// Maximum time between steps of a simulated node's preallocator.
 #[cfg(feature = "simulation")]
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+const PREALLOCATOR_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Does the work of the writer's thread in a task, with the time that the simulated disk takes. Commands queued in that time are
-/// written with it, as on a real disk.
+/// Task in place of the writer's thread, with the delays of the simulated disk: operations that are queued
+/// during a delay are written together, as on a real disk.
 #[cfg(feature = "simulation")]
 pub(super) async fn step_as_task(
     shared: std::sync::Arc<super::Shared>,
@@ -52,16 +52,16 @@ pub(super) async fn step_as_task(
         };
         let idle_flush = writer.lock().idle_flush();
         match idle_flush {
-            Some(patience) if idle && mark => {
-                // A commit mark is written for itself when nothing else comes.
-                let more = tokio::time::timeout(patience, shared.work.task.notified()).await;
+            Some(timeout) if idle && mark => {
+                // A commit mark is written alone if nothing else is queued.
+                let more = tokio::time::timeout(timeout, shared.work.task.notified()).await;
                 if more.is_ok() {
                     continue;
                 }
             }
             _ if idle => {
-                // The preallocator of a full disk tries again though nothing is written.
-                let more = tokio::time::timeout(LOOK_AGAIN, shared.work.task.notified()).await;
+                // The preallocator of a full disk retries even though nothing is written.
+                let more = tokio::time::timeout(PREALLOCATOR_INTERVAL, shared.work.task.notified()).await;
                 if more.is_err() {
                     writer.lock().step_preallocator();
                 }
@@ -69,11 +69,11 @@ pub(super) async fn step_as_task(
             }
             _ => {}
         }
-        let working = shared.fsync_stats.working();
+        let working = shared.fsync_stats.start_write();
         let began = tokio::time::Instant::now();
         wait_for_disk(DiskWork::Log).await;
         drop(working);
-        shared.fsync_stats.synced(began.elapsed());
+        shared.fsync_stats.record(began.elapsed());
         let step = writer.lock().step(false);
         if step == super::Step::Closed {
             return;

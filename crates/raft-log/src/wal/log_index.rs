@@ -1,7 +1,7 @@
-//! Readable view of the log: an appended entry is visible at once, on disk or not yet.
+//! In-memory index of the log for reads: appended entries are in it at once, on disk or not.
 //!
-//! The newest entries keep their payloads in memory, within a bound; of older ones only the place on disk is
-//! known. This module does not write, and does not wait for the disk while the view is locked.
+//! The newest entries keep their payloads in memory, up to a bound; for older ones the index has only the
+//! location on disk. This module does not write, and does not wait for the disk while the index is locked.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -14,22 +14,22 @@ use super::{LogPos, VoteRecord, WalEntry};
 use crate::disk::DiskFile;
 use crate::error::StorageError;
 
-/// The sequence number of no segment.
+/// Sequence number that no segment has.
 const NOWHERE: u64 = 0;
 
 /// Location of a record on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
-    /// The segment; [`NOWHERE`] while it is not written.
+pub(super) struct RecordLocation {
+    /// Sequence number of the segment; [`NOWHERE`] while unwritten.
     pub segment: u64,
-    /// Offset of the header.
+    /// Offset of its header.
     pub offset: u32,
-    /// Length of the payload.
+    /// Length of its payload in bytes.
     pub payload_len: u32,
 }
 
-impl Place {
-    pub(super) const NONE: Place = Place {
+impl RecordLocation {
+    pub(super) const NONE: RecordLocation = RecordLocation {
         segment: NOWHERE,
         offset: 0,
         payload_len: 0,
@@ -38,20 +38,20 @@ impl Place {
 
 struct Slot {
     term: u64,
-    /// Tells this entry from another one that takes its index after a truncation.
+    /// Distinguishes this entry from another one that takes its index after a truncation.
     stamp: u64,
-    place: Place,
+    place: RecordLocation,
     payload: Option<Bytes>,
-    /// The bytes of all records of entries that were appended before this one.
+    /// Bytes of all records of entries that were appended before this one.
     begins_at: u64,
 }
 
-/// The log as it is read.
-pub(super) struct View {
+/// The index.
+pub(super) struct LogIndex {
     pub vote: Option<VoteRecord>,
     pub committed: Option<LogPos>,
     purged: Option<LogPos>,
-    /// The index of the first slot.
+    /// Index of the first slot.
     first: u64,
     slots: VecDeque<Slot>,
     /// Number of slots at the front whose payload is on disk only.
@@ -59,12 +59,12 @@ pub(super) struct View {
     cached_bytes: usize,
     max_cached_bytes: usize,
     next_stamp: u64,
-    /// The bytes of all records of entries that were ever pushed.
+    /// Bytes of the records of all entries that were ever pushed.
     appended: u64,
     files: BTreeMap<u64, Arc<dyn DiskFile>>,
 }
 
-impl View {
+impl LogIndex {
     pub fn new(max_cached_bytes: usize) -> Self {
         Self {
             vote: None,
@@ -85,7 +85,7 @@ impl View {
         self.purged
     }
 
-    /// Returns the position of the last entry, or the purge point if the log is empty.
+    /// Returns the position of the last entry, or the purge point if there is no entry after it.
     pub fn last(&self) -> Option<LogPos> {
         match self.slots.back() {
             Some(slot) => Some(LogPos {
@@ -96,7 +96,7 @@ impl View {
         }
     }
 
-    /// The indexes that are there.
+    /// Returns the range of indexes in the log.
     pub fn range(&self) -> Range<u64> {
         self.first..self.end()
     }
@@ -110,12 +110,16 @@ impl View {
         self.slots.get(at)
     }
 
-    /// Adds an entry, which must be the next one unless the log is empty. Answers with its stamp.
-    pub fn push(&mut self, pos: LogPos, payload: Bytes, place: Place) -> u64 {
+    /// Appends an entry and returns its stamp.
+    ///
+    /// # Panics
+    ///
+    /// If the log is not empty and the entry is not the next one.
+    pub fn push(&mut self, pos: LogPos, payload: Bytes, place: RecordLocation) -> u64 {
         if self.slots.is_empty() {
             self.first = pos.index;
         }
-        assert_eq!(pos.index, self.end(), "the log has no holes");
+        assert_eq!(pos.index, self.end(), "the log has no gaps");
         let stamp = self.next_stamp;
         self.next_stamp += 1;
         self.cached_bytes += payload.len();
@@ -131,7 +135,7 @@ impl View {
         stamp
     }
 
-    /// Drops the entries after `last`, or all.
+    /// Drops the entries after `last`, or all if it is `None`.
     pub fn truncate_after(&mut self, last: Option<u64>) {
         let keep_to = last.map_or(self.first, |last| last.saturating_add(1));
         while self.end() > keep_to && !self.slots.is_empty() {
@@ -140,7 +144,7 @@ impl View {
         self.evicted = self.evicted.min(self.slots.len());
     }
 
-    /// Drops the entries up to `upto`, which from now on counts as the entry before the first.
+    /// Drops the entries up to `upto`, which becomes the predecessor of the first entry.
     pub fn purge(&mut self, upto: LogPos) {
         if self.purged.is_some_and(|purged| purged.index >= upto.index) {
             return;
@@ -166,25 +170,27 @@ impl View {
         }
     }
 
-    /// Returns the number of bytes of the records of the entries after `index`. Truncated records count as well: they are on the
-    /// disk until their segment is removed.
+    /// Returns the number of bytes of the records after `index`. Includes entries that were truncated since,
+    /// which stay on the disk until their segment is removed.
     pub fn bytes_after(&self, index: u64) -> u64 {
         self.appended - self.begins_at(index.saturating_add(1).max(self.first))
     }
 
-    /// The first index from which on the entries up to `upto` have at most `max` bytes.
+    /// Returns the lowest index from which the entries up to `upto` have at most `max` bytes.
     pub fn first_within(&self, upto: u64, max: u64) -> u64 {
         let floor = self.begins_at(upto.saturating_add(1)).saturating_sub(max);
         self.first + self.slots.partition_point(|slot| slot.begins_at < floor) as u64
     }
 
-    /// The bytes that were appended before the entry at `index`, which is not before the first.
+    /// Returns the number of bytes that were appended before the entry at `index`, which must not precede the
+    /// first entry.
     fn begins_at(&self, index: u64) -> u64 {
         self.slot(index).map_or(self.appended, |slot| slot.begins_at)
     }
 
-    /// An entry has reached the disk. If it was truncated or purged meanwhile, that does not matter any more.
-    pub fn written(&mut self, index: u64, stamp: u64, place: Place) {
+    /// Records that an entry has reached the disk. Ignored if the entry was truncated or purged in the
+    /// meantime.
+    pub fn written(&mut self, index: u64, stamp: u64, place: RecordLocation) {
         let Some(at) = index
             .checked_sub(self.first)
             .and_then(|at| usize::try_from(at).ok())
@@ -198,12 +204,12 @@ impl View {
         }
     }
 
-    /// Lets go of the oldest payloads that are on disk until the rest fits into its bound.
+    /// Evicts the oldest payloads that are on disk until the rest fits into the bound.
     pub fn evict(&mut self) {
         self.evict_to(self.max_cached_bytes);
     }
 
-    /// Lets go of all payloads that are on disk.
+    /// Evicts all payloads that are on disk.
     pub fn evict_all(&mut self) {
         self.evict_to(0);
     }
@@ -211,7 +217,7 @@ impl View {
     fn evict_to(&mut self, max_cached_bytes: usize) {
         while self.cached_bytes > max_cached_bytes
             && let Some(slot) = self.slots.get_mut(self.evicted)
-            && slot.place != Place::NONE
+            && slot.place != RecordLocation::NONE
         {
             if let Some(payload) = slot.payload.take() {
                 self.cached_bytes -= payload.len();
@@ -228,8 +234,8 @@ impl View {
         self.files.remove(&sequence);
     }
 
-    /// Notes what has to be read: the entries of `range` that are there, from the first, until `max_bytes` of
-    /// payload are reached. At least one if there is one.
+    /// Plans a read: the entries of `range` in the log, from the first one, until `max_bytes` of payload are
+    /// reached, but at least one if there is any.
     pub fn plan(&self, range: Range<u64>, max_bytes: usize) -> ReadPlan {
         let from = range.start.max(self.first);
         let to = range.end.min(self.end());
@@ -255,7 +261,7 @@ impl View {
                 None => {
                     bytes += slot.place.payload_len as usize;
                     let file = self.files.get(&slot.place.segment).cloned();
-                    let file = file.expect("the segment of an entry that is there is open");
+                    let file = file.expect("the segment of an indexed entry is open");
                     Part::OnDisk {
                         pos,
                         place: slot.place,
@@ -273,24 +279,25 @@ enum Part {
     Cached(WalEntry),
     OnDisk {
         pos: LogPos,
-        place: Place,
+        place: RecordLocation,
         file: Arc<dyn DiskFile>,
     },
 }
 
-/// Entries to be read, noted while the log was locked. Later changes of the log do not affect them: a
-/// removed segment stays readable through open handles.
+/// Entries to be read, determined while the index was locked. Later changes of the log do not affect them: a
+/// removed segment stays readable while its file is open.
 pub struct ReadPlan {
     parts: Vec<Part>,
 }
 
 impl ReadPlan {
-    /// Returns whether [`ReadPlan::load`] reads from the disk, which must not happen on a thread of the async runtime.
+    /// Returns whether [`ReadPlan::load`] reads from the disk, which must not happen on a thread of the async
+    /// runtime.
     pub fn needs_disk(&self) -> bool {
         self.parts.iter().any(|part| matches!(part, Part::OnDisk { .. }))
     }
 
-    /// The entries.
+    /// Reads the entries.
     pub fn load(self) -> Result<Vec<WalEntry>, StorageError> {
         self.parts
             .into_iter()
@@ -302,7 +309,7 @@ impl ReadPlan {
     }
 }
 
-fn read_entry(pos: LogPos, place: Place, file: &dyn DiskFile) -> Result<WalEntry, StorageError> {
+fn read_entry(pos: LogPos, place: RecordLocation, file: &dyn DiskFile) -> Result<WalEntry, StorageError> {
     let mut bytes = vec![0; RECORD_HEADER_BYTES + place.payload_len as usize];
     file.read_exact_at(&mut bytes, u64::from(place.offset))
         .map_err(|source| StorageError::Io {
@@ -322,7 +329,7 @@ fn read_entry(pos: LogPos, place: Place, file: &dyn DiskFile) -> Result<WalEntry
         HeaderBytes::Valid(header, _)
             if header.kind == RecordKind::Entry
                 && (header.term, header.index) == (pos.term, pos.index)
-                && header.payload_is(&bytes[RECORD_HEADER_BYTES..]) => {}
+                && header.payload_matches(&bytes[RECORD_HEADER_BYTES..]) => {}
         _ => return Err(damaged()),
     }
     let payload = Bytes::from(bytes).slice(RECORD_HEADER_BYTES..);

@@ -1,4 +1,4 @@
-//! Decision which voter stands for election when a leader is lost: pure.
+//! Decision which voter starts an election when a leader is lost. Pure.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -10,25 +10,25 @@ use crate::peers::wire::WireLogId;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Voter {
     pub id: NodeId,
-    /// The end of its log.
+    /// End of its log.
     pub last: Option<WireLogId>,
 }
 
-/// Next action of a voter that has asked the others.
+/// Next action of a voter that has the other voters' opinions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// Too few have lost the leader.
+pub enum Decision {
+    /// Too few voters have lost the leader.
     TooFew,
-    /// Stand for election, after `rank` others.
-    Stand { rank: u32 },
+    /// Start an election after waiting for `rank` other voters.
+    StartElection { rank: u32 },
 }
 
-impl Verdict {
-    /// Decides the action of `me` when the voters of `agreed` have lost the leader as well, in a cluster with these voters (two sets while they
-    /// change: a majority of each is needed).
+impl Decision {
+    /// Decides the action of `me` when the voters of `agreed` have lost the leader as well, in a cluster with
+    /// these voters (two sets during a change; a majority of each is needed).
     ///
-    /// The one with the longest log goes first, for the others would not be elected by it; of several the one with the lowest
-    /// id, so that they do not take the votes from each other.
+    /// The voter with the longest log goes first, because it would not vote for the others. Among equal logs
+    /// the lowest id goes first, so that the voters do not split the votes.
     pub fn of(configs: &[BTreeSet<NodeId>], me: Voter, agreed: &[Voter]) -> Self {
         let lost: BTreeSet<NodeId> = agreed.iter().map(|voter| voter.id).chain([me.id]).collect();
         let majority = |voters: &BTreeSet<NodeId>| 2 * voters.intersection(&lost).count() > voters.len();
@@ -37,7 +37,7 @@ impl Verdict {
         }
         let order = |voter: &Voter| (Reverse(voter.last.map(|at| (at.term, at.index))), voter.id);
         let before = agreed.iter().filter(|voter| order(voter) < order(&me)).count();
-        Self::Stand {
+        Self::StartElection {
             rank: u32::try_from(before).unwrap_or(u32::MAX),
         }
     }
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_log_goes_first_and_of_several_the_lowest_id() {
+    fn longest_log_goes_first_then_lowest_id() {
         let configs = [set(1..=5)];
         let behind = voter(1, 3, 90);
         let (two, three) = (voter(2, 3, 100), voter(3, 3, 100));
@@ -72,35 +72,35 @@ mod tests {
             (later_term, vec![two, behind], 0),
         ] {
             assert_eq!(
-                Verdict::of(&configs, me, &agreed),
-                Verdict::Stand { rank },
+                Decision::of(&configs, me, &agreed),
+                Decision::StartElection { rank },
                 "{me:?}"
             );
         }
         let empty = Voter { id: 1, last: None };
         assert_eq!(
-            Verdict::of(&configs, empty, &[two, three]),
-            Verdict::Stand { rank: 2 }
+            Decision::of(&configs, empty, &[two, three]),
+            Decision::StartElection { rank: 2 }
         );
     }
 
     #[test]
-    fn a_majority_of_the_voters_must_have_lost_the_leader() {
+    fn majority_of_voters_must_have_lost_the_leader() {
         let [one, two, three] = [1, 2, 3].map(|id| voter(id, 1, 1));
-        let stand = Verdict::Stand { rank: 0 };
-        for (configs, agreed, verdict) in [
-            (vec![set(1..=3)], vec![], Verdict::TooFew),
+        let stand = Decision::StartElection { rank: 0 };
+        for (configs, agreed, decision) in [
+            (vec![set(1..=3)], vec![], Decision::TooFew),
             (vec![set(1..=3)], vec![two], stand),
-            (vec![set(1..=4)], vec![two], Verdict::TooFew),
+            (vec![set(1..=4)], vec![two], Decision::TooFew),
             (vec![set(1..=4)], vec![two, three], stand),
-            // While the voters change, of the old ones and of the new ones.
-            (vec![set(1..=3), set(3..=5)], vec![two, three], Verdict::TooFew),
+            // During a change of the voters, a majority of both sets is needed.
+            (vec![set(1..=3), set(3..=5)], vec![two, three], Decision::TooFew),
             (vec![set(1..=3), set(2..=4)], vec![two, three], stand),
-            // Who votes no more counts for nothing.
-            (vec![set([1, 4, 5])], vec![two, three], Verdict::TooFew),
-            (vec![], vec![two, three], Verdict::TooFew),
+            // A node that is no longer a voter does not count.
+            (vec![set([1, 4, 5])], vec![two, three], Decision::TooFew),
+            (vec![], vec![two, three], Decision::TooFew),
         ] {
-            assert_eq!(Verdict::of(&configs, one, &agreed), verdict, "{configs:?}");
+            assert_eq!(Decision::of(&configs, one, &agreed), decision, "{configs:?}");
         }
     }
 }

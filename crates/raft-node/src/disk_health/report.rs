@@ -7,14 +7,14 @@ use crate::ids::NodeId;
 /// Report of a node about its own disk.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskReport {
-    /// Free in the file system of the data directory, in bytes. `None` until the first look, and when the file system
-    /// does not answer.
+    /// Free bytes in the file system of the data directory. `None` before the first check, and if the file
+    /// system does not answer.
     pub free_bytes: Option<u64>,
-    /// With less than this it counts as nearly full.
+    /// Free space below which the node counts as nearly full.
     pub low_water_bytes: u64,
-    /// It is nearly full.
+    /// Set if it is nearly full.
     pub low: bool,
-    /// The log has no room, and takes no entries.
+    /// Set if the log has no room and accepts no entries.
     pub log_full: bool,
     /// Usual duration of a sync of the log in microseconds; `None` if there were none lately.
     pub sync_us: Option<u64>,
@@ -25,7 +25,7 @@ pub struct DiskReport {
 /// Findings of the leader of a term about all disks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DiskView {
-    /// The leader's term.
+    /// Term of the leader.
     pub term: u64,
     /// Reason why the cluster accepts only commands that shrink the state, if it does.
     pub read_only: Option<String>,
@@ -36,13 +36,13 @@ pub struct DiskView {
 /// Knowledge of the leader about one member.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemberNews {
-    /// Member.
+    /// Id of the member.
     pub node_id: NodeId,
-    /// The last entry known to be on its disk.
+    /// Last entry known to be on its disk.
     pub matched_index: Option<u64>,
-    /// Number of entries by which that is behind the leader's last.
+    /// Number of entries that it lacks compared with the leader.
     pub lag: Option<u64>,
-    /// Its last report about its disk, if it has answered lately.
+    /// Its last report about its disk, if it has answered recently.
     pub disk: Option<DiskReport>,
 }
 
@@ -79,7 +79,7 @@ impl AlarmKind {
         Self::ClockWrong,
     ];
 
-    /// The word for it in JSON and metrics.
+    /// Returns its name in JSON and metrics.
     pub fn word(self) -> &'static str {
         match self {
             Self::ReadOnly => "read_only",
@@ -93,7 +93,7 @@ impl AlarmKind {
     }
 }
 
-/// Something that a person should look at.
+/// Problem that an operator should look at.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schemas", derive(utoipa::ToSchema))]
 pub struct Alarm {

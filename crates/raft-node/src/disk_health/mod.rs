@@ -1,23 +1,23 @@
-//! The health of the nodes' disks, and what follows from it.
+//! Health of the nodes' disks, and the measures that follow from it.
 //!
 //! ```text
-//!  every node      looks at its own disk: free space, how long syncs take      gauge.rs
-//!  the leader      asks all members for what they see, and judges:             judge.rs
-//!                    is there a quorum of voters with space? else the cluster is read-only
-//!                    is another voter's disk better? then it should lead
-//!                    what should a person look at? that is an alarm
-//!  the leader      tells all members what it has found, with the next question watch.rs
+//!  every node      checks its own disk: free space, durations of syncs         local.rs
+//!  the leader      collects the reports of all members, and decides:           leader/
+//!                    without a quorum of voters with space the cluster is read-only
+//!                    a voter with a better disk should lead
+//!                    problems for operators become alarms
+//!  the leader      sends its findings to all members with its next request     tasks.rs
 //! ```
 //!
-//! Only the leader decides what is read-only, when it packs an entry (`proposer.rs`); the state decides which requests that
-//! concerns (`replicated_state.rs`). A node whose log has no room takes no entries
-//! from its peers (`peers/server.rs`), and continues when it has. This module touches no file.
+//! Only the leader enforces read-only mode, when it packs an entry (`batcher/`). The state decides which requests that
+//! concerns (`replicated_state.rs`). A node whose log has no room accepts no entries from its peers (`peers/server/`),
+//! and continues when it has room. This module does no file I/O.
 
 pub(crate) mod config;
-mod gauge;
-mod judge;
+mod local;
+mod leader;
 pub(crate) mod report;
-mod watch;
+mod tasks;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,33 +28,33 @@ use tokio::time::Instant;
 
 pub use self::config::DiskConfig;
 pub use self::report::{Alarm, AlarmKind, DiskReport, DiskView, MemberNews};
-pub(crate) use self::watch::{judge, look};
+pub(crate) use self::tasks::{watch_local_disk, watch_members};
 
-use self::gauge::Gauge;
+use self::local::LocalDisk;
 use crate::ids::NodeId;
 use crate::messages::NotLeader;
 use crate::state_machine::Raft;
 use raft_log::sync::{Mutex, RwLock};
 
-/// Age at which the leader's findings expire. A leader that is gone has a successor by then.
+/// Age at which the leader's findings expire. A lost leader has a successor by then.
 const VIEW_AGE: Duration = Duration::from_secs(5);
 
-/// Knowledge of one node about disks: its own, and the leader's findings about all.
-pub struct Disks {
+/// Knowledge of one node about disks: its own report, and the leader's findings about all.
+pub struct DiskHealth {
     node: NodeId,
     config: RwLock<DiskConfig>,
-    gauge: Gauge,
+    local: LocalDisk,
     view: Mutex<Option<(DiskView, Instant)>>,
-    /// While this node leads: what the members have said lately, its own disk among them.
+    /// Recent reports of the members, including this node's own, while this node leads.
     reports: Mutex<BTreeMap<NodeId, DiskReport>>,
 }
 
-impl Disks {
-    /// Nothing is known yet.
+impl DiskHealth {
+    /// Creates the state without reports.
     pub fn new(node: NodeId, config: DiskConfig) -> Self {
         Self {
             node,
-            gauge: Gauge::new(config.clone()),
+            local: LocalDisk::new(config.clone()),
             config: RwLock::new(config),
             view: Mutex::default(),
             reports: Mutex::default(),
@@ -63,7 +63,7 @@ impl Disks {
 
     /// Sets the thresholds for the next check.
     pub fn reconfigure(&self, config: DiskConfig) {
-        self.gauge.reconfigure(config.clone());
+        self.local.reconfigure(config.clone());
         *self.config.write() = config;
     }
 
@@ -71,13 +71,13 @@ impl Disks {
         self.config.read().clone()
     }
 
-    /// This node's own disk, as it was seen last.
+    /// Returns the last report about this node's own disk.
     pub fn report(&self) -> DiskReport {
-        self.gauge.report()
+        self.local.report()
     }
 
     /// Records the members' reports to this node as their leader.
-    fn heard(&self, reports: BTreeMap<NodeId, DiskReport>) {
+    fn reported(&self, reports: BTreeMap<NodeId, DiskReport>) {
         *self.reports.lock() = reports;
     }
 
@@ -131,7 +131,7 @@ impl Disks {
     pub fn alarms(&self) -> Vec<Alarm> {
         match self.view() {
             Some(view) => view.alarms,
-            None => judge::alarms_of(self.node, &self.report(), &self.config()),
+            None => leader::alarms_of(self.node, &self.report(), &self.config()),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The two tasks: every node looks at its own disk, and makes room where it can; the leader asks all members, judges,
-//! and acts on it.
+//! Tasks of the disk health check. Every node checks its own disk, and frees space if it can. The leader
+//! collects all members' reports, evaluates them, and acts on the result.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,39 +12,40 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Disks;
-use super::gauge::Sight;
-use super::judge::{Motive, Scene};
+use super::DiskHealth;
+use super::leader::{ClusterDisks, HandOverReason};
+use super::local::DiskSample;
 use super::report::{DiskReport, DiskView};
 use crate::blocking;
-use crate::compaction::Orders;
+use crate::compaction::SnapshotRequests;
 use crate::ids::NodeId;
-use crate::peers::wire::{Answer, Ask};
+use crate::peers::wire::{PeerRequest, PeerResponse};
 use crate::peers::{Peers, Purpose};
 use crate::state_machine::Raft;
 use crate::storage::Storage;
 use crate::wall_clock;
 
-/// A node whose disk is nearly full shortens its log at most so often: each time it writes its whole state.
+/// Minimum interval at which a node with a nearly full disk truncates its log, since each time it writes its
+/// whole state.
 const RELIEF_PAUSE: Duration = Duration::from_secs(5);
 
 /// Number of rounds without an answer after which a member's report expires.
 const ROUNDS_COUNTED: u32 = 3;
 
-/// Looks at this node's disk until `stop`. While it is nearly full the log is cut as short as a snapshot allows, and
-/// one snapshot is kept instead of two.
-pub(crate) async fn look(
-    disks: Arc<Disks>,
+/// Checks this node's disk until `stop`. While it is nearly full, the log is truncated as far as a snapshot
+/// allows, and one snapshot is kept instead of two.
+pub(crate) async fn watch_local_disk(
+    disks: Arc<DiskHealth>,
     storage: Arc<Storage>,
     raft: Raft,
-    snapshots: Orders,
+    snapshots: SnapshotRequests,
     stop: CancellationToken,
 ) {
     let mut relieved: Option<Instant> = None;
-    let mut looking: Option<JoinHandle<std::io::Result<Option<u64>>>> = None;
+    let mut check: Option<JoinHandle<std::io::Result<Option<u64>>>> = None;
     loop {
-        // A file system that does not answer holds up this thread of the pool, and nobody else.
-        let mut answer = looking.take().unwrap_or_else(|| {
+        // A file system that does not answer blocks only one thread of the blocking pool.
+        let mut answer = check.take().unwrap_or_else(|| {
             let (storage, low) = (storage.clone(), disks.report().low);
             tokio::spawn(blocking::run(move || free_space(&storage, low)))
         });
@@ -52,31 +53,33 @@ pub(crate) async fn look(
             Ok(Ok(Ok(free_bytes))) => free_bytes,
             Ok(_) => None,
             Err(_) => {
-                looking = Some(answer);
+                check = Some(answer);
                 None
             }
         };
         let wal = &storage.wal;
         let (was_low, was_full) = (disks.report().low, disks.report().log_full);
-        let report = disks.gauge.saw(Sight {
+        let report = disks.local.record(DiskSample {
             free_bytes,
             snapshot_bytes: storage.snapshots.latest().map_or(0, |latest| latest.bytes()),
             log_full: wal.is_full(),
             starved: wal.is_starved(),
-            sync: wal.fsync_stats().usual(),
-            working: wal.fsync_stats().working_for(),
+            sync: wal.fsync_stats().median(),
+            working: wal.fsync_stats().current_write_time(),
         });
         if was_low != report.low {
             let (free, mark) = (report.free_bytes, report.low_water_bytes);
             match report.low {
-                true => tracing::warn!(?free, low_water = mark, "the disk is nearly full"),
-                false => tracing::info!(?free, low_water = mark, "the disk has space again"),
+                true => tracing::warn!(?free, low_water = mark, "disk: nearly full"),
+                false => tracing::info!(?free, low_water = mark, "disk: has space again"),
             }
         }
         if was_full != report.log_full {
             match report.log_full {
-                true => tracing::error!("the log has no room: this node takes no entries until it has"),
-                false => tracing::info!("the log has room again"),
+                true => tracing::error!(
+                    "disk: the log has no room, and this node accepts no entries until it has"
+                ),
+                false => tracing::info!("disk: the log has room again"),
             }
         }
         if report.low && wal.segments() > 1 {
@@ -92,118 +95,126 @@ pub(crate) async fn look(
     }
 }
 
-/// Asks the file system. Blocks.
+/// Queries the file system. Blocks.
 fn free_space(storage: &Storage, low: bool) -> Option<u64> {
-    if let Err(error) = storage.snapshots.set_need(low) {
-        tracing::warn!(%error, "could not remove the snapshot before the newest");
+    if let Err(error) = storage.snapshots.set_space_low(low) {
+        tracing::warn!(%error, "disk: the older snapshot could not be removed");
     }
     match storage.dir.free_space() {
         Ok(free) => Some(free),
         Err(error) => {
-            tracing::warn!(%error, "how full is the disk?");
+            tracing::warn!(%error, "disk: the free space could not be determined");
             None
         }
     }
 }
 
-/// Removes from the log what the newest snapshot covers, and has a newer one made at `orders`. Says whether it did.
-async fn shorten_log(raft: &Raft, storage: &Storage, orders: Option<&Orders>) -> bool {
+/// Purges the log up to the newest snapshot, and requests a newer snapshot through `snapshot_requests`.
+/// Returns whether it did.
+async fn shorten_log(raft: &Raft, storage: &Storage, snapshot_requests: Option<&SnapshotRequests>) -> bool {
     let (covered, applied) = {
         let metrics = raft.metrics();
         let now = metrics.borrow_watched();
         let index = |id: Option<crate::types::LogId>| id.map_or(0, |id| id.index);
         (index(now.snapshot), index(now.last_applied))
     };
-    // What fails here is Raft that has stopped, and the node with it.
+    // Only a stopped Raft fails here, and then the node stops, too.
     if covered > storage.wal.purged().map_or(0, |purged| purged.index) {
         let _ = raft.trigger().purge_log(covered).await;
     }
-    applied > covered && orders.is_some_and(Orders::begin)
+    applied > covered && snapshot_requests.is_some_and(SnapshotRequests::begin)
 }
 
-/// Memory of the leader in its term.
-struct Office {
+/// State of the leader during its term.
+struct Term {
     term: u64,
-    /// Nothing is handed over before.
-    settled: Instant,
-    heard: BTreeMap<NodeId, (DiskReport, Instant)>,
+    /// Time before which leadership is not handed over.
+    no_hand_over_before: Instant,
+    reported: BTreeMap<NodeId, (DiskReport, Instant)>,
 }
 
-/// Collects the disk reports of all members while this node leads, sends them its findings, and hands leadership over if
-/// its own disk is the worse one. Until `stop`.
-pub(crate) async fn judge(disks: Arc<Disks>, peers: Arc<Peers>, raft: Raft, stop: CancellationToken) {
-    let mut office: Option<Office> = None;
+/// Collects the disk reports of all members while this node leads, sends them its findings, and hands
+/// leadership over if another voter's disk is better. Runs until `stop`.
+pub(crate) async fn watch_members(
+    disks: Arc<DiskHealth>,
+    peers: Arc<Peers>,
+    raft: Raft,
+    stop: CancellationToken,
+) {
+    let mut term_state: Option<Term> = None;
     loop {
         tokio::select! {
             () = tokio::time::sleep(disks.config().check_interval) => {}
             () = stop.cancelled() => return,
         }
-        let Some(seen) = Seen::by_leader(&raft) else {
-            office = None;
+        let Some(seen) = LeaderMetrics::by_leader(&raft) else {
+            term_state = None;
             continue;
         };
         let now = Instant::now();
-        let office = match &mut office {
-            Some(office) if office.term == seen.term => office,
-            other => other.insert(Office {
+        let term_state = match &mut term_state {
+            Some(term_state) if term_state.term == seen.term => term_state,
+            other => other.insert(Term {
                 term: seen.term,
-                settled: now + disks.config().hand_over_pause,
-                heard: BTreeMap::new(),
+                no_hand_over_before: now + disks.config().hand_over_pause,
+                reported: BTreeMap::new(),
             }),
         };
         let others = seen.others(disks.node);
         let asked = tokio::select! {
-            asked = ask_all(&disks, &peers, &others) => asked,
+            asked = collect_reports(&disks, &peers, &others) => asked,
             () = stop.cancelled() => return,
         };
         let now = Instant::now();
-        office
-            .heard
+        term_state
+            .reported
             .extend(asked.into_iter().map(|(id, report)| (id, (report, now))));
         let counted = disks.config().check_interval * ROUNDS_COUNTED * 2;
-        office
-            .heard
+        term_state
+            .reported
             .retain(|id, (_, when)| now - *when <= counted && seen.members.contains(id));
 
-        let heard = office.heard.iter();
+        let reported = term_state.reported.iter();
         let mut reports: BTreeMap<NodeId, DiskReport> =
-            heard.map(|(id, (report, _))| (*id, report.clone())).collect();
+            reported.map(|(id, (report, _))| (*id, report.clone())).collect();
         reports.insert(disks.node, disks.report());
-        disks.heard(reports.clone());
-        let scene = Scene {
+        disks.reported(reports.clone());
+        let cluster_disks = ClusterDisks {
             me: disks.node,
             voters: seen.voters,
             reports,
             lag: seen.lag,
         };
         let before = disks.view();
-        let view = scene.view(seen.term, before.as_ref(), wall_clock::now_ms(), &disks.config());
-        tell(before.as_ref(), &view);
+        let view = cluster_disks.view(seen.term, before.as_ref(), wall_clock::now_ms(), &disks.config());
+        log_changes(before.as_ref(), &view);
         disks.learn(view);
 
-        if now >= office.settled
-            && let Some((heir, motive)) = scene.hand_over(&disks.config())
+        if now >= term_state.no_hand_over_before
+            && let Some((heir, motive)) = cluster_disks.hand_over(&disks.config())
         {
             match motive {
-                Motive::Full => tracing::warn!(to = heir, "the disk is nearly full: handing leadership over"),
-                Motive::Slow => tracing::warn!(to = heir, "the disk is slow: handing leadership over"),
+                HandOverReason::Full => {
+                    tracing::warn!(to = heir, "disk: nearly full, handing over leadership")
+                }
+                HandOverReason::Slow => tracing::warn!(to = heir, "disk: slow, handing over leadership"),
             }
-            office.settled = now + disks.config().hand_over_pause;
-            // Raft that has stopped ends the node anyway.
+            term_state.no_hand_over_before = now + disks.config().hand_over_pause;
+            // If Raft has stopped, the node stops anyway.
             let _ = raft.trigger().transfer_leader(heir).await;
         }
     }
 }
 
-/// Raft's metrics, if this node leads.
-struct Seen {
+/// Metrics of Raft that the leader uses.
+struct LeaderMetrics {
     term: u64,
     members: BTreeSet<NodeId>,
     voters: Vec<BTreeSet<NodeId>>,
     lag: BTreeMap<NodeId, u64>,
 }
 
-impl Seen {
+impl LeaderMetrics {
     fn by_leader(raft: &Raft) -> Option<Self> {
         let metrics = raft.metrics();
         let now = metrics.borrow_watched();
@@ -232,15 +243,18 @@ impl Seen {
     }
 }
 
-/// Asks all members once; members that do not answer in time are missing in the result.
-async fn ask_all(disks: &Disks, peers: &Peers, members: &[NodeId]) -> Vec<(NodeId, DiskReport)> {
+/// Requests the reports of all members once. Members that do not answer in time are missing in the result.
+async fn collect_reports(disks: &DiskHealth, peers: &Peers, members: &[NodeId]) -> Vec<(NodeId, DiskReport)> {
     let view = disks.view();
     let asked = members.iter().map(|id| {
-        let (link, view) = (peers.link(*id, Purpose::Control), view.clone());
+        let (connection, view) = (peers.connection(*id, Purpose::Control), view.clone());
         async move {
-            match link.ask(Ask::Disk { view }, disks.config().check_interval).await {
-                Ok(Answer::Disk(report)) => Some((*id, report)),
-                // It is unreachable, or busy with something else; Raft says so loudly enough.
+            match connection
+                .request(PeerRequest::Disk { view }, disks.config().check_interval)
+                .await
+            {
+                Ok(PeerResponse::Disk(report)) => Some((*id, report)),
+                // The member is unreachable or busy; Raft logs that already.
                 Ok(_) | Err(_) => None,
             }
         }
@@ -248,8 +262,8 @@ async fn ask_all(disks: &Disks, peers: &Peers, members: &[NodeId]) -> Vec<(NodeI
     join_all(asked).await.into_iter().flatten().collect()
 }
 
-/// Alarms that come and go, in the log.
-fn tell(before: Option<&DiskView>, now: &DiskView) {
+/// Logs alarms that begin and end.
+fn log_changes(before: Option<&DiskView>, now: &DiskView) {
     let alarms = |view: &DiskView| view.alarms.clone();
     let before = before.map(alarms).unwrap_or_default();
     let missing = |alarm: &super::Alarm, list: &[super::Alarm]| {
@@ -269,7 +283,7 @@ fn tell(before: Option<&DiskView>, now: &DiskView) {
         tracing::info!(
             kind = alarm.kind.word(),
             node = alarm.node_id,
-            "the alarm is over"
+            "the alarm has ended"
         );
     }
 }

@@ -1,5 +1,5 @@
-//! Questions to the leader, from any node: heartbeats of sessions and read barriers. Questions that arrive while
-//! one is in progress go together in the next.
+//! Client for requests to the leader from any node: heartbeats of sessions, read barriers and changes of the
+//! membership. Requests that arrive while one is in progress are combined in the next one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::application::Application;
-use crate::disks::Disks;
-use crate::disks::report::MemberNews;
+use crate::disk_health::DiskHealth;
+use crate::disk_health::report::MemberNews;
 use crate::error::Unavailable;
 use crate::ids::NodeId;
 use crate::leader_view::LeaderView;
@@ -20,52 +20,53 @@ use crate::membership::{
     MembershipChange, MembershipChanged, MembershipError, MembershipOutcome, MembershipRefusal,
 };
 use crate::messages::{HeartbeatsTaken, Moment, NotLeader, SeenMoment, Touched};
-use crate::peers::wire::{Answer, Ask, HEARTBEATS_SINCE};
-use crate::peers::{LinkError, Peers, Purpose};
+use crate::peers::wire::{HEARTBEATS_SINCE, PeerRequest, PeerResponse};
+use crate::peers::{PeerConnectionError, Peers, Purpose};
 use crate::state_machine::Raft;
 use raft_log::sync::Mutex;
 
-/// Heartbeats in one frame, and callers that wait for the next.
-const MAX_AT_ONCE: usize = 4_096;
+/// Maximum number of heartbeats in one frame, and of callers that wait for the next one.
+const MAX_HEARTBEATS_IN_REQUEST: usize = 4_096;
 
-/// Between two questions to a leader that could not answer the first: it has lost its quorum for a moment, or a new one
-/// is only just known.
-const PAUSE: Duration = Duration::from_millis(20);
+/// Pause between two requests to a leader that could not answer the first: it may have lost its quorum for a
+/// moment, or a new leader has only just become known.
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// Minimum allowance for heartbeats on their way to the leader. Peers are a fraction of a millisecond away, and a busy node
-/// takes some milliseconds.
-const LEAST_WAY: Duration = Duration::from_millis(50);
+/// Minimum bound of the transit time of heartbeats to the leader. Peers are a fraction of a millisecond away,
+/// and a busy node takes some milliseconds.
+const MIN_TRANSIT: Duration = Duration::from_millis(50);
 
-/// Maximum allowance: over a slower connection than this no leader is elected.
-const LONGEST_WAY: Duration = Duration::from_secs(1);
+/// Maximum bound of the transit time: no leader is elected over a slower connection.
+const MAX_TRANSIT: Duration = Duration::from_secs(1);
 
-/// Age at which a moment of the leader's clock proves nothing any more: clocks that differ by one percent in speed add ten milliseconds.
-const MOMENT_KEPT: Duration = Duration::from_secs(1);
+/// Age at which a known moment of the leader's clock proves nothing any more: clocks that differ by one
+/// percent in speed add ten milliseconds.
+const MAX_MOMENT_AGE: Duration = Duration::from_secs(1);
 
-/// Maximum time to answer the condition of the members. Such a caller asks again soon, and prefers a quick refusal.
-const MEMBERS_PATIENCE: Duration = Duration::from_secs(1);
+/// Maximum time for a request for the members' condition. Its caller retries soon, and prefers a quick error.
+const MEMBERS_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Asks the leader, wherever it is.
-pub struct Asker {
-    /// This node.
+/// Sends requests to the leader, on whichever node it is.
+pub struct LeaderClient {
+    /// Id of this node.
     pub node: NodeId,
-    /// This node as a leader.
+    /// Program on this node, which answers if this node leads.
     pub application: Arc<dyn Application>,
-    /// The others.
+    /// Connections to the peers.
     pub peers: Arc<Peers>,
     /// Current leader.
     pub leader: watch::Receiver<LeaderView>,
-    /// This node as the leader that changes the membership.
+    /// Changes the membership if this node leads.
     pub membership: Arc<MembershipLeader>,
-    /// Maximum time to wait for a leader and for its answer, in all.
-    pub patience: Duration,
-    /// The same for a change of the membership, which has to be committed.
-    pub change_patience: Duration,
-    /// Distance to the leader.
-    pub distance: Mutex<Distance>,
+    /// Maximum time to wait for a leader and for its answer, in total.
+    pub timeout: Duration,
+    /// Maximum time for a change of the membership, which has to be committed.
+    pub change_timeout: Duration,
+    /// Known moment of the leader's clock, and bound of the transit time.
+    pub transit: Mutex<TransitBound>,
 }
 
-/// A caller of [`Questions::heartbeat`].
+/// Queued call of [`LeaderRequests::heartbeat`].
 struct Heartbeat {
     session: u64,
     /// Time at which this node received the session's heartbeat.
@@ -73,33 +74,35 @@ struct Heartbeat {
     answer: oneshot::Sender<Result<Touched, Unavailable>>,
 }
 
-/// The leader's clock as this node knows it, and the time that heartbeats may take to the leader.
+/// Known moment of the leader's clock, and the bound of the transit time of heartbeats to the leader.
 ///
-/// The leader counts a heartbeat from its arrival, less its age. The time on the way makes a session end later, so the leader
-/// counts only what was on its way for a bounded time, and asks for the rest again. No two clocks are compared: the leader
-/// gets a moment of its own clock back, with the time for which this node has known it.
+/// The leader counts a heartbeat from its arrival, less its age. Time in transit makes a session end later,
+/// so the leader counts a heartbeat only if its transit time is bounded, and otherwise asks for it again. No
+/// two clocks are compared: the leader gets a moment of its own clock back, with the time for which this node
+/// has known it.
 #[derive(Debug)]
-pub struct Distance {
+pub struct TransitBound {
     seen: Option<(NodeId, Moment, Instant)>,
     within: Duration,
 }
 
-impl Default for Distance {
+impl Default for TransitBound {
     fn default() -> Self {
         Self {
             seen: None,
-            within: LEAST_WAY,
+            within: MIN_TRANSIT,
         }
     }
 }
 
-impl Distance {
-    /// Returns the proof for this leader of the time that a question sent `now` is on its way, and the maximum of that time.
+impl TransitBound {
+    /// Returns the proof of the transit time of a request sent `now` to this leader, and the bound of that
+    /// time.
     fn proof(&self, leader: NodeId, now: Instant) -> (Option<SeenMoment>, Duration) {
         let seen = self.seen.filter(|(of, ..)| *of == leader);
         let seen = seen.and_then(|(_, moment, at)| {
             let known_for = now.saturating_duration_since(at);
-            (known_for <= MOMENT_KEPT).then(|| SeenMoment {
+            (known_for <= MAX_MOMENT_AGE).then(|| SeenMoment {
                 moment,
                 known_for_us: known_for.as_micros().try_into().unwrap_or(u64::MAX),
             })
@@ -107,8 +110,8 @@ impl Distance {
         (seen, self.within)
     }
 
-    /// Records an answer from this leader, `took` after its question was sent. `counted` is false if the heartbeats were
-    /// on their way for too long.
+    /// Records an answer of this leader, which arrived `took` after the request was sent. `counted` is false
+    /// if the heartbeats were in transit for too long.
     fn answered(
         &mut self,
         leader: NodeId,
@@ -120,42 +123,43 @@ impl Distance {
     ) {
         self.seen = Some((leader, moment, now));
         self.within = match counted {
-            true => (took * 2).clamp(LEAST_WAY, LONGEST_WAY),
-            // Without a proof nothing was learned about the way.
+            true => (took * 2).clamp(MIN_TRANSIT, MAX_TRANSIT),
+            // Without a proof nothing was learned about the transit time.
             false if !had_proof => self.within,
-            false => (self.within * 2).min(LONGEST_WAY),
+            false => (self.within * 2).min(MAX_TRANSIT),
         };
     }
 }
-/// A caller of [`Questions::read_index`].
-type Barrier = oneshot::Sender<Result<u64, Unavailable>>;
+/// Queued call of [`LeaderRequests::read_index`].
+type ReadBarrier = oneshot::Sender<Result<u64, Unavailable>>;
 
-/// The way to the leader.
+/// Handle that queues requests to the leader.
 #[derive(Clone)]
-pub struct Questions {
+pub struct LeaderRequests {
     heartbeats: mpsc::Sender<Heartbeat>,
-    barriers: mpsc::Sender<Barrier>,
+    barriers: mpsc::Sender<ReadBarrier>,
 }
 
-/// The questions, before their tasks are started.
-pub struct QuestionQueues {
+/// Queues of requests, before their tasks are started.
+pub struct LeaderRequestQueues {
     heartbeats: mpsc::Receiver<Heartbeat>,
-    barriers: mpsc::Receiver<Barrier>,
+    barriers: mpsc::Receiver<ReadBarrier>,
 }
 
-/// The queues of questions and the way into them.
-pub fn questions() -> (Questions, QuestionQueues) {
-    let (heartbeats, heartbeat_queue) = mpsc::channel(MAX_AT_ONCE);
-    let (barriers, barrier_queue) = mpsc::channel(MAX_AT_ONCE);
-    let queues = QuestionQueues {
+/// Creates the queues of requests and their handle.
+pub fn leader_requests() -> (LeaderRequests, LeaderRequestQueues) {
+    let (heartbeats, heartbeat_queue) = mpsc::channel(MAX_HEARTBEATS_IN_REQUEST);
+    let (barriers, barrier_queue) = mpsc::channel(MAX_HEARTBEATS_IN_REQUEST);
+    let queues = LeaderRequestQueues {
         heartbeats: heartbeat_queue,
         barriers: barrier_queue,
     };
-    (Questions { heartbeats, barriers }, queues)
+    (LeaderRequests { heartbeats, barriers }, queues)
 }
 
-impl Questions {
-    /// Has the leader count a session's heartbeat from when it was `heard` at this node.
+impl LeaderRequests {
+    /// Sends a session's heartbeat to the leader, which counts it from the time `heard` at which this node
+    /// received it.
     pub async fn heartbeat(&self, session: u64, heard: Instant) -> Result<Touched, Unavailable> {
         let (answer, rx) = oneshot::channel();
         let stopped = || Unavailable::new("this node is stopping");
@@ -168,7 +172,7 @@ impl Questions {
         rx.await.unwrap_or_else(|_| Err(stopped()))
     }
 
-    /// The index up to which this node has to apply for a linearizable read.
+    /// Returns the index up to which this node must apply the log for a linearizable read.
     pub async fn read_index(&self) -> Result<u64, Unavailable> {
         if planted::is(Bug::StaleRead) {
             return Ok(0);
@@ -180,20 +184,20 @@ impl Questions {
     }
 }
 
-/// Asks what is queued, until `stop`.
-pub async fn run(asker: Arc<Asker>, queues: QuestionQueues, stop: CancellationToken) {
-    let QuestionQueues { heartbeats, barriers } = queues;
+/// Sends queued requests until `stop`.
+pub async fn run(leader_client: Arc<LeaderClient>, queues: LeaderRequestQueues, stop: CancellationToken) {
+    let LeaderRequestQueues { heartbeats, barriers } = queues;
     tokio::select! {
-        () = pass_heartbeats(&asker, heartbeats) => {}
-        () = pass_barriers(&asker, barriers) => {}
+        () = forward_heartbeats(&leader_client, heartbeats) => {}
+        () = forward_read_barriers(&leader_client, barriers) => {}
         () = stop.cancelled() => {}
     }
 }
 
-async fn pass_heartbeats(asker: &Asker, mut queue: mpsc::Receiver<Heartbeat>) {
+async fn forward_heartbeats(leader_client: &LeaderClient, mut queue: mpsc::Receiver<Heartbeat>) {
     let mut waiting = Vec::new();
-    while queue.recv_many(&mut waiting, MAX_AT_ONCE).await > 0 {
-        let touched = asker.touch(&waiting).await;
+    while queue.recv_many(&mut waiting, MAX_HEARTBEATS_IN_REQUEST).await > 0 {
+        let touched = leader_client.touch(&waiting).await;
         for (place, Heartbeat { answer, .. }) in waiting.drain(..).enumerate() {
             let one = match &touched {
                 Ok(touched) => match touched.get(place) {
@@ -208,10 +212,10 @@ async fn pass_heartbeats(asker: &Asker, mut queue: mpsc::Receiver<Heartbeat>) {
     }
 }
 
-async fn pass_barriers(asker: &Asker, mut queue: mpsc::Receiver<Barrier>) {
+async fn forward_read_barriers(leader_client: &LeaderClient, mut queue: mpsc::Receiver<ReadBarrier>) {
     let mut waiting = Vec::new();
-    while queue.recv_many(&mut waiting, MAX_AT_ONCE).await > 0 {
-        let index = asker.read_index().await;
+    while queue.recv_many(&mut waiting, MAX_HEARTBEATS_IN_REQUEST).await > 0 {
+        let index = leader_client.read_index().await;
         for answer in waiting.drain(..) {
             // The caller may have been dropped.
             let _ = answer.send(index.clone());
@@ -219,15 +223,16 @@ async fn pass_barriers(asker: &Asker, mut queue: mpsc::Receiver<Barrier>) {
     }
 }
 
-impl Asker {
-    /// Has the leader change the membership.
+impl LeaderClient {
+    /// Sends a change of the membership to the leader.
     ///
-    /// It may be asked twice, and so may the next leader: what is so already is a success.
+    /// The leader, or the next one, may receive the request twice; a change that is already in effect
+    /// succeeds.
     pub async fn change(&self, change: MembershipChange) -> Result<MembershipChanged, MembershipError> {
         let mut views = self.leader.clone();
-        let deadline = Instant::now() + self.change_patience;
+        let deadline = Instant::now() + self.change_timeout;
         let mut problem = "no leader is known".to_owned();
-        // Whether a leader may have begun with it, and nobody knows how far it came.
+        // Whether a leader may have begun the change, so that its outcome is unknown.
         let mut begun = false;
         loop {
             let view = *views.borrow_and_update();
@@ -236,14 +241,17 @@ impl Asker {
                 let answer = if leader == self.node {
                     self.membership.change(&change).await
                 } else {
-                    let link = self.peers.link(leader, Purpose::Traffic);
-                    // Also when another leads: to move leadership is what was asked for, perhaps.
-                    match link.ask(Ask::ChangeMembership(change.clone()), left).await {
-                        Ok(Answer::ChangeMembership(answer)) => answer,
+                    let connection = self.peers.connection(leader, Purpose::Traffic);
+                    // Also sent if another node leads by now: moving leadership may be the requested change.
+                    match connection
+                        .request(PeerRequest::ChangeMembership(change.clone()), left)
+                        .await
+                    {
+                        Ok(PeerResponse::ChangeMembership(answer)) => answer,
                         Ok(_) => Err(NotLeader { leader: None }),
                         Err(error) => {
-                            begun |= matches!(error, LinkError::NoAnswer(_));
-                            problem = format!("node {leader}, the leader, cannot be asked: {error}");
+                            begun |= matches!(error, PeerConnectionError::NoAnswer(_));
+                            problem = format!("node {leader}, the leader, cannot be reached: {error}");
                             Err(NotLeader { leader: None })
                         }
                     }
@@ -253,7 +261,7 @@ impl Asker {
                     Ok(MembershipOutcome::Unknown(why)) => {
                         return Err(MembershipError::OutcomeUnknown(why));
                     }
-                    // The first try may be what is in progress.
+                    // The change in progress may be the first attempt of this request.
                     Ok(MembershipOutcome::Refused(MembershipRefusal::InProgress)) if begun => {
                         problem = MembershipRefusal::InProgress.to_string();
                     }
@@ -261,7 +269,7 @@ impl Asker {
                     Err(NotLeader { .. }) => {}
                 }
             }
-            let pause = Instant::now() + PAUSE;
+            let pause = Instant::now() + RETRY_PAUSE;
             tokio::select! {
                 changed = views.changed() => if changed.is_err() {
                     return Err(Unavailable::new("this node is stopping").into());
@@ -285,7 +293,7 @@ impl Asker {
             self.application.touch(beats.collect())
         };
         let there = |leader, left| self.touch_at(leader, beats, left);
-        self.way().ask(here, there).await
+        self.route().request(here, there).await
     }
 
     /// Sends heartbeats to the leader at another node, within the time left.
@@ -293,11 +301,11 @@ impl Asker {
         &self,
         leader: NodeId,
         beats: &[Heartbeat],
-        patience: Duration,
-    ) -> Result<Result<Vec<Touched>, NotLeader>, LinkError> {
-        let link = self.peers.link(leader, Purpose::Traffic);
-        let version = self.peers.gate().wire_version_with(leader);
-        let end = Instant::now() + patience;
+        timeout: Duration,
+    ) -> Result<Result<Vec<Touched>, NotLeader>, PeerConnectionError> {
+        let connection = self.peers.connection(leader, Purpose::Traffic);
+        let version = self.peers.registry().wire_version_with(leader);
+        let end = Instant::now() + timeout;
         loop {
             let waits = |beat: &&Heartbeat| !beat.answer.is_closed();
             let waiting = || beats.iter().filter(waits);
@@ -306,34 +314,38 @@ impl Asker {
             let left = end.saturating_duration_since(now);
             if version.is_some_and(|version| version < HEARTBEATS_SINCE) {
                 let sessions = waiting().map(|beat| beat.session).collect();
-                return Ok(match link.ask(Ask::Touch { sessions }, left).await? {
-                    Answer::Touch(touched) => touched.map(|touched| in_their_places(&asked, touched)),
-                    _ => Err(NotLeader { leader: None }),
-                });
+                return Ok(
+                    match connection.request(PeerRequest::Touch { sessions }, left).await? {
+                        PeerResponse::Touch(touched) => {
+                            touched.map(|touched| in_request_order(&asked, touched))
+                        }
+                        _ => Err(NotLeader { leader: None }),
+                    },
+                );
             }
             if !asked.contains(&true) {
-                return Ok(Ok(in_their_places(&asked, Vec::new())));
+                return Ok(Ok(in_request_order(&asked, Vec::new())));
             }
-            let (seen, within) = self.distance.lock().proof(leader, now);
+            let (seen, within) = self.transit.lock().proof(leader, now);
             let age = |beat: &Heartbeat| now.saturating_duration_since(beat.heard).as_millis();
-            let ask = Ask::Heartbeats {
+            let request = PeerRequest::Heartbeats {
                 seen,
                 within_ms: within.as_millis().try_into().unwrap_or(u32::MAX),
                 sessions: waiting()
                     .map(|beat| (beat.session, age(beat).try_into().unwrap_or(u32::MAX)))
                     .collect(),
             };
-            let HeartbeatsTaken { moment, touched } = match link.ask(ask, left).await? {
-                Answer::Heartbeats(Ok(taken)) => taken,
-                Answer::Heartbeats(Err(other)) => return Ok(Err(other)),
+            let HeartbeatsTaken { moment, touched } = match connection.request(request, left).await? {
+                PeerResponse::Heartbeats(Ok(taken)) => taken,
+                PeerResponse::Heartbeats(Err(other)) => return Ok(Err(other)),
                 _ => return Ok(Err(NotLeader { leader: None })),
             };
             let answered = Instant::now();
-            let mut distance = self.distance.lock();
+            let mut transit = self.transit.lock();
             let counted = touched.is_some();
-            distance.answered(leader, moment, answered, answered - now, counted, seen.is_some());
+            transit.answered(leader, moment, answered, answered - now, counted, seen.is_some());
             if let Some(touched) = touched {
-                return Ok(Ok(in_their_places(&asked, touched)));
+                return Ok(Ok(in_request_order(&asked, touched)));
             }
         }
     }
@@ -341,49 +353,49 @@ impl Asker {
     async fn read_index(&self) -> Result<u64, Unavailable> {
         let here = || self.application.read_index();
         let there = |leader, left| {
-            let link = self.peers.link(leader, Purpose::Control);
+            let connection = self.peers.connection(leader, Purpose::Control);
             async move {
-                match link.ask(Ask::ReadIndex, left).await? {
-                    Answer::ReadIndex(index) => Ok(index),
+                match connection.request(PeerRequest::ReadIndex, left).await? {
+                    PeerResponse::ReadIndex(index) => Ok(index),
                     _ => Ok(Err(NotLeader { leader: None })),
                 }
             }
         };
-        self.way().ask(here, there).await
+        self.route().request(here, there).await
     }
 
     /// Returns the condition of the members, as the leader knows it.
-    pub async fn members(&self, disks: &Disks, raft: &Raft) -> Result<Vec<MemberNews>, Unavailable> {
+    pub async fn members(&self, disks: &DiskHealth, raft: &Raft) -> Result<Vec<MemberNews>, Unavailable> {
         let here = async || disks.members(raft);
         let there = |leader, left: Duration| {
-            let link = self.peers.link(leader, Purpose::Control);
+            let connection = self.peers.connection(leader, Purpose::Control);
             async move {
-                match link.ask(Ask::Members, left).await? {
-                    Answer::Members(members) => Ok(members),
+                match connection.request(PeerRequest::Members, left).await? {
+                    PeerResponse::Members(members) => Ok(members),
                     _ => Ok(Err(NotLeader { leader: None })),
                 }
             }
         };
-        let patience = MEMBERS_PATIENCE;
-        Way {
-            patience,
-            ..self.way()
+        let timeout = MEMBERS_TIMEOUT;
+        LeaderRoute {
+            timeout,
+            ..self.route()
         }
-        .ask(here, there)
+        .request(here, there)
         .await
     }
 
-    fn way(&self) -> Way {
-        Way {
+    fn route(&self) -> LeaderRoute {
+        LeaderRoute {
             node: self.node,
             leader: self.leader.clone(),
-            patience: self.patience,
+            timeout: self.timeout,
         }
     }
 }
 
-/// Returns the answers at the places of the heartbeats that were sent. No caller waits for the others.
-fn in_their_places(asked: &[bool], touched: Vec<Touched>) -> Vec<Touched> {
+/// Returns the answers in the order of the requests. The callers of requests that were not sent are gone.
+fn in_request_order(asked: &[bool], touched: Vec<Touched>) -> Vec<Touched> {
     let mut touched = touched.into_iter();
     asked
         .iter()
@@ -394,37 +406,38 @@ fn in_their_places(asked: &[bool], touched: Vec<Touched>) -> Vec<Touched> {
         .collect()
 }
 
-/// Ends when this node knows that `leader` no longer leads, with the reason. A question to it may have no answer:
-/// a leader that is stopped, or cut off, keeps its connections.
+/// Completes with the reason once this node knows that `leader` no longer leads. A request to it may stay
+/// unanswered: a stopped or partitioned leader keeps its connections.
 async fn another_leads(mut views: watch::Receiver<LeaderView>, leader: NodeId) -> String {
     match views.wait_for(|view| view.leader != Some(leader)).await {
-        Ok(_) => format!("node {leader} leads no more"),
+        Ok(_) => format!("node {leader} no longer leads"),
         Err(_) => "this node is stopping".to_owned(),
     }
 }
 
-/// A question's way from leader to leader.
-struct Way {
+/// Retry policy of a request: sends it to successive leaders.
+struct LeaderRoute {
     node: NodeId,
     leader: watch::Receiver<LeaderView>,
-    /// Maximum time to wait for a leader and for its answer, in all.
-    patience: Duration,
+    /// Maximum time to wait for a leader and for its answer, in total.
+    timeout: Duration,
 }
 
-impl Way {
-    /// Asks the leader, `here` or `there`, and the next one if that one does not lead any more, while patience lasts. A
-    /// question may be asked twice: none of them changes anything that a second one would change again.
-    async fn ask<T, Here, There>(
+impl LeaderRoute {
+    /// Sends the request to the leader, `here` or `there`, and to the next leader if that one no longer
+    /// leads, until the timeout. A leader may receive it twice: none of these requests has an effect that a
+    /// repetition would repeat.
+    async fn request<T, Here, There>(
         &self,
         here: impl Fn() -> Here,
         there: impl Fn(NodeId, Duration) -> There,
     ) -> Result<T, Unavailable>
     where
         Here: Future<Output = Result<T, NotLeader>>,
-        There: Future<Output = Result<Result<T, NotLeader>, LinkError>>,
+        There: Future<Output = Result<Result<T, NotLeader>, PeerConnectionError>>,
     {
         let mut views = self.leader.clone();
-        let deadline = Instant::now() + self.patience;
+        let deadline = Instant::now() + self.timeout;
         let mut problem = "no leader is known".to_owned();
         loop {
             let view = *views.borrow_and_update();
@@ -435,7 +448,7 @@ impl Way {
                     answer = there(leader, left), if leader != self.node => match answer {
                         Ok(answer) => Some(answer),
                         Err(error) => {
-                            problem = format!("node {leader}, the leader, cannot be asked: {error}");
+                            problem = format!("node {leader}, the leader, cannot be reached: {error}");
                             None
                         }
                     },
@@ -450,8 +463,9 @@ impl Way {
                     None => {}
                 }
             }
-            // Wait for news of a leader; a leader that only lost its quorum for a moment makes none.
-            let pause = Instant::now() + PAUSE;
+            // Waits for a change of leader. A leader that lost its quorum for a moment only causes none,
+            // hence the pause.
+            let pause = Instant::now() + RETRY_PAUSE;
             tokio::select! {
                 changed = views.changed() => if changed.is_err() {
                     return Err(Unavailable::new("this node is stopping"));
@@ -473,16 +487,16 @@ mod tests {
     use super::*;
 
     const ME: NodeId = 1;
-    const PATIENCE: Duration = Duration::from_secs(3);
+    const TIMEOUT: Duration = Duration::from_secs(3);
 
-    fn way() -> (watch::Sender<LeaderView>, Way) {
+    fn route() -> (watch::Sender<LeaderView>, LeaderRoute) {
         let (views, leader) = watch::channel(LeaderView::default());
-        let way = Way {
+        let route = LeaderRoute {
             node: ME,
             leader,
-            patience: PATIENCE,
+            timeout: TIMEOUT,
         };
-        (views, way)
+        (views, route)
     }
 
     fn led_by(term: u64, leader: impl Into<Option<NodeId>>) -> LeaderView {
@@ -500,56 +514,60 @@ mod tests {
     };
 
     #[test]
-    fn leader_moment_proves_something_to_that_leader_for_a_while() {
-        let (mut distance, now) = (Distance::default(), Instant::now());
-        assert_eq!(distance.proof(LEADER, now), (None, LEAST_WAY));
-        distance.answered(LEADER, MOMENT, now, MS, true, false);
+    fn leader_moment_is_a_proof_to_that_leader_until_it_ages() {
+        let (mut transit, now) = (TransitBound::default(), Instant::now());
+        assert_eq!(transit.proof(LEADER, now), (None, MIN_TRANSIT));
+        transit.answered(LEADER, MOMENT, now, MS, true, false);
         let known_for_us = 30_000;
         let seen = SeenMoment {
             moment: MOMENT,
             known_for_us,
         };
-        assert_eq!(distance.proof(LEADER, now + 30 * MS).0, Some(seen));
-        assert_eq!(distance.proof(LEADER + 1, now + 30 * MS).0, None);
-        assert!(distance.proof(LEADER, now + MOMENT_KEPT).0.is_some());
-        assert_eq!(distance.proof(LEADER, now + MOMENT_KEPT + MS).0, None);
+        assert_eq!(transit.proof(LEADER, now + 30 * MS).0, Some(seen));
+        assert_eq!(transit.proof(LEADER + 1, now + 30 * MS).0, None);
+        assert!(transit.proof(LEADER, now + MAX_MOMENT_AGE).0.is_some());
+        assert_eq!(transit.proof(LEADER, now + MAX_MOMENT_AGE + MS).0, None);
     }
 
     #[test]
-    fn heartbeats_may_be_on_their_way_for_twice_the_round_trip_within_bounds() {
-        let (mut distance, now) = (Distance::default(), Instant::now());
+    fn transit_bound_is_twice_the_round_trip_within_limits() {
+        let (mut transit, now) = (TransitBound::default(), Instant::now());
         let mut within = |took: Duration, counted, had_proof| {
-            distance.answered(LEADER, MOMENT, now, took, counted, had_proof);
-            distance.proof(LEADER, now).1
+            transit.answered(LEADER, MOMENT, now, took, counted, had_proof);
+            transit.proof(LEADER, now).1
         };
-        assert_eq!(within(MS, true, true), LEAST_WAY);
+        assert_eq!(within(MS, true, true), MIN_TRANSIT);
         assert_eq!(within(200 * MS, true, true), 400 * MS);
         assert_eq!(within(3_000 * MS, false, false), 400 * MS, "nothing was learned");
         assert_eq!(within(3_000 * MS, false, true), 800 * MS);
-        assert_eq!(within(3_000 * MS, false, true), LONGEST_WAY);
-        assert_eq!(within(3_000 * MS, true, true), LONGEST_WAY);
-        assert_eq!(within(MS, true, true), LEAST_WAY, "the way is short again");
+        assert_eq!(within(3_000 * MS, false, true), MAX_TRANSIT);
+        assert_eq!(within(3_000 * MS, true, true), MAX_TRANSIT);
+        assert_eq!(
+            within(MS, true, true),
+            MIN_TRANSIT,
+            "the transit time is short again"
+        );
     }
 
     #[test]
-    fn answers_stand_in_the_places_of_their_heartbeats() {
+    fn answers_are_in_the_order_of_their_heartbeats() {
         let renewed = Touched::Renewed(9_000);
         assert_eq!(
-            in_their_places(&[true, false, true], vec![renewed, Touched::Ended]),
+            in_request_order(&[true, false, true], vec![renewed, Touched::Ended]),
             [renewed, Touched::Unknown, Touched::Ended]
         );
-        assert_eq!(in_their_places(&[true, true], vec![renewed]), [renewed]);
+        assert_eq!(in_request_order(&[true, true], vec![renewed]), [renewed]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_leader_that_stalled_holds_nobody_up_when_another_leads() {
+    async fn stalled_leader_delays_no_request_once_another_leads() {
         for (next, by) in [(ME, "here"), (3, "there")] {
-            let (views, way) = way();
+            let (views, route) = route();
             views.send_replace(led_by(1, 2));
             let begin = Instant::now();
             let there = |leader, _| async move {
                 match leader {
-                    // It keeps its connections, and answers nothing.
+                    // The stalled leader keeps its connections and answers nothing.
                     2 => pending().await,
                     _ => Ok(Ok("there")),
                 }
@@ -560,24 +578,24 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(300)).await;
                 views.send_replace(led_by(2, next));
             };
-            let (answer, ()) = tokio::join!(way.ask(|| async { Ok("here") }, there), election);
+            let (answer, ()) = tokio::join!(route.request(|| async { Ok("here") }, there), election);
             assert_eq!(answer.unwrap(), by);
             assert_eq!(begin.elapsed(), Duration::from_millis(900));
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn leader_without_proof_is_asked_again_until_the_timeout() {
-        let (views, way) = way();
+    async fn leader_without_proof_is_retried_until_the_timeout() {
+        let (views, route) = route();
         views.send_replace(led_by(1, ME));
         let begin = Instant::now();
-        let refused = way.ask(
+        let refused = route.request(
             || async { Err::<(), _>(NotLeader { leader: None }) },
             |_, _| pending(),
         );
         let refused = refused.await.unwrap_err();
         assert!(refused.to_string().contains("cannot prove"), "{refused}");
-        assert_eq!(begin.elapsed(), PATIENCE);
+        assert_eq!(begin.elapsed(), TIMEOUT);
         drop(views);
     }
 }

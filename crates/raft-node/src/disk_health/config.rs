@@ -1,38 +1,41 @@
-//! Settings of the watch over disks.
+//! Settings of the disk health check.
 
 use std::time::Duration;
 
 use crate::invalid_setting::InvalidSetting;
 
-/// Room for eight segments of the usual length: releases until the next snapshot, whatever makes the log longer
-/// meanwhile, and what others write to the disk while somebody reads the alarm.
+/// Space for eight segments of the default length: for releases until the next snapshot, for other growth of
+/// the log meanwhile, and for other programs' writes until an operator reacts to the alarm.
 const DEFAULT_LOW_WATER_BYTES: u64 = 128 * 1024 * 1024;
 
-/// A quarter more, so that a snapshot that comes and goes does not make the cluster change its mind.
+/// A quarter above the low-water mark, so that a temporary snapshot does not toggle the cluster's mode.
 const DEFAULT_RESUME_BYTES: u64 = 160 * 1024 * 1024;
 
-/// A look costs one system call and a message to each member; disks do not fill within less.
+/// A check costs one system call and a message to each member; disks do not fill within less time.
 const DEFAULT_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Longer than the longest election timeout: to have another leader takes less time than the write has taken already.
+/// Longer than the longest election timeout: another leader can be elected in less time than the write has
+/// already taken.
 const DEFAULT_STALL: Duration = Duration::from_secs(1);
 
-/// Leadership moves at most so often on account of disks. A move costs an election, so disks that are slow by turns
-/// must not have it go in circles.
+/// Minimum interval between hand-overs because of disks. Each costs an election, so leadership must not
+/// circulate among disks that are slow in turn.
 const DEFAULT_HAND_OVER_PAUSE: Duration = Duration::from_secs(10);
 
 /// Thresholds at which a disk counts as nearly full or as slow, and the interval between checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiskConfig {
-    /// With less free space, beside room for a snapshot as large as the newest one, the node counts as nearly full.
+    /// Free space, beside space for a snapshot as large as the newest one, below which a node counts as
+    /// nearly full.
     pub low_water_bytes: u64,
-    /// It counts so until there is as much as this, beside the same room.
+    /// Free space, beside the same space, at which it no longer counts as nearly full.
     pub resume_bytes: u64,
     /// Interval at which a node checks its disk, and the leader asks the others.
     pub check_interval: Duration,
-    /// A write to the log that takes longer is a stall.
+    /// Duration of a write to the log above which it counts as a stall.
     pub stall: Duration,
-    /// Time after the begin of a leader's term, or after it tried to hand over, in which it does not hand over because of disks.
+    /// Time after the beginning of a leader's term, or after its last attempt to hand over, in which it does
+    /// not hand over because of disks.
     pub hand_over_pause: Duration,
 }
 
@@ -49,7 +52,7 @@ impl Default for DiskConfig {
 }
 
 impl DiskConfig {
-    /// Returns the settings that make no sense.
+    /// Returns the invalid settings.
     pub(crate) fn invalid_settings(&self) -> Vec<InvalidSetting> {
         let mut found = Vec::new();
         if self.resume_bytes < self.low_water_bytes {

@@ -1,4 +1,4 @@
-//! Decision which replicas differ, from the digests that members gave at one position: values in, values out.
+//! Decision which replicas differ, from the members' digests at common positions. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,20 +9,20 @@ use crate::ids::NodeId;
 /// Digest of a state at a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StateDigest {
-    /// The position of the last command.
+    /// Position of the last command.
     pub zxid: u64,
-    /// The digest of the state after it.
+    /// Digest of the state after it.
     pub digest: u64,
 }
 
 /// Result of a comparison, if replicas differ.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// The position at which they were compared.
+    /// Position at which they were compared.
     pub zxid: u64,
-    /// The members that have the state of the majority of those compared; empty if there is no majority.
+    /// Members that have the same state as the majority of those compared; empty without a majority.
     pub agreeing: BTreeSet<NodeId>,
-    /// The others.
+    /// The other members that were compared.
     pub differing: BTreeSet<NodeId>,
 }
 
@@ -33,7 +33,7 @@ impl Finding {
     }
 }
 
-/// The newest position at which both have a digest, and whether it is the same.
+/// Returns the newest position at which both have a digest, and whether the digests are equal.
 pub fn compare(ours: &[StateDigest], theirs: &[StateDigest]) -> Option<(u64, bool)> {
     let common = ours.iter().filter_map(|our| {
         let their = theirs.iter().find(|their| their.zxid == our.zxid)?;
@@ -42,10 +42,11 @@ pub fn compare(ours: &[StateDigest], theirs: &[StateDigest]) -> Option<(u64, boo
     common.max_by_key(|(zxid, _)| *zxid)
 }
 
-/// Judges the digests of all members, including the leader. `None`: no two members differ.
+/// Compares the digests of all members, including the leader. Returns `None` if no two members differ.
 ///
-/// The position that decides is the one that most members have a digest of, the newest of several, among those where
-/// some differ. More than half of the members compared there must agree, without those whose state is `known_wrong`.
+/// Among the positions where some members differ, the one with digests of most members decides, and of
+/// several the newest. More than half of the members compared there must agree, not counting those whose
+/// state is `known_wrong`.
 pub fn judge(said: &BTreeMap<NodeId, Vec<StateDigest>>, known_wrong: &BTreeSet<NodeId>) -> Option<Finding> {
     let mut at: BTreeMap<u64, BTreeMap<NodeId, u64>> = BTreeMap::new();
     for (node, states) in said {

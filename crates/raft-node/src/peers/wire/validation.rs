@@ -1,6 +1,6 @@
-//! Validation of messages beyond decoding. Positions that a log can have, and voters that are members, are checked while
-//! a message is decoded, so that no later code gets an invalid one; [`WireAppend::sound`] checks that entries follow one
-//! another. Raft trusts the data of its own side, and a node that trips over invalid data ends.
+//! Validation of messages beyond decoding. Possible positions of a log, and voters that are members, are
+//! checked during decoding, so that no later code gets an invalid value. [`WireAppend::validated`] checks
+//! that entries are consecutive. Raft trusts its own data, and a node that processed invalid data would stop.
 
 use serde::Deserialize;
 
@@ -13,21 +13,21 @@ use raft_log::wal::MAX_POSITION;
 fn position(what: &str, number: u64) -> Result<u64, String> {
     match number <= MAX_POSITION {
         true => Ok(number),
-        false => Err(format!("{what} {number} is beyond every log")),
+        false => Err(format!("{what} {number} is beyond the highest valid position")),
     }
 }
 
-/// A [`WireLogId`] as it is written.
+/// Decoded fields of a [`WireLogId`], not yet checked.
 #[derive(Deserialize)]
-pub(super) struct AnyLogId {
+pub(super) struct UncheckedLogId {
     term: u64,
     index: u64,
 }
 
-impl TryFrom<AnyLogId> for WireLogId {
+impl TryFrom<UncheckedLogId> for WireLogId {
     type Error = String;
 
-    fn try_from(any: AnyLogId) -> Result<Self, String> {
+    fn try_from(any: UncheckedLogId) -> Result<Self, String> {
         Ok(Self {
             term: position("term", any.term)?,
             index: position("index", any.index)?,
@@ -35,18 +35,18 @@ impl TryFrom<AnyLogId> for WireLogId {
     }
 }
 
-/// A [`WireVote`] as it is written.
+/// Decoded fields of a [`WireVote`], not yet checked.
 #[derive(Deserialize)]
-pub(super) struct AnyVote {
+pub(super) struct UncheckedVote {
     term: u64,
     node: NodeId,
     committed: bool,
 }
 
-impl TryFrom<AnyVote> for WireVote {
+impl TryFrom<UncheckedVote> for WireVote {
     type Error = String;
 
-    fn try_from(any: AnyVote) -> Result<Self, String> {
+    fn try_from(any: UncheckedVote) -> Result<Self, String> {
         Ok(Self {
             term: position("term", any.term)?,
             node: any.node,
@@ -55,24 +55,25 @@ impl TryFrom<AnyVote> for WireVote {
     }
 }
 
-/// A [`WireMembership`] as it is written.
+/// Decoded fields of a [`WireMembership`], not yet checked.
 #[derive(Deserialize)]
-pub(super) struct AnyMembership {
+pub(super) struct UncheckedMembership {
     voters: Vec<Vec<NodeId>>,
     members: Vec<(NodeId, Member)>,
 }
 
-impl TryFrom<AnyMembership> for WireMembership {
+impl TryFrom<UncheckedMembership> for WireMembership {
     type Error = String;
 
-    fn try_from(any: AnyMembership) -> Result<Self, String> {
-        let AnyMembership { voters, members } = any;
+    fn try_from(any: UncheckedMembership) -> Result<Self, String> {
+        let UncheckedMembership { voters, members } = any;
         let it = Self { voters, members };
         openraft_membership(it.clone()).map(|_| it)
     }
 }
 
-/// The same in openraft's terms. It has a check of its own, but none that lets a cluster pass that is not formed yet.
+/// Converts to openraft's membership. openraft has a check of its own, but none that admits a cluster that is
+/// not formed yet.
 pub(super) fn openraft_membership(membership: WireMembership) -> Result<Membership, String> {
     let WireMembership { voters, members } = membership;
     if voters.is_empty() && members.is_empty() {
@@ -80,12 +81,13 @@ pub(super) fn openraft_membership(membership: WireMembership) -> Result<Membersh
     }
     let voters = voters.into_iter().map(|set| set.into_iter().collect()).collect();
     let members: std::collections::BTreeMap<_, _> = members.into_iter().collect();
-    Membership::new(voters, members).map_err(|error| format!("a membership that cannot be: {error}"))
+    Membership::new(voters, members).map_err(|error| format!("an invalid membership: {error}"))
 }
 
 impl WireAppend {
-    /// Returns the append if its entries follow one another and the position before them. For appends of other nodes.
-    pub fn sound(self) -> Result<Self, String> {
+    /// Returns the append if its entries are consecutive and follow the previous position. Applied to appends
+    /// of other nodes.
+    pub fn validated(self) -> Result<Self, String> {
         let mut before = self.prev;
         for WireEntry { at, .. } in &self.entries {
             if let Some(before) = before
@@ -137,17 +139,17 @@ mod tests {
     }
 
     #[track_caller]
-    fn comes_through(append: &WireAppend, does: bool) {
+    fn check_accepted(append: &WireAppend, does: bool) {
         let decoded: WireAppend = decode(&encode(append)).unwrap();
         assert_eq!(&decoded, append);
-        assert_eq!(decoded.sound().is_ok(), does, "{append:?}");
+        assert_eq!(decoded.validated().is_ok(), does, "{append:?}");
     }
 
     #[test]
-    fn entries_follow_one_another_and_what_was_before() {
-        comes_through(&append(None, &[]), true);
-        comes_through(&append(None, &[at(2, 7), at(3, 8)]), true);
-        comes_through(&append(Some(at(2, 6)), &[at(2, 7)]), true);
+    fn entries_must_be_consecutive() {
+        check_accepted(&append(None, &[]), true);
+        check_accepted(&append(None, &[at(2, 7), at(3, 8)]), true);
+        check_accepted(&append(Some(at(2, 6)), &[at(2, 7)]), true);
         for strange in [
             append(Some(at(2, 5)), &[at(2, 7)]),
             append(Some(at(2, 7)), &[at(2, 7)]),
@@ -155,12 +157,12 @@ mod tests {
             append(None, &[at(2, 7), at(2, 9)]),
             append(None, &[at(2, 7), at(1, 8)]),
         ] {
-            comes_through(&strange, false);
+            check_accepted(&strange, false);
         }
     }
 
     #[test]
-    fn no_position_is_beyond_the_last_one() {
+    fn positions_beyond_the_maximum_are_rejected() {
         for (number, fits) in [
             (0, true),
             (MAX_POSITION, true),
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn voters_are_members() {
+    fn voters_must_be_members() {
         let member = |id: NodeId| {
             let address = MemberAddress {
                 peer: "127.0.0.1:1".into(),
@@ -200,7 +202,7 @@ mod tests {
             (true, membership(&[], &[])),
             (true, membership(&[&[1, 2]], &[1, 2, 3])),
             (true, membership(&[&[1], &[2]], &[1, 2])),
-            // Openraft ends the node that is asked to elect somebody out of nobody.
+            // openraft stops the node that is asked for an election without voters.
             (false, membership(&[&[]], &[1])),
             (false, membership(&[&[1, 2]], &[1])),
         ] {

@@ -1,14 +1,14 @@
-//! Admission of peers: every connection between peers begins with both sides showing the cluster's id, their
-//! node ids and the ids of their data directories.
+//! Admission of peers: at the start of every connection both sides show the cluster's id, their node ids and
+//! the ids of their data directories.
 //!
-//! A node whose data directory was lost and made anew has forgotten its votes and what it acknowledged; taking
-//! part again under the old id could lose what was committed. The replicated membership names the directory
-//! of every member, so such a node is recognised by everybody, and stops. So is one that was removed: ids of removed
-//! members are recorded permanently.
+//! A node whose data directory was lost and created again has forgotten its votes and its acknowledgements;
+//! if it took part under the old id, committed entries could be lost. The replicated membership names the
+//! directory of every member, so all members recognise such a node, and it stops. So does a node that was
+//! removed: ids of removed members are recorded permanently.
 //!
-//! An address only says where a node may be; the handshake identifies it. The membership's addresses are tried
-//! first, since nodes tell the cluster when theirs change; then the configured ones, which are all there is before the
-//! cluster is formed, and help if all nodes move at once.
+//! An address only says where a node may be; the handshake identifies it. The membership's addresses are
+//! tried first, since nodes report changes of their addresses to the cluster. Then follow the configured
+//! ones, which are the only ones before the cluster is formed, and help if all nodes move at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -42,10 +42,11 @@ struct Known {
     cluster_id: Option<ClusterId>,
     /// Versions of the peers' programs, from their last connection.
     versions: BTreeMap<NodeId, ProgramVersions>,
-    /// Members whose programs have no version in common with this one's, and the remedy.
+    /// Members whose programs share no version with this one, and the remedy.
     incompatible: BTreeMap<NodeId, String>,
-    /// The replicated membership; empty until the cluster is formed. While a change of it is not committed, the members
-    /// before and after it: a leader that must be able to call here may still undo the change.
+    /// Replicated membership; empty until the cluster is formed. While a change is not committed, it has the
+    /// members before and after the change: a leader that must be able to connect to this node may still undo
+    /// the change.
     members: BTreeMap<NodeId, Member>,
     /// Ids that are never assigned again.
     retired: RetiredIds,
@@ -61,42 +62,43 @@ struct Known {
     removed: bool,
 }
 
-/// Maximum number of remembered refusals, which are not logged again. A stranger may claim any id.
+/// Maximum number of remembered rejections, which are not logged again. A caller may claim any id.
 const MAX_LOGGED: usize = 64;
 
 /// This node's side of every handshake.
 #[derive(Debug)]
-pub struct Gate {
+pub struct PeerRegistry {
     node: NodeId,
     cluster: String,
     disk: DiskId,
     /// Versions of this program.
     versions: ProgramVersions,
-    /// The members as configured.
+    /// Members as configured.
     configured: BTreeMap<NodeId, MemberAddress>,
     known: Mutex<Known>,
-    /// Number of changes of the admitted peers.
+    /// Number of changes to the set of admitted peers.
     changes: watch::Sender<u64>,
     failure: Failure,
-    /// TLS between peers; `None`: plain TCP.
+    /// TLS between peers; `None` means plain TCP.
     tls: Option<PeerTls>,
     /// Last known start of each member's data directory.
     witness: Arc<Witness>,
     /// The members' wall clocks.
     clock: Arc<ClusterClock>,
-    /// This node's state is known to differ from that of the others.
+    /// This node's state is known to differ from the other members' state.
     wrong_state: AtomicBool,
     /// Limit of log lines about rejected callers.
-    strangers: LogLimit<Option<IpAddr>>,
+    rejection_log: LogLimit<Option<IpAddr>>,
 }
 
-/// Reason to refuse a peer.
+/// Reason for which a peer was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct HandshakeError(pub String);
 
-impl Gate {
-    /// A gate for `node` with its `disk`. A finding that this node must not go on is put into `failure`.
+impl PeerRegistry {
+    /// Creates the registry of `node` with its `disk`. A finding that this node must stop is reported to
+    /// `failure`.
     pub fn new(
         node: NodeId,
         cluster: String,
@@ -122,36 +124,36 @@ impl Gate {
             witness: Arc::new(Witness::in_memory(node, disk, Shown::default())),
             clock: Arc::default(),
             wrong_state: AtomicBool::new(false),
-            strangers: LogLimit::default(),
+            rejection_log: LogLimit::default(),
         }
     }
 
-    /// A gate that notes each start of a member in `witness`.
-    pub fn witnessed(mut self, witness: Arc<Witness>) -> Self {
+    /// Sets the record in which each start of a member is noted.
+    pub fn with_witness(mut self, witness: Arc<Witness>) -> Self {
         self.witness = witness;
         self
     }
 
-    /// A gate that shows the time of this clock, and notes in it what peers show.
+    /// Sets the clock whose time this node shows, and which records the times that peers show.
     pub fn with_clock(mut self, clock: Arc<ClusterClock>) -> Self {
-        // Until the membership is known.
+        // Valid until the membership is known.
         clock.set_members(self.configured.keys().copied().collect());
         self.clock = clock;
         self
     }
 
-    /// The members' wall clocks.
+    /// Returns the members' wall clocks.
     pub fn clock(&self) -> &ClusterClock {
         &self.clock
     }
 
-    /// Returns whether this node's state is known to differ from that of the other members: then no snapshot is made of it,
-    /// and this node must not lead.
+    /// Returns whether this node's state is known to differ from that of the other members. Then no snapshot
+    /// is made of it, and this node must not lead.
     pub fn has_wrong_state(&self) -> bool {
         self.wrong_state.load(Ordering::Relaxed)
     }
 
-    /// See [`Gate::has_wrong_state`].
+    /// Sets the value of [`PeerRegistry::has_wrong_state`].
     pub fn set_wrong_state(&self, wrong: bool) {
         self.wrong_state.store(wrong, Ordering::Relaxed);
     }
@@ -161,8 +163,8 @@ impl Gate {
         &self.witness
     }
 
-    /// A gate at which peers prove by certificates who they are.
-    pub fn secured(mut self, tls: Option<PeerTls>) -> Self {
+    /// Sets the TLS configuration, with which peers prove their identity by certificates.
+    pub fn with_tls(mut self, tls: Option<PeerTls>) -> Self {
         self.tls = tls;
         self
     }
@@ -172,14 +174,14 @@ impl Gate {
         self.tls.as_ref()
     }
 
-    /// A gate that speaks other versions of the peer protocol than this program does.
-    pub fn speaking(mut self, wire: WireRange) -> Self {
+    /// Sets the range of versions of the peer protocol, in place of this program's own.
+    pub fn with_wire_versions(mut self, wire: WireRange) -> Self {
         self.versions.wire = wire;
         self
     }
 
-    /// A gate of a program that applies commands up to this version; without this, those of the oldest one.
-    pub fn applying(mut self, commands: u8) -> Self {
+    /// Sets the highest version of commands that the program applies; the default is the oldest version.
+    pub fn with_commands_version(mut self, commands: u8) -> Self {
         self.versions.commands = commands;
         self
     }
@@ -192,49 +194,50 @@ impl Gate {
         }
     }
 
-    /// The newest kinds of commands that this node can apply.
+    /// Returns the highest version of commands that this node can apply.
     pub fn commands(&self) -> u8 {
         self.versions.commands
     }
 
-    /// The newest kinds of commands that all members can apply.
+    /// Returns the highest version of commands that all members can apply.
     pub fn commands_of_all(&self) -> u8 {
         let known = self.known.lock();
         let of = |(id, member): (&NodeId, &Member)| match known.versions.get(id) {
             _ if *id == self.node => Some(self.versions.commands),
             Some(said) => Some(said.commands),
-            // It is down since this process began.
+            // The member has not connected since this process began.
             None => self.witness.commands_of(*id, member.disk),
         };
         commands_of_all(known.members.iter().map(of))
     }
 
-    /// The version of the peer protocol that is used with a peer.
+    /// Returns the negotiated version of the peer protocol with a peer.
     pub fn wire_version_with(&self, node: NodeId) -> Option<u16> {
         self.versions_of(node)?.wire.common(self.versions.wire)
     }
 
-    /// Returns why this node and another one cannot talk to each other, if the versions of their programs are the reason.
+    /// Returns the reason why this node and another one cannot communicate, if the versions of their programs
+    /// are the cause.
     pub fn incompatible(&self) -> Option<String> {
         self.known.lock().incompatible.values().next().cloned()
     }
 
-    /// This node.
+    /// Returns the id of this node.
     pub fn node(&self) -> NodeId {
         self.node
     }
 
-    /// The cluster's id, once it is known.
+    /// Returns the id of the cluster, once known.
     pub fn cluster_id(&self) -> Option<ClusterId> {
         self.known.lock().cluster_id
     }
 
-    /// The cluster has this id from now on.
+    /// Sets the id of the cluster.
     pub fn set_cluster_id(&self, id: ClusterId) {
         self.known.lock().cluster_id = Some(id);
     }
 
-    /// The replicated membership is this from now on.
+    /// Sets the replicated membership.
     pub fn set_members(&self, members: BTreeMap<NodeId, Member>) {
         self.clock.set_members(members.keys().copied().collect());
         {
@@ -247,7 +250,7 @@ impl Gate {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// These ids are never given again. If this node's own is among them, it must not go on.
+    /// Sets the ids that are never assigned again. Stops this node if its own id is among them.
     pub fn set_retired(&self, retired: RetiredIds) {
         let removed = retired.contains(self.node);
         self.known.lock().retired = retired;
@@ -257,7 +260,7 @@ impl Gate {
         }
     }
 
-    /// The ids that are never given again.
+    /// Returns the ids that are never assigned again.
     pub fn retired(&self) -> RetiredIds {
         self.known.lock().retired.clone()
     }
@@ -272,13 +275,13 @@ impl Gate {
         self.known.lock().removed
     }
 
-    /// The addresses of a member as the membership has them.
+    /// Returns a member's addresses in the membership.
     pub fn member_address(&self, node: NodeId) -> Option<MemberAddress> {
         let known = self.known.lock();
         known.members.get(&node).map(|member| member.address.clone())
     }
 
-    /// All members: the replicated ones, else the configured ones.
+    /// Returns all members: the replicated ones, or the configured ones before the cluster is formed.
     pub fn addresses(&self) -> BTreeMap<NodeId, MemberAddress> {
         let known = self.known.lock();
         match known.members.is_empty() {
@@ -296,36 +299,36 @@ impl Gate {
         let known = self.known.lock();
         let member = known.members.get(&node).map(|member| &member.address.peer);
         let configured = self.configured.get(&node).map(|address| &address.peer);
-        let mut places: Vec<String> = member.into_iter().chain(configured).cloned().collect();
-        places.dedup();
-        // A place that answered before is tried before one that did not: a dead address may take long to say so.
+        let mut addresses: Vec<String> = member.into_iter().chain(configured).cloned().collect();
+        addresses.dedup();
+        // An address that answered before is tried first: a dead address may take long to fail.
         if let Some(found) = known.found_at.get(&node)
-            && let Some(at) = places.iter().position(|place| place == found)
+            && let Some(at) = addresses.iter().position(|address| address == found)
         {
-            places.swap(0, at);
+            addresses.swap(0, at);
         }
-        places
+        addresses
     }
 
-    /// A peer answered at this place.
-    pub fn found(&self, node: NodeId, place: &str) {
+    /// Records the address at which a peer answered.
+    pub fn record_address(&self, node: NodeId, address: &str) {
         let mut known = self.known.lock();
-        if known.found_at.get(&node).is_none_or(|found| found != place) {
-            known.found_at.insert(node, place.to_owned());
+        if known.found_at.get(&node).is_none_or(|found| found != address) {
+            known.found_at.insert(node, address.to_owned());
         }
     }
 
-    /// Returns whether the rejection of this caller may be logged, with the number of lines omitted since the last one.
-    /// `from` is the caller's address.
+    /// Returns whether the rejection of this caller may be logged, with the number of lines omitted since the
+    /// last one. `from` is the address of the caller.
     pub fn admit_line(&self, from: &str) -> Option<u64> {
-        // The machines of a simulation have no such addresses, and share the lines of one caller.
+        // Machines of a simulation have no such addresses, and share one limit.
         let address = from.parse::<SocketAddr>().ok();
-        self.strangers
+        self.rejection_log
             .admit(address.map(|address| client_network(address.ip())))
     }
 
-    /// Returns whether a refusal of this caller has a new reason and is worth a log line.
-    pub fn is_news(&self, from: NodeId, reason: &str) -> bool {
+    /// Returns whether the rejection of this caller has a new reason and is worth a log line.
+    pub fn is_new_reason(&self, from: NodeId, reason: &str) -> bool {
         let mut known = self.known.lock();
         if known.logged.get(&from).is_some_and(|last| last == reason) {
             return false;
@@ -337,11 +340,12 @@ impl Gate {
         true
     }
 
-    /// Returns when a caller that was welcome is so no more: it was removed from the cluster meanwhile.
-    pub async fn no_longer_welcome(&self, hello: &Hello) -> HandshakeError {
+    /// Completes when an admitted caller is no longer admitted: it was removed from the cluster in the
+    /// meantime.
+    pub async fn until_rejected(&self, hello: &Hello) -> HandshakeError {
         let mut changes = self.changes.subscribe();
         loop {
-            if let HelloReply::Refused { reason, .. } = self.judge(hello) {
+            if let HelloReply::Refused { reason, .. } = self.check_hello(hello) {
                 return HandshakeError(reason);
             }
             if changes.changed().await.is_err() {
@@ -367,13 +371,13 @@ impl Gate {
             purpose,
             program: self.versions.program.clone(),
             commands: self.versions.commands,
-            extensions: self.shown(),
+            extensions: self.witness_extension(),
         }
     }
 
-    /// Negotiates the version of the peer protocol with a caller, or returns why there is none in common. It reads only the part that is
-    /// the same in all versions.
-    pub fn agree(&self, start: &HelloStart, from: NodeId) -> Result<u16, (RefusalCause, String)> {
+    /// Negotiates the version of the peer protocol with a caller, or returns the reason why no version is
+    /// shared. Reads only the part of the message that is the same in all versions.
+    pub fn negotiate(&self, start: &HelloStart, from: NodeId) -> Result<u16, (RefusalCause, String)> {
         if start.magic != MAGIC {
             return Err((RefusalCause::Other, "this port is for Lockgate's peers".into()));
         }
@@ -385,8 +389,8 @@ impl Gate {
         })
     }
 
-    /// Judges a caller.
-    pub fn judge(&self, hello: &Hello) -> HelloReply {
+    /// Checks a caller's hello.
+    pub fn check_hello(&self, hello: &Hello) -> HelloReply {
         let mut known = self.known.lock();
         let formed = !known.members.is_empty();
         let refuse = |cause, reason| HelloReply::Refused {
@@ -394,7 +398,7 @@ impl Gate {
             cause,
             formed,
         };
-        let version = match self.agree(&hello.start(), hello.from) {
+        let version = match self.negotiate(&hello.start(), hello.from) {
             Ok(version) => version,
             Err((cause, reason)) => return refuse(cause, reason),
         };
@@ -420,7 +424,7 @@ impl Gate {
                 self.fail(new_directory(self.node, hello.from));
             }
             let reason = format!(
-                "node {} has another data directory than the one asked for",
+                "node {} has another data directory than the requested one",
                 self.node
             );
             return refuse(RefusalCause::Other, reason);
@@ -433,15 +437,15 @@ impl Gate {
             Some(member) if member.disk != hello.from_disk => {
                 refuse(RefusalCause::Identity, new_directory(hello.from, self.node))
             }
-            // A caller that names this node's own directory knows it as a member. An unknown one joined while
-            // this node was away, and may be the leader that sends the new membership.
+            // A caller that names this node's own directory knows it as a member. An unknown caller joined
+            // while this node was away, and may be the leader that sends the new membership.
             None if formed && hello.to_disk != Some(self.disk) => refuse(
                 RefusalCause::Other,
-                format!("node {} is no member of the cluster", hello.from),
+                format!("node {} is not a member of the cluster", hello.from),
             ),
             _ => {
-                if let Some(shown) = shown_in(&hello.extensions)
-                    && let Err(loss) = self.witness.judge(hello.from, hello.from_disk, &shown)
+                if let Some(shown) = witness_in(&hello.extensions)
+                    && let Err(loss) = self.witness.check(hello.from, hello.from_disk, &shown)
                 {
                     let reason = rolled_back(hello.from, self.node, loss);
                     if !self.witness.is_predecessor(hello.from, &shown) {
@@ -456,13 +460,13 @@ impl Gate {
                     disk: self.disk,
                     version,
                     versions: self.versions.clone(),
-                    extensions: [self.shown(), self.shown_clock()].concat(),
+                    extensions: [self.witness_extension(), self.clock_extension()].concat(),
                 }
             }
         }
     }
 
-    /// Takes a peer's answer to this node's hello; returns the peer's disk.
+    /// Checks a peer's reply to this node's hello. Returns the id of the peer's disk.
     pub fn accept(&self, hello: &Hello, reply: HelloReply) -> Result<DiskId, HandshakeError> {
         match reply {
             HelloReply::Welcome {
@@ -473,7 +477,7 @@ impl Gate {
             } => {
                 if self.versions.wire.common(versions.wire) != Some(version) {
                     let what = format!(
-                        "node {} goes on in version {version}, which was not offered",
+                        "node {} continues in version {version}, which was not offered",
                         hello.to
                     );
                     return Err(HandshakeError(what));
@@ -483,8 +487,8 @@ impl Gate {
                     return Err(HandshakeError(what));
                 }
                 let mut known = self.known.lock();
-                if let Some(shown) = shown_in(&extensions)
-                    && let Err(loss) = self.witness.judge(hello.to, disk, &shown)
+                if let Some(shown) = witness_in(&extensions)
+                    && let Err(loss) = self.witness.check(hello.to, disk, &shown)
                 {
                     if !self.witness.is_predecessor(hello.to, &shown) {
                         known.rolled_back.insert(hello.to, loss.to_string());
@@ -503,14 +507,16 @@ impl Gate {
                 formed,
             } => {
                 match cause {
-                    RefusalCause::Identity => self.refused(hello.to, &reason, formed),
+                    RefusalCause::Identity => self.record_refusal(hello.to, &reason, formed),
                     RefusalCause::Version => {
                         let incompatible = &mut self.known.lock().incompatible;
                         incompatible.insert(hello.to, reason.clone());
                     }
-                    // Said only of what is committed in this very cluster, and never taken back: one word is enough.
+                    // Sent only if the removal is committed in this very cluster, and never undone: one peer
+                    // is enough.
                     RefusalCause::Removed => self.fail_removed(reason.clone()),
-                    // Said only by who has seen a later state of this very directory: one word is enough.
+                    // Sent only by a peer that has seen a later state of this very directory: one peer is
+                    // enough.
                     RefusalCause::RolledBack => self.fail(reason.clone()),
                     RefusalCause::Other => {}
                 }
@@ -519,10 +525,15 @@ impl Gate {
         }
     }
 
-    /// Notes, on this node's disk, which start of its data directory a peer shows, if that is news. To be called before a
-    /// connection is used; an error means that it must not be.
-    pub async fn meet(&self, peer: NodeId, disk: DiskId, extensions: &[(u16, Bytes)]) -> io::Result<()> {
-        let Some(shown) = shown_in(extensions) else {
+    /// Records on this node's disk which start of its data directory a peer shows, if it is new. Called
+    /// before a connection is used; an error means that it must not be used.
+    pub async fn record_start(
+        &self,
+        peer: NodeId,
+        disk: DiskId,
+        extensions: &[(u16, Bytes)],
+    ) -> io::Result<()> {
+        let Some(shown) = witness_in(extensions) else {
             return Ok(());
         };
         if self.witness.has_met(peer, disk, &shown) {
@@ -534,9 +545,9 @@ impl Gate {
             .map_or(OLDEST_COMMANDS_VERSION, |said| said.commands);
         let met = blocking::run(move || witness.meet(peer, disk, &shown, commands)).await??;
         if met.is_ok() {
-            tracing::debug!(node = peer, start, "a member was started");
+            tracing::debug!(node = peer, start, "peers: a member was started");
         }
-        // Another start of the same directory may have become known only now: its connections end.
+        // Another start of the same directory may be known only now: its connections end.
         self.changes.send_modify(|count| *count += 1);
         met.map_err(|loss| {
             self.known.lock().rolled_back.insert(peer, loss.to_string());
@@ -547,34 +558,35 @@ impl Gate {
         })
     }
 
-    /// This node's data directory must not be used any more: notes that in it, and ends the node.
+    /// Marks this node's data directory as unusable, on disk, and stops the node.
     pub async fn retire_directory(&self, reason: String) {
         let (witness, noted) = (self.witness.clone(), reason.clone());
         let refused = blocking::run(move || witness.refuse(&noted)).await;
         if let Ok(Err(error)) = refused {
-            tracing::warn!(%error, "could not note that this directory must not be used any more");
+            tracing::warn!(%error, "peers: the data directory could not be marked as unusable");
         }
         self.fail(reason);
     }
 
-    /// A member has lost what it had acknowledged: its connections end, and none is made any more.
-    pub fn distrust(&self, peer: NodeId, loss: Loss) {
+    /// Ends the connections of a member that has lost what it had acknowledged, and rejects new ones.
+    pub fn reject_rolled_back(&self, peer: NodeId, loss: Loss) {
         let reason = loss.to_string();
         tracing::error!(
             node = peer,
             reason,
-            "a member lacks what it had acknowledged, and is refused"
+            "peers: a member lacks entries that it had acknowledged, and is rejected"
         );
         self.known.lock().rolled_back.insert(peer, reason);
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// Judges all callers again: more may be known of them.
-    pub fn look_again(&self) {
+    /// Checks all connected callers again, after more has become known.
+    pub fn recheck_connections(&self) {
         self.changes.send_modify(|count| *count += 1);
     }
 
-    /// The members that are refused because their data directory is older than what they acknowledged, and why.
+    /// Returns the members that are rejected because their data directory is older than what they
+    /// acknowledged, with the reason.
     pub fn rolled_back(&self) -> BTreeMap<NodeId, String> {
         let known = self.known.lock();
         let is_member =
@@ -584,7 +596,7 @@ impl Gate {
         lost.chain(known.rolled_back.clone()).collect()
     }
 
-    /// The data directories of the members, as the membership names them.
+    /// Returns the data directories of the members according to the membership.
     pub fn member_disks(&self) -> BTreeMap<NodeId, DiskId> {
         let known = self.known.lock();
         known
@@ -595,24 +607,25 @@ impl Gate {
     }
 
     /// Returns the extension with the start of this node's data directory.
-    fn shown(&self) -> Vec<(u16, Bytes)> {
+    fn witness_extension(&self) -> Vec<(u16, Bytes)> {
         vec![(WITNESS_EXTENSION, codec::encode(self.witness.shown()).into())]
     }
 
     /// Returns the extension with this node's wall clock.
-    fn shown_clock(&self) -> Vec<(u16, Bytes)> {
+    fn clock_extension(&self) -> Vec<(u16, Bytes)> {
         vec![(CLOCK_EXTENSION, codec::encode(&self.clock.own_ms()).into())]
     }
 
-    /// A peer says that this node is not who it claims to be. A node that never took part believes the first
-    /// peer that did; one that has its own history, only a majority.
-    fn refused(&self, by: NodeId, reason: &str, they_are_formed: bool) {
+    /// Records that a peer rejects this node's identity. A node without a history stops at the first
+    /// rejection by a formed peer; a node with a history stops only at a majority.
+    fn record_refusal(&self, by: NodeId, reason: &str, they_are_formed: bool) {
         let stop = {
             let mut known = self.known.lock();
             match known.members.len() {
                 0 => they_are_formed,
                 members => {
-                    // The opinion of a node that is no member, and was called to be added, does not count.
+                    // The rejection by a node that is not a member, and was called only to be added, does not
+                    // count.
                     if known.members.contains_key(&by) {
                         known.refused_by.insert(by);
                     }
@@ -625,25 +638,26 @@ impl Gate {
         }
     }
 
-    /// This node must not go on, because it is no member any more.
+    /// Stops this node because it is no longer a member.
     fn fail_removed(&self, reason: String) {
         self.known.lock().removed = true;
         self.fail(reason);
     }
 
-    /// This node must not go on.
+    /// Stops this node.
     pub fn fail(&self, reason: String) {
         self.failure.report(reason);
     }
 
-    /// Returns the handle by which parts of the node report that it has failed.
+    /// Returns the handle by which parts of the node report a failure.
     pub fn failure(&self) -> &Failure {
         &self.failure
     }
 }
 
-/// Returns the start of its data directory that a peer shows. Programs before this extension show none, and are trusted.
-fn shown_in(extensions: &[(u16, Bytes)]) -> Option<Shown> {
+/// Returns the start of its data directory that a peer shows. Programs before this extension show none, and
+/// are trusted.
+fn witness_in(extensions: &[(u16, Bytes)]) -> Option<Shown> {
     extension(extensions, WITNESS_EXTENSION)
 }
 
@@ -657,34 +671,39 @@ fn extension<T: DeserializeOwned>(extensions: &[(u16, Bytes)], wanted: u16) -> O
     codec::decode(bytes).ok()
 }
 
-fn rolled_back(whose: NodeId, says: NodeId, loss: Loss) -> String {
+fn rolled_back(whose: NodeId, reporter: NodeId, loss: Loss) -> String {
     format!(
-        "node {whose}'s data directory is older than what node {whose} has acknowledged (says node {says}): {loss}. It is \
-         an old copy of the directory, or its disk forgot what it had synced. Put the newest directory back if there is \
-         one; else let a new member take its place: `lockgate cluster replace {whose}`"
+        "node {whose}'s data directory is older than what node {whose} has acknowledged (reported by node \
+         {reporter}): {loss}. It is an old copy of the directory, or its disk lost synced data. Put the \
+         newest directory back if it still exists; otherwise replace the member: `lockgate cluster replace \
+         {whose}`"
     )
 }
 
-fn foreign_directory(whose: NodeId, says: NodeId, theirs: ClusterId, its: ClusterId) -> String {
+fn foreign_directory(whose: NodeId, reporter: NodeId, theirs: ClusterId, its: ClusterId) -> String {
     format!(
-        "node {whose}'s data directory belongs to the cluster {its}, but node {says} to the cluster {theirs}: \
-         a directory that was lost or mixed up. Put node {whose}'s own directory back, or remove node {whose} \
+        "node {whose}'s data directory belongs to the cluster {its}, but node {reporter} to the cluster \
+         {theirs}: \
+         the directory was lost or mixed up. Put node {whose}'s own directory back, or remove node {whose} \
          from the cluster and let it join under a new id with an empty directory"
     )
 }
 
-fn was_removed(whose: NodeId, says: Option<NodeId>) -> String {
-    let says = says.map(|by| format!(" (says node {by})")).unwrap_or_default();
+fn was_removed(whose: NodeId, reporter: Option<NodeId>) -> String {
+    let reporter = reporter
+        .map(|by| format!(" (reported by node {by})"))
+        .unwrap_or_default();
     format!(
-        "node {whose} was removed from the cluster{says}. Its id is never given again: to have a node here, add one \
-         with a new id and an empty data directory"
+        "node {whose} was removed from the cluster{reporter}. Its id is never assigned again: to run a node \
+         here, add one with a new id and an empty data directory"
     )
 }
 
-fn new_directory(whose: NodeId, says: NodeId) -> String {
+fn new_directory(whose: NodeId, reporter: NodeId) -> String {
     format!(
-        "node {whose}'s data directory is not the one that the cluster knows (says node {says}): it was lost \
-         and made anew, and with it what node {whose} had promised. Put the old directory back, or remove \
+        "node {whose}'s data directory is not the one that the cluster knows (reported by node {reporter}): \
+         it was lost and created again, without the votes and entries that node {whose} had acknowledged. Put \
+         the old directory back, or remove \
          node {whose} from the cluster and let it join under a new id"
     )
 }
@@ -709,9 +728,9 @@ mod tests {
         }
     }
 
-    fn gate(node: NodeId, disk: DiskId, cluster_id: Option<ClusterId>) -> Gate {
+    fn registry(node: NodeId, disk: DiskId, cluster_id: Option<ClusterId>) -> PeerRegistry {
         let configured = (1..=3).map(|n| (n, address(n))).collect();
-        Gate::new(
+        PeerRegistry::new(
             node,
             "test".into(),
             disk,
@@ -719,56 +738,59 @@ mod tests {
             configured,
             watch::Sender::new(None),
         )
-        .applying(COMMANDS)
+        .with_commands_version(COMMANDS)
     }
 
-    fn formed(node: NodeId) -> Gate {
-        let gate = gate(node, disk(node as u8), Some(X));
+    fn formed(node: NodeId) -> PeerRegistry {
+        let registry = registry(node, disk(node as u8), Some(X));
         let member = |n: u64| Member {
             address: address(n),
             disk: disk(n as u8),
         };
-        gate.set_members((1..=3).map(|n| (n, member(n))).collect());
-        gate
+        registry.set_members((1..=3).map(|n| (n, member(n))).collect());
+        registry
     }
 
-    fn failed(gate: &Gate) -> bool {
-        gate.failure.is_reported()
+    fn failed(registry: &PeerRegistry) -> bool {
+        registry.failure.is_reported()
     }
 
-    fn talk(from: &Gate, to: &Gate) -> Result<DiskId, HandshakeError> {
+    fn talk(from: &PeerRegistry, to: &PeerRegistry) -> Result<DiskId, HandshakeError> {
         let hello = from.hello(to.node, Purpose::Control);
-        from.accept(&hello, to.judge(&hello))
+        from.accept(&hello, to.check_hello(&hello))
     }
 
     #[test]
-    fn members_talk_to_each_other() {
+    fn members_accept_each_other() {
         assert_eq!(talk(&formed(1), &formed(2)), Ok(disk(2)));
         assert_eq!(
-            talk(&gate(1, disk(1), Some(X)), &gate(2, disk(2), None)),
+            talk(&registry(1, disk(1), Some(X)), &registry(2, disk(2), None)),
             Ok(disk(2)),
             "when it is formed"
         );
     }
 
-    /// An earlier version took both locks in opposite orders and stood still.
+    /// Regression test: an earlier version locked two mutexes in opposite orders and deadlocked.
     #[test]
-    fn handshakes_and_audits_go_on_beside_each_other() {
+    fn concurrent_handshakes_and_audits_do_not_deadlock() {
         const ROUNDS: usize = 5_000;
-        let (gate, hello) = (formed(1), formed(2).hello(1, Purpose::Control));
+        let (registry, hello) = (formed(1), formed(2).hello(1, Purpose::Control));
         let (over, all_over) = std::sync::mpsc::channel();
-        let gate = Arc::new(gate);
-        let (judging, judged) = (gate.clone(), over.clone());
+        let registry = Arc::new(registry);
+        let (judging, judged) = (registry.clone(), over.clone());
         std::thread::spawn(move || {
             for _ in 0..ROUNDS {
-                judging.judge(&hello);
+                judging.check_hello(&hello);
             }
             judged.send(()).unwrap();
         });
         std::thread::spawn(move || {
-            let records = gate.witness().records(1, 1, 1, COMMANDS);
+            let records = registry.witness().records(1, 1, 1, COMMANDS);
             for _ in 0..ROUNDS {
-                gate.witness().learn(&records, &gate.member_disks()).unwrap();
+                registry
+                    .witness()
+                    .learn(&records, &registry.member_disks())
+                    .unwrap();
             }
             over.send(()).unwrap();
         });
@@ -778,25 +800,25 @@ mod tests {
     }
 
     #[test]
-    fn a_node_with_a_new_directory_is_refused_and_stops() {
-        let wiped = gate(2, disk(9), None);
+    fn node_with_a_new_directory_is_rejected_and_stops() {
+        let wiped = registry(2, disk(9), None);
         assert!(talk(&formed(1), &wiped).is_err());
         assert!(failed(&wiped), "a member that calls reported it");
 
-        let wiped = gate(2, disk(9), Some(X));
+        let wiped = registry(2, disk(9), Some(X));
         assert!(talk(&wiped, &formed(1)).is_err());
         assert!(failed(&wiped), "a called member reported it");
     }
 
     #[test]
-    fn the_founder_with_a_new_directory_is_refused_and_stops() {
-        let wiped = gate(1, disk(9), Some(Y));
+    fn founder_with_a_new_directory_is_rejected_and_stops() {
+        let wiped = registry(1, disk(9), Some(Y));
         let member = formed(2);
         assert!(talk(&wiped, &member).is_err());
         assert!(failed(&wiped));
         assert!(!failed(&member));
 
-        let wiped = gate(1, disk(9), Some(Y));
+        let wiped = registry(1, disk(9), Some(Y));
         assert!(talk(&member, &wiped).is_err());
         assert!(failed(&wiped));
         assert!(
@@ -806,7 +828,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_of_another_cluster_believes_only_a_majority() {
+    fn member_of_another_cluster_stops_only_at_a_majority() {
         let stray = formed(3);
         stray.set_cluster_id(Y);
         assert!(talk(&stray, &formed(1)).is_err());
@@ -816,13 +838,13 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_refused() {
+    fn unknown_nodes_are_rejected() {
         let member = formed(1);
         let refused = |change: fn(&mut Hello)| {
             let mut hello = formed(2).hello(1, Purpose::Append);
             change(&mut hello);
             matches!(
-                member.judge(&hello),
+                member.check_hello(&hello),
                 HelloReply::Refused {
                     cause: RefusalCause::Other,
                     ..
@@ -839,7 +861,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_came_while_one_slept_is_let_in() {
+    fn member_that_joined_during_an_absence_is_admitted() {
         let newer = formed(4);
         newer.set_members(
             [1, 4, 5]
@@ -861,7 +883,7 @@ mod tests {
         member.set_members(members.into_iter().filter(|(id, _)| *id != 3).collect());
         assert!(
             talk(&removed, &member).is_ok(),
-            "as long as it is not committed nobody knows whether it stays so"
+            "an uncommitted removal may still be undone"
         );
         member.set_retired(RetiredIds::from_ranges(vec![(3, 3)]).unwrap());
         assert!(talk(&removed, &member).is_err());
@@ -874,8 +896,8 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_that_is_called_has_no_say() {
-        let alone = gate(1, disk(1), Some(X));
+    fn rejection_by_a_non_member_does_not_count() {
+        let alone = registry(1, disk(1), Some(X));
         let address = address(1);
         let itself = Member {
             address,
@@ -889,53 +911,56 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_looked_for_where_the_membership_says_and_then_where_the_configuration_does() {
-        let gate = formed(1);
-        let place = |n: u64| address(n).peer;
-        assert_eq!(gate.peer_addresses(2), [place(2)]);
+    fn membership_addresses_precede_configured_ones() {
+        let registry = formed(1);
+        let peer_address = |n: u64| address(n).peer;
+        assert_eq!(registry.peer_addresses(2), [peer_address(2)]);
         let moved = Member {
             address: address(22),
             disk: disk(2),
         };
-        gate.set_members(BTreeMap::from([(2, moved)]));
-        assert_eq!(gate.peer_addresses(2), [place(22), place(2)]);
-        assert_eq!(gate.addresses()[&2], address(22));
-        gate.found(2, &place(2));
+        registry.set_members(BTreeMap::from([(2, moved)]));
+        assert_eq!(registry.peer_addresses(2), [peer_address(22), peer_address(2)]);
+        assert_eq!(registry.addresses()[&2], address(22));
+        registry.record_address(2, &peer_address(2));
         assert_eq!(
-            gate.peer_addresses(2),
-            [place(2), place(22)],
-            "where it answered first"
+            registry.peer_addresses(2),
+            [peer_address(2), peer_address(22)],
+            "the address that answered is first"
         );
-        assert!(gate.peer_addresses(9).is_empty());
+        assert!(registry.peer_addresses(9).is_empty());
     }
 
     #[tokio::test]
-    async fn a_connection_is_of_no_use_when_its_caller_is_removed() {
-        let gate = Arc::new(formed(1));
+    async fn connection_of_a_removed_caller_ends() {
+        let registry = Arc::new(formed(1));
         let hello = formed(3).hello(1, Purpose::Traffic);
         let watching = {
-            let gate = gate.clone();
-            tokio::spawn(async move { gate.no_longer_welcome(&hello).await })
+            let registry = registry.clone();
+            tokio::spawn(async move { registry.until_rejected(&hello).await })
         };
         tokio::task::yield_now().await;
-        let members = gate.known.lock().members.clone();
-        gate.set_members(members);
+        let members = registry.known.lock().members.clone();
+        registry.set_members(members);
         tokio::task::yield_now().await;
         assert!(!watching.is_finished());
-        gate.set_retired(RetiredIds::from_ranges(vec![(3, 3)]).unwrap());
+        registry.set_retired(RetiredIds::from_ranges(vec![(3, 3)]).unwrap());
         assert!(watching.await.unwrap().0.contains("was removed"));
     }
 
     #[test]
-    fn members_of_other_versions_talk_in_the_highest_that_both_speak() {
+    fn highest_shared_protocol_version_is_negotiated() {
         let range = |oldest, newest| WireRange { oldest, newest };
-        let (old, new) = (formed(1).speaking(range(3, 5)), formed(2).speaking(range(4, 9)));
+        let (old, new) = (
+            formed(1).with_wire_versions(range(3, 5)),
+            formed(2).with_wire_versions(range(4, 9)),
+        );
         for (from, to) in [(&old, &new), (&new, &old)] {
             assert!(talk(from, to).is_ok());
             assert_eq!(from.wire_version_with(to.node), Some(5));
             assert_eq!(to.wire_version_with(from.node), Some(5));
         }
-        let newest = formed(3).speaking(range(6, 7));
+        let newest = formed(3).with_wire_versions(range(6, 7));
         for (from, to) in [(&old, &newest), (&newest, &old)] {
             let refused = talk(from, to).unwrap_err().to_string();
             assert!(refused.contains("node 1 speaks versions 3 to 5"), "{refused}");
@@ -943,40 +968,40 @@ mod tests {
             assert!(from.incompatible().is_some());
             assert!(
                 !failed(from) && !failed(to),
-                "it may be mended by an upgrade of the other"
+                "an upgrade of the other node may help"
             );
         }
     }
 
     #[test]
     fn commands_of_all_members_are_known_when_all_were_connected() {
-        let gate = formed(1);
-        assert_eq!(gate.commands_of_all(), 1);
+        let registry = formed(1);
+        assert_eq!(registry.commands_of_all(), 1);
         let mut newer = formed(2);
         newer.versions.commands = 7;
-        talk(&newer, &gate).unwrap();
-        assert_eq!(gate.versions_of(2).map(|versions| versions.commands), Some(7));
-        assert_eq!(gate.versions_of(3), None);
-        assert_eq!(gate.commands_of_all(), 1, "node 3 may be an old one");
+        talk(&newer, &registry).unwrap();
+        assert_eq!(registry.versions_of(2).map(|versions| versions.commands), Some(7));
+        assert_eq!(registry.versions_of(3), None);
+        assert_eq!(registry.commands_of_all(), 1, "node 3 may be an old one");
     }
 
     #[tokio::test]
     async fn commands_of_a_member_that_is_down_are_known_after_a_restart() {
-        let gate = start(1, [1]);
-        connect(&start(2, [2]), &gate).await.unwrap();
-        connect(&start(3, [3]), &gate).await.unwrap();
-        let again = formed(1).witnessed(gate.witness.clone());
+        let registry = start(1, [1]);
+        connect(&start(2, [2]), &registry).await.unwrap();
+        connect(&start(3, [3]), &registry).await.unwrap();
+        let again = formed(1).with_witness(registry.witness.clone());
         assert_eq!(again.versions_of(2), None);
         assert_eq!(again.commands_of_all(), COMMANDS);
         let mut older = start(2, [4, 2]);
         older.versions.commands = 2;
         connect(&older, &again).await.unwrap();
-        let again = formed(1).witnessed(gate.witness.clone());
+        let again = formed(1).with_witness(registry.witness.clone());
         assert_eq!(again.commands_of_all(), 2, "its latest start counts");
     }
 
-    /// The start of a node's directory with these names, the latest one first.
-    fn start<const N: usize>(node: NodeId, names: [u64; N]) -> Gate {
+    /// Returns the registry of a node whose directory has starts with these names, the latest one first.
+    fn start<const N: usize>(node: NodeId, names: [u64; N]) -> PeerRegistry {
         let shown = Shown {
             number: N as u64,
             names: names.into(),
@@ -984,15 +1009,16 @@ mod tests {
             last: 10,
         };
         let witness = Witness::in_memory(node, disk(node as u8), shown);
-        formed(node).witnessed(Arc::new(witness))
+        formed(node).with_witness(Arc::new(witness))
     }
 
-    /// Returns the hello of a node of the former release: it speaks version 10, applies commands of version 2, and shows no start.
-    fn former_hello(from: &Gate, to: NodeId) -> Hello {
+    /// Returns the hello of a node of the previous release: it speaks version 10, applies commands of version
+    /// 2, and shows no start.
+    fn former_hello(from: &PeerRegistry, to: NodeId) -> Hello {
         let golden = include_bytes!("../../tests/golden/wire-10/hello");
         let golden: Hello = super::super::wire::decode_frame(&golden[4..]).unwrap();
         let ours = from.hello(to, Purpose::Control);
-        assert!(shown_in(&golden.extensions).is_none() && !golden.extensions.is_empty());
+        assert!(witness_in(&golden.extensions).is_none() && !golden.extensions.is_empty());
         Hello {
             wire: WireRange {
                 oldest: 7,
@@ -1004,26 +1030,31 @@ mod tests {
         }
     }
 
-    /// Both ends of a connection, as far as this node's end goes: it notes the start that the peer shows.
-    async fn connect(from: &Gate, to: &Gate) -> Result<(), HandshakeError> {
+    /// Connects two nodes: `to` records the start that `from` shows.
+    async fn connect(from: &PeerRegistry, to: &PeerRegistry) -> Result<(), HandshakeError> {
         talk(from, to)?;
-        let met = to.meet(from.node, from.disk, &from.shown()).await;
+        let met = to
+            .record_start(from.node, from.disk, &from.witness_extension())
+            .await;
         met.map_err(|error| HandshakeError(error.to_string()))
     }
 
     #[tokio::test]
-    async fn peer_of_the_former_version_is_believed_and_changes_nothing_that_is_known() {
-        let gate = start(1, [1]);
-        connect(&start(2, [3, 2, 1]), &gate).await.unwrap();
-        // Node 2 goes back to the former program.
+    async fn peer_of_the_previous_version_is_trusted_and_changes_no_record() {
+        let registry = start(1, [1]);
+        connect(&start(2, [3, 2, 1]), &registry).await.unwrap();
+        // Node 2 returns to the previous program.
         let hello = former_hello(&start(2, [3, 2, 1]), 1);
-        match gate.judge(&hello) {
+        match registry.check_hello(&hello) {
             HelloReply::Welcome { version, .. } => assert_eq!(version, 10),
             refused => panic!("{refused:?}"),
         }
-        gate.meet(2, disk(2), &hello.extensions).await.unwrap();
-        assert!(gate.rolled_back().is_empty());
-        // It answers, too, in the same way.
+        registry
+            .record_start(2, disk(2), &hello.extensions)
+            .await
+            .unwrap();
+        assert!(registry.rolled_back().is_empty());
+        // Its replies are the same.
         let welcome = HelloReply::Welcome {
             disk: disk(2),
             version: 10,
@@ -1031,29 +1062,33 @@ mod tests {
             extensions: Vec::new(),
         };
         assert_eq!(
-            gate.accept(&gate.hello(2, Purpose::Control), welcome),
+            registry.accept(&registry.hello(2, Purpose::Control), welcome),
             Ok(disk(2))
         );
-        assert!(gate.rolled_back().is_empty() && !failed(&gate));
+        assert!(registry.rolled_back().is_empty() && !failed(&registry));
         // Its starts are compared again as soon as it shows them.
-        assert!(connect(&start(2, [9, 1]), &gate).await.is_err());
-        assert_eq!(gate.rolled_back().len(), 1);
-        connect(&start(2, [4, 3, 2, 1]), &gate).await.unwrap();
-        assert!(gate.rolled_back().is_empty());
+        assert!(connect(&start(2, [9, 1]), &registry).await.is_err());
+        assert_eq!(registry.rolled_back().len(), 1);
+        connect(&start(2, [4, 3, 2, 1]), &registry).await.unwrap();
+        assert!(registry.rolled_back().is_empty());
     }
 
     #[tokio::test]
     async fn rolled_back_node_is_refused_by_the_first_peer_that_knows_among_older_ones() {
-        // Node 3 has met the third start. Node 1 runs the former program: it has met nobody, and shows nothing.
+        // Node 3 has recorded the third start. Node 1 runs the previous program: it has recorded no start,
+        // and shows none.
         let knows = start(3, [1]);
         connect(&start(2, [3, 2, 1]), &knows).await.unwrap();
         let returned = start(2, [9, 1]);
         let former = former_hello(&formed(1), 2);
-        assert!(matches!(returned.judge(&former), HelloReply::Welcome { .. }));
+        assert!(matches!(
+            returned.check_hello(&former),
+            HelloReply::Welcome { .. }
+        ));
         assert!(!failed(&returned), "node 1 cannot know");
-        // In both directions.
+        // The check works in both directions.
         assert!(talk(&knows, &returned).is_err());
-        assert!(!failed(&returned), "it hears of that when it calls itself");
+        assert!(!failed(&returned), "it learns of that when it connects itself");
         let refused = talk(&returned, &knows).unwrap_err().to_string();
         assert!(refused.contains("node 2's data directory is older"), "{refused}");
         assert!(failed(&returned) && !failed(&knows));
@@ -1061,20 +1096,20 @@ mod tests {
     }
 
     #[test]
-    fn new_commands_wait_for_the_last_member_with_a_former_program() {
-        let gate = formed(1);
-        talk(&formed(3), &gate).unwrap();
+    fn new_commands_wait_for_the_last_member_with_the_previous_program() {
+        let registry = formed(1);
+        talk(&formed(3), &registry).unwrap();
         let upgraded = formed(2).hello(1, Purpose::Control);
         let former = former_hello(&formed(2), 1);
-        // Node 2 is upgraded, returns to the former program, and is upgraded again.
+        // Node 2 is upgraded, returns to the previous program, and is upgraded again.
         for (hello, knows_all) in [
             (&former, false),
             (&upgraded, true),
             (&former, false),
             (&upgraded, true),
         ] {
-            assert!(matches!(gate.judge(hello), HelloReply::Welcome { .. }));
-            assert_eq!(gate.commands_of_all(), if knows_all { 3 } else { 2 });
+            assert!(matches!(registry.check_hello(hello), HelloReply::Welcome { .. }));
+            assert_eq!(registry.commands_of_all(), if knows_all { 3 } else { 2 });
         }
     }
 }

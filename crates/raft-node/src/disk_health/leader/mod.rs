@@ -1,4 +1,4 @@
-//! The leader's judgement of all disks, from what their nodes say: values in, values out.
+//! Leader's evaluation of all disks from their nodes' reports. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,49 +7,50 @@ use super::config::DiskConfig;
 use super::report::{Alarm, AlarmKind, DiskReport, DiskView};
 use crate::ids::NodeId;
 
-/// Ratio of a slow disk's syncs to those of the best one…
+/// Ratio of a slow disk's syncs to those of the best disk.
 const SLOW_FACTOR: u64 = 8;
 
-/// …and minimum time of such a sync: below, the network and the scheduler make as much of a difference.
+/// Minimum duration of a slow disk's sync: below it, the network and the scheduler matter as much.
 const SLOW_FLOOR_US: u64 = 50_000;
 
-/// Maximum lag of the next leader in entries: there is no leader until it has fetched them.
+/// Maximum number of entries that the next leader may lack: there is no leader until it has fetched them.
 const MAX_LAG_ENTRIES: u64 = 1_024;
 
-/// Knowledge of the leader.
+/// Facts that the leader has.
 #[derive(Debug, Clone, Default)]
-pub struct Scene {
-    /// The leader.
+pub struct ClusterDisks {
+    /// Id of the leader.
     pub me: NodeId,
-    /// The voters; two sets while the membership changes.
+    /// Voters; two sets during a change of the membership.
     pub voters: Vec<BTreeSet<NodeId>>,
-    /// Reports of the last round, the leader's included. A member that did not answer is missing.
+    /// Reports of the last round, including the leader's own. A member that did not answer is missing.
     pub reports: BTreeMap<NodeId, DiskReport>,
-    /// Number of entries that voters lack, where it is known.
+    /// Number of entries that each voter lacks, if known.
     pub lag: BTreeMap<NodeId, u64>,
 }
 
 /// Reason to move leadership.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Motive {
+pub enum HandOverReason {
     /// The leader's disk is nearly full.
     Full,
     /// The leader's disk is slow.
     Slow,
 }
 
-impl Scene {
-    /// Returns the voters without space, if the voters with space are no quorum.
+impl ClusterDisks {
+    /// Returns the voters without space, if the voters with space are not a quorum.
     ///
-    /// A node that does not answer does not count. If the voters that answer are no quorum, space is not what is missing.
+    /// A node that does not answer is not counted. If the voters that answer are not a quorum, the problem is
+    /// not space.
     pub fn without_space(&self) -> Option<Vec<NodeId>> {
         self.voters.iter().find_map(|voters| {
             let of = |low: bool| {
-                let heard = voters.iter().filter(move |id| {
+                let reported = voters.iter().filter(move |id| {
                     let report = self.reports.get(id);
                     report.is_some_and(|report| (report.low || report.log_full) == low)
                 });
-                heard.copied().collect::<Vec<_>>()
+                reported.copied().collect::<Vec<_>>()
             };
             let (with, without) = (of(false), of(true));
             let quorum = voters.len() / 2 + 1;
@@ -57,8 +58,8 @@ impl Scene {
         })
     }
 
-    /// To whom leadership should go because of the leader's own disk, if to anybody.
-    pub fn hand_over(&self, config: &DiskConfig) -> Option<(NodeId, Motive)> {
+    /// Returns the voter to which the leader should hand over because of its own disk, if any.
+    pub fn hand_over(&self, config: &DiskConfig) -> Option<(NodeId, HandOverReason)> {
         let own = self.reports.get(&self.me)?;
         let is_voter = |id: &NodeId| self.voters.iter().any(|voters| voters.contains(id));
         let healthy: BTreeMap<NodeId, &DiskReport> = self
@@ -73,21 +74,21 @@ impl Scene {
         });
         let best = heirs.min_by_key(|(id, report)| (report.sync_us.unwrap_or(0), self.lag.get(id).copied()));
         let (heir, report) = best.map(|(id, report)| (*id, *report))?;
-        // A slow disk's node is slow to vote, too: the others have to be enough.
+        // A node with a slow disk also votes slowly: the other voters must be a quorum.
         let quorum_without_me = self.voters.iter().all(|voters| {
             let others = voters.iter().filter(|id| healthy.contains_key(id)).count();
             others > voters.len() / 2
         });
         if quorum_without_me && (is_stalled(own, config) || is_slow(own, report.sync_us)) {
-            Some((heir, Motive::Slow))
+            Some((heir, HandOverReason::Slow))
         } else if own.low || own.log_full {
-            Some((heir, Motive::Full))
+            Some((heir, HandOverReason::Full))
         } else {
             None
         }
     }
 
-    /// All that there is to say. `before` is what was said last, which knows since when.
+    /// Returns all findings. `before` are the previous ones, which contain the times at which alarms began.
     pub fn view(&self, term: u64, before: Option<&DiskView>, now_ms: u64, config: &DiskConfig) -> DiskView {
         let without = self.without_space();
         let read_only = without.map(|without| {
@@ -97,15 +98,15 @@ impl Scene {
                 _ => ("the disks of nodes", "are"),
             };
             format!(
-                "{disks} {} {are} nearly full, so only what makes the state smaller is taken",
+                "{disks} {} {are} nearly full, so the cluster accepts only commands that shrink the state",
                 nodes.join(", ")
             )
         });
         let mut alarms = Vec::new();
         if let Some(reason) = &read_only {
             alarms.push(Alarm {
-                action: "make room on these disks; the cluster then goes on by itself. Releases, deletions, ends of \
-                         sessions and heartbeats work meanwhile"
+                action: "free space on these disks; the cluster then resumes automatically. Releases, \
+                         deletions, ends of sessions and heartbeats work meanwhile"
                     .to_owned(),
                 ..alarm(None, AlarmKind::ReadOnly, reason.clone())
             });
@@ -137,7 +138,8 @@ fn is_stalled(report: &DiskReport, config: &DiskConfig) -> bool {
     Duration::from_micros(report.working_us) >= config.stall
 }
 
-/// Returns whether syncs take much longer than the best disk's. Without another disk to compare with none is slow.
+/// Returns whether syncs take much longer than the best disk's. Without another disk for comparison, no disk
+/// is slow.
 fn is_slow(report: &DiskReport, best_us: Option<u64>) -> bool {
     match (report.sync_us, best_us) {
         (Some(own), Some(best)) => own >= SLOW_FLOOR_US && own / SLOW_FACTOR >= best,
@@ -162,19 +164,19 @@ pub fn alarms_of(id: NodeId, report: &DiskReport, config: &DiskConfig) -> Vec<Al
             report.low_water_bytes
         );
         alarms.push(figures(Alarm {
-            action: "make room on the disk, or give it more; lower disk.low_water_bytes only if the disk is small on \
-                     purpose"
+            action: "free space on the disk, or enlarge it; lower disk.low_water_bytes only if the disk is \
+                     small on purpose"
                 .to_owned(),
             ..alarm(Some(id), AlarmKind::DiskLow, detail)
         }));
     }
     if report.log_full {
         let detail = format!(
-            "the log of node {id} has no room for entries: {free} bytes are free on its disk. The node votes, and \
-             takes entries again when there is room"
+            "the log of node {id} has no room for entries: {free} bytes are free on its disk. The node votes, \
+             and accepts entries again when it has room"
         );
         alarms.push(figures(Alarm {
-            action: "make room on the disk; the node then catches up by itself".to_owned(),
+            action: "free space on the disk; the node then catches up automatically".to_owned(),
             ..alarm(Some(id), AlarmKind::LogFull, detail)
         }));
     }
@@ -200,8 +202,8 @@ fn slow_disk(id: NodeId, report: &DiskReport) -> Alarm {
         ),
     };
     Alarm {
-        action: "look at the disk: its own errors, and who else writes to it. The cluster goes on without it as long \
-                 as the others are a quorum"
+        action: "check the disk for errors, and for other programs that write to it. The cluster continues \
+                 without it as long as the others are a quorum"
             .to_owned(),
         sync_us: Some(report.sync_us.unwrap_or(0).max(report.working_us)),
         ..alarm(Some(id), AlarmKind::SlowDisk, detail)

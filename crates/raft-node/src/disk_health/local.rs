@@ -1,5 +1,5 @@
-//! One node's look at its own disk: whether it is nearly full, with two marks so that it does not change its mind with
-//! every file that comes and goes.
+//! Health of this node's own disk: whether it is nearly full. Two thresholds prevent every temporary file
+//! from changing the result.
 
 use std::time::Duration;
 
@@ -9,29 +9,30 @@ use raft_log::sync::{Mutex, RwLock};
 
 /// Measurements of one check.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Sight {
-    /// Free in the file system, if it answered.
+pub struct DiskSample {
+    /// Free bytes in the file system, if it answered.
     pub free_bytes: Option<u64>,
-    /// Size of the newest snapshot: the next one needs as much, and must be written before the log can be cut.
+    /// Size of the newest snapshot. The next one needs as much space, and must be written before the log can
+    /// be truncated.
     pub snapshot_bytes: u64,
-    /// The log has no room.
+    /// Set if the log has no room for entries.
     pub log_full: bool,
-    /// The disk had no space for a segment of the log.
+    /// Set if the disk had no space for a segment of the log.
     pub starved: bool,
-    /// Usual duration of a sync.
+    /// Median duration of recent syncs.
     pub sync: Option<Duration>,
-    /// For how long the write under way has lasted.
+    /// Duration so far of the write in progress.
     pub working: Duration,
 }
 
 /// Health of this node's disk.
-pub struct Gauge {
+pub struct LocalDisk {
     config: RwLock<DiskConfig>,
     last: Mutex<DiskReport>,
 }
 
-impl Gauge {
-    /// Nothing was seen yet.
+impl LocalDisk {
+    /// Creates the state without measurements.
     pub fn new(config: DiskConfig) -> Self {
         let last = DiskReport {
             low_water_bytes: config.low_water_bytes,
@@ -53,8 +54,8 @@ impl Gauge {
         self.last.lock().clone()
     }
 
-    /// Takes a look into account; says what there is to say.
-    pub fn saw(&self, sight: Sight) -> DiskReport {
+    /// Evaluates the measurements of one check, and returns the resulting report.
+    pub fn record(&self, sample: DiskSample) -> DiskReport {
         let config = self.config.read().clone();
         let mut last = self.last.lock();
         let micros = |duration: Duration| duration.as_micros().try_into().unwrap_or(u64::MAX);
@@ -62,19 +63,19 @@ impl Gauge {
             true => config.resume_bytes,
             false => config.low_water_bytes,
         };
-        let low = match sight.free_bytes {
-            _ if sight.starved => true,
-            Some(free) => free < mark.saturating_add(sight.snapshot_bytes),
-            // A file system that does not answer provides no new value; the times of its syncs show it.
+        let low = match sample.free_bytes {
+            _ if sample.starved => true,
+            Some(free) => free < mark.saturating_add(sample.snapshot_bytes),
+            // Without an answer the last result stays; such a disk is recognised by the durations of its syncs.
             None => last.low,
         };
         *last = DiskReport {
-            free_bytes: sight.free_bytes,
-            low_water_bytes: config.low_water_bytes.saturating_add(sight.snapshot_bytes),
+            free_bytes: sample.free_bytes,
+            low_water_bytes: config.low_water_bytes.saturating_add(sample.snapshot_bytes),
             low,
-            log_full: sight.log_full,
-            sync_us: sight.sync.map(micros),
-            working_us: micros(sight.working),
+            log_full: sample.log_full,
+            sync_us: sample.sync.map(micros),
+            working_us: micros(sample.working),
         };
         last.clone()
     }
@@ -84,8 +85,8 @@ impl Gauge {
 mod tests {
     use super::*;
 
-    fn gauge() -> Gauge {
-        Gauge::new(DiskConfig {
+    fn local() -> LocalDisk {
+        LocalDisk::new(DiskConfig {
             low_water_bytes: 100,
             resume_bytes: 150,
             ..DiskConfig::default()
@@ -93,60 +94,60 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_is_low_below_one_mark_until_it_is_above_the_other() {
-        let gauge = gauge();
+    fn disk_is_low_below_one_mark_until_above_the_other() {
+        let local = local();
         let low = |free, snapshot_bytes| {
-            let sight = Sight {
+            let sample = DiskSample {
                 free_bytes: Some(free),
                 snapshot_bytes,
-                ..Sight::default()
+                ..DiskSample::default()
             };
-            gauge.saw(sight).low
+            local.record(sample).low
         };
         assert!(!low(100, 0));
         assert!(low(99, 0));
         assert!(low(149, 0), "not before the upper mark");
         assert!(!low(150, 0));
         assert!(!low(100, 0));
-        // The state has grown: the next snapshot needs as much.
+        // The state has grown: the next snapshot needs more space.
         assert!(low(119, 20));
         assert!(low(169, 20));
         assert!(!low(170, 20));
     }
 
     #[test]
-    fn other_marks_count_from_the_next_look_on() {
-        let gauge = gauge();
+    fn new_marks_apply_from_the_next_check() {
+        let local = local();
         let low = || {
-            let sight = Sight {
+            let sample = DiskSample {
                 free_bytes: Some(120),
-                ..Sight::default()
+                ..DiskSample::default()
             };
-            gauge.saw(sight).low
+            local.record(sample).low
         };
         assert!(!low());
-        gauge.reconfigure(DiskConfig {
+        local.reconfigure(DiskConfig {
             low_water_bytes: 121,
             resume_bytes: 121,
             ..DiskConfig::default()
         });
         assert!(low());
-        assert_eq!(gauge.report().low_water_bytes, 121);
+        assert_eq!(local.report().low_water_bytes, 121);
     }
 
     #[test]
-    fn a_log_without_space_is_low_whatever_the_figures_say() {
-        let gauge = gauge();
-        let mut sight = Sight {
+    fn log_without_space_is_low_regardless_of_free_bytes() {
+        let local = local();
+        let mut sample = DiskSample {
             free_bytes: Some(1_000),
             starved: true,
-            ..Sight::default()
+            ..DiskSample::default()
         };
-        assert!(gauge.saw(sight).low);
-        sight.starved = false;
-        sight.free_bytes = None;
-        assert!(gauge.saw(sight).low, "nothing new is known");
-        sight.free_bytes = Some(1_000);
-        assert!(!gauge.saw(sight).low);
+        assert!(local.record(sample).low);
+        sample.starved = false;
+        sample.free_bytes = None;
+        assert!(local.record(sample).low, "nothing new is known");
+        sample.free_bytes = Some(1_000);
+        assert!(!local.record(sample).low);
     }
 }

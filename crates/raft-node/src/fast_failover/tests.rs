@@ -1,5 +1,5 @@
-//! Answers of a voter about a leader that lives, is silent, or is gone. Elections that follow are tested with real processes
-//! (`lockgate/tests/cluster/leader_kill.rs`) and in simulations.
+//! Tests of a voter's opinion about a leader that is alive, silent or dead. The elections that follow are
+//! tested with real processes (`lockgate/tests/cluster/leader_kill.rs`) and in simulations.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +11,22 @@ use crate::config::RaftNodeConfig;
 use crate::ids::DiskId;
 use crate::ids::MemberAddress;
 use crate::node::RaftNode;
-use crate::peers::Gate;
+use crate::peers::PeerRegistry;
 use crate::testing;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Suspected leader.
 const LEADER: NodeId = 2;
 
-/// Node 1, which follows [`LEADER`] in term 5, as far as its succession knows.
+/// Node 1, which follows [`LEADER`] in term 5, as far as its failure detector knows.
 struct Follower {
     _dir: tempfile::TempDir,
     node: RaftNode,
-    succession: Succession,
+    fast_failover: FastFailover,
     views: watch::Sender<LeaderView>,
 }
 
-/// Vote that the leader of `term` sends.
+/// Returns the vote that the leader of `term` sends.
 fn vote(term: u64) -> WireVote {
     WireVote {
         term,
@@ -36,7 +36,7 @@ fn vote(term: u64) -> WireVote {
 }
 
 impl Follower {
-    /// The leader was found at `leader`.
+    /// Creates a follower whose leader has the address `leader`.
     async fn of(leader: &str) -> Self {
         Self::with_timing(leader, RaftTiming::default()).await
     }
@@ -52,7 +52,7 @@ impl Follower {
         let members = BTreeMap::from([member(1, &own), member(LEADER, leader), member(3, "127.0.0.1:3")]);
         let config = RaftNodeConfig::new(1, "c", members.clone(), dir.path().join("data"));
         let node = testing::start(config, listener).await;
-        let gate = Gate::new(
+        let registry = PeerRegistry::new(
             1,
             "c".into(),
             DiskId([1; 16]),
@@ -60,7 +60,7 @@ impl Follower {
             members,
             watch::Sender::new(None),
         );
-        let peers = Arc::new(Peers::new(Arc::new(gate)));
+        let peers = Arc::new(Peers::new(Arc::new(registry)));
         let (views, view) = watch::channel(LeaderView {
             term: 5,
             leader: Some(LEADER),
@@ -68,58 +68,61 @@ impl Follower {
         let (raft, wal) = node.raft_and_log();
         Self {
             _dir: dir,
-            succession: Succession::new(1, timing, peers, raft, wal, view),
+            fast_failover: FastFailover::new(1, timing, peers, raft, wal, view),
             node,
             views,
         }
     }
 
-    async fn loses(&self, term: u64, leader: NodeId) -> bool {
-        self.succession.judge(term, leader).await.lost
+    async fn has_lost(&self, term: u64, leader: NodeId) -> bool {
+        self.fast_failover.assess_leader(term, leader).await.lost
     }
 }
 
 #[tokio::test]
-async fn a_leader_whose_address_refuses_is_lost_and_no_other_one() {
+async fn only_a_leader_whose_address_refuses_is_lost() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let follower = Follower::of(&address).await;
     assert!(
-        !follower.loses(5, LEADER).await,
-        "it was heard of just now, and somebody listens"
+        !follower.has_lost(5, LEADER).await,
+        "its message has just arrived, and its address accepts connections"
     );
     drop(listener);
-    assert!(follower.loses(5, LEADER).await);
-    assert!(!follower.loses(4, LEADER).await, "this node follows a later one");
-    assert!(follower.loses(6, LEADER).await, "it knows no later one");
-    assert!(!follower.loses(5, 1).await, "a leader is not lost to itself");
+    assert!(follower.has_lost(5, LEADER).await);
+    assert!(
+        !follower.has_lost(4, LEADER).await,
+        "this node follows a later one"
+    );
+    assert!(follower.has_lost(6, LEADER).await, "it knows no later one");
+    assert!(!follower.has_lost(5, 1).await, "a leader is not lost to itself");
     follower.views.send_replace(LeaderView {
         term: 6,
         leader: Some(3),
     });
-    assert!(!follower.loses(5, LEADER).await, "it is succeeded already");
+    assert!(!follower.has_lost(5, LEADER).await, "it is succeeded already");
     testing::stop(&follower.node).await;
 }
 
 #[tokio::test]
-async fn a_leader_that_is_silent_is_lost_until_it_is_heard_of() {
+async fn silent_leader_is_lost_until_its_next_message() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let follower = Follower::of(&address).await;
     let silent = async {
-        while !follower.loses(5, LEADER).await {
+        while !follower.has_lost(5, LEADER).await {
             sleep(Duration::from_millis(10)).await;
         }
     };
-    timeout(PATIENCE, silent).await.expect("it stays silent");
-    follower.succession.heard(&vote(5));
-    assert!(!follower.loses(5, LEADER).await);
+    timeout(TIMEOUT, silent).await.expect("it stays silent");
+    follower.fast_failover.record_leader_message(&vote(5));
+    assert!(!follower.has_lost(5, LEADER).await);
     testing::stop(&follower.node).await;
 }
 
 #[tokio::test]
-async fn a_leader_that_is_cut_off_is_told_of_as_lost_before_the_one_who_asks_gives_up() {
-    // Nobody accepts here, so that from some connection on nothing is answered.
+async fn partitioned_leader_is_reported_lost_before_the_requester_times_out() {
+    // The listener accepts no connections, so that after a few connections none is answered.
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(1).unwrap();
@@ -133,10 +136,10 @@ async fn a_leader_that_is_cut_off_is_told_of_as_lost_before_the_one_who_asks_giv
         election_max: Duration::from_secs(4),
         ..RaftTiming::default()
     };
-    let patience = timing.election_min;
+    let timeout = timing.election_min;
     let follower = Follower::with_timing(&address, timing).await;
-    sleep_until(follower.succession.signs.last() + patience).await;
-    let told = timeout(patience, follower.loses(5, LEADER)).await;
+    sleep_until(follower.fast_failover.evidence.last() + timeout).await;
+    let told = tokio::time::timeout(timeout, follower.has_lost(5, LEADER)).await;
     assert_eq!(told, Ok(true));
     testing::stop(&follower.node).await;
 }
@@ -152,101 +155,101 @@ async fn voter_that_agrees_that_a_leader_is_lost_waits_no_longer_itself() {
     let follower = Follower::with_timing(&address, timing).await;
     let view = *follower.views.borrow();
     let silent = async {
-        while !follower.loses(5, LEADER).await {
+        while !follower.has_lost(5, LEADER).await {
             sleep(Duration::from_millis(10)).await;
         }
     };
-    timeout(PATIENCE, silent).await.expect("it stays silent");
-    let suspicion = timeout(PATIENCE, follower.succession.suspicion(view)).await;
+    timeout(TIMEOUT, silent).await.expect("it stays silent");
+    let suspicion = timeout(TIMEOUT, follower.fast_failover.suspicion(view)).await;
     assert_eq!(suspicion, Ok(Suspicion::Agreed));
-    assert!(follower.loses(5, LEADER).await, "still");
-    follower.succession.heard(&vote(5));
-    let suspicion = follower.succession.suspicion(view).now_or_never();
-    assert_eq!(suspicion, None, "it has been heard of since");
+    assert!(follower.has_lost(5, LEADER).await, "still");
+    follower.fast_failover.record_leader_message(&vote(5));
+    let suspicion = follower.fast_failover.suspicion(view).now_or_never();
+    assert_eq!(suspicion, None, "a message has arrived since");
     testing::stop(&follower.node).await;
 }
 
-/// Two of five voters have lost their leader, and each asks the other again before its own patience is over.
+/// Two of five voters have lost their leader, and each asks the other again before its own silence timeout.
 #[tokio::test]
 async fn voters_that_are_too_few_leave_a_silent_leader_to_the_timers() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let follower = Follower::of(&address).await;
-    let succession = &follower.succession;
-    let has_timers = || succession.timers.load(Ordering::Relaxed);
-    succession.heard(&vote(5));
-    succession.leave_to_timers();
+    let fast_failover = &follower.fast_failover;
+    let has_timers = || fast_failover.timers.load(Ordering::Relaxed);
+    fast_failover.record_leader_message(&vote(5));
+    fast_failover.leave_to_timers();
     assert!(!has_timers(), "it sends heartbeats");
     let silent = async {
-        while !follower.loses(5, LEADER).await {
+        while !follower.has_lost(5, LEADER).await {
             sleep(Duration::from_millis(10)).await;
         }
     };
-    timeout(PATIENCE, silent).await.expect("it stays silent");
-    succession.leave_to_timers();
+    timeout(TIMEOUT, silent).await.expect("it stays silent");
+    fast_failover.leave_to_timers();
     assert!(has_timers());
     testing::stop(&follower.node).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silence_in_which_this_node_stood_still_itself_counts_from_when_it_goes_on() {
+async fn silence_during_own_stall_counts_from_its_end() {
     let timing = RaftTiming::default();
-    let signs = Signs::new(timing.clone());
+    let evidence = LeaderEvidence::new(timing.clone());
     let begin = Instant::now();
-    falls_silent(&signs).await;
+    falls_silent(&evidence).await;
     assert_eq!(begin.elapsed(), timing.election_max);
 
-    // It stalls; then it reads what waited in its sockets, a little later.
-    let signs = Signs::new(timing.clone());
+    // The node stalls; a little later it reads the messages that waited in its sockets.
+    let evidence = LeaderEvidence::new(timing.clone());
     tokio::time::advance(timing.election_max * 10).await;
     let woken = Instant::now();
     let heard = async {
-        sleep(SLICE / 2).await;
-        signs.heard(5);
+        sleep(CHECK_INTERVAL / 2).await;
+        evidence.record_message(5);
     };
-    tokio::join!(falls_silent(&signs), heard);
-    assert_eq!(woken.elapsed(), SLICE / 2 + timing.election_max);
+    tokio::join!(falls_silent(&evidence), heard);
+    assert_eq!(woken.elapsed(), CHECK_INTERVAL / 2 + timing.election_max);
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_pause_of_the_leader_its_silence_is_waited_for_longer() {
+async fn silence_timeout_is_longer_after_a_pause_of_the_leader() {
     let timing = RaftTiming::default();
-    let signs = Signs::new(timing.clone());
-    signs.heard(5);
+    let evidence = LeaderEvidence::new(timing.clone());
+    evidence.record_message(5);
     sleep(timing.election_max).await;
-    signs.heard(5);
+    evidence.record_message(5);
     let begin = Instant::now();
-    falls_silent(&signs).await;
+    falls_silent(&evidence).await;
     assert!(begin.elapsed() > 2 * timing.election_max, "{:?}", begin.elapsed());
 
-    // What passes between two leaders is a pause of neither.
-    let signs = Signs::new(timing.clone());
-    signs.heard(5);
+    // The time between two leaders is a pause of neither.
+    let evidence = LeaderEvidence::new(timing.clone());
+    evidence.record_message(5);
     sleep(2 * timing.election_max).await;
-    signs.term_began(6);
+    evidence.term_began(6);
     sleep(timing.election_min).await;
-    signs.heard(6);
-    signs.heard(7);
+    evidence.record_message(6);
+    evidence.record_message(7);
     let begin = Instant::now();
-    falls_silent(&signs).await;
+    falls_silent(&evidence).await;
     assert_eq!(
         begin.elapsed(),
         3 * timing.election_min,
-        "the wait for the first sign of 6"
+        "the wait for the first message of 6"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_of_an_earlier_leader_is_no_sign_of_life() {
-    let signs = Signs::new(RaftTiming::default());
-    assert!(signs.heard(5));
-    signs.term_began(6);
-    let before = signs.last();
+async fn message_of_an_earlier_leader_does_not_count() {
+    let evidence = LeaderEvidence::new(RaftTiming::default());
+    assert!(evidence.record_message(5));
+    evidence.term_began(6);
+    let before = evidence.last();
     tokio::time::advance(Duration::from_secs(1)).await;
-    assert!(!signs.heard(5));
-    assert_eq!(signs.last(), before);
-    assert!(signs.heard(6));
-    assert_eq!(signs.last(), Instant::now());
+    assert!(!evidence.record_message(5));
+    assert_eq!(evidence.last(), before);
+    assert!(evidence.record_message(6));
+    assert_eq!(evidence.last(), Instant::now());
 }
 
 #[tokio::test]
@@ -254,30 +257,34 @@ async fn voter_that_hears_its_leader_refuses_pre_votes_also_after_the_lease() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let timing = RaftTiming {
-        // Longer than the lease of the node's Raft, which has the usual one.
+        // Longer than the lease of the node's Raft, which has the default timing.
         election_min: Duration::from_secs(2),
         election_max: Duration::from_secs(4),
         ..RaftTiming::default()
     };
     let follower = Follower::with_timing(&address, timing.clone()).await;
-    follower.succession.heard(&vote(5));
-    let heard = follower.succession.signs.last();
+    follower.fast_failover.record_leader_message(&vote(5));
+    let heard = follower.fast_failover.evidence.last();
     sleep_until(heard + RaftTiming::default().election_max).await;
-    let refused = follower.succession.refuse_pre_vote();
+    let refused = follower.fast_failover.refuse_pre_vote();
     let late = heard.elapsed() >= timing.election_min;
     assert!(late || refused.is_some_and(|answer| !answer.granted));
     sleep_until(heard + timing.election_min).await;
     assert_eq!(
-        follower.succession.refuse_pre_vote(),
+        follower.fast_failover.refuse_pre_vote(),
         None,
         "it was silent for long"
     );
-    follower.succession.heard(&vote(5));
+    follower.fast_failover.record_leader_message(&vote(5));
     follower.views.send_replace(LeaderView {
         term: 6,
         leader: None,
     });
-    assert_eq!(follower.succession.refuse_pre_vote(), None, "nobody leads");
+    assert_eq!(
+        follower.fast_failover.refuse_pre_vote(),
+        None,
+        "no leader is known"
+    );
     testing::stop(&follower.node).await;
 }
 
@@ -291,39 +298,39 @@ async fn node_is_cut_off_when_it_has_known_of_no_leader_for_longer_than_an_elect
         election_max: Duration::from_millis(120),
     };
     let follower = Follower::with_timing(&address, timing).await;
-    let succession = &follower.succession;
+    let fast_failover = &follower.fast_failover;
     let becomes = async |what: &str| {
         let cut_off = async {
-            while !succession.is_cut_off() {
+            while !fast_failover.is_cut_off() {
                 sleep(Duration::from_millis(10)).await;
             }
         };
-        timeout(PATIENCE, cut_off).await.expect(what);
+        timeout(TIMEOUT, cut_off).await.expect(what);
     };
     let view = *follower.views.borrow();
-    succession.note_leader(view);
-    succession.heard(&vote(5));
-    assert!(!succession.is_cut_off(), "it hears its leader");
-    // As after questions that led to nothing.
-    succession.set_timers(true);
-    becomes("it hears nothing").await;
-    succession.heard(&vote(5));
-    assert!(!succession.is_cut_off());
+    fast_failover.note_leader(view);
+    fast_failover.record_leader_message(&vote(5));
+    assert!(!fast_failover.is_cut_off(), "it hears its leader");
+    // Timers are on, as after a suspicion without a result.
+    fast_failover.set_timers(true);
+    becomes("it receives no message").await;
+    fast_failover.record_leader_message(&vote(5));
+    assert!(!fast_failover.is_cut_off());
 
     let nobody = LeaderView {
         term: 6,
         leader: None,
     };
     follower.views.send_replace(nobody);
-    succession.note_leader(nobody);
-    succession.set_timers(true);
-    becomes("nobody leads").await;
+    fast_failover.note_leader(nobody);
+    fast_failover.set_timers(true);
+    becomes("no leader is known").await;
     let me = LeaderView {
         term: 7,
         leader: Some(1),
     };
     follower.views.send_replace(me);
-    succession.note_leader(me);
-    assert!(!succession.is_cut_off(), "it leads");
+    fast_failover.note_leader(me);
+    assert!(!fast_failover.is_cut_off(), "it leads");
     testing::stop(&follower.node).await;
 }
